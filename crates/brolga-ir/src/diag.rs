@@ -1,0 +1,158 @@
+//! Diagnostics: what is wrong with an input, where, why, and what to do.
+//!
+//! A [`Diagnostic`] names function, block and instruction, and the source line where the input was text. All problems of
+//! a program are collected in [`Diagnostics`] and reported together. Codes are listed in `docs/DIAGNOSTICS.md`.
+
+use std::fmt;
+
+use cranelift_codegen::ir;
+
+use crate::Program;
+
+/// One problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Stable code, `AD0107`.
+    pub code: &'static str,
+    /// Symbol of the function, empty if no function is concerned.
+    pub function: String,
+    /// Block that holds the instruction.
+    pub block: Option<ir::Block>,
+    /// The instruction, as the input numbers it.
+    pub inst: Option<ir::Inst>,
+    /// The instruction's text.
+    pub inst_text: Option<String>,
+    /// 1-based line of the input text.
+    pub line: Option<u32>,
+    /// What is wrong, in a sentence without a full stop.
+    pub message: String,
+    /// Why, in further sentences.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A problem that belongs to no instruction.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            function: String::new(),
+            block: None,
+            inst: None,
+            inst_text: None,
+            line: None,
+            message: message.into(),
+            notes: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// Say which function.
+    pub fn in_func(mut self, symbol: &str) -> Self {
+        self.function = symbol.to_owned();
+        self
+    }
+
+    /// Say which instruction. `inst` is numbered as in the body that the program holds.
+    pub fn at(mut self, program: &Program, func: crate::FuncKey, inst: ir::Inst) -> Self {
+        let f = &program.funcs[func];
+        self.function = f.symbol.clone();
+        self.inst = Some(inst);
+        if let Some(body) = &f.body {
+            self.block = body.layout.inst_block(inst);
+            self.inst_text = Some(body.dfg.display_inst(inst).to_string());
+        }
+        let line = f.lines[inst];
+        self.line = (line != 0).then_some(line);
+        self
+    }
+
+    /// Add a reason.
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// Say what to do.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code, self.message)?;
+        if !self.function.is_empty() {
+            write!(f, "\n  --> %{}", self.function)?;
+            if let Some(b) = self.block {
+                write!(f, ", {b}")?;
+            }
+            if let Some(i) = self.inst {
+                write!(f, ", {i}")?;
+            }
+            if let Some(l) = self.line {
+                write!(f, ", line {l}")?;
+            }
+        }
+        if let Some(t) = &self.inst_text {
+            write!(f, "\n   |  {t}")?;
+        }
+        for n in &self.notes {
+            write!(f, "\n  note: {n}")?;
+        }
+        if let Some(h) = &self.help {
+            write!(f, "\n  help: {h}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All problems of a program, in the order in which they were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Add one, unless the same is there already.
+    pub fn push(&mut self, d: Diagnostic) {
+        if !self.0.contains(&d) {
+            self.0.push(d);
+        }
+    }
+
+    /// Add several.
+    pub fn extend(&mut self, ds: impl IntoIterator<Item = Diagnostic>) {
+        ds.into_iter().for_each(|d| self.push(d));
+    }
+
+    /// `Ok(value)` if there is no problem.
+    pub fn or_ok<T>(self, value: T) -> Result<T, Diagnostics> {
+        if self.is_empty() { Ok(value) } else { Err(self) }
+    }
+}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(d: Diagnostic) -> Self {
+        Self(vec![d])
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, d) in self.0.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            writeln!(f, "{d}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}

@@ -1,0 +1,206 @@
+//! The program: a closed set of functions and data objects that refer to each other by symbol.
+//!
+//! CLIF functions name their callees through `ExternalName`s, and what such a name means is the embedder's business. A
+//! [`Program`] settles it: every name becomes a symbol string ([`symbol_of`]), and every symbol is a defined function, an
+//! imported function or a data object. The pipeline reads programs and never edits them.
+//!
+//! Invariant: the `SourceLoc` of every instruction of a body is `inst index + 1` (see [`Program::define`]), so whatever is
+//! made from it, down to a machine-code offset, can still be traced back to the instruction that the user wrote. The
+//! source locations that the body came with are kept in [`Func::srclocs`].
+
+use std::collections::HashMap;
+
+use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+
+use crate::{DataKey, FuncKey};
+
+/// A function of the program.
+#[derive(Clone, Debug)]
+pub struct Func {
+    /// Symbol, without the `%` of CLIF text.
+    pub symbol: String,
+    /// Signature as declared.
+    pub signature: ir::Signature,
+    /// The body, verified; `None` for an imported function.
+    pub body: Option<ir::Function>,
+    /// Source location of each instruction as the frontend gave it.
+    pub srclocs: SecondaryMap<ir::Inst, ir::SourceLoc>,
+    /// Line in the text file of each instruction, 1-based; 0 where unknown.
+    pub lines: SecondaryMap<ir::Inst, u32>,
+}
+
+/// A data object: what `symbol_value` of its symbol points at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataObject {
+    /// Symbol, without `%`.
+    pub symbol: String,
+    /// Initial contents.
+    pub bytes: Vec<u8>,
+    /// Alignment in bytes, a power of two.
+    pub align: u64,
+    /// Whether code may write to it. A read-only object is constant: nothing differentiates with respect to it, and it
+    /// has no shadow. A writable one gets a shadow of equal size, zero at the start of every forward run.
+    pub writable: bool,
+}
+
+/// A closed set of functions and data objects.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Functions in order of declaration.
+    pub funcs: PrimaryMap<FuncKey, Func>,
+    /// Data objects in order of declaration.
+    pub data: PrimaryMap<DataKey, DataObject>,
+    func_by_symbol: HashMap<String, FuncKey>,
+    data_by_symbol: HashMap<String, DataKey>,
+}
+
+/// The symbol that an external name of `func` stands for.
+///
+/// `%name` is `name`; `u0:3` keeps that spelling, since CLIF text has no other name for it; a library call is its C
+/// symbol (`ceilf`, `memcpy`).
+pub fn symbol_of(func: &ir::Function, name: &ExternalName) -> String {
+    match name {
+        ExternalName::User(r) => {
+            let n = &func.params.user_named_funcs()[*r];
+            format!("u{}:{}", n.namespace, n.index)
+        }
+        ExternalName::TestCase(t) => String::from_utf8_lossy(t.raw()).into_owned(),
+        ExternalName::LibCall(l) => libcall_symbol(*l).to_owned(),
+        ExternalName::KnownSymbol(k) => k.to_string(),
+    }
+}
+
+/// The symbol under which a function defines itself.
+pub fn symbol_of_func(name: &UserFuncName) -> String {
+    match name {
+        UserFuncName::User(n) => format!("u{}:{}", n.namespace, n.index),
+        UserFuncName::Testcase(t) => String::from_utf8_lossy(t.raw()).into_owned(),
+    }
+}
+
+/// The C symbol of a Cranelift library call.
+pub fn libcall_symbol(call: ir::LibCall) -> &'static str {
+    use ir::LibCall::*;
+    match call {
+        Probestack => "__cranelift_probestack",
+        CeilF32 => "ceilf",
+        CeilF64 => "ceil",
+        FloorF32 => "floorf",
+        FloorF64 => "floor",
+        TruncF32 => "truncf",
+        TruncF64 => "trunc",
+        NearestF32 => "nearbyintf",
+        NearestF64 => "nearbyint",
+        FmaF32 => "fmaf",
+        FmaF64 => "fma",
+        Memcpy => "memcpy",
+        Memset => "memset",
+        Memmove => "memmove",
+        Memcmp => "memcmp",
+        ElfTlsGetAddr => "__tls_get_addr",
+        ElfTlsGetOffset => "__tls_get_offset",
+        X86Pshufb => "__cranelift_x86_pshufb",
+    }
+}
+
+impl Program {
+    /// An empty program.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Declare a function, or find it if its symbol is known. The first declaration's signature stays.
+    pub fn declare(&mut self, symbol: &str, signature: &ir::Signature) -> FuncKey {
+        if let Some(&k) = self.func_by_symbol.get(symbol) {
+            return k;
+        }
+        let k = self.funcs.push(Func {
+            symbol: symbol.to_owned(),
+            signature: signature.clone(),
+            body: None,
+            srclocs: SecondaryMap::new(),
+            lines: SecondaryMap::new(),
+        });
+        self.func_by_symbol.insert(symbol.to_owned(), k);
+        k
+    }
+
+    /// Define a function under `symbol` and declare everything it refers to.
+    ///
+    /// Returns the key, or the symbol back if it is defined already or its signature differs from an earlier declaration.
+    /// `lines` gives the 1-based source line of an instruction, 0 where unknown.
+    pub fn define(
+        &mut self,
+        symbol: &str,
+        mut body: ir::Function,
+        lines: impl Fn(ir::Inst) -> u32,
+    ) -> Result<FuncKey, String> {
+        let key = self.declare(symbol, &body.signature);
+        let f = &mut self.funcs[key];
+        if f.body.is_some()
+            || f.signature.params != body.signature.params
+            || f.signature.returns != body.signature.returns
+        {
+            return Err(symbol.to_owned());
+        }
+        f.signature = body.signature.clone();
+        let insts: Vec<ir::Inst> =
+            body.layout.blocks().flat_map(|b| body.layout.block_insts(b).collect::<Vec<_>>()).collect();
+        for &inst in &insts {
+            f.srclocs[inst] = body.srcloc(inst);
+            f.lines[inst] = lines(inst);
+        }
+        body.srclocs.clear();
+        for &inst in &insts {
+            body.set_srcloc(inst, ir::SourceLoc::new(inst.as_u32() + 1));
+        }
+        let refs: Vec<(String, ir::Signature)> = body
+            .dfg
+            .ext_funcs
+            .values()
+            .map(|e| (symbol_of(&body, &e.name), body.dfg.signatures[e.signature].clone()))
+            .collect();
+        self.funcs[key].body = Some(body);
+        for (s, sig) in refs {
+            if !self.data_by_symbol.contains_key(&s) {
+                self.declare(&s, &sig);
+            }
+        }
+        Ok(key)
+    }
+
+    /// Define a data object; gives its symbol back if it is taken.
+    pub fn define_data(&mut self, object: DataObject) -> Result<DataKey, String> {
+        if self.data_by_symbol.contains_key(&object.symbol) || self.func_by_symbol.contains_key(&object.symbol) {
+            return Err(object.symbol);
+        }
+        let symbol = object.symbol.clone();
+        let k = self.data.push(object);
+        self.data_by_symbol.insert(symbol, k);
+        Ok(k)
+    }
+
+    /// The function with this symbol (without `%`).
+    pub fn func(&self, symbol: &str) -> Option<FuncKey> {
+        self.func_by_symbol.get(symbol).copied()
+    }
+
+    /// The data object with this symbol.
+    pub fn data_object(&self, symbol: &str) -> Option<DataKey> {
+        self.data_by_symbol.get(symbol).copied()
+    }
+
+    /// The function that `callee` names inside `caller`.
+    pub fn callee(&self, caller: &ir::Function, callee: ir::FuncRef) -> Option<FuncKey> {
+        self.func(&symbol_of(caller, &caller.dfg.ext_funcs[callee].name))
+    }
+
+    /// The data object that a `symbol` global value of `func` names.
+    pub fn data_of(&self, func: &ir::Function, gv: ir::GlobalValue) -> Option<DataKey> {
+        match &func.global_values[gv] {
+            ir::GlobalValueData::Symbol { name, .. } => self.data_object(&symbol_of(func, name)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What the caller asks for: activities, in the words of Enzyme and of rustc's `std::autodiff`, and options.
+
+use crate::FuncKey;
+
+/// What the caller says of one argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ArgActivity {
+    /// Not differentiated. A pointer has no shadow, and storing active data behind it is an error.
+    Const,
+    /// A float (or float vector) by value; the pullback returns its cotangent.
+    Active,
+    /// A pointer with a shadow of the same layout; the pullback accumulates (`+=`) into the shadow.
+    Duplicated,
+}
+
+/// What a duplicated pointer points at, where the code alone does not tell (a function that only copies bits, say).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Elem {
+    /// 64-bit floats.
+    F64,
+    /// 32-bit floats.
+    F32,
+    /// Pointers, whose shadows stand in the shadow memory.
+    Pointer,
+    /// Integers: no derivative passes through.
+    Int,
+}
+
+/// One derivative: a function and the activity of each of its arguments. There is no default, since only the caller knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// The function to differentiate.
+    pub func: FuncKey,
+    /// One per parameter.
+    pub args: Vec<ArgActivity>,
+    /// One per parameter: what a pointer points at, if the caller knows.
+    pub elems: Vec<Option<Elem>>,
+}
+
+impl Request {
+    /// A request without hints.
+    pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
+        let args: Vec<_> = args.into_iter().collect();
+        let elems = vec![None; args.len()];
+        Self { func, args, elems }
+    }
+}
+
+/// What the pullback does with memory that the primal wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MemoryMode {
+    /// Primal memory stays as the forward pass left it (Enzyme's contract, and the default: it costs nothing, and callers
+    /// usually want the outputs that they asked for).
+    #[default]
+    Leave,
+    /// The pullback undoes every write, so that memory is as before the call (Mooncake's contract).
+    Restore,
+}
+
+/// Options of a derivation. The defaults are right for most callers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Whether the pullback restores primal memory.
+    pub memory: MemoryMode,
+    /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even where the partial
+    /// derivative is infinite or NaN.
+    pub strong_zero: bool,
+    /// Most bytes that one run may record.
+    pub tape_limit: usize,
+    /// Verify every stage and every emitted function (Cranelift's verifier runs in any case).
+    pub verify_stages: bool,
+    /// Cranelift's `opt_level=speed` for primal and derivative; otherwise `none`.
+    pub optimize: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory: MemoryMode::Leave,
+            strong_zero: true,
+            tape_limit: 8 << 30,
+            verify_stages: cfg!(debug_assertions),
+            optimize: true,
+        }
+    }
+}
