@@ -1,1 +1,17 @@
-//! To be written.
+//! Brolga: reverse-mode automatic differentiation for Cranelift IR.
+//!
+//! The crate takes functions in CLIF that somebody else wrote and produces their derivatives as CLIF, compiled with
+//! `cranelift-jit`: a forward pass, which computes the primal results and records, and a pullback, which maps cotangents
+//! of the results to cotangents of the arguments.
+
+pub mod error;
+pub mod jit;
+pub mod stages;
+
+pub use brolga_ir::{
+    ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, MemoryMode, Options, Program, Request,
+};
+pub use cranelift_codegen;
+pub use error::{Error, Trap};
+pub use jit::{Arg, DerivedRule, Pullback};
+pub use stages::{Stage, dot, dump};

@@ -1,0 +1,1 @@
+//! CLIF files, calls and directives: what the xtask driver and the file tests share.
