@@ -1,2 +1,45 @@
-//! To be written.
-fn main() {}
+//! `cargo xtask`: gradients of CLIF files from the command line, and the chores of the project.
+//!
+//! | command | does |
+//! |---|---|
+//! | `grad FILE` | runs the calls given with `--call`, or every `; grad:` line of the file |
+//! | `check FILE` | compares each gradient with finite differences and with the tape oracle |
+//! | `dump FILE` | prints a stage of the pipeline, or the difference between two |
+//! | `test`, `bless`, `ci` | the tests, their expectations, and everything that must hold before a merge |
+//!
+//! Exit status: 0 if all went well; 1 if something is wrong with the file, the program or the run; 2 if the command line
+//! is wrong, which includes a call that does not fit its function.
+
+mod check;
+mod chores;
+mod cli;
+mod dump;
+mod failure;
+mod grad;
+mod report;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Grad(args) => grad::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Test { filter } => chores::test(filter.as_deref()),
+        Command::Bless { filter } => chores::bless(filter.as_deref()),
+        Command::Ci => chores::ci(),
+        Command::Tidy => tidy::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            report::print(&failure, cli.command.file());
+            failure.exit_code()
+        }
+    }
+}

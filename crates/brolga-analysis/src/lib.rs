@@ -1,1 +1,32 @@
-//! To be written.
+//! Questions about the primal, answered as plain facts.
+//!
+//! Each analysis is a file with a pure function from a normalised function (and what is known about its callees and
+//! arguments) to a table. None of them emits an instruction.
+//!
+//! - [`bits`]: bitwise operations that mean something for floats.
+//! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
+//! - [`modes`]: what a derived function receives and returns for each parameter and result.
+//! - [`callee`]: what a call goes to.
+//! - [`pointers`]: which integers are pointers, and where their shadows come from.
+//! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
+//! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
+//! - [`solid`]: whose cotangent can be zero only because the result does not depend on it.
+//! - [`summary`]: what a callee's parameters are, for callers.
+
+pub mod activity;
+pub mod bits;
+pub mod callee;
+pub mod cfg;
+pub mod contents;
+pub mod modes;
+pub mod pointers;
+pub mod solid;
+pub mod summary;
+
+pub use activity::{Activity, CopyRole, MemRole};
+pub use callee::CalleeKind;
+pub use cfg::Cfg;
+pub use contents::Contents;
+pub use modes::{ParamMode, ResultMode, Variant};
+pub use pointers::{Delta, Pointers, RootKind};
+pub use summary::Summaries;

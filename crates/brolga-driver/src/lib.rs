@@ -1,1 +1,30 @@
-//! CLIF files, calls and directives: what the xtask driver and the file tests share.
+//! CLIF files, calls and directives: what the command line and the file tests share.
+//!
+//! A `.clif` file is read and verified into a program ([`load`]); a call such as `%f(1.5, [1.0, 2.0])` is parsed ([`text`])
+//! and read against the function's signature ([`bind`]); it runs in memory of its own ([`memory`], [`run`]); what comes out
+//! is compared with an expectation ([`compare`]) or shown ([`output`]).
+//!
+//! This crate differentiates nothing and knows no rule. It calls the facade, [`brolga`], as any user would.
+
+pub mod bind;
+pub mod check;
+pub mod compare;
+pub mod guess;
+pub mod inputs;
+pub mod load;
+pub mod memory;
+pub mod noise;
+pub mod output;
+pub mod protocol;
+pub mod quiet;
+pub mod run;
+pub mod source;
+pub mod text;
+pub mod value;
+
+pub use bind::{BoundArg, Invocation};
+pub use load::File;
+pub use memory::Memory;
+pub use run::Outcome;
+pub use text::{Call, Clauses, Directive, SyntaxError};
+pub use value::{Item, Num};

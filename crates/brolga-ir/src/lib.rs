@@ -7,8 +7,13 @@
 //!
 //! This crate knows nothing of derivatives: no rule, no analysis, no run time.
 
+pub mod block;
 pub mod diag;
 pub mod entities;
+pub mod inst;
+pub mod lift;
+pub mod lower;
+pub mod names;
 pub mod program;
 pub mod request;
 

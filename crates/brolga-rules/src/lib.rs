@@ -1,1 +1,29 @@
-//! To be written.
+//! What each CLIF instruction, and each known imported function, means for derivatives.
+//!
+//! One source, many readers: the transform walks a row to emit code, the analyses ask which primal values a row reads, the
+//! checker evaluates it, and the reference page prints it. They cannot disagree.
+//!
+//! - [`expr`]: derivative expressions, the language in which rows are written.
+//! - [`row`]: partial derivatives, and rows of them.
+//! - [`table`]: one row per CLIF opcode, without a wildcard.
+//! - [`libm`]: rules for C functions known by name.
+//! - [`check`]: compares rows with functions.
+//! - [`sig`]: the signatures of those functions.
+//!
+//! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes and symbols.
+
+pub mod check;
+pub mod expr;
+pub mod gamma;
+pub mod libm;
+pub mod math_fn;
+pub mod row;
+pub mod sig;
+pub mod table;
+
+pub use expr::{Cond, E, Node, Reads};
+pub use libm::{MathKind, MathRule, MemFn, OutPtr, math_rule, math_rules};
+pub use math_fn::MathFn;
+pub use row::{ExprRow, Partial, Scale};
+pub use sig::Ty;
+pub use table::{OpcodeRule, Refusal, Structural, cost, is_pure, opcode_rule};

@@ -1,1 +1,43 @@
-//! To be written.
+//! What generated code calls and runs on. No compiler in it.
+//!
+//! A derived function receives one explicit pointer, the [`Segment`]: a tape that never moves, and beside it everything
+//! else that belongs to one forward run. It may call the helpers listed by [`symbols`], and it is itself called through
+//! [`call_guarded`], which turns a hardware trap in generated code into an error.
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `segment`, `pool` | the tape segment, and segments waiting for their next run |
+//! | `globals` | shadows of writable data objects |
+//! | `captures` | which function is derived by which pair, shared by forward and pullback |
+//! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
+//! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
+//! | `math`, `gamma` | C's mathematical functions by name, and the two that C lacks |
+//! | `guard` | hardware traps as errors |
+//!
+//! Conventions shared with the code generator:
+//!
+//! - The shadow of an address is given as a *delta*: shadow address = primal address + delta, and delta 0 means that there
+//!   is no shadow.
+//! - A helper never unwinds and never allocates Rust memory on the path of a pullback. What can go wrong comes back as a
+//!   status ([`status`]), on which generated code traps.
+//! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
+
+mod blocks;
+pub mod captures;
+pub mod gamma;
+mod globals;
+pub mod guard;
+pub mod heap;
+pub mod math;
+pub mod memory;
+mod pool;
+pub mod segment;
+pub mod status;
+
+pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
+pub use globals::{DataSpan, GlobalShadows};
+pub use guard::{CodeRanges, Entry, RawTrap, Signal, call_guarded};
+pub use heap::Pair;
+pub use math::symbols;
+pub use pool::{Lease, Plan, Pool};
+pub use segment::{ReserveError, Segment};

@@ -1,0 +1,247 @@
+//! Bitwise operations on float bits that mean something for floats: sign changes, absolute values, lane masks.
+//!
+//! `band`, `bor`, `bxor`, `bitselect` (and `bnot` on masks) are legal on floats and on integers that carry float bits, and
+//! compilers use them for `fabs`, `-x`, `copysign` and lane-wise selection. [`classify`] recognises these by their constant
+//! or mask operands; whatever it does not recognise cannot be differentiated.
+
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
+
+/// What a bitwise operation does to the floats that it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOp {
+    /// `-x`.
+    Neg(ir::Value),
+    /// `x` with its sign flipped where `by` has its sign bit set.
+    Flip {
+        /// The float.
+        x: ir::Value,
+        /// Sign bits.
+        by: ir::Value,
+    },
+    /// `|x|`.
+    Abs(ir::Value),
+    /// `-|x|`.
+    NegAbs(ir::Value),
+    /// `x` with the sign bits of `by` added to its own.
+    OrSign {
+        /// The float.
+        x: ir::Value,
+        /// Sign bits.
+        by: ir::Value,
+    },
+    /// `x` in the lanes where the mask is set, zero elsewhere.
+    Mask {
+        /// The float.
+        x: ir::Value,
+        /// Lane mask.
+        mask: ir::Value,
+    },
+    /// Two floats masked by complementary masks, put together.
+    Blend(ir::Value, ir::Value),
+    /// `mask ? x : y`, lane by lane.
+    Choose {
+        /// Lane mask.
+        mask: ir::Value,
+        /// Where it is set.
+        x: ir::Value,
+        /// Where it is not.
+        y: ir::Value,
+    },
+    /// Magnitude of one, sign of another.
+    Copysign {
+        /// The magnitude.
+        mag: ir::Value,
+        /// The sign.
+        sign: ir::Value,
+    },
+    /// Only a sign bit is left: constant where it is differentiable.
+    SignOnly,
+}
+
+fn def(func: &ir::Function, v: ir::Value) -> Option<(Opcode, &[ir::Value])> {
+    match func.dfg.value_def(v) {
+        ValueDef::Result(i, _) => Some((func.dfg.insts[i].opcode(), func.dfg.inst_args(i))),
+        _ => None,
+    }
+}
+
+/// The bytes of a constant, little-endian.
+pub fn constant_bytes(func: &ir::Function, v: ir::Value) -> Option<Vec<u8>> {
+    let inst = func.dfg.value_def(v).inst()?;
+    let ty = func.dfg.value_type(v);
+    let n = ty.bytes() as usize;
+    Some(match func.dfg.insts[inst] {
+        InstructionData::UnaryImm { imm, .. } => imm.bits().to_le_bytes()[..n].to_vec(),
+        InstructionData::UnaryIeee32 { imm, .. } => imm.bits().to_le_bytes().to_vec(),
+        InstructionData::UnaryIeee64 { imm, .. } => imm.bits().to_le_bytes().to_vec(),
+        InstructionData::UnaryConst { constant_handle, .. } => {
+            func.dfg.constants.get(constant_handle).as_slice().to_vec()
+        }
+        InstructionData::Unary { opcode: Opcode::Splat, arg } => {
+            let lane = constant_bytes(func, arg)?;
+            lane.repeat(n / lane.len())
+        }
+        InstructionData::Unary { opcode: Opcode::Bitcast, arg } => constant_bytes(func, arg)?,
+        InstructionData::Unary { opcode: Opcode::Bnot, arg } => {
+            constant_bytes(func, arg)?.into_iter().map(|b| !b).collect()
+        }
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => constant_bytes(func, arg)?,
+        InstructionData::Binary { opcode: Opcode::Iconcat, args } => {
+            let mut lo = constant_bytes(func, args[0])?;
+            lo.extend(constant_bytes(func, args[1])?);
+            lo
+        }
+        _ => return None,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Const {
+    /// Sign bit of every lane.
+    Sign,
+    /// Everything but the sign bit of every lane.
+    Abs,
+    /// Whole lanes set or clear.
+    Lanes,
+}
+
+fn constant_kind(func: &ir::Function, v: ir::Value, lane: u32) -> Option<Const> {
+    let bytes = constant_bytes(func, v)?;
+    let lanes: Vec<&[u8]> = bytes.chunks(lane as usize).collect();
+    let all = |f: &dyn Fn(usize, u8) -> bool| lanes.iter().all(|l| l.iter().enumerate().all(|(i, &b)| f(i, b)));
+    let last = lane as usize - 1;
+    if all(&|i, b| b == if i == last { 0x80 } else { 0 }) {
+        Some(Const::Sign)
+    } else if all(&|i, b| b == if i == last { 0x7f } else { 0xff }) {
+        Some(Const::Abs)
+    } else if lanes.iter().all(|l| l.iter().all(|&b| b == 0) || l.iter().all(|&b| b == 0xff)) {
+        Some(Const::Lanes)
+    } else {
+        None
+    }
+}
+
+/// Whether at most the sign bits of a value are set.
+fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
+    if let Some(b) = constant_bytes(func, v) {
+        return b.iter().enumerate().all(|(i, &x)| x & if i as u32 % lane == lane - 1 { 0x7f } else { 0xff } == 0);
+    }
+    match def(func, v) {
+        Some((Opcode::Bitcast, a)) => sign_only(func, a[0], lane),
+        Some((Opcode::Band, a)) => a.iter().any(|&x| sign_only(func, x, lane)),
+        Some((Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| sign_only(func, x, lane)),
+        _ => false,
+    }
+}
+
+/// Whether every lane of a value has all its bits equal. `lane` is the width of the floats that it will mask.
+pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
+    fn go(func: &ir::Function, v: ir::Value, lane: u32, depth: u32) -> bool {
+        if depth > 16 {
+            return false;
+        }
+        if constant_bytes(func, v).is_some() {
+            return constant_kind(func, v, lane) == Some(Const::Lanes);
+        }
+        let ty: Type = func.dfg.value_type(v);
+        let wide = |ty: Type| ty.lane_type().bytes() >= lane;
+        match def(func, v) {
+            Some((Opcode::Fcmp | Opcode::Icmp, a)) => ty.is_vector() && wide(func.dfg.value_type(a[0])),
+            Some((Opcode::Bmask, _)) => wide(ty),
+            Some((Opcode::Bitcast | Opcode::Bnot | Opcode::Sextend, a)) => go(func, a[0], lane, depth + 1),
+            Some((Opcode::Band | Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| go(func, x, lane, depth + 1)),
+            Some((Opcode::Bitselect, a)) => a.iter().all(|&x| go(func, x, lane, depth + 1)),
+            Some((Opcode::Select, a)) => a[1..].iter().all(|&x| go(func, x, lane, depth + 1)),
+            Some((Opcode::Splat, a)) => go(func, a[0], lane, depth + 1),
+            // `-(c as u64)`: all ones or none.
+            Some((Opcode::Ineg, a)) => match def(func, a[0]) {
+                Some((Opcode::Uextend, b)) => matches!(def(func, b[0]), Some((Opcode::Fcmp | Opcode::Icmp, _))),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+    go(func, v, lane, 0)
+}
+
+/// Whether one mask is the complement of the other.
+fn complementary(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
+    let is_not = |x: ir::Value, y: ir::Value| matches!(def(func, x), Some((Opcode::Bnot, n)) if n[0] == y);
+    if is_not(a, b) || is_not(b, a) {
+        return true;
+    }
+    match (constant_bytes(func, a), constant_bytes(func, b)) {
+        (Some(x), Some(y)) => x.len() == y.len() && x.iter().zip(&y).all(|(p, q)| *p == !*q),
+        _ => false,
+    }
+}
+
+/// The mask by which a value was masked.
+fn mask_of(func: &ir::Function, v: ir::Value, lane: u32) -> Option<ir::Value> {
+    match def(func, v) {
+        Some((Opcode::Band, a)) => a.iter().copied().find(|&m| is_mask(func, m, lane)),
+        Some((Opcode::Bitcast, a)) => mask_of(func, a[0], lane),
+        _ => None,
+    }
+}
+
+/// Recognise a bitwise operation; `lane` is the width in bytes of the floats that it carries, `carries` tells which
+/// operands carry float bits that vary.
+pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn(ir::Value) -> bool) -> Option<BitOp> {
+    let a = func.dfg.inst_args(inst);
+    let kind = |v| constant_kind(func, v, lane);
+    let op = func.dfg.insts[inst].opcode();
+    match op {
+        Opcode::Band | Opcode::Bor | Opcode::Bxor => {
+            for (x, m) in [(a[0], a[1]), (a[1], a[0])] {
+                if !carries(x) || carries(m) {
+                    continue;
+                }
+                return Some(match (op, kind(m)) {
+                    (Opcode::Band, Some(Const::Sign)) => BitOp::SignOnly,
+                    (Opcode::Band, Some(Const::Abs)) => BitOp::Abs(x),
+                    (Opcode::Bor, Some(Const::Sign)) => BitOp::NegAbs(x),
+                    (Opcode::Bxor, Some(Const::Sign)) => BitOp::Neg(x),
+                    (Opcode::Band, _) if is_mask(func, m, lane) => BitOp::Mask { x, mask: m },
+                    (Opcode::Band, _) if sign_only(func, m, lane) => BitOp::SignOnly,
+                    (Opcode::Bor, _) if sign_only(func, m, lane) => BitOp::OrSign { x, by: m },
+                    (Opcode::Bxor, _) if sign_only(func, m, lane) => BitOp::Flip { x, by: m },
+                    // The other operand is zero wherever this one is not.
+                    (Opcode::Bor, _) => match (mask_of(func, x, lane), mask_of(func, m, lane)) {
+                        (Some(p), Some(q)) if complementary(func, p, q) => BitOp::Blend(x, m),
+                        _ => return None,
+                    },
+                    _ => return None,
+                });
+            }
+            if op == Opcode::Bor && carries(a[0]) && carries(a[1]) {
+                let (p, q) = (mask_of(func, a[0], lane)?, mask_of(func, a[1], lane)?);
+                return complementary(func, p, q).then_some(BitOp::Blend(a[0], a[1]));
+            }
+            None
+        }
+        Opcode::Bitselect if !carries(a[0]) => match kind(a[0]) {
+            Some(Const::Sign) => Some(BitOp::Copysign { mag: a[2], sign: a[1] }),
+            Some(Const::Abs) => Some(BitOp::Copysign { mag: a[1], sign: a[2] }),
+            _ if is_mask(func, a[0], lane) => Some(BitOp::Choose { mask: a[0], x: a[1], y: a[2] }),
+            _ => None,
+        },
+        Opcode::Blendv if !carries(a[0]) && is_mask(func, a[0], lane) => {
+            Some(BitOp::Choose { mask: a[0], x: a[1], y: a[2] })
+        }
+        _ => None,
+    }
+}
+
+impl BitOp {
+    /// Operands that a cotangent flows to.
+    pub fn flows_to(self) -> Vec<ir::Value> {
+        match self {
+            BitOp::Neg(x) | BitOp::Abs(x) | BitOp::NegAbs(x) => vec![x],
+            BitOp::Flip { x, .. } | BitOp::OrSign { x, .. } | BitOp::Mask { x, .. } => vec![x],
+            BitOp::Blend(x, y) | BitOp::Choose { x, y, .. } => vec![x, y],
+            BitOp::Copysign { mag, .. } => vec![mag],
+            BitOp::SignOnly => vec![],
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! What memory behind a pointer holds: doubles, singles, pointers or integers.
+//!
+//! **Question.** An integer load may move a pointer, the bits of a double, the bits of two singles, or a number. CLIF does
+//! not say; the accesses around it do.
+//!
+//! **Answer.** Addresses are put in classes (union-find): pointer arithmetic, selects and block parameters stay in a class,
+//! and so do two places between which bits are copied unchanged, since they then hold the same kinds of things. Each class
+//! and each *cell* (base value and constant offset) collects evidence from typed accesses, from bitcasts of loaded or stored
+//! integers, from addresses that are loaded, from callees and from what the caller declared. A question about a place is
+//! answered by its cell if that has evidence, else by its class.
+//!
+//! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only as far as the function
+//! and its callees see. Where the evidence is contradictory or absent the transform emits a run-time check instead.
+
+use std::collections::{BTreeMap, HashMap};
+
+use brolga_ir::inst::Shape;
+use brolga_ir::request::Elem;
+use brolga_rules::MathKind;
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef, types};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+use crate::callee::CalleeKind;
+use crate::cfg::{Cfg, edge_args};
+use crate::modes::ParamMode;
+use crate::pointers::{PointerInput, Pointers, access_address, constant_int};
+
+/// A set of kinds of things that a place may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    /// Nothing is known.
+    pub const NONE: Kinds = Kinds(0);
+    /// 64-bit floats.
+    pub const F64: Kinds = Kinds(1);
+    /// 32-bit floats.
+    pub const F32: Kinds = Kinds(2);
+    /// Pointers.
+    pub const POINTER: Kinds = Kinds(4);
+    /// Integers that are calculated with.
+    pub const INT: Kinds = Kinds(8);
+
+    /// Whether all of `other` is in it.
+    pub fn has(self, other: Kinds) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any float is in it.
+    pub fn has_float(self) -> bool {
+        self.0 & (Kinds::F64.0 | Kinds::F32.0) != 0
+    }
+
+    /// Union.
+    pub fn join(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    /// The kinds without integers, which never contradict anything.
+    pub fn moved(self) -> Kinds {
+        Kinds(self.0 & 7)
+    }
+
+    /// The kind of a float type.
+    pub fn of_type(ty: Type) -> Kinds {
+        match ty.lane_type() {
+            types::F64 => Kinds::F64,
+            types::F32 => Kinds::F32,
+            _ => Kinds::NONE,
+        }
+    }
+
+    /// What a declaration says.
+    pub fn of_elem(e: Option<Elem>) -> Kinds {
+        match e {
+            Some(Elem::F64) => Kinds::F64,
+            Some(Elem::F32) => Kinds::F32,
+            Some(Elem::Pointer) => Kinds::POINTER,
+            Some(Elem::Int) => Kinds::INT,
+            None => Kinds::NONE,
+        }
+    }
+
+    /// The declaration that says this.
+    pub fn to_elem(self) -> Option<Elem> {
+        match self.moved() {
+            Kinds::F64 => Some(Elem::F64),
+            Kinds::F32 => Some(Elem::F32),
+            Kinds::POINTER => Some(Elem::Pointer),
+            Kinds::NONE if self.has(Kinds::INT) => Some(Elem::Int),
+            _ => None,
+        }
+    }
+
+    /// The shape of `bytes` bytes that hold this, if it holds one kind of float and nothing else that moves.
+    pub fn shape(self, bytes: u32) -> Option<Shape> {
+        match self.moved() {
+            Kinds::F64 => Shape::of_bits(bytes, 8),
+            Kinds::F32 => Shape::of_bits(bytes, 4),
+            _ => None,
+        }
+    }
+}
+
+/// Where a value is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Operand of an instruction, by index.
+    Inst(ir::Inst, usize),
+    /// Argument for a block parameter.
+    Edge(ir::Block, ir::Value),
+}
+
+/// All uses of all values.
+#[derive(Clone, Debug, Default)]
+pub struct Uses(SecondaryMap<ir::Value, Vec<Use>>);
+
+impl Uses {
+    /// Collect them.
+    pub fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
+        let mut u = Uses::default();
+        for &b in &cfg.blocks {
+            for inst in func.layout.block_insts(b) {
+                for (i, &a) in func.dfg.inst_args(inst).iter().enumerate() {
+                    u.0[a].push(Use::Inst(inst, i));
+                }
+            }
+            for &s in &cfg.succs[b] {
+                for (a, &p) in edge_args(func, b, s).into_iter().zip(func.dfg.block_params(s)) {
+                    u.0[a].push(Use::Edge(b, p));
+                }
+            }
+        }
+        u
+    }
+
+    /// Uses of one value.
+    pub fn of(&self, v: ir::Value) -> &[Use] {
+        &self.0[v]
+    }
+}
+
+/// A cell: base value and constant offset.
+pub type Cell = (ir::Value, i64);
+
+/// The cell that an address and an offset name.
+pub fn cell_of(func: &ir::Function, mut addr: ir::Value, off: i32) -> Cell {
+    let mut off = i64::from(off);
+    loop {
+        let ValueDef::Result(inst, _) = func.dfg.value_def(addr) else { break };
+        match func.dfg.insts[inst] {
+            InstructionData::Binary { opcode: Opcode::Iadd, args } => {
+                if let Some(c) = constant_int(func, args[1]) {
+                    off = off.wrapping_add(c);
+                    addr = args[0];
+                } else if let Some(c) = constant_int(func, args[0]) {
+                    off = off.wrapping_add(c);
+                    addr = args[1];
+                } else {
+                    break;
+                }
+            }
+            _ => break,
+        }
+    }
+    // The same slot or data object through different instructions is one base.
+    (canonical_base(func, addr, &mut off), off)
+}
+
+fn canonical_base(func: &ir::Function, addr: ir::Value, off: &mut i64) -> ir::Value {
+    let ValueDef::Result(inst, _) = func.dfg.value_def(addr) else { return addr };
+    let InstructionData::StackAddr { stack_slot, offset, .. } = func.dfg.insts[inst] else { return addr };
+    *off += i64::from(i32::from(offset));
+    // The first address of the slot in layout order stands for the slot.
+    for b in func.layout.blocks() {
+        for i in func.layout.block_insts(b) {
+            if matches!(func.dfg.insts[i], InstructionData::StackAddr { stack_slot: s, .. } if s == stack_slot) {
+                return func.dfg.first_result(i);
+            }
+        }
+    }
+    addr
+}
+
+/// Offset of a memory access.
+pub fn access_offset(func: &ir::Function, inst: ir::Inst) -> i32 {
+    match func.dfg.insts[inst] {
+        InstructionData::Load { offset, .. } | InstructionData::Store { offset, .. } => offset.into(),
+        _ => 0,
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    parent: SecondaryMap<ir::Value, Option<ir::Value>>,
+    pointee: HashMap<ir::Value, ir::Value>,
+    class: HashMap<ir::Value, Kinds>,
+    cells: HashMap<ir::Value, BTreeMap<i64, Kinds>>,
+    /// Loaded integers that only move: to memory, to a callee, to a float.
+    pub moved: EntitySet<ir::Value>,
+}
+
+impl Contents {
+    /// The class of an address.
+    pub fn find(&self, mut v: ir::Value) -> ir::Value {
+        while let Some(p) = self.parent[v] {
+            v = p;
+        }
+        v
+    }
+
+    fn union(&mut self, a: ir::Value, b: ir::Value) {
+        let (a, b) = (self.find(a), self.find(b));
+        if a == b {
+            return;
+        }
+        self.parent[b] = Some(a);
+        let k = self.class.remove(&b).unwrap_or_default();
+        self.note_class(a, k);
+        match (self.pointee.get(&a).copied(), self.pointee.remove(&b)) {
+            (Some(x), Some(y)) => self.union(x, y),
+            (None, Some(y)) => {
+                self.pointee.insert(a, y);
+            }
+            _ => {}
+        }
+    }
+
+    fn points_at(&mut self, addr: ir::Value, v: ir::Value) {
+        let c = self.find(addr);
+        match self.pointee.get(&c).copied() {
+            Some(p) => self.union(p, v),
+            None => {
+                self.pointee.insert(c, v);
+            }
+        }
+    }
+
+    fn note_class(&mut self, rep: ir::Value, k: Kinds) {
+        let e = self.class.entry(rep).or_default();
+        *e = e.join(k);
+    }
+
+    fn note(&mut self, addr: ir::Value, k: Kinds) {
+        let c = self.find(addr);
+        self.note_class(c, k);
+    }
+
+    fn note_cell(&mut self, cell: Cell, addr: ir::Value, k: Kinds) {
+        self.note(addr, k);
+        let e = self.cells.entry(cell.0).or_default().entry(cell.1).or_default();
+        *e = e.join(k);
+    }
+
+    /// What the class of an address holds.
+    pub fn of_class(&self, addr: ir::Value) -> Kinds {
+        self.class.get(&self.find(addr)).copied().unwrap_or_default()
+    }
+
+    /// What the cell holds, if it was accessed by type.
+    pub fn of_cell(&self, cell: Cell) -> Kinds {
+        self.cells.get(&cell.0).and_then(|m| m.get(&cell.1)).copied().unwrap_or_default()
+    }
+
+    /// Whether a typed float access overlaps `bytes` bytes at the cell.
+    pub fn float_overlaps(&self, cell: Cell, bytes: u32) -> Kinds {
+        let Some(m) = self.cells.get(&cell.0) else { return Kinds::NONE };
+        m.range(cell.1 - 7..cell.1 + i64::from(bytes))
+            .filter(|(o, k)| {
+                let w = if k.has(Kinds::F64) { 8 } else { 4 };
+                k.has_float() && **o + w > cell.1
+            })
+            .fold(Kinds::NONE, |a, (_, k)| a.join(Kinds(k.0 & 3)))
+    }
+
+    /// The best answer for a place: its cell's, else its class's.
+    pub fn at(&self, cell: Cell, addr: ir::Value) -> Kinds {
+        let k = self.of_cell(cell).moved();
+        if k != Kinds::NONE { k } else { self.of_class(addr) }
+    }
+}
+
+/// Where loaded bits go.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    /// Evidence from bitcasts to float.
+    kinds: Kinds,
+    stored: bool,
+    passed: bool,
+    arithmetic: bool,
+}
+
+fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> Fate {
+    let mut f = Fate::default();
+    if depth > 64 || !seen.insert(v) {
+        return f;
+    }
+    for u in uses.of(v) {
+        let mut follow = |w: ir::Value| {
+            let g = fate(func, uses, w, seen, depth + 1);
+            f.kinds = f.kinds.join(g.kinds);
+            f.stored |= g.stored;
+            f.passed |= g.passed;
+            f.arithmetic |= g.arithmetic;
+        };
+        match *u {
+            Use::Edge(_, p) => follow(p),
+            Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
+                Opcode::Store | Opcode::AtomicStore if n == 0 => f.stored = true,
+                Opcode::Call | Opcode::CallIndirect | Opcode::Return => f.passed = true,
+                Opcode::Bitcast => {
+                    let r = func.dfg.first_result(i);
+                    let ty = func.dfg.value_type(r);
+                    if ty.lane_type().is_float() {
+                        f.kinds = f.kinds.join(Kinds::of_type(ty));
+                    } else {
+                        follow(r);
+                    }
+                }
+                Opcode::Select | Opcode::SelectSpectreGuard if n > 0 => follow(func.dfg.first_result(i)),
+                Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect | Opcode::Shuffle | Opcode::Bnot => {
+                    // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a float.
+                    let g = fate(func, uses, func.dfg.first_result(i), seen, depth + 1);
+                    f.kinds = f.kinds.join(g.kinds);
+                    f.arithmetic |= !g.kinds.has_float();
+                }
+                _ => f.arithmetic = true,
+            },
+        }
+    }
+    f
+}
+
+/// Compute contents; also finds the loads that copy pointers nobody dereferences.
+pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, EntitySet<ir::Value>) {
+    let func = cx.func;
+    let mut c = Contents::default();
+    let mut pointer_copy = p.pointer_copy.clone();
+    // Classes of addresses, and declared contents.
+    for (i, &v) in func.dfg.block_params(cx.cfg.blocks[0]).iter().enumerate() {
+        if let ParamMode::Dup { elem, .. } = cx.params[i] {
+            c.note(v, Kinds::of_elem(elem));
+        }
+    }
+    let mut slots: SecondaryMap<ir::StackSlot, Option<ir::Value>> = SecondaryMap::new();
+    for &b in &cx.cfg.blocks {
+        if b != cx.cfg.blocks[0] {
+            for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                if p.address.contains(v) || p.root(v).is_some() {
+                    for &q in &cx.cfg.preds[b] {
+                        c.union(v, edge_args(func, q, b)[i]);
+                    }
+                }
+            }
+        }
+        for inst in func.layout.block_insts(b) {
+            let args = func.dfg.inst_args(inst);
+            let data = func.dfg.insts[inst];
+            match data.opcode() {
+                Opcode::StackAddr => {
+                    let InstructionData::StackAddr { stack_slot, .. } = data else { unreachable!() };
+                    let v = func.dfg.first_result(inst);
+                    let first = *slots[stack_slot].get_or_insert(v);
+                    c.union(first, v);
+                }
+                Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::UaddOverflowTrap => {
+                    let v = func.dfg.first_result(inst);
+                    for &a in args {
+                        if p.address.contains(v) && p.address.contains(a)
+                            || p.root(v).is_some() && p.root(a) == p.root(v)
+                        {
+                            c.union(a, v);
+                        }
+                    }
+                }
+                Opcode::Select | Opcode::SelectSpectreGuard => {
+                    let v = func.dfg.first_result(inst);
+                    if p.address.contains(v) || p.root(v).is_some() {
+                        c.union(args[1], v);
+                        c.union(args[2], v);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    // Evidence.
+    for &b in &cx.cfg.blocks {
+        for inst in func.layout.block_insts(b) {
+            evidence(cx, p, uses, &mut c, inst);
+        }
+    }
+    // Copies of pointers: decided by what the place holds otherwise.
+    for v in c.moved.iter().collect::<Vec<_>>() {
+        let inst = func.dfg.value_def(v).unwrap_inst();
+        let addr = access_address(func, inst).expect("a load has an address");
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        if func.dfg.value_type(v) == types::I64 && c.at(cell, addr).moved() == Kinds::POINTER {
+            pointer_copy.insert(v);
+        }
+    }
+    (c, pointer_copy)
+}
+
+fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, inst: ir::Inst) {
+    let func = cx.func;
+    let args = func.dfg.inst_args(inst);
+    let data = func.dfg.insts[inst];
+    match data.opcode() {
+        Opcode::Load | Opcode::AtomicLoad => {
+            let addr = access_address(func, inst).expect("a load has an address");
+            let cell = cell_of(func, addr, access_offset(func, inst));
+            let v = func.dfg.first_result(inst);
+            let ty = func.dfg.value_type(v);
+            if ty.lane_type().is_float() {
+                c.note_cell(cell, addr, Kinds::of_type(ty));
+            } else if p.address.contains(v) || p.pointer_copy.contains(v) {
+                c.note_cell(cell, addr, Kinds::POINTER);
+                c.points_at(addr, v);
+            } else {
+                let f = fate(func, uses, v, &mut EntitySet::new(), 0);
+                if f.kinds != Kinds::NONE {
+                    c.note_cell(cell, addr, f.kinds);
+                } else if f.arithmetic {
+                    c.note_cell(cell, addr, Kinds::INT);
+                }
+                if (f.stored || f.passed || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
+                    c.moved.insert(v);
+                    if f.stored && !f.arithmetic {
+                        // What is copied from here to there is of one kind.
+                        let mut seen = EntitySet::new();
+                        for to in destinations(func, uses, v, &mut seen) {
+                            c.union(addr, to);
+                        }
+                    }
+                }
+            }
+        }
+        Opcode::Store | Opcode::AtomicStore => {
+            let addr = args[1];
+            let cell = cell_of(func, addr, access_offset(func, inst));
+            let ty = func.dfg.value_type(args[0]);
+            if ty.lane_type().is_float() {
+                c.note_cell(cell, addr, Kinds::of_type(ty));
+            } else if p.root(args[0]).is_some() {
+                c.note_cell(cell, addr, Kinds::POINTER);
+                c.points_at(addr, args[0]);
+            } else if let Some(k) = from_float(func, args[0]) {
+                c.note_cell(cell, addr, k);
+            }
+        }
+        Opcode::Call => match CalleeKind::of(cx.program, func, inst) {
+            Some(CalleeKind::Derived(f)) => {
+                for (i, &a) in args.iter().enumerate() {
+                    if p.root(a).is_some() {
+                        c.note(a, cx.summaries.contents(f, i));
+                    }
+                }
+            }
+            Some(CalleeKind::Known(rule)) => {
+                if let MathKind::Memory(m) = rule.kind {
+                    use brolga_rules::MemFn::*;
+                    match m {
+                        Memcpy | Memmove => {
+                            c.union(args[0], args[1]);
+                            if let Some(&r) = func.dfg.inst_results(inst).first() {
+                                c.union(args[0], r);
+                            }
+                        }
+                        Realloc => c.union(args[0], func.dfg.first_result(inst)),
+                        Memset => {
+                            if let Some(&r) = func.dfg.inst_results(inst).first() {
+                                c.union(args[0], r);
+                            }
+                        }
+                        Memcmp | Malloc | Calloc | Free => {}
+                    }
+                } else if let MathKind::Writes(_, outs) = rule.kind {
+                    for o in outs {
+                        let k = match o.ty {
+                            brolga_rules::Ty::F64 => Kinds::F64,
+                            brolga_rules::Ty::F32 => Kinds::F32,
+                            _ => Kinds::INT,
+                        };
+                        let cell = cell_of(func, args[o.param], 0);
+                        c.note_cell(cell, args[o.param], k);
+                    }
+                }
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+}
+
+/// Addresses that a loaded value is stored to, through moves alone.
+fn destinations(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> Vec<ir::Value> {
+    let mut out = Vec::new();
+    if !seen.insert(v) {
+        return out;
+    }
+    for u in uses.of(v) {
+        match *u {
+            Use::Edge(_, p) => out.extend(destinations(func, uses, p, seen)),
+            Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
+                Opcode::Store | Opcode::AtomicStore if n == 0 => out.push(func.dfg.inst_args(i)[1]),
+                Opcode::Select if n > 0 => out.extend(destinations(func, uses, func.dfg.first_result(i), seen)),
+                Opcode::Bitcast => out.extend(destinations(func, uses, func.dfg.first_result(i), seen)),
+                _ => {}
+            },
+        }
+    }
+    out
+}
+
+/// The kind of float whose bits an integer was made of by a bitcast.
+fn from_float(func: &ir::Function, v: ir::Value) -> Option<Kinds> {
+    let inst = func.dfg.value_def(v).inst()?;
+    if func.dfg.insts[inst].opcode() != Opcode::Bitcast {
+        return None;
+    }
+    let ty = func.dfg.value_type(func.dfg.inst_args(inst)[0]);
+    if ty.lane_type().is_float() { Some(Kinds::of_type(ty)) } else { from_float(func, func.dfg.inst_args(inst)[0]) }
+}

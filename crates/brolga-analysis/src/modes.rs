@@ -1,0 +1,167 @@
+//! What a derived function receives and returns for each parameter and result of its primal.
+//!
+//! A function may be derived in several variants: the same function called with a constant where another call site has an
+//! active argument gives a smaller derivative. The modes of a call site's arguments are decided from the caller's facts, so
+//! signatures of derived functions are known before their bodies, and mutually recursive functions need no fixpoint.
+//!
+//! ABI, for a primal `f(p…) -> r…`:
+//!
+//! ```text
+//! f__forward (p…, δ of each Dup parameter…, seg)           -> (r…, δ of each Ptr result…)
+//! f__pullback(seg, r̄ of each Active or Bits result…)      -> (p̄ of each Active or Bits parameter…)
+//! ```
+
+use brolga_ir::inst::Shape;
+use brolga_ir::request::Elem;
+use brolga_ir::{ArgActivity, FuncKey, Request};
+use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::isa::CallConv;
+
+/// How a parameter takes part in the derivative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ParamMode {
+    /// Not at all.
+    Const,
+    /// A float, whose cotangent the pullback returns.
+    Active,
+    /// A pointer-sized integer that comes with a shadow delta.
+    Dup {
+        /// The delta is never zero.
+        sure: bool,
+        /// What it points at, as far as the caller knows.
+        elem: Option<Elem>,
+    },
+    /// An integer that carries float bits, whose cotangent the pullback returns.
+    Bits(Shape),
+}
+
+/// How a result takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ResultMode {
+    /// Not at all.
+    None,
+    /// A float, whose cotangent the pullback receives.
+    Active,
+    /// A pointer; the forward pass also returns its delta.
+    Ptr,
+    /// An integer that carries float bits, whose cotangent the pullback receives.
+    Bits(Shape),
+}
+
+/// A function together with the modes under which it is derived.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Variant {
+    /// Which function.
+    pub func: FuncKey,
+    /// One per parameter.
+    pub params: Vec<ParamMode>,
+    /// One per result.
+    pub results: Vec<ResultMode>,
+}
+
+impl Variant {
+    /// The variant that a request asks for.
+    pub fn of_request(request: &Request, sig: &Signature) -> Self {
+        let params = request
+            .args
+            .iter()
+            .zip(&request.elems)
+            .map(|(a, &elem)| match a {
+                ArgActivity::Const => ParamMode::Const,
+                ArgActivity::Active => ParamMode::Active,
+                ArgActivity::Duplicated => ParamMode::Dup { sure: true, elem },
+            })
+            .collect();
+        let results = sig
+            .returns
+            .iter()
+            .map(|r| if Shape::of_float(r.value_type).is_some() { ResultMode::Active } else { ResultMode::None })
+            .collect();
+        Self { func: request.func, params, results }
+    }
+
+    /// The variant under which a function is reached through a pointer: everything that its signature allows to be active
+    /// is active, so that caller and callee agree without knowing each other.
+    pub fn canonical(func: FuncKey, sig: &Signature) -> Self {
+        Self { func, params: canonical_params(sig), results: canonical_results(sig) }
+    }
+
+    /// Signature of the forward pass.
+    pub fn forward_signature(&self, primal: &Signature) -> Signature {
+        let mut s = Signature::new(DERIVED_CONV);
+        s.params.extend(primal.params.iter().map(|p| AbiParam::new(p.value_type)));
+        let deltas = self.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. }));
+        s.params.extend(deltas.map(|_| AbiParam::new(types::I64)));
+        s.params.push(AbiParam::new(types::I64));
+        s.returns.extend(primal.returns.iter().map(|p| AbiParam::new(p.value_type)));
+        let deltas = self.results.iter().filter(|r| **r == ResultMode::Ptr);
+        s.returns.extend(deltas.map(|_| AbiParam::new(types::I64)));
+        s
+    }
+
+    /// Signature of the pullback.
+    pub fn pullback_signature(&self, primal: &Signature) -> Signature {
+        let mut s = Signature::new(DERIVED_CONV);
+        s.params.push(AbiParam::new(types::I64));
+        s.params.extend(self.result_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
+        s.returns.extend(self.param_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
+        s
+    }
+
+    /// Parameters whose cotangents the pullback returns, in order.
+    pub fn param_shapes<'a>(&'a self, primal: &'a Signature) -> impl Iterator<Item = (usize, Shape)> + 'a {
+        self.params.iter().enumerate().filter_map(|(i, p)| match *p {
+            ParamMode::Active => Shape::of_float(primal.params[i].value_type).map(|s| (i, s)),
+            ParamMode::Bits(s) => Some((i, s)),
+            ParamMode::Const | ParamMode::Dup { .. } => None,
+        })
+    }
+
+    /// Results whose cotangents the pullback receives, in order.
+    pub fn result_shapes<'a>(&'a self, primal: &'a Signature) -> impl Iterator<Item = (usize, Shape)> + 'a {
+        self.results.iter().enumerate().filter_map(|(i, r)| match *r {
+            ResultMode::Active => Shape::of_float(primal.returns[i].value_type).map(|s| (i, s)),
+            ResultMode::Bits(s) => Some((i, s)),
+            ResultMode::None | ResultMode::Ptr => None,
+        })
+    }
+}
+
+/// Calling convention of derived functions: it lets a function return as many values as it likes.
+pub const DERIVED_CONV: CallConv = CallConv::Fast;
+
+/// Modes of the parameters of a function that is called through a pointer.
+pub fn canonical_params(sig: &Signature) -> Vec<ParamMode> {
+    sig.params
+        .iter()
+        .map(|p| match Shape::of_float(p.value_type) {
+            Some(_) => ParamMode::Active,
+            None if p.value_type == types::I64 => ParamMode::Dup { sure: false, elem: None },
+            None => ParamMode::Const,
+        })
+        .collect()
+}
+
+/// Modes of the results of a function that is called through a pointer.
+pub fn canonical_results(sig: &Signature) -> Vec<ResultMode> {
+    sig.returns
+        .iter()
+        .map(|p| match Shape::of_float(p.value_type) {
+            Some(_) => ResultMode::Active,
+            None if p.value_type == types::I64 => ResultMode::Ptr,
+            None => ResultMode::None,
+        })
+        .collect()
+}
+
+/// Identifies a signature in the table of function addresses.
+///
+/// Two functions with the same parameters, results and convention have the same id, in every program and every process.
+pub fn signature_id(sig: &Signature) -> u64 {
+    // FNV-1a over the printed signature: stable, unlike the standard hasher.
+    let mut h: u64 = 0xcbf2_9ce4_8422_2325;
+    for b in sig.to_string().bytes() {
+        h = (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
+    }
+    h
+}

@@ -1,0 +1,96 @@
+//! Whose cotangent can be zero only because the result does not depend on it.
+//!
+//! **Problem.** `0 · ∞` is NaN. A cotangent of exactly zero says "nothing depends on this value": its contributions must be
+//! zero even where a partial derivative is infinite or NaN (a *strong zero*). Guarding every product costs a comparison.
+//!
+//! **Answer.** A cotangent is spuriously zero only if something dropped it: a `select` that chose the other arm, a path that
+//! was not taken, a slot of memory nobody read. A value is *solid* if some use passes a cotangent on, whichever way control
+//! flows from its definition, and that use's result is solid. Products into a solid result need no guard.
+//!
+//! **Greatest fixpoint**: everything is assumed solid, then taken back.
+
+use brolga_rules::{MathKind, OpcodeRule, Partial, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::EntitySet;
+
+use crate::activity::ActivityInput;
+use crate::callee::CalleeKind;
+use crate::cfg::edge_args;
+use crate::contents::Use;
+use crate::modes::ResultMode;
+
+/// Compute the solid values. `single_result` says that the function's only result is always asked for.
+pub fn compute(i: &ActivityInput<'_>, single_result: bool) -> EntitySet<ir::Value> {
+    let (func, cfg) = (i.func, i.cfg);
+    let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
+    for &b in &cfg.blocks {
+        all.extend(func.dfg.block_params(b).iter().map(|&v| (v, b)));
+        for inst in func.layout.block_insts(b) {
+            all.extend(func.dfg.inst_results(inst).iter().map(|&v| (v, b)));
+        }
+    }
+    let mut solid: EntitySet<ir::Value> = EntitySet::new();
+    solid.extend(all.iter().map(|x| x.0));
+    let passes = |solid: &EntitySet<ir::Value>, inst: ir::Inst, n: usize| -> bool {
+        let first = || func.dfg.inst_results(inst).first().is_some_and(|&r| solid.contains(r));
+        match opcode_rule(func.dfg.insts[inst].opcode()) {
+            OpcodeRule::Expr(row) => match row.partial(0, n) {
+                Partial::Zero => false,
+                // A factor that chooses (0 or 1) drops cotangents; one that is an operand is zero by accident only.
+                Partial::Scale(s) => {
+                    let chooses = matches!(
+                        func.dfg.insts[inst].opcode(),
+                        Opcode::Fmin | Opcode::Fmax | Opcode::Fabs | Opcode::Fcopysign
+                    );
+                    !chooses && first() && (s.times.is_some() || s.over.is_some() || s == unit(s.neg))
+                }
+            },
+            OpcodeRule::Structural(
+                Structural::Promote | Structural::Demote | Structural::Bitcast | Structural::Splat,
+            ) => first(),
+            OpcodeRule::Structural(Structural::Call) => {
+                matches!(CalleeKind::of(i.program, func, inst),
+                    Some(CalleeKind::Known(r)) if matches!(r.kind, MathKind::Expr(row) if !row.partial(0, n).is_zero()))
+                    && first()
+            }
+            OpcodeRule::Structural(Structural::Control) => {
+                func.dfg.insts[inst].opcode() == Opcode::Return && single_result && i.results[n] == ResultMode::Active
+            }
+            _ => false,
+        }
+    };
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &(v, b) in all.iter().rev() {
+            if !solid.contains(v) {
+                continue;
+            }
+            let in_block = |solid: &EntitySet<ir::Value>, block: ir::Block| {
+                i.uses.of(v).iter().any(|&u| match u {
+                    Use::Inst(inst, n) => func.layout.inst_block(inst) == Some(block) && passes(solid, inst, n),
+                    Use::Edge(..) => false,
+                })
+            };
+            let on_edge = |solid: &EntitySet<ir::Value>, to: ir::Block| {
+                edge_args(func, b, to)
+                    .into_iter()
+                    .zip(func.dfg.block_params(to))
+                    .any(|(a, p)| a == v && solid.contains(*p))
+            };
+            let succs = &cfg.succs[b];
+            let ok = in_block(&solid, b)
+                || !succs.is_empty()
+                    && succs.iter().all(|&s| on_edge(&solid, s) || (cfg.preds[s].len() == 1 && in_block(&solid, s)));
+            if !ok {
+                solid.remove(v);
+                changed = true;
+            }
+        }
+    }
+    solid
+}
+
+fn unit(neg: bool) -> brolga_rules::Scale {
+    brolga_rules::Scale { neg, over: None, times: None, may_blow_up: false }
+}

@@ -1,0 +1,141 @@
+//! What a callee's parameters are, for its callers: addresses or numbers, and what they point at.
+//!
+//! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
+//! function without a body contributes nothing (known C functions are asked about directly).
+
+use std::collections::HashMap;
+
+use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
+use cranelift_entity::EntitySet;
+
+use crate::callee::CalleeKind;
+use crate::cfg::Cfg;
+use crate::contents::{self, Kinds, Uses};
+use crate::modes::ParamMode;
+use crate::pointers::{self, Delta, PointerInput};
+
+/// What is known of one function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Per parameter: used as an address.
+    pub address: Vec<bool>,
+    /// Per parameter: what is behind it.
+    pub contents: Vec<Kinds>,
+    /// Per result: derives from a pointer.
+    pub pointer_result: Vec<bool>,
+}
+
+/// What is known of all functions.
+#[derive(Clone, Debug, Default)]
+pub struct Summaries(HashMap<FuncKey, Summary>);
+
+impl Summaries {
+    /// Whether a parameter of `f` is used as an address.
+    pub fn is_address(&self, f: FuncKey, i: usize) -> bool {
+        self.0.get(&f).and_then(|s| s.address.get(i)).copied().unwrap_or(false)
+    }
+
+    /// What is behind a parameter of `f`.
+    pub fn contents(&self, f: FuncKey, i: usize) -> Kinds {
+        self.0.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
+    }
+
+    /// Whether a result of `f` derives from a pointer.
+    pub fn returns_pointer(&self, f: FuncKey, i: usize) -> bool {
+        self.0.get(&f).and_then(|s| s.pointer_result.get(i)).copied().unwrap_or(false)
+    }
+
+    /// Summarise normalised functions.
+    pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
+        let mut all = Summaries::default();
+        let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
+        order.sort_unstable();
+        loop {
+            let mut changed = false;
+            for &k in &order {
+                let s = summarise(program, funcs[&k], &all);
+                if all.0.get(&k) != Some(&s) {
+                    all.0.insert(k, s);
+                    changed = true;
+                }
+            }
+            if !changed {
+                return all;
+            }
+        }
+    }
+}
+
+fn summarise(program: &Program, func: &ir::Function, summaries: &Summaries) -> Summary {
+    let cfg = Cfg::compute(func);
+    let params: Vec<ParamMode> = func
+        .signature
+        .params
+        .iter()
+        .map(|p| if p.value_type == types::I64 { ParamMode::Dup { sure: false, elem: None } } else { ParamMode::Const })
+        .collect();
+    let input = PointerInput { program, func, cfg: &cfg, params: &params, summaries, pointer_copy: EntitySet::new() };
+    let (p, c, _) = solve(&input, &Uses::compute(func, &cfg));
+    let formal = func.dfg.block_params(cfg.blocks[0]);
+    // A returned integer is a pointer if it is one of the parameters' or allocations', or was loaded as an address.
+    let mut pointer_result = vec![false; func.signature.returns.len()];
+    for &b in &cfg.blocks {
+        let last = func.layout.last_inst(b).expect("a block has a terminator");
+        if func.dfg.insts[last].opcode() == Opcode::Return {
+            for (i, &v) in func.dfg.inst_args(last).iter().enumerate() {
+                let number = matches!(func.dfg.value_def(v), ValueDef::Param(q, n)
+                    if q == cfg.blocks[0] && !p.address.contains(formal[n]));
+                pointer_result[i] |= matches!(p.delta[v], Delta::Root(_)) && !number;
+            }
+        }
+    }
+    Summary {
+        address: formal.iter().map(|&v| p.address.contains(v)).collect(),
+        contents: formal.iter().map(|&v| c.of_class(v)).collect(),
+        pointer_result,
+    }
+}
+
+/// Pointers and contents depend on each other through copies of pointers; they are solved together.
+pub fn solve(input: &PointerInput<'_>, uses: &Uses) -> (pointers::Pointers, contents::Contents, EntitySet<ir::Value>) {
+    let mut copies = input.pointer_copy.clone();
+    loop {
+        let again = PointerInput { pointer_copy: copies.clone(), ..*input };
+        let p = pointers::compute(again);
+        let (c, found) = contents::compute(input, &p, uses);
+        if found == copies {
+            return (p, c, copies);
+        }
+        copies = found;
+    }
+}
+
+/// Functions that a root reaches by direct calls and address taking, in order of discovery.
+pub fn reachable(program: &Program, root: FuncKey) -> Vec<FuncKey> {
+    let mut seen = vec![root];
+    let mut at = 0;
+    while at < seen.len() {
+        let k = seen[at];
+        at += 1;
+        let Some(body) = &program.funcs[k].body else { continue };
+        for b in body.layout.blocks() {
+            for inst in body.layout.block_insts(b) {
+                let callee = match body.dfg.insts[inst] {
+                    ir::InstructionData::FuncAddr { func_ref, .. } => program.callee(body, func_ref),
+                    ir::InstructionData::Call { func_ref, .. } => program.callee(body, func_ref),
+                    _ => match CalleeKind::of(program, body, inst) {
+                        Some(CalleeKind::Derived(f)) => Some(f),
+                        _ => None,
+                    },
+                };
+                if let Some(f) = callee
+                    && !seen.contains(&f)
+                {
+                    seen.push(f);
+                }
+            }
+        }
+    }
+    seen
+}

@@ -1,0 +1,349 @@
+//! A call as written, read against the signature of the function that it calls.
+//!
+//! The result, an [`Invocation`], has everything that a run needs: typed arguments, contents of buffers and shadows,
+//! activities, seeds. What does not fit is reported with the place in the text.
+//!
+//! Defaults: a float or a vector of floats is active; a buffer of floats is duplicated; everything else is constant. The
+//! seed of a float result is 1 in every lane. Initial shadows are zero. An argument that is the buffer of another one
+//! shares its shadow, and its activity unless it says otherwise.
+
+use brolga::{ArgActivity, Elem, FuncKey, MemoryMode, Program, Request};
+use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir::{Type, types};
+
+use crate::text::cursor::Parsed;
+use crate::text::number::{parse_f32, parse_f64, parse_int};
+use crate::text::{Call, Clauses, ElemType, List, Literal, Spanned, SyntaxError};
+use crate::value::{Num, is_float, to_data};
+
+/// An argument that is ready to be passed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BoundArg {
+    /// By value.
+    Value(DataValue),
+    /// A pointer to a fresh buffer.
+    Buffer {
+        /// What it holds.
+        elem: ElemType,
+        /// Initial contents.
+        data: Vec<u8>,
+        /// Initial contents of the shadow.
+        shadow: Vec<u8>,
+    },
+    /// The pointer that argument `.0` is; that one is a [`BoundArg::Buffer`].
+    Same(usize),
+}
+
+/// A call that fits its function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invocation {
+    /// The function.
+    pub func: FuncKey,
+    /// Its symbol.
+    pub symbol: String,
+    /// Types of the parameters.
+    pub params: Vec<Type>,
+    /// Types of the results.
+    pub returns: Vec<Type>,
+    /// The arguments.
+    pub args: Vec<BoundArg>,
+    /// One per argument.
+    pub activity: Vec<ArgActivity>,
+    /// One per result.
+    pub seeds: Vec<DataValue>,
+    /// What the pullback does with primal memory.
+    pub memory: MemoryMode,
+}
+
+impl Invocation {
+    /// Read `call` and its clauses for the function that it names. `text` is what both were parsed from.
+    pub fn bind(program: &Program, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Self> {
+        let func = find(program, text, &call.func)?;
+        let signature = &program.funcs[func].signature;
+        let params: Vec<Type> = signature.params.iter().map(|p| p.value_type).collect();
+        let returns: Vec<Type> = signature.returns.iter().map(|p| p.value_type).collect();
+        if call.args.len() != params.len() {
+            let message = format!("`%{}` takes {}, not {}", call.func.node, arguments(params.len()), call.args.len());
+            return Err(
+                SyntaxError::new(text, call.span.clone(), message).help(format!("its signature is {signature}"))
+            );
+        }
+        let mut args = Vec::new();
+        for (i, (literal, ty)) in call.args.iter().zip(&params).enumerate() {
+            let arg = argument(text, literal, *ty, i, &args)?;
+            args.push(arg);
+        }
+        let activity = activities(text, clauses, &args, &params)?;
+        for (index, list) in &clauses.shadows {
+            set_shadow(text, index, list, &mut args, &activity)?;
+        }
+        let seeds = seeds(text, clauses.seeds.as_ref(), &returns)?;
+        let symbol = call.func.node.clone();
+        let memory = clauses.memory.unwrap_or_default();
+        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory })
+    }
+
+    /// The derivative that this call asks for.
+    pub fn request(&self) -> Request {
+        let mut request = Request::new(self.func, self.activity.iter().copied());
+        for (i, elem) in request.elems.iter_mut().enumerate() {
+            *elem = self.buffer(i).map(|(_, elem, ..)| match elem {
+                ElemType::F64 => Elem::F64,
+                ElemType::F32 => Elem::F32,
+                ElemType::Int(_) => Elem::Int,
+            });
+        }
+        request
+    }
+
+    /// The buffer that argument `i` points at: the argument that owns it, what it holds, contents, shadow.
+    pub fn buffer(&self, i: usize) -> Option<(usize, ElemType, &[u8], &[u8])> {
+        match &self.args[i] {
+            BoundArg::Buffer { elem, data, shadow } => Some((i, *elem, data, shadow)),
+            BoundArg::Same(j) => self.buffer(*j),
+            BoundArg::Value(_) => None,
+        }
+    }
+
+    /// Whether the shadow of argument `i` is this argument's own, not that of an earlier one.
+    pub fn owns_shadow(&self, i: usize) -> bool {
+        self.activity[i] == ArgActivity::Duplicated
+            && self.buffer(i).is_some_and(|(owner, ..)| {
+                (0..i).all(|j| {
+                    self.activity[j] != ArgActivity::Duplicated || self.buffer(j).is_none_or(|(o, ..)| o != owner)
+                })
+            })
+    }
+}
+
+/// The function called `name`, which must be defined.
+fn find(program: &Program, text: &str, name: &Spanned<String>) -> Parsed<FuncKey> {
+    match program.func(&name.node) {
+        Some(key) if program.funcs[key].body.is_some() => Ok(key),
+        found => {
+            let what = if found.is_some() { "is imported, not defined, here" } else { "is not defined" };
+            let defined: Vec<_> = program
+                .funcs
+                .values()
+                .filter(|f| f.body.is_some())
+                .map(|f| format!("%{}", f.symbol))
+                .take(20)
+                .collect();
+            Err(SyntaxError::new(text, name.span.clone(), format!("`%{}` {what}", name.node))
+                .help(format!("the file defines {}", defined.join(", "))))
+        }
+    }
+}
+
+fn argument(text: &str, literal: &Literal, ty: Type, i: usize, before: &[BoundArg]) -> Parsed<BoundArg> {
+    let fail = |span, message: String| Err(SyntaxError::new(text, span, message));
+    match literal {
+        Literal::Number(n) => Ok(BoundArg::Value(scalar(text, n, ty)?)),
+        Literal::List(list) if ty.is_vector() => Ok(BoundArg::Value(vector(text, list, ty)?)),
+        Literal::List(list) if ty == types::I64 => {
+            if list.items.len() > 1 && !list.commas {
+                let message = format!("argument {i} is a pointer, and this is a vector");
+                return fail(list.span.clone(), message).map_err(|e: Box<SyntaxError>| {
+                    e.help("separate the elements of a buffer by commas: `[1.0, 2.0]`")
+                });
+            }
+            let (elem, data) = encode_list(text, list, None)?;
+            let shadow = vec![0; data.len()];
+            Ok(BoundArg::Buffer { elem, data, shadow })
+        }
+        Literal::List(list) => fail(list.span.clone(), format!("argument {i} is an {ty}, not a buffer")),
+        Literal::Same(j) => match before.get(j.node) {
+            _ if ty != types::I64 => fail(j.span.clone(), format!("argument {i} is an {ty}, not a buffer")),
+            Some(BoundArg::Buffer { .. }) => Ok(BoundArg::Same(j.node)),
+            Some(BoundArg::Same(k)) => Ok(BoundArg::Same(*k)),
+            Some(BoundArg::Value(_)) => fail(j.span.clone(), format!("argument {} is not a buffer", j.node)),
+            None => fail(j.span.clone(), format!("argument {} does not come before argument {i}", j.node)),
+        },
+    }
+}
+
+fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> Parsed<DataValue> {
+    let wrong = |message: String| SyntaxError::new(text, n.span.clone(), message);
+    if ty.is_vector() {
+        let lanes = vec!["1.0"; ty.lane_count() as usize].join(" ");
+        return Err(
+            wrong(format!("a value of type {ty} has {} lanes", ty.lane_count())).help(format!("write `[{lanes}]`"))
+        );
+    }
+    let num = number(&n.node, ty).map_err(wrong)?;
+    to_data(ty, |_| num).ok_or_else(|| wrong(format!("values of type {ty} cannot be passed")))
+}
+
+fn vector(text: &str, list: &List, ty: Type) -> Parsed<DataValue> {
+    let wrong = |message: String| SyntaxError::new(text, list.span.clone(), message);
+    let lanes = ty.lane_count() as usize;
+    if list.elem.is_some_and(|e| ElemType::of(ty.lane_type()) != Some(e)) {
+        return Err(wrong(format!("this is a buffer, but a value of type {ty} is wanted")));
+    }
+    if list.items.len() != lanes {
+        return Err(wrong(format!("a value of type {ty} has {lanes} lanes, not {}", list.items.len())));
+    }
+    let mut nums = Vec::new();
+    for item in &list.items {
+        let num = number(&item.node, ty.lane_type());
+        nums.push(num.map_err(|e| SyntaxError::new(text, item.span.clone(), e))?);
+    }
+    to_data(ty, |i| nums[i]).ok_or_else(|| wrong(format!("values of type {ty} cannot be passed")))
+}
+
+/// `text` as a scalar of type `ty`.
+fn number(text: &str, ty: Type) -> Result<Num, String> {
+    match ty {
+        types::F64 => parse_f64(text).map(Num::F64),
+        types::F32 => parse_f32(text).map(Num::F32),
+        t if t.is_int() => parse_int(text, t.bits() as u8).map(Num::Int),
+        _ => Err(format!("values of type {ty} cannot be passed")),
+    }
+}
+
+/// The bytes of a buffer. `elem` says what it must hold, if that is known.
+pub(crate) fn encode_list(text: &str, list: &List, elem: Option<ElemType>) -> Parsed<(ElemType, Vec<u8>)> {
+    let elem = match (list.elem, elem) {
+        (Some(written), Some(wanted)) if written != wanted => {
+            let message = format!("expected elements of type {}, found {}", wanted.name(), written.name());
+            return Err(SyntaxError::new(text, list.span.clone(), message));
+        }
+        (written, wanted) => written.or(wanted).unwrap_or(ElemType::F64),
+    };
+    let mut data = Vec::with_capacity(list.items.len() * elem.bytes());
+    for item in &list.items {
+        elem.encode(&item.node, &mut data).map_err(|e| SyntaxError::new(text, item.span.clone(), e))?;
+    }
+    Ok((elem, data))
+}
+
+fn activities(text: &str, clauses: &Clauses, args: &[BoundArg], params: &[Type]) -> Parsed<Vec<ArgActivity>> {
+    if let Some(given) = &clauses.activity {
+        check_activities(given, args, params)
+            .map_err(|(message, help)| SyntaxError::new(text, given.span.clone(), message).help(help))?;
+        return Ok(given.node.clone());
+    }
+    let mut out: Vec<ArgActivity> = Vec::new();
+    for (arg, ty) in args.iter().zip(params) {
+        let activity = match arg {
+            BoundArg::Buffer { elem, .. } if elem.is_float() => ArgActivity::Duplicated,
+            BoundArg::Same(j) => out[*j],
+            _ => default_activity(*ty),
+        };
+        out.push(activity);
+    }
+    Ok(out)
+}
+
+/// The activity of a parameter that is passed by value, if nobody says otherwise.
+pub fn default_activity(ty: Type) -> ArgActivity {
+    if is_float(ty) { ArgActivity::Active } else { ArgActivity::Const }
+}
+
+fn check_activities(
+    given: &Spanned<Vec<ArgActivity>>,
+    args: &[BoundArg],
+    params: &[Type],
+) -> Result<(), (String, String)> {
+    if given.node.len() != params.len() {
+        let message =
+            format!("{} given for {}", plural(given.node.len(), "activity", "activities"), arguments(params.len()));
+        return Err((message, "give one per argument: const, active or duplicated".to_owned()));
+    }
+    for (i, ((activity, arg), ty)) in given.node.iter().zip(args).zip(params).enumerate() {
+        let value = matches!(arg, BoundArg::Value(_));
+        match activity {
+            ArgActivity::Active if !is_float(*ty) => {
+                let message = format!("argument {i} is an {ty}, which cannot be active");
+                return Err((message, "only floats are active; buffers are duplicated".to_owned()));
+            }
+            ArgActivity::Duplicated if value => {
+                let message = format!("argument {i} is not a buffer, so it has no shadow");
+                return Err((message, "floats by value are active or const".to_owned()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn set_shadow(
+    text: &str,
+    index: &Spanned<usize>,
+    list: &List,
+    args: &mut [BoundArg],
+    activity: &[ArgActivity],
+) -> Parsed<()> {
+    let fail = |span: &std::ops::Range<usize>, message: String| Err(SyntaxError::new(text, span.clone(), message));
+    let i = index.node;
+    if i >= args.len() {
+        return fail(&index.span, format!("there is no argument {i}; arguments are counted from 0"));
+    }
+    let owner = if let BoundArg::Same(j) = args[i] { j } else { i };
+    let BoundArg::Buffer { elem, data, shadow } = &mut args[owner] else {
+        return fail(&index.span, format!("argument {i} is not a buffer, so it has no shadow"));
+    };
+    if activity[i] != ArgActivity::Duplicated {
+        return fail(&index.span, format!("argument {i} is const, so it has no shadow"));
+    }
+    let (_, bytes) = encode_list(text, list, Some(*elem))?;
+    if bytes.len() != data.len() {
+        let n = elem.bytes();
+        let message = format!(
+            "the shadow of argument {i} has {}, but the buffer has {}",
+            plural(bytes.len() / n, "element", "elements"),
+            data.len() / n
+        );
+        return fail(&list.span, message);
+    }
+    *shadow = bytes;
+    Ok(())
+}
+
+fn seeds(text: &str, given: Option<&Spanned<Vec<Literal>>>, returns: &[Type]) -> Parsed<Vec<DataValue>> {
+    let Some(given) = given else { return Ok(returns.iter().map(|ty| default_seed(*ty)).collect()) };
+    if given.node.len() != returns.len() {
+        let message = format!(
+            "{} given for {}",
+            plural(given.node.len(), "seed", "seeds"),
+            plural(returns.len(), "result", "results")
+        );
+        return Err(SyntaxError::new(text, given.span.clone(), message)
+            .help("give one per result; what a buffer is seeded with is its `shadow`"));
+    }
+    let mut out = Vec::new();
+    for (seed, ty) in given.node.iter().zip(returns) {
+        out.push(match seed {
+            // The cotangent of an integer is ignored, however it is written.
+            Literal::Number(_) if !is_float(*ty) => zero(*ty),
+            Literal::Number(n) => scalar(text, n, *ty)?,
+            Literal::List(list) if ty.is_vector() => vector(text, list, *ty)?,
+            other => {
+                let message = format!("a seed of type {ty} is wanted");
+                return Err(SyntaxError::new(text, other.span(), message));
+            }
+        });
+    }
+    Ok(out)
+}
+
+/// 1 for floats, lane by lane; 0 for what cannot have a cotangent.
+pub fn default_seed(ty: Type) -> DataValue {
+    if !is_float(ty) {
+        return zero(ty);
+    }
+    to_data(ty, |_| Num::F64(1.0)).unwrap_or_else(|| zero(ty))
+}
+
+/// The zero of any type.
+pub fn zero(ty: Type) -> DataValue {
+    to_data(ty, |_| Num::Int(0)).unwrap_or_else(|| DataValue::read_from_slice_ne(&[0; 16], ty))
+}
+
+fn arguments(n: usize) -> String {
+    plural(n, "argument", "arguments")
+}
+
+fn plural(n: usize, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}

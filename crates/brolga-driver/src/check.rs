@@ -1,0 +1,261 @@
+//! A gradient against everything that can say something about it: finite differences, the tape oracle, and forward mode.
+//!
+//! Finite differences know only the compiled primal; they see any mistake, but only to a few digits, and nothing at kinks.
+//! The tape interprets the program and knows slopes of its own; it is exact to rounding and shares conventions at kinks.
+//! Forward mode checks the whole gradient at once, by ⟨ȳ, Jẋ⟩ = ⟨Jᵀȳ, ẋ⟩ with one random direction ẋ.
+//!
+//! An oracle that cannot answer (an instruction that it does not know, no digits) says so; it never agrees by default.
+
+use brolga::{DerivedRule, Error, Program};
+use brolga_oracle::fd::{self, Verdict};
+use brolga_oracle::{Oracle, OracleError, Tangent};
+
+use crate::bind::Invocation;
+use crate::compare::{close, uses_f32};
+use crate::inputs::{Input, flatten, inputs, objective, oracle_args, with_inputs};
+use crate::memory::Memory;
+use crate::noise::Noise;
+use crate::run::Outcome;
+use crate::value::from_data;
+
+/// How closely oracles must be met.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerances {
+    /// Against the tape, relative and absolute.
+    pub tape: f64,
+    /// Against finite differences, beside their own error.
+    pub differences: f64,
+    /// Precision of the primal's arithmetic.
+    pub precision: f64,
+}
+
+impl Tolerances {
+    /// What suits the types in the function; `tol` is the tolerance that the caller asks for, if any.
+    pub fn of(program: &Program, call: &Invocation, tol: Option<f64>) -> Self {
+        let t = if uses_f32(program, call.func) {
+            Self { tape: 1e-4, differences: 2e-3, precision: f32::EPSILON.into() }
+        } else {
+            Self { tape: 1e-9, differences: 1e-6, precision: f64::EPSILON }
+        };
+        Self { tape: t.tape.max(tol.unwrap_or(0.0)), differences: t.differences.max(tol.unwrap_or(0.0)), ..t }
+    }
+}
+
+/// What is said about one input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The input.
+    pub input: Input,
+    /// Its entry in the gradient.
+    pub gradient: f64,
+    /// Finite differences, if they were asked for.
+    pub difference: Option<Verdict>,
+    /// The tape, if it could run.
+    pub tape: Option<f64>,
+    /// The conclusion.
+    pub verdict: RowVerdict,
+}
+
+/// The conclusion about one input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowVerdict {
+    /// At least one oracle agrees and none disagrees.
+    Ok,
+    /// The point is a kink: the gradient lies between the one-sided derivatives, and the tape agrees if it could run.
+    Kink,
+    /// Finite differences disagree.
+    NotTheDifference,
+    /// The tape disagrees.
+    NotTheTape,
+    /// No oracle could say anything.
+    Unknown,
+}
+
+impl RowVerdict {
+    /// Whether an oracle disagrees.
+    pub fn is_wrong(self) -> bool {
+        matches!(self, Self::NotTheDifference | Self::NotTheTape)
+    }
+}
+
+/// The dot-product identity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DotProduct {
+    /// ⟨ȳ, Jẋ⟩, by forward mode.
+    pub forward: f64,
+    /// ⟨Jᵀȳ, ẋ⟩, from the gradient.
+    pub reverse: f64,
+    /// Whether they are equal, as far as rounding lets one tell.
+    pub holds: bool,
+}
+
+/// All that was found out about one gradient.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// One per input.
+    pub rows: Vec<Row>,
+    /// Why the tape could not run.
+    pub tape_error: Option<OracleError>,
+    /// The dot-product identity, or why it could not be evaluated.
+    pub dot: Result<DotProduct, String>,
+}
+
+impl Check {
+    /// Whether no oracle disagrees.
+    pub fn is_ok(&self) -> bool {
+        self.complaints().is_empty()
+    }
+
+    /// What oracles disagree with, as sentences.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for row in self.rows.iter().filter(|r| r.verdict.is_wrong()) {
+            let other = match (row.verdict, row.difference, row.tape) {
+                (RowVerdict::NotTheTape, _, Some(t)) => format!("the tape says {t:?}"),
+                (_, Some(Verdict::Smooth { value, error }), _) => {
+                    format!("finite differences say {value:?} ± {error:.0e}")
+                }
+                (_, Some(Verdict::Kink { left, right }), _) => {
+                    format!("the slopes at this kink are {left:?} and {right:?}")
+                }
+                (_, d, t) => format!("oracles say {d:?} and {t:?}"),
+            };
+            out.push(format!("input {}: gradient {:?}, but {other}", row.input.name(), row.gradient));
+        }
+        if let Ok(DotProduct { forward, reverse, holds: false }) = self.dot {
+            out.push(format!("dot product: forward mode gives {forward:?}, the gradient {reverse:?}"));
+        }
+        out
+    }
+}
+
+/// How to get a rule whose data objects are as at the start. Runs may change them.
+pub type FreshRule<'a> = &'a dyn Fn() -> Result<DerivedRule, Error>;
+
+/// Check `outcome`, the gradient of `call`. Finite differences are left out if `differences` says so.
+pub fn check(
+    program: &Program,
+    call: &Invocation,
+    outcome: &Outcome,
+    rule: FreshRule<'_>,
+    tolerances: Tolerances,
+    differences: bool,
+) -> Result<Check, Error> {
+    let inputs = inputs(call);
+    let gradient = flatten(outcome, &inputs);
+    let tape = tape_gradient(program, call);
+    let fd = if differences { Some(difference_all(program, call, rule, &inputs, tolerances)?) } else { None };
+    let rows = inputs.iter().enumerate().map(|(i, input)| {
+        let difference = fd.as_ref().map(|v| v[i]);
+        let tape = tape.as_ref().ok().map(|t| flatten(t, &inputs)[i]);
+        let verdict = conclude(gradient[i], difference, tape, tolerances);
+        Row { input: *input, gradient: gradient[i], difference, tape, verdict }
+    });
+    let rows = rows.collect();
+    let dot = dot_product(program, call, &inputs, &gradient, tolerances);
+    Ok(Check { rows, tape_error: tape.err(), dot })
+}
+
+fn conclude(gradient: f64, difference: Option<Verdict>, tape: Option<f64>, tolerances: Tolerances) -> RowVerdict {
+    if tape.is_some_and(|t| !close(gradient, t, tolerances.tape)) {
+        return RowVerdict::NotTheTape;
+    }
+    match difference {
+        Some(v @ Verdict::Smooth { .. }) if v.accepts(gradient, tolerances.differences) => RowVerdict::Ok,
+        Some(v @ Verdict::Kink { .. }) if v.accepts(gradient, tolerances.differences) => RowVerdict::Kink,
+        Some(Verdict::Smooth { .. } | Verdict::Kink { .. }) => RowVerdict::NotTheDifference,
+        Some(Verdict::Unreliable) | None if tape.is_some() => RowVerdict::Ok,
+        Some(Verdict::Unreliable) | None => RowVerdict::Unknown,
+    }
+}
+
+fn difference_all(
+    program: &Program,
+    call: &Invocation,
+    rule: FreshRule<'_>,
+    inputs: &[Input],
+    tolerances: Tolerances,
+) -> Result<Vec<Verdict>, Error> {
+    let kept = rule()?;
+    let stateful = program.data.values().any(|d| d.writable);
+    let mut values: Vec<f64> = inputs.iter().map(|i| i.value).collect();
+    let mut out = Vec::new();
+    for (i, input) in inputs.iter().enumerate() {
+        let options = fd::Options { precision: tolerances.precision, f32_inputs: input.f32 };
+        let sample = |x: f64| {
+            values[i] = x;
+            let moved = with_inputs(call, inputs, &values);
+            Ok(match stateful.then(rule) {
+                None => objective(&kept, &moved),
+                Some(fresh) => fresh.map_or(f64::NAN, |fresh| objective(&fresh, &moved)),
+            })
+        };
+        out.push(fd::derivative(sample, input.value, &options));
+        values[i] = input.value;
+    }
+    Ok(out)
+}
+
+/// The gradient of `call` by the tape oracle, in the form of an outcome.
+pub fn tape_gradient(program: &Program, call: &Invocation) -> Result<Outcome, OracleError> {
+    let memory = Memory::new(call);
+    let args = oracle_args(call, &memory);
+    // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
+    let r = unsafe { Oracle::new(program).gradient(call.func, &args, &call.seeds) }?;
+    let gradient = r.arg_lanes.into_iter().zip(r.shadows).map(|(lanes, shadow)| {
+        let nums = lanes.or(shadow)?.into_iter().map(crate::value::Num::F64).collect();
+        Some(crate::value::Item::Many(nums))
+    });
+    Ok(Outcome {
+        value: crate::run::items(call, &r.values),
+        buffers: crate::run::contents(call, &memory),
+        gradient: gradient.collect(),
+        tape_bytes: r.tape_bytes,
+    })
+}
+
+/// ⟨ȳ, Jẋ⟩ against ⟨Jᵀȳ, ẋ⟩ for a random direction.
+fn dot_product(
+    program: &Program,
+    call: &Invocation,
+    inputs: &[Input],
+    gradient: &[f64],
+    tolerances: Tolerances,
+) -> Result<DotProduct, String> {
+    let mut noise = Noise::new(1);
+    let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
+    let mut tangents = vec![Tangent::Zero; call.args.len()];
+    for (input, x) in inputs.iter().zip(&direction) {
+        match (&mut tangents[input.arg], call.buffer(input.arg).is_some()) {
+            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
+            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
+            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
+        }
+    }
+    let memory = Memory::new(call);
+    let args = oracle_args(call, &memory);
+    // SAFETY: as in `tape_gradient`.
+    let r = unsafe { Oracle::new(program).tangent(call.func, &args, &tangents) }.map_err(|e| e.to_string())?;
+    let mut terms = Vec::new();
+    for ((seed, ty), tangent) in call.seeds.iter().zip(&call.returns).zip(&r.results) {
+        let seed = from_data(seed, *ty);
+        terms.extend(tangent.iter().flatten().zip(seed.nums()).map(|(t, s)| (s.as_f64(), *t)));
+    }
+    for arg in (0..args.len()).filter(|a| call.owns_shadow(*a)) {
+        let shadow = args[arg].shadow.iter().flatten();
+        terms.extend(shadow.zip(r.buffers[arg].iter().flatten()).map(|(s, t)| (*s, *t)));
+    }
+    let product = |terms: &[(f64, f64)]| -> (f64, f64) {
+        let terms = terms.iter().filter(|(s, _)| *s != 0.0).map(|(s, t)| s * t);
+        terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
+    };
+    let (forward, forward_size) = product(&terms);
+    let reverse_terms: Vec<_> = gradient.iter().copied().zip(direction).collect();
+    let (reverse, reverse_size) = product(&reverse_terms);
+    if !forward.is_finite() || !reverse.is_finite() {
+        // An infinite slope: the two sides are sums of infinities, which say nothing about each other.
+        return Err("not finite".to_owned());
+    }
+    let holds = (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
+    Ok(DotProduct { forward, reverse, holds })
+}

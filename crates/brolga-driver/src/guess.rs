@@ -1,0 +1,102 @@
+//! Activities for a function that nobody calls.
+//!
+//! A call says by its arguments what is a buffer. `dump` and `; error:` name a function alone, and in CLIF a pointer is an
+//! integer like any other. So we look: an `i64` parameter whose value, with offsets added, is the address of a load or a
+//! store counts as a pointer with a shadow; other integers are constant, floats are active.
+
+use std::collections::HashSet;
+
+use brolga::{ArgActivity, FuncKey, Program, Request};
+use cranelift_codegen::ir::{self, Opcode, types};
+
+use crate::bind::default_activity;
+
+/// What to ask for if the caller does not say.
+pub fn request(program: &Program, func: FuncKey) -> Request {
+    let signature = &program.funcs[func].signature;
+    let pointers = program.funcs[func].body.as_ref().map(pointer_params).unwrap_or_default();
+    Request::new(
+        func,
+        signature
+            .params
+            .iter()
+            .enumerate()
+            .map(|(i, p)| if pointers.contains(&i) { ArgActivity::Duplicated } else { default_activity(p.value_type) }),
+    )
+}
+
+/// Parameters that serve as addresses in the body.
+fn pointer_params(func: &ir::Function) -> HashSet<usize> {
+    let Some(entry) = func.layout.entry_block() else { return HashSet::new() };
+    let params = func.dfg.block_params(entry);
+    (0..params.len())
+        .filter(|i| func.dfg.value_type(params[*i]) == types::I64 && is_address(func, params[*i]))
+        .collect()
+}
+
+/// Whether `param`, or a sum that it is part of, is dereferenced. Follows block parameters; one set of values suffices,
+/// since it only grows.
+fn is_address(func: &ir::Function, param: ir::Value) -> bool {
+    let dfg = &func.dfg;
+    let mut derived = HashSet::from([param]);
+    loop {
+        let before = derived.len();
+        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+            let args: Vec<_> = dfg.inst_args(inst).iter().map(|v| dfg.resolve_aliases(*v)).collect();
+            let opcode = dfg.insts[inst].opcode();
+            let address = match opcode {
+                _ if opcode.can_load() && !opcode.is_call() => args.first(),
+                _ if opcode.can_store() && !opcode.is_call() => args.get(1),
+                _ => None,
+            };
+            if address.is_some_and(|a| derived.contains(a)) {
+                return true;
+            }
+            if matches!(opcode, Opcode::Iadd | Opcode::Isub | Opcode::Select)
+                && args.iter().any(|a| derived.contains(a))
+            {
+                derived.extend(dfg.inst_results(inst));
+            }
+            for call in dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
+                let params = dfg.block_params(call.block(&dfg.value_lists));
+                for (arg, param) in call.args(&dfg.value_lists).zip(params) {
+                    if arg.as_value().is_some_and(|v| derived.contains(&dfg.resolve_aliases(v))) {
+                        derived.insert(*param);
+                    }
+                }
+            }
+        }
+        if derived.len() == before {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brolga::ArgActivity::{Active, Const, Duplicated};
+
+    #[test]
+    fn pointers_are_found_through_loops_and_sums() {
+        let file = crate::File::parse(
+            "test.clif",
+            "function %sum(i64, i64, f64, i32) -> f64 system_v {
+block0(v0: i64, v1: i64, v2: f64, v3: i32):
+    jump block1(v0, v1, v2)
+block1(v4: i64, v5: i64, v6: f64):
+    v7 = iconst.i64 8
+    v8 = iadd v4, v7
+    v9 = load.f64 v8
+    v10 = fadd v6, v9
+    v11 = iconst.i64 1
+    v12 = isub v5, v11
+    brif v12, block1(v8, v12, v10), block2
+block2:
+    return v10
+}",
+        )
+        .unwrap();
+        let request = super::request(&file.program, file.defined("sum").unwrap());
+        assert_eq!(request.args, [Duplicated, Const, Active, Const]);
+    }
+}

@@ -1,0 +1,158 @@
+//! The inputs of a call as one list of numbers, for oracles that move them.
+//!
+//! An input is a lane of an active argument or an element of a duplicated buffer of floats. A buffer that is passed twice
+//! is one set of inputs. The objective whose gradient a pullback computes is
+//!
+//! ```text
+//! L = Σ seed · result + Σ initial shadow · final contents
+//! ```
+//!
+//! which is what [`objective`] evaluates: by running the primal, which knows nothing of derivatives.
+
+use brolga::{ArgActivity, DerivedRule};
+use brolga_oracle::{Activity, BufferRef, Elem, OracleArg};
+
+use crate::bind::{BoundArg, Invocation};
+use crate::memory::Memory;
+use crate::run::{Outcome, primal_in};
+use crate::text::ElemType;
+use crate::value::{Num, decode_all, from_data, to_data};
+
+/// One number that the result depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Input {
+    /// The argument.
+    pub arg: usize,
+    /// Lane or element; `None` for a scalar.
+    pub index: Option<usize>,
+    /// Its value.
+    pub value: f64,
+    /// Whether it is a 32-bit float.
+    pub f32: bool,
+}
+
+impl Input {
+    /// Name to show: `1[3]`.
+    pub fn name(&self) -> String {
+        match self.index {
+            Some(i) => format!("{}[{i}]", self.arg),
+            None => self.arg.to_string(),
+        }
+    }
+}
+
+/// The inputs of a call, in order.
+pub fn inputs(call: &Invocation) -> Vec<Input> {
+    let mut out = Vec::new();
+    for arg in 0..call.args.len() {
+        let mut push = |index, n: Num| {
+            out.push(Input { arg, index, value: n.as_f64(), f32: matches!(n, Num::F32(_)) });
+        };
+        match (&call.args[arg], call.activity[arg]) {
+            (BoundArg::Value(v), ArgActivity::Active) => {
+                let ty = call.params[arg];
+                for (i, n) in from_data(v, ty).nums().iter().enumerate() {
+                    push(ty.is_vector().then_some(i), *n);
+                }
+            }
+            (_, ArgActivity::Duplicated) if call.owns_shadow(arg) => {
+                let Some((_, elem, data, _)) = call.buffer(arg).filter(|b| b.1.is_float()) else { continue };
+                for (i, n) in decode_all(elem, data).into_iter().enumerate() {
+                    push(Some(i), n);
+                }
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+/// The same call with other values for its inputs.
+pub fn with_inputs(call: &Invocation, inputs: &[Input], values: &[f64]) -> Invocation {
+    let mut moved = call.clone();
+    for (input, value) in inputs.iter().zip(values) {
+        let lane = input.index.unwrap_or(0);
+        let owner = call.buffer(input.arg).map_or(input.arg, |b| b.0);
+        match &mut moved.args[owner] {
+            BoundArg::Value(v) => {
+                let ty = call.params[input.arg];
+                let mut lanes = from_data(v, ty).nums().to_vec();
+                lanes[lane] = Num::F64(*value);
+                *v = to_data(ty, |i| lanes[i]).expect("an active argument is a float");
+            }
+            BoundArg::Buffer { elem, data, .. } => {
+                let n = elem.bytes();
+                Num::F64(*value).encode(*elem, &mut data[lane * n..(lane + 1) * n]);
+            }
+            BoundArg::Same(_) => unreachable!("the owner of a buffer is a buffer"),
+        }
+    }
+    moved
+}
+
+/// The part of a gradient that belongs to these inputs, in their order.
+pub fn flatten(outcome: &Outcome, inputs: &[Input]) -> Vec<f64> {
+    let entry = |i: &Input| {
+        let item = outcome.gradient.get(i.arg)?.as_ref()?;
+        item.nums().get(i.index.unwrap_or(0)).map(|n| n.as_f64())
+    };
+    // A missing cotangent is no number, so that it agrees with nothing.
+    inputs.iter().map(|i| entry(i).unwrap_or(f64::NAN)).collect()
+}
+
+/// The objective at the inputs of `call`; NaN if the primal does not finish there.
+pub fn objective(rule: &DerivedRule, call: &Invocation) -> f64 {
+    let mut memory = Memory::new(call);
+    let Ok(value) = primal_in(rule, call, &mut memory) else { return f64::NAN };
+    let mut sum = 0.0;
+    for ((item, seed), ty) in value.iter().zip(&call.seeds).zip(&call.returns) {
+        let seed = from_data(seed, *ty);
+        for (v, s) in item.nums().iter().zip(seed.nums()) {
+            sum += strong_product(s.as_f64(), v.as_f64(), v.is_float());
+        }
+    }
+    for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
+        let (Some((_, elem, _, shadow)), Some(buffer)) = (call.buffer(arg), memory.buffer(arg)) else { continue };
+        for (s, v) in decode_all(elem, shadow).iter().zip(decode_all(elem, buffer.primal.bytes())) {
+            sum += strong_product(s.as_f64(), v.as_f64(), v.is_float());
+        }
+    }
+    sum
+}
+
+/// A seed of zero takes its value out of the objective, also where that is not finite.
+fn strong_product(seed: f64, value: f64, float: bool) -> f64 {
+    if seed == 0.0 || !float { 0.0 } else { seed * value }
+}
+
+/// The call's arguments as the oracle takes them, over `memory`.
+pub fn oracle_args(call: &Invocation, memory: &Memory) -> Vec<OracleArg> {
+    memory
+        .values()
+        .into_iter()
+        .enumerate()
+        .map(|(i, value)| match call.activity[i] {
+            ArgActivity::Const => OracleArg::constant(value),
+            ArgActivity::Active => OracleArg::active(value),
+            ArgActivity::Duplicated => {
+                let Some((_, elem, data, shadow)) = call.buffer(i) else { return OracleArg::constant(value) };
+                let buffer = memory.buffer(i).expect("a duplicated argument has a buffer");
+                let reference = BufferRef {
+                    addr: buffer.primal.address() as usize,
+                    len_bytes: data.len(),
+                    elem: match elem {
+                        ElemType::F64 => Elem::F64,
+                        ElemType::F32 => Elem::F32,
+                        ElemType::Int(_) => Elem::Bytes,
+                    },
+                };
+                let shadow = elem.is_float().then(|| decode_all(elem, shadow).iter().map(|n| n.as_f64()).collect());
+                let mut arg = OracleArg { value, activity: Activity::Duplicated, buffer: Some(reference), shadow };
+                if !elem.is_float() {
+                    arg.shadow = None;
+                }
+                arg
+            }
+        })
+        .collect()
+}

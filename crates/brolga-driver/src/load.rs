@@ -1,0 +1,397 @@
+//! From the text of a CLIF file to a [`Program`] with lines and directives.
+//!
+//! Everything that is wrong with a file is reported, not only the first thing: each function is read and verified on its
+//! own, and then the functions are compared with each other. Nothing here panics, whatever the text; where Cranelift
+//! does, the panic becomes a diagnostic.
+//!
+//! What the text leaves open is settled thus. A function or call without a convention has the host's. A function that is
+//! called but not defined is an import. A `stack_limit` is dropped: it guards the stack of the embedder that emitted
+//! the code, and here the code runs on ours, where a guard page does. Source locations, alias regions and global values
+//! stay.
+//!
+//! | code | problem |
+//! |---|---|
+//! | AD0001 | the file cannot be read, or is not text |
+//! | AD0002 | text that is not CLIF |
+//! | AD0003 | the file defines no function |
+//! | AD0004 | two definitions of one symbol |
+//! | AD0005 | Cranelift's verifier rejects the function |
+//! | AD0006 | a function is called with another signature than it has |
+//! | AD0007 | Cranelift itself gave up on the function |
+//! | AD0008 | a directive that cannot be read |
+//! | AD0009 | code refers to a data object that nothing defines |
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_ir::program::{symbol_of, symbol_of_func};
+use cranelift_codegen::ir::entities::AnyEntity;
+use cranelift_codegen::ir::{self, ArgumentPurpose, ExternalName};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
+use cranelift_codegen::packed_option::ReservedValue;
+use cranelift_codegen::settings::{self, Flags};
+use cranelift_codegen::verify_function;
+use cranelift_reader::{ParseOptions, SourceMap, parse_test};
+use target_lexicon::Triple;
+
+use crate::quiet::catch;
+use crate::source::{self, Chunk};
+use crate::text::{DataLine, Directive, SyntaxError};
+
+/// A CLIF file, read and verified.
+#[derive(Debug)]
+pub struct File {
+    /// Name to show.
+    pub name: String,
+    /// The text, for excerpts.
+    pub text: String,
+    /// Its functions and data objects.
+    pub program: Program,
+    /// The functions that it defines, in order, with the line on which each starts.
+    pub functions: Vec<(FuncKey, u32)>,
+    /// Its directives, in order.
+    pub directives: Vec<Directive>,
+    /// Directives that could not be read. They spoil the checks of a file, not its functions.
+    pub malformed: Diagnostics,
+}
+
+impl File {
+    /// Read a file from disk.
+    pub fn read(path: &Path) -> Result<Self, Diagnostics> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path)
+            .map_err(|e| Diagnostic::new("AD0001", format!("cannot read `{name}`: {}", io_reason(&e))))?;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|b| **b == b'\n').count() as u32;
+            let mut d = Diagnostic::new("AD0001", format!("`{name}` is not UTF-8 text"));
+            d.line = Some(line);
+            d.help("CLIF is text; for WebAssembly or object files, let their compiler print CLIF")
+        })?;
+        Self::parse(&name, text)
+    }
+
+    /// Read a file's text.
+    pub fn parse(name: &str, text: impl Into<String>) -> Result<Self, Diagnostics> {
+        let text = text.into();
+        let parts = source::split(&text);
+        let mut problems = Diagnostics::default();
+        stray_lines(&parts, &mut problems);
+        if parts.functions.is_empty() && problems.is_empty() {
+            let d = Diagnostic::new("AD0003", format!("`{name}` defines no function"));
+            problems.push(d.help("a function looks like `function %f(f64) -> f64 { block0(v0: f64): return v0 }`"));
+        }
+
+        let mut directives = Vec::new();
+        let mut malformed = Diagnostics::default();
+        for comment in &parts.comments {
+            match Directive::parse(comment.text, comment.line) {
+                Ok(Some(d)) => directives.push(d),
+                Ok(None) => {}
+                Err(e) => malformed.push(e.diagnostic("AD0008", Some(comment.line))),
+            }
+        }
+
+        let isa = host_isa();
+        let mut units = Vec::new();
+        for chunk in &parts.functions {
+            match Unit::read(chunk, &isa) {
+                Ok(unit) => units.push(unit),
+                Err(found) => problems.extend(found.0),
+            }
+        }
+        let units = distinct(units, &mut problems);
+        check_references(&units, &directives, &mut problems);
+        if !problems.is_empty() {
+            return Err(by_line(problems));
+        }
+
+        let (program, functions) = assemble(units, &directives)?;
+        Ok(Self { name: name.to_owned(), text, program, functions, directives, malformed })
+    }
+
+    /// Symbols of the functions that the file defines, as they are called.
+    pub fn symbols(&self) -> Vec<String> {
+        self.functions.iter().map(|(k, _)| format!("%{}", self.program.funcs[*k].symbol)).collect()
+    }
+
+    /// The function defined under `symbol`.
+    pub fn defined(&self, symbol: &str) -> Option<FuncKey> {
+        self.program.func(symbol).filter(|k| self.program.funcs[*k].body.is_some())
+    }
+}
+
+/// One function, read and verified.
+struct Unit {
+    symbol: String,
+    line: u32,
+    func: ir::Function,
+    lines: HashMap<ir::Inst, u32>,
+    /// Line of each declaration, by the name that it declares: `fn3`, `gv0`.
+    decl_lines: HashMap<String, u32>,
+}
+
+impl Unit {
+    fn read(chunk: &Chunk<'_>, isa: &OwnedTargetIsa) -> Result<Self, Diagnostics> {
+        let located = |line: usize, d: Diagnostic| Diagnostic {
+            line: Some(chunk.line + (line.max(1) as u32) - 1),
+            function: header_symbol(chunk.text),
+            ..d
+        };
+        let limit = 1_000_000 + chunk.text.len() as u64;
+        if let Some((n, line, name)) = source::largest_entity(chunk.text)
+            && n > limit
+        {
+            let d = Diagnostic::new("AD0002", format!("`{name}` is numbered far beyond what this text can define"));
+            return Err(located(line as usize, d.help("number values from v0 upwards")).into());
+        }
+        let options = ParseOptions {
+            default_calling_convention: CallConv::triple_default(&Triple::host()),
+            ..ParseOptions::default()
+        };
+        let parsed = match catch(|| parse_test(chunk.text, options)) {
+            Ok(Ok(parsed)) => parsed,
+            Ok(Err(e)) => {
+                return Err(located(e.location.line_number, Diagnostic::new("AD0002", e.message)).into());
+            }
+            Err(panic) => {
+                let d = Diagnostic::new("AD0007", "Cranelift's reader gave up on this function").note(panic);
+                return Err(located(1, d).into());
+            }
+        };
+        let Some((mut func, details)) = parsed.functions.into_iter().next() else {
+            return Err(located(1, Diagnostic::new("AD0002", "expected a function")).into());
+        };
+        let symbol = symbol_of_func(&func.name);
+        if symbol.is_empty() {
+            let d = Diagnostic::new("AD0002", "this function has no name");
+            return Err(located(1, d.help("write a name after the percent sign: `function %f(…)`")).into());
+        }
+        if func.layout.entry_block().is_none() {
+            let d = Diagnostic::new("AD0005", "this function has no block");
+            return Err(located(
+                1,
+                d.help("an imported function is declared where it is called: `fn0 = %g(f64) -> f64`"),
+            )
+            .into());
+        }
+        func.stack_limit = None;
+        fill_gaps(&mut func);
+        let line_of =
+            |entity: AnyEntity| details.map.location(entity).map(|l| chunk.line + (l.line_number.max(1) as u32) - 1);
+        verify(&func, &symbol, chunk.line, isa, &details.map, &line_of)?;
+
+        let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+        let lines = insts.filter_map(|i| line_of(i.into()).map(|l| (i, l))).collect();
+        Ok(Self { symbol, line: chunk.line, func, lines, decl_lines: declarations(chunk) })
+    }
+
+    fn problem(&self, code: &'static str, at: impl Into<AnyEntity>, message: String) -> Diagnostic {
+        let mut d = Diagnostic::new(code, message).in_func(&self.symbol);
+        d.line = Some(self.decl_line(at));
+        d
+    }
+
+    fn decl_line(&self, entity: impl Into<AnyEntity>) -> u32 {
+        self.decl_lines.get(&entity.into().to_string()).copied().unwrap_or(self.line)
+    }
+}
+
+/// Lines of declarations. The reader's source map has the line of whatever token follows them.
+fn declarations(chunk: &Chunk<'_>) -> HashMap<String, u32> {
+    let declared = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
+    let lines = chunk.text.lines().take_while(|l| !l.trim_start().starts_with("block"));
+    (chunk.line..).zip(lines).filter_map(|(n, l)| declared(l).map(|name| (name, n))).collect()
+}
+
+/// Cranelift's verifier, every complaint with its line.
+fn verify(
+    func: &ir::Function,
+    symbol: &str,
+    first_line: u32,
+    isa: &OwnedTargetIsa,
+    map: &SourceMap,
+    line_of: &dyn Fn(AnyEntity) -> Option<u32>,
+) -> Result<(), Diagnostics> {
+    let errors = match catch(|| verify_function(func, &**isa)) {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(errors)) => errors,
+        Err(panic) => {
+            let d = Diagnostic::new("AD0007", "Cranelift's verifier gave up on this function").note(panic);
+            return Err(Diagnostic { line: Some(first_line), ..d.in_func(symbol) }.into());
+        }
+    };
+    let mut found = Diagnostics::default();
+    for e in errors.0 {
+        let mut d = Diagnostic::new("AD0005", e.message).in_func(symbol);
+        d.line = line_of(e.location).or(Some(first_line));
+        d.inst_text = e.context;
+        match e.location {
+            AnyEntity::Inst(i) => {
+                d.inst = Some(i);
+                d.block = func.layout.inst_block(i);
+            }
+            AnyEntity::Block(b) if map.contains_block(b) => d.block = Some(b),
+            _ => {}
+        }
+        found.push(d);
+    }
+    Err(found)
+}
+
+/// The reader leaves holes where `fn` numbers are skipped, with a signature that does not exist. Give each the contents of
+/// a real neighbour, which nothing refers to, so that whoever walks the table needs no exception.
+fn fill_gaps(func: &mut ir::Function) {
+    let real = func.dfg.ext_funcs.values().find(|e| !e.signature.is_reserved_value()).cloned();
+    if let Some(real) = real {
+        for e in func.dfg.ext_funcs.values_mut().filter(|e| e.signature.is_reserved_value()) {
+            *e = real.clone();
+        }
+    }
+}
+
+fn stray_lines(parts: &source::Parts<'_>, problems: &mut Diagnostics) {
+    // One report per run of lines: what follows the first is usually the same mistake.
+    let mut last = None;
+    for stray in &parts.stray {
+        if last.is_none_or(|l: u32| stray.line > l + 1) {
+            let shown: String = stray.text.chars().take(60).collect();
+            let mut d = Diagnostic::new("AD0002", format!("expected `function`, found `{shown}`"));
+            d.line = Some(stray.line);
+            problems.push(d.help("a CLIF file holds functions; comments start with `;`"));
+        }
+        last = Some(stray.line);
+    }
+}
+
+fn distinct(units: Vec<Unit>, problems: &mut Diagnostics) -> Vec<Unit> {
+    let mut first: HashMap<String, u32> = HashMap::new();
+    let mut kept = Vec::new();
+    for unit in units {
+        if let Some(line) = first.get(&unit.symbol) {
+            let mut d = Diagnostic::new("AD0004", format!("`%{}` is defined twice", unit.symbol)).in_func(&unit.symbol);
+            d.line = Some(unit.line);
+            problems.push(d.note(format!("the first definition is on line {line}")).help("rename one of them"));
+        } else {
+            first.insert(unit.symbol.clone(), unit.line);
+            kept.push(unit);
+        }
+    }
+    kept
+}
+
+/// Callers and callees must agree on signatures, and data must exist: the JIT would only find out at link time.
+fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Diagnostics) {
+    let mut known: BTreeMap<String, (ir::Signature, String)> = units
+        .iter()
+        .map(|u| (u.symbol.clone(), (u.func.signature.clone(), format!("defined on line {}", u.line))))
+        .collect();
+    let mut data: HashMap<&str, &DataLine> = HashMap::new();
+    for line in directives.iter().filter_map(|d| if let Directive::Data(l) = d { Some(l) } else { None }) {
+        let symbol = line.symbol.node.as_str();
+        if known.contains_key(symbol) || data.insert(symbol, line).is_some() {
+            let e = SyntaxError::new(&line.text, line.symbol.span.clone(), format!("`%{symbol}` is defined twice"));
+            problems.push(e.diagnostic("AD0004", Some(line.line)));
+        }
+    }
+    for unit in units {
+        for (fref, ext) in unit.func.dfg.ext_funcs.iter() {
+            let symbol = symbol_of(&unit.func, &ext.name);
+            if ext.signature.is_reserved_value() || data.contains_key(symbol.as_str()) {
+                continue;
+            }
+            let sig = &unit.func.dfg.signatures[ext.signature];
+            match known.get(&symbol) {
+                None => {
+                    let place = format!("declared on line {}", unit.decl_line(fref));
+                    known.insert(symbol, (sig.clone(), place));
+                }
+                Some((other, place)) if !same_signature(sig, other) => {
+                    let message = format!("`%{symbol}` is called as {sig}, but it is {place} as {other}");
+                    let d = unit.problem("AD0006", fref, message);
+                    problems.push(d.help("give both the same parameters, results and calling convention"));
+                }
+                Some(_) => {}
+            }
+        }
+        for (gv, value) in unit.func.global_values.iter() {
+            let ir::GlobalValueData::Symbol { name, .. } = value else { continue };
+            let symbol = symbol_of(&unit.func, name);
+            let placeholder = *name == ExternalName::testcase("");
+            if !placeholder && !known.contains_key(&symbol) && !data.contains_key(symbol.as_str()) {
+                let d = unit.problem("AD0009", gv, format!("no data object `%{symbol}` is defined"));
+                problems.push(d.help(format!("define it: `; data: %{symbol} = f64[0.0, 0.0] readonly`")));
+            }
+        }
+    }
+}
+
+/// Whether a call through `a` reaches a function with signature `b` intact. Purposes that do not change where arguments
+/// go (`vmctx`) may differ.
+fn same_signature(a: &ir::Signature, b: &ir::Signature) -> bool {
+    let same = |x: &[ir::AbiParam], y: &[ir::AbiParam]| {
+        let placed = |p: &ir::AbiParam| match p.purpose {
+            ArgumentPurpose::VMContext => ArgumentPurpose::Normal,
+            other => other,
+        };
+        x.len() == y.len()
+            && x.iter()
+                .zip(y)
+                .all(|(p, q)| p.value_type == q.value_type && p.extension == q.extension && placed(p) == placed(q))
+    };
+    a.call_conv == b.call_conv && same(&a.params, &b.params) && same(&a.returns, &b.returns)
+}
+
+fn assemble(units: Vec<Unit>, directives: &[Directive]) -> Result<(Program, Vec<(FuncKey, u32)>), Diagnostics> {
+    let mut program = Program::new();
+    for directive in directives {
+        let Directive::Data(line) = directive else { continue };
+        let object = data_object(line).map_err(|e| e.diagnostic("AD0008", Some(line.line)))?;
+        program.define_data(object).map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;
+    }
+    // Definitions decide on signatures, so they are declared before any caller mentions them.
+    for unit in &units {
+        program.declare(&unit.symbol, &unit.func.signature);
+    }
+    let mut functions = Vec::new();
+    for Unit { symbol, line, func, lines, .. } in units {
+        let key = program
+            .define(&symbol, func, |inst| lines.get(&inst).copied().unwrap_or(0))
+            .map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;
+        functions.push((key, line));
+    }
+    Ok((program, functions))
+}
+
+fn data_object(line: &DataLine) -> Result<DataObject, Box<SyntaxError>> {
+    let bytes = crate::bind::encode_list(&line.text, &line.contents, None)?.1;
+    Ok(DataObject { symbol: line.symbol.node.clone(), bytes, align: 16, writable: line.writable })
+}
+
+/// The symbol in a function's first line, for functions that cannot be read.
+fn header_symbol(text: &str) -> String {
+    let rest = text.trim_start().strip_prefix("function").unwrap_or("").trim_start();
+    let name = rest.split(|c: char| c == '(' || c.is_whitespace()).next().unwrap_or("");
+    name.trim_start_matches('%').to_owned()
+}
+
+fn by_line(mut problems: Diagnostics) -> Diagnostics {
+    problems.0.sort_by_key(|d| d.line.unwrap_or(0));
+    problems
+}
+
+fn host_isa() -> OwnedTargetIsa {
+    let flags = Flags::new(settings::builder());
+    let builder = cranelift_native::builder().expect("Cranelift supports the host");
+    builder.finish(flags).expect("default flags fit the host")
+}
+
+fn io_reason(e: &std::io::Error) -> String {
+    match e.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        _ => e.to_string(),
+    }
+}

@@ -1,0 +1,181 @@
+//! Outcomes as text for people and as JSON for programs.
+//!
+//! The JSON of a call is one line:
+//!
+//! ```json
+//! {"function": "%f", "value": [3.5], "buffers": [null, [1.0, 2.0]], "gradient": [355.6, [0.25, 0.5]]}
+//! ```
+//!
+//! `value` has one entry per result, `buffers` and `gradient` one per argument; `null` stands where an argument is no
+//! buffer, or is constant. Vectors and buffers are arrays. Finite floats are JSON numbers that read back as the same bits
+//! (a 32-bit float is shown as the double that it is exactly); the others are the strings `"nan"`, `"inf"` and `"-inf"`.
+//! Integers beyond 64 bits are strings of digits.
+
+use brolga::{Diagnostic, Diagnostics, Error, Trap};
+use serde_json::{Value, json};
+
+use crate::bind::Invocation;
+use crate::run::Outcome;
+use crate::value::{Item, Num};
+
+/// A number as JSON.
+pub fn num_json(n: Num) -> Value {
+    match n {
+        Num::Int(v) => match (i64::try_from(v), u64::try_from(v)) {
+            (Ok(v), _) => v.into(),
+            (_, Ok(v)) => v.into(),
+            _ => v.to_string().into(),
+        },
+        float => {
+            let v = float.as_f64();
+            serde_json::Number::from_f64(v).map_or_else(|| non_finite(v).into(), Value::Number)
+        }
+    }
+}
+
+fn non_finite(v: f64) -> &'static str {
+    if v.is_nan() {
+        "nan"
+    } else if v > 0.0 {
+        "inf"
+    } else {
+        "-inf"
+    }
+}
+
+fn item_json(item: &Item) -> Value {
+    match item {
+        Item::One(n) => num_json(*n),
+        Item::Many(v) => v.iter().map(|n| num_json(*n)).collect(),
+    }
+}
+
+/// The JSON of a call, as described in the module's documentation.
+pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
+    json!({
+        "function": format!("%{}", call.symbol),
+        "value": outcome.value.iter().map(item_json).collect::<Vec<_>>(),
+        "buffers": outcome.buffers.iter().map(|b| b.as_ref().map(|b| item_json(&Item::Many(b.clone())))).collect::<Vec<_>>(),
+        "gradient": outcome.gradient.iter().map(|g| g.as_ref().map(item_json)).collect::<Vec<_>>(),
+    })
+}
+
+/// The JSON of an error: `{"error": {"kind": …, "message": …, …}}`.
+///
+/// `kind` is `diagnostics` (with the list `diagnostics`), `trap` (with `code`, `function`, `line`, `phase`), `usage`,
+/// `mismatch` or `internal`.
+pub fn error_json(error: &Error) -> Value {
+    let body = match error {
+        Error::Diagnostics(ds) => return diagnostics_json(ds),
+        Error::Trap(t) => trap_json(t),
+        Error::Usage(message) => json!({ "kind": "usage", "message": message }),
+        Error::Internal { stage, message } => json!({ "kind": "internal", "stage": stage, "message": message }),
+    };
+    json!({ "error": body })
+}
+
+/// The JSON of a list of problems.
+pub fn diagnostics_json(ds: &Diagnostics) -> Value {
+    let message = ds.0.first().map(|d| d.message.clone()).unwrap_or_default();
+    let list: Vec<_> = ds.0.iter().map(diagnostic_json).collect();
+    json!({ "error": { "kind": "diagnostics", "message": message, "diagnostics": list } })
+}
+
+/// The JSON of an error without structure.
+pub fn message_json(kind: &str, message: &str) -> Value {
+    json!({ "error": { "kind": kind, "message": message } })
+}
+
+fn diagnostic_json(d: &Diagnostic) -> Value {
+    json!({
+        "code": d.code,
+        "message": d.message,
+        "function": (!d.function.is_empty()).then(|| format!("%{}", d.function)),
+        "line": d.line,
+        "block": d.block.map(|b| b.to_string()),
+        "inst": d.inst.map(|i| i.to_string()),
+        "text": d.inst_text,
+        "notes": d.notes,
+        "help": d.help,
+    })
+}
+
+fn trap_json(t: &Trap) -> Value {
+    json!({
+        "kind": "trap",
+        "message": t.message,
+        "code": t.code,
+        "function": format!("%{}", t.function),
+        "line": t.line,
+        "block": t.block.map(|b| b.to_string()),
+        "inst": t.inst.map(|i| i.to_string()),
+        "text": t.inst_text,
+        "phase": t.phase,
+    })
+}
+
+/// An item for people: shortest digits that read back as the same number.
+pub fn show(item: &Item) -> String {
+    match item {
+        Item::One(n) => show_num(*n),
+        Item::Many(v) => {
+            // A long buffer is summarised: whoever wants all of it asks for JSON.
+            let shown: Vec<_> = v.iter().take(MAX_SHOWN).map(|n| show_num(*n)).collect();
+            let more = if v.len() > MAX_SHOWN { format!(", … {} more", v.len() - MAX_SHOWN) } else { String::new() };
+            format!("[{}{more}]", shown.join(", "))
+        }
+    }
+}
+
+const MAX_SHOWN: usize = 32;
+
+/// A number for people.
+pub fn show_num(n: Num) -> String {
+    match n {
+        Num::Int(v) => v.to_string(),
+        Num::F32(v) if v.is_finite() => format!("{v:?}"),
+        Num::F64(v) if v.is_finite() => format!("{v:?}"),
+        float => non_finite(float.as_f64()).to_owned(),
+    }
+}
+
+/// A call's outcome for people.
+pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
+    let mut out = format!("{written}\n");
+    for (i, v) in outcome.value.iter().enumerate() {
+        let name = if outcome.value.len() == 1 { "value".to_owned() } else { format!("value {i}") };
+        out += &format!("  {name:<12} {}\n", show(v));
+    }
+    for (i, b) in outcome.buffers.iter().enumerate() {
+        if let Some(b) = b {
+            out += &format!("  {:<12} {}\n", format!("buffer {i}"), show(&Item::Many(b.clone())));
+        }
+    }
+    for (i, g) in outcome.gradient.iter().enumerate() {
+        let shown = g.as_ref().map_or_else(|| "const".to_owned(), show);
+        out += &format!("  {:<12} {shown}\n", format!("gradient {i}"));
+    }
+    debug_assert_eq!(outcome.gradient.len(), call.args.len());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{num_json, show_num};
+    use crate::value::Num;
+
+    #[test]
+    fn numbers_round_trip() {
+        for v in [0.1, -0.0, 1e300, 5e-324, 1.0 / 3.0, 2.0] {
+            let back: f64 = serde_json::from_str(&num_json(Num::F64(v)).to_string()).unwrap();
+            assert_eq!(back.to_bits(), v.to_bits());
+            assert_eq!(show_num(Num::F64(v)).parse::<f64>().unwrap().to_bits(), v.to_bits());
+        }
+        let back: f64 = serde_json::from_str(&num_json(Num::F32(0.1)).to_string()).unwrap();
+        assert_eq!(back as f32, 0.1f32);
+        assert_eq!(num_json(Num::F64(f64::NEG_INFINITY)), "-inf");
+        assert_eq!(num_json(Num::F32(f32::NAN)), "nan");
+        assert_eq!(num_json(Num::Int(u64::MAX.into())), u64::MAX);
+        assert_eq!(num_json(Num::Int(i128::MAX)), i128::MAX.to_string());
+    }
+}

@@ -1,0 +1,270 @@
+//! What every derived rule promises beside a right gradient.
+//!
+//! For a call, and for both memory modes:
+//!
+//! - the forward pass returns what the primal returns and leaves in memory what the primal leaves, bit for bit;
+//! - after the pullback memory is as the mode says: left, or restored;
+//! - a second run gives the same bits;
+//! - the pullback can be called again, with other seeds, and then gives what a fresh run with those seeds gives;
+//! - what comes out is linear in seeds and initial shadows together;
+//! - nothing is written outside of its bounds.
+//!
+//! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
+
+use brolga::{ArgActivity, DerivedRule, Error, MemoryMode, Options, Program, Request, Stage};
+
+use crate::bind::{BoundArg, Invocation};
+use crate::compare::close;
+use crate::memory::Memory;
+use crate::noise::Noise;
+use crate::quiet::catch;
+use crate::run::{Outcome, collect, contents, gradient, primal_in};
+use crate::value::{Num, is_float, to_data};
+
+/// Differentiate; a panic inside is the bug that it is, but does not end the process.
+pub fn derive(program: &Program, request: &Request, options: &Options) -> Result<DerivedRule, Error> {
+    catch(|| DerivedRule::new(program, request, options))
+        .unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
+}
+
+/// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by bit.
+pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    let mut gradients = Vec::new();
+    for memory in [MemoryMode::Leave, MemoryMode::Restore] {
+        let options = Options { memory, ..Options::default() };
+        let name = if memory == MemoryMode::Leave { "memory leave" } else { "memory restore" };
+        let subject = Subject::new(program, call, options)?;
+        let mut complaints = Vec::new();
+        gradients.push(subject.run(&mut complaints, tol)?);
+        found.extend(complaints.into_iter().map(|c| format!("{name}: {c}")));
+    }
+    if !gradients[0].same_gradient(&gradients[1]) {
+        found.push("the gradient depends on the memory mode".to_owned());
+    }
+    Ok(found)
+}
+
+/// A call under one set of options.
+struct Subject<'a> {
+    program: &'a Program,
+    call: &'a Invocation,
+    options: Options,
+    /// The rule, unless runs leave traces in its data objects.
+    stateless: Option<DerivedRule>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(program: &'a Program, call: &'a Invocation, options: Options) -> Result<Self, Error> {
+        let rule = derive(program, &call.request(), &options)?;
+        let stateful = program.data.values().any(|d| d.writable);
+        Ok(Self { program, call, options, stateless: (!stateful).then_some(rule) })
+    }
+
+    /// A rule whose data objects are as at the start.
+    fn rule(&self) -> Result<DerivedRule, Error> {
+        match &self.stateless {
+            Some(rule) => Ok(rule.clone()),
+            None => derive(self.program, &self.call.request(), &self.options),
+        }
+    }
+
+    fn run(&self, found: &mut Vec<String>, tol: f64) -> Result<Outcome, Error> {
+        let first = self.one_run(found)?;
+        let again = gradient(&self.rule()?, self.call)?;
+        // Unless there are data objects, both runs are of the same compiled code.
+        if !again.same_gradient(&first) || !again.same_value(&first) {
+            found.push("a second run gives other bits".to_owned());
+        }
+        self.linear(&first, found, tol)?;
+        Ok(first)
+    }
+
+    /// One forward run and three pullbacks, watched closely.
+    fn one_run(&self, found: &mut Vec<String>) -> Result<Outcome, Error> {
+        let call = self.call;
+        let mut plain = Memory::new(call);
+        let value = primal_in(&self.rule()?, call, &mut plain)?;
+        let after_primal = contents(call, &plain);
+
+        let rule = self.rule()?;
+        let mut memory = Memory::new(call);
+        let before = contents(call, &memory);
+        // SAFETY: as in `run::gradient_in`.
+        let (results, mut pullback) = unsafe { rule.forward(&memory.arguments()) }?;
+        let forward_value = crate::run::items(call, &results);
+        if !(value.len() == forward_value.len() && value.iter().zip(&forward_value).all(|(a, b)| a.same_bits(b))) {
+            found.push(format!("the forward pass returns {forward_value:?}, the primal {value:?}"));
+        }
+        same_contents("the forward pass", &after_primal, &contents(call, &memory), found);
+        // SAFETY: `memory` is alive.
+        let cotangents = unsafe { pullback.call(&call.seeds) }?;
+        let first = collect(call, &memory, &results, &cotangents, pullback.tape_bytes());
+        let promised = if self.options.memory == MemoryMode::Leave { &after_primal } else { &before };
+        same_contents("the pullback", promised, &contents(call, &memory), found);
+
+        let other = reseeded(call, 2);
+        for (what, call) in [("with other seeds", &other), ("with the first seeds again", call)] {
+            memory.reset_shadows(call);
+            // SAFETY: `memory` is alive.
+            let cotangents = unsafe { pullback.call(&call.seeds) }?;
+            let repeated = collect(call, &memory, &results, &cotangents, pullback.tape_bytes());
+            let fresh = gradient(&self.rule()?, call)?;
+            if !repeated.same_gradient(&fresh) {
+                found.push(format!(
+                    "a pullback called again {what} gives {}, a fresh run {}",
+                    describe(&repeated),
+                    describe(&fresh)
+                ));
+            }
+            same_contents("a repeated pullback", promised, &contents(call, &memory), found);
+        }
+        if let Some(damage) = memory.damage() {
+            found.push(damage);
+        }
+        Ok(first)
+    }
+
+    /// G(s + r) = G(s) + G(r), for seeds and initial shadows together.
+    fn linear(&self, first: &Outcome, found: &mut Vec<String>, tol: f64) -> Result<(), Error> {
+        let other = reseeded(self.call, 3);
+        let sum = added(self.call, &other);
+        let g_other = gradient(&self.rule()?, &other)?;
+        let g_sum = gradient(&self.rule()?, &sum)?;
+        for (arg, ((a, b), c)) in first.gradient.iter().zip(&g_other.gradient).zip(&g_sum.gradient).enumerate() {
+            let (Some(a), Some(b), Some(c)) = (a, b, c) else { continue };
+            for (i, ((a, b), c)) in a.nums().iter().zip(b.nums()).zip(c.nums()).enumerate() {
+                let (a, b, c) = (a.as_f64(), b.as_f64(), c.as_f64());
+                let scale = 1.0 + a.abs().max(b.abs());
+                // Infinite slopes are not linear: a zero seed takes them out altogether.
+                if a.is_finite() && b.is_finite() && c.is_finite() && !close(c / scale, (a + b) / scale, tol) {
+                    found.push(format!(
+                        "argument {arg}, element {i}: not linear in seeds and shadows: {a:?} + {b:?} is not {c:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The call with other seeds and other initial shadows.
+pub fn reseeded(call: &Invocation, seed: u64) -> Invocation {
+    let mut noise = Noise::new(seed);
+    let mut out = call.clone();
+    for (s, ty) in out.seeds.iter_mut().zip(&call.returns) {
+        if is_float(*ty) {
+            *s = to_data(*ty, |_| Num::F64(noise.unit())).unwrap_or_else(|| s.clone());
+        }
+    }
+    for arg in &mut out.args {
+        if let BoundArg::Buffer { elem, shadow, .. } = arg
+            && elem.is_float()
+        {
+            let elem = *elem;
+            shadow.chunks_exact_mut(elem.bytes()).for_each(|b| Num::F64(noise.unit()).encode(elem, b));
+        }
+    }
+    out
+}
+
+/// The call with the sum of the seeds and initial shadows of two.
+fn added(a: &Invocation, b: &Invocation) -> Invocation {
+    let mut out = a.clone();
+    for ((s, t), ty) in out.seeds.iter_mut().zip(&b.seeds).zip(&a.returns) {
+        if is_float(*ty) {
+            let (x, y) = (crate::value::from_data(s, *ty), crate::value::from_data(t, *ty));
+            let sum = to_data(*ty, |i| Num::F64(x.nums()[i].as_f64() + y.nums()[i].as_f64()));
+            *s = sum.unwrap_or_else(|| s.clone());
+        }
+    }
+    for (x, y) in out.args.iter_mut().zip(&b.args) {
+        if let (BoundArg::Buffer { elem, shadow, .. }, BoundArg::Buffer { shadow: other, .. }) = (x, y)
+            && elem.is_float()
+        {
+            let n = elem.bytes();
+            for (s, t) in shadow.chunks_exact_mut(n).zip(other.chunks_exact(n)) {
+                let sum = Num::decode(*elem, s).as_f64() + Num::decode(*elem, t).as_f64();
+                Num::F64(sum).encode(*elem, s);
+            }
+        }
+    }
+    out
+}
+
+fn same_contents(who: &str, expected: &[Option<Vec<Num>>], actual: &[Option<Vec<Num>>], found: &mut Vec<String>) {
+    for (arg, (e, a)) in expected.iter().zip(actual).enumerate() {
+        let (Some(e), Some(a)) = (e, a) else { continue };
+        if let Some(i) = e.iter().zip(a).position(|(e, a)| !e.same_bits(*a)) {
+            found.push(format!("{who} leaves {:?} in element {i} of argument {arg} instead of {:?}", a[i], e[i]));
+        }
+    }
+}
+
+fn describe(outcome: &Outcome) -> String {
+    let entries: Vec<_> =
+        outcome.gradient.iter().map(|g| g.as_ref().map_or_else(|| "null".to_owned(), crate::output::show)).collect();
+    format!("[{}]", entries.join(", "))
+}
+
+/// Stages whose text is CLIF.
+const CLIF_STAGES: [Stage; 3] = [Stage::Normalised, Stage::ClifForward, Stage::ClifPullback];
+
+/// What is wrong with the dumps of a request, as sentences.
+pub fn dump_violations(program: &Program, request: &Request, options: &Options) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    for stage in Stage::ALL {
+        let dump = || {
+            catch(|| brolga::dump(program, request, options, stage))
+                .unwrap_or_else(|message| Err(Error::Internal { stage: "dump", message }))
+        };
+        let text = dump()?;
+        if text != dump()? {
+            found.push(format!("two dumps of stage {} differ", stage.name()));
+        }
+        if CLIF_STAGES.contains(&stage) {
+            let parsed = catch(|| cranelift_reader::parse_functions(&text).map(|f| f.len()).map_err(|e| e.to_string()));
+            match parsed.and_then(|r| r) {
+                Ok(0) => found.push(format!("the dump of stage {} has no function", stage.name())),
+                Ok(_) => {}
+                Err(e) => found.push(format!("the dump of stage {} cannot be read back: {e}", stage.name())),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The gradient of a call whose seeds and shadows are random, against the tape. `None` if the tape cannot run.
+pub fn disagreement_with_tape(program: &Program, call: &Invocation, tol: f64) -> Result<Option<String>, Error> {
+    let call = reseeded(call, 5);
+    let options = Options { memory: call.memory, ..Options::default() };
+    let outcome = gradient(&derive(program, &call.request(), &options)?, &call)?;
+    let Ok(tape) = crate::check::tape_gradient(program, &call) else { return Ok(None) };
+    for (arg, (a, b)) in outcome.gradient.iter().zip(&tape.gradient).enumerate() {
+        let (Some(a), Some(b)) = (a, b) else { continue };
+        let scale = b.nums().iter().map(|n| n.as_f64().abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
+        let wrong = a.nums().iter().zip(b.nums()).position(|(a, b)| {
+            let (a, b) = (a.as_f64(), b.as_f64());
+            !close(a, b, tol) && (a - b).abs() > tol * scale
+        });
+        if let Some(i) = wrong {
+            let (a, b) = (a.nums()[i].as_f64(), b.nums()[i].as_f64());
+            return Ok(Some(format!(
+                "random seeds and shadows: argument {arg}, element {i}: {a:?}, but the tape says {b:?}"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a rule returns nothing for arguments that are constant, and something for those that are active.
+pub fn shape_violations(call: &Invocation, outcome: &Outcome) -> Vec<String> {
+    let entries = call.activity.iter().zip(&outcome.gradient).enumerate();
+    entries
+        .filter(|(_, (activity, entry))| (**activity == ArgActivity::Const) != entry.is_none())
+        .map(|(i, (activity, entry))| {
+            let found = if entry.is_some() { "a" } else { "no" };
+            format!("argument {i} is {activity:?} and has {found} cotangent")
+        })
+        .collect()
+}

@@ -1,0 +1,102 @@
+//! One call through primal, forward pass and pullback, and what came out.
+
+use brolga::{ArgActivity, DerivedRule, Error};
+use cranelift_codegen::data_value::DataValue;
+
+use crate::bind::Invocation;
+use crate::memory::Memory;
+use crate::value::{Item, Num, decode_all, from_data};
+
+/// What a call and its pullback produced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// One per result.
+    pub value: Vec<Item>,
+    /// One per argument: what is in the buffer when all is done.
+    pub buffers: Vec<Option<Vec<Num>>>,
+    /// One per argument: the cotangent, or the shadow after the pullback; `None` where the argument is constant.
+    pub gradient: Vec<Option<Item>>,
+    /// Bytes that the forward pass recorded.
+    pub tape_bytes: usize,
+}
+
+impl Outcome {
+    /// Whether gradients agree bit by bit.
+    pub fn same_gradient(&self, other: &Self) -> bool {
+        same_all(&self.gradient, &other.gradient)
+    }
+
+    /// Whether results agree bit by bit.
+    pub fn same_value(&self, other: &Self) -> bool {
+        self.value.len() == other.value.len() && self.value.iter().zip(&other.value).all(|(a, b)| a.same_bits(b))
+    }
+}
+
+/// Whether two lists of optional items agree bit by bit.
+pub fn same_all(a: &[Option<Item>], b: &[Option<Item>]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| match (a, b) {
+            (Some(a), Some(b)) => a.same_bits(b),
+            (None, None) => true,
+            _ => false,
+        })
+}
+
+/// Run forward pass and pullback once, in fresh memory.
+pub fn gradient(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error> {
+    let mut memory = Memory::new(call);
+    gradient_in(rule, call, &mut memory)
+}
+
+/// Run forward pass and pullback once, in `memory`.
+pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -> Result<Outcome, Error> {
+    // SAFETY: every pointer among the arguments is to a live block of `memory`, whose shadow has the same size. Whether
+    // the code stays inside its buffers is the file's business; `damage` finds out afterwards.
+    let (value, mut pullback) = unsafe { rule.forward(&memory.arguments()) }?;
+    // SAFETY: `memory` outlives the pullback.
+    let cotangents = unsafe { pullback.call(&call.seeds) }?;
+    let outcome = collect(call, memory, &value, &cotangents, pullback.tape_bytes());
+    undamaged(memory)?;
+    Ok(outcome)
+}
+
+/// Run the primal alone, in `memory`.
+pub fn primal_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -> Result<Vec<Item>, Error> {
+    // SAFETY: as in `gradient_in`.
+    let value = unsafe { rule.primal(&memory.values()) }?;
+    undamaged(memory)?;
+    Ok(items(call, &value))
+}
+
+/// Results of a call as items.
+pub fn items(call: &Invocation, value: &[DataValue]) -> Vec<Item> {
+    value.iter().zip(&call.returns).map(|(v, ty)| from_data(v, *ty)).collect()
+}
+
+/// What is in memory, together with what was returned.
+pub fn collect(
+    call: &Invocation,
+    memory: &Memory,
+    value: &[DataValue],
+    cotangents: &[Option<DataValue>],
+    tape_bytes: usize,
+) -> Outcome {
+    let gradient = (0..call.args.len()).map(|i| match call.activity[i] {
+        ArgActivity::Const => None,
+        ArgActivity::Active => cotangents.get(i)?.as_ref().map(|v| from_data(v, call.params[i])),
+        ArgActivity::Duplicated => memory.shadow(i).map(|b| Item::Many(decode_all(b.elem, b.shadow.bytes()))),
+    });
+    Outcome { value: items(call, value), buffers: contents(call, memory), gradient: gradient.collect(), tape_bytes }
+}
+
+/// Contents of the buffers, by argument.
+pub fn contents(call: &Invocation, memory: &Memory) -> Vec<Option<Vec<Num>>> {
+    (0..call.args.len()).map(|i| memory.buffer(i).map(|b| decode_all(b.elem, b.primal.bytes()))).collect()
+}
+
+fn undamaged(memory: &Memory) -> Result<(), Error> {
+    match memory.damage() {
+        None => Ok(()),
+        Some(message) => Err(Error::Usage(message)),
+    }
+}

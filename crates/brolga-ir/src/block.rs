@@ -1,0 +1,136 @@
+//! `CfgBlock`: the builder-local block graph in which forward pass and pullback are assembled.
+//!
+//! Blocks have stable ids and are kept in the order in which they will be laid out. Edges are the targets of terminators;
+//! nothing is renumbered while a graph grows, and [`crate::lower`] makes CLIF of it in one go when it is complete. Source:
+//! Mooncake's `CFGBlock`.
+
+use cranelift_codegen::ir::{self, TrapCode, Type};
+use cranelift_entity::PrimaryMap;
+use indexmap::IndexMap;
+
+use crate::inst::{AdInst, Val};
+use crate::{BlockId, Dv, InstId};
+
+/// What a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A primal block, or its forward version.
+    Forward(ir::Block),
+    /// The reverse of a primal block.
+    Reverse(ir::Block),
+    /// The reverse of one edge: sends the cotangents of block parameters to the branch arguments.
+    Edge(ir::Block, ir::Block),
+    /// Loads captures and finds the frame.
+    Entry,
+    /// Returns the cotangents of the arguments.
+    Exit,
+}
+
+/// A branch target with its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Where to.
+    pub block: BlockId,
+    /// One per parameter of the block.
+    pub args: Vec<Val>,
+}
+
+/// How a block ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    /// Go on.
+    Jump(Target),
+    /// Two ways.
+    If(Val, Target, Target),
+    /// `br_table`: index, default, entries.
+    Table(Val, Target, Vec<Target>),
+    /// By block number, as recorded.
+    Switch(Val, Vec<(u32, BlockId)>),
+    /// Leave the function.
+    Return(Vec<Val>),
+    /// Trap.
+    Trap(TrapCode),
+}
+
+impl Term {
+    /// All targets, in order.
+    pub fn targets(&self) -> Vec<&Target> {
+        match self {
+            Term::Jump(t) => vec![t],
+            Term::If(_, a, b) => vec![a, b],
+            Term::Table(_, d, ts) => std::iter::once(d).chain(ts).collect(),
+            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => vec![],
+        }
+    }
+
+    /// Ids of all blocks it may go to.
+    pub fn successors(&self) -> Vec<BlockId> {
+        match self {
+            Term::Switch(_, cases) => cases.iter().map(|c| c.1).collect(),
+            t => t.targets().iter().map(|t| t.block).collect(),
+        }
+    }
+}
+
+/// A basic block of derived code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CfgBlock {
+    /// Its name.
+    pub id: BlockId,
+    /// What it is for.
+    pub role: Role,
+    /// Parameters.
+    pub params: Vec<(Val, Type)>,
+    /// Instructions in order, each under its name.
+    pub insts: IndexMap<InstId, AdInst>,
+    /// Its end.
+    pub term: Term,
+    /// The primal terminator it stems from.
+    pub term_at: Option<ir::Inst>,
+}
+
+/// A whole graph. The first block is the entry.
+#[derive(Clone, Debug)]
+pub struct CfgBlocks {
+    /// Symbol of the function that this will become.
+    pub symbol: String,
+    /// Its signature.
+    pub signature: ir::Signature,
+    /// Blocks in layout order.
+    pub blocks: IndexMap<BlockId, CfgBlock>,
+}
+
+impl CfgBlocks {
+    /// The entry block.
+    pub fn entry(&self) -> BlockId {
+        self.blocks[0].id
+    }
+}
+
+/// Hands out ids. One per derivation, so the same input gives the same names.
+#[derive(Debug, Default)]
+pub struct Ids {
+    blocks: PrimaryMap<BlockId, ()>,
+    insts: PrimaryMap<InstId, ()>,
+    dvs: PrimaryMap<Dv, ()>,
+}
+
+impl Ids {
+    /// A fresh block id.
+    pub fn block(&mut self) -> BlockId {
+        self.blocks.push(())
+    }
+
+    /// A fresh instruction id.
+    pub fn inst(&mut self) -> InstId {
+        self.insts.push(())
+    }
+
+    /// A fresh derived value.
+    pub fn dv(&mut self) -> Dv {
+        self.dvs.push(())
+    }
+}
+
+/// A sequence of derived instructions under construction.
+pub type Fragment = IndexMap<InstId, AdInst>;

@@ -1,0 +1,450 @@
+//! Derived instructions: a closed set, so that printing and lowering are exhaustive matches.
+//!
+//! Forward pass and pullback are made of the same instructions. A name ([`Val`]) means the same thing in both: `v7` is the
+//! primal value, `v7'` its shadow delta, `i4:0` something the forward fragment of primal instruction 4 produced besides.
+//! In the forward graph these are defined where the primal defines them; in the pullback graph a block defines the ones
+//! it reads at its top, by restoring or recomputing them. `d3` is a derived value, local to its block.
+//!
+//! **Shadow deltas.** The shadow of a pointer `p` lives at `p + δ`; we carry `δ`, not the shadow pointer. Pointer
+//! arithmetic leaves `δ` alone, so almost every pointer in a function shares the delta of the argument, stack slot or
+//! allocation that it comes from, and the pullback needs no second address. `δ = 0` says "no shadow".
+
+use cranelift_codegen::ir::{self, Type, condcodes::FloatCC, types};
+use smallvec::SmallVec;
+
+use crate::{DataKey, Dv};
+
+/// The name of a value of derived code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Val {
+    /// A primal value.
+    Primal(ir::Value),
+    /// The shadow delta of a primal pointer: shadow address minus primal address, 0 if it has no shadow.
+    Delta(ir::Value),
+    /// Something else that the forward fragment of a primal instruction produced, by number.
+    Aux(ir::Inst, u8),
+    /// A derived value.
+    D(Dv),
+}
+
+/// The shape of a cotangent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Shape {
+    /// One 32-bit float.
+    F32,
+    /// One 64-bit float.
+    F64,
+    /// Four 32-bit floats.
+    F32X4,
+    /// Two 64-bit floats.
+    F64X2,
+    /// Two 32-bit floats that travel in one 64-bit integer; held in the low lanes of an `f32x4`.
+    F32Pair,
+}
+
+impl Shape {
+    /// The CLIF type that holds a cotangent of this shape.
+    pub fn ty(self) -> Type {
+        match self {
+            Shape::F32 => types::F32,
+            Shape::F64 => types::F64,
+            Shape::F32X4 | Shape::F32Pair => types::F32X4,
+            Shape::F64X2 => types::F64X2,
+        }
+    }
+
+    /// Bytes of the value whose cotangent this is.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Shape::F32 => 4,
+            Shape::F64 | Shape::F32Pair => 8,
+            Shape::F32X4 | Shape::F64X2 => 16,
+        }
+    }
+
+    /// The shape of a float type's cotangent; `None` for anything else.
+    pub fn of_float(ty: Type) -> Option<Shape> {
+        Some(match ty {
+            types::F32 => Shape::F32,
+            types::F64 => Shape::F64,
+            types::F32X4 => Shape::F32X4,
+            types::F64X2 => Shape::F64X2,
+            _ => return None,
+        })
+    }
+
+    /// The shape of `bytes` bytes made of floats of `lane` bytes each.
+    pub fn of_bits(bytes: u32, lane: u32) -> Option<Shape> {
+        Some(match (bytes, lane) {
+            (4, 4) => Shape::F32,
+            (8, 8) => Shape::F64,
+            (8, 4) => Shape::F32Pair,
+            (16, 4) => Shape::F32X4,
+            (16, 8) => Shape::F64X2,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of one float.
+    pub fn lane_bytes(self) -> u32 {
+        match self {
+            Shape::F32 | Shape::F32X4 | Shape::F32Pair => 4,
+            Shape::F64 | Shape::F64X2 => 8,
+        }
+    }
+}
+
+/// Arithmetic on derived and primal values. Types are those of the arguments unless said otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arith {
+    /// A constant of type `ty`, splat over lanes.
+    Const(f64),
+    /// An integer constant.
+    Iconst(i64),
+    /// `x + y`.
+    Fadd,
+    /// `x - y`.
+    Fsub,
+    /// `x * y`.
+    Fmul,
+    /// `x / y`.
+    Fdiv,
+    /// `-x`.
+    Fneg,
+    /// `|x|`.
+    Fabs,
+    /// `√x`.
+    Sqrt,
+    /// Round toward zero.
+    Trunc,
+    /// Round to nearest, ties to even.
+    Nearest,
+    /// Round down.
+    Floor,
+    /// Magnitude of the first, sign of the second, lane by lane.
+    Copysign,
+    /// Compare floats; the result is an `i8` for scalars, a lane mask for vectors.
+    Fcmp(FloatCC),
+    /// Compare integers for equality with zero: `i8`.
+    IsZero,
+    /// Bitwise and.
+    Band,
+    /// Bitwise or.
+    Bor,
+    /// Bitwise not; of an `i8` condition, logical not.
+    Not,
+    /// `c ? x : y` for scalars (`c` an integer); lane by lane for vectors (`c` a lane mask).
+    Select,
+    /// `c ? x : y` with one integer `c` for a value of any type.
+    SelectAll,
+    /// Bits as they are, in type `ty`.
+    Bitcast,
+    /// `f32` to `f64`.
+    Promote,
+    /// `f64` to `f32`.
+    Demote,
+    /// Low two lanes of `f32x4` to `f64x2`.
+    PromoteLow,
+    /// `f64x2` to the low lanes of `f32x4`, high lanes zero.
+    DemoteLow,
+    /// One lane.
+    Extract(u8),
+    /// Replace one lane: `(vector, scalar)`.
+    Insert(u8),
+    /// All lanes the same.
+    Splat,
+    /// Scalar in lane 0, the rest zero.
+    ScalarToVector,
+    /// Bytes of two 16-byte vectors by a constant mask; an index above 31 gives a zero byte.
+    ShuffleBytes([u8; 16]),
+    /// Integer addition.
+    Iadd,
+    /// Integer subtraction.
+    Isub,
+    /// `c ? x : y` on integers.
+    Iselect,
+    /// A lane mask from an integer condition vector, or the condition itself: nonzero bits mean true.
+    MaskOf,
+    /// Call of a C math function; the symbol is chosen by type.
+    Math(&'static str),
+    /// Convert a cotangent to the bits of another type of the same width ([`Shape::F32Pair`] included).
+    ToBits,
+    /// The inverse of [`Arith::ToBits`]: bits of the given shape to a cotangent.
+    FromBits(Shape),
+    /// Zero-extend an integer to `ty`.
+    Uextend,
+}
+
+/// A place in the activation frame: byte offset from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameSlot(pub u32);
+
+/// Which function a derived call goes to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Callee {
+    /// By symbol: a derived function or a run-time helper.
+    Symbol(String),
+    /// Through a pointer.
+    Pointer(Val),
+}
+
+/// Our own run-time checks. Each becomes a trap code of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Check {
+    /// The tape's capacity is reached.
+    TapeFull = 240,
+    /// An indirect call to an address that is no function of the program.
+    UnknownCallee = 241,
+    /// A cotangent reached bits that were computed by integer arithmetic.
+    UntrackedBits = 242,
+    /// Active data was stored through a pointer without a shadow.
+    ConstStore = 243,
+    /// A run-time helper failed: out of memory, or memory that it does not know.
+    Helper = 244,
+}
+
+impl Check {
+    /// All checks.
+    pub const ALL: [Check; 5] =
+        [Check::TapeFull, Check::UnknownCallee, Check::UntrackedBits, Check::ConstStore, Check::Helper];
+
+    /// Name, as reported.
+    pub fn name(self) -> &'static str {
+        match self {
+            Check::TapeFull => "tape_full",
+            Check::UnknownCallee => "unknown_callee",
+            Check::UntrackedBits => "untracked_bits",
+            Check::ConstStore => "const_store",
+            Check::Helper => "runtime_helper",
+        }
+    }
+
+    /// What it means, in a sentence.
+    pub fn message(self) -> &'static str {
+        match self {
+            Check::TapeFull => "the run recorded more than the tape limit allows; raise `tape_limit` or shorten the run",
+            Check::UnknownCallee => "an indirect call went to an address that is no function of this program",
+            Check::UntrackedBits => {
+                "a cotangent reached bits that integer arithmetic had produced, where it cannot be followed"
+            }
+            Check::ConstStore => {
+                "active data was stored through a pointer that has no shadow; give that memory a shadow (duplicated)"
+            }
+            Check::Helper => "a memory helper failed: out of memory, or a block that the derived code did not allocate",
+        }
+    }
+
+    /// The check with this trap number.
+    pub fn from_raw(code: u8) -> Option<Check> {
+        Check::ALL.into_iter().find(|&c| c as u8 == code)
+    }
+}
+
+/// What a derived instruction does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AdOp {
+    /// A copy of a primal instruction: the primal itself in the forward pass, a recomputation in the pullback.
+    Primal(ir::Inst),
+    /// Arithmetic with a result of type `ty`.
+    Arith(Arith, SmallVec<[Val; 3]>, Type),
+
+    /// The delta of a stack slot: its shadow lies in the activation frame.
+    SlotDelta(ir::StackSlot),
+    /// The address of a stack slot that lives in the activation frame (memory mode `restore`), plus an offset.
+    SlotAddr(ir::StackSlot, i32),
+    /// The delta of a writable data object.
+    DataDelta(DataKey),
+    /// The delta of a pointer that was loaded: the shadow memory holds its shadow, or 0.
+    LoadDelta {
+        /// Where the pointer was loaded from.
+        addr: Val,
+        /// That place's delta.
+        delta: Val,
+        /// Offset of the access.
+        off: i32,
+        /// The loaded pointer.
+        loaded: Val,
+    },
+    /// Store a pointer's shadow beside the pointer.
+    StoreDelta {
+        /// Where the pointer is stored.
+        addr: Val,
+        /// That place's delta.
+        delta: Val,
+        /// Offset of the access.
+        off: i32,
+        /// The pointer.
+        value: Val,
+        /// Its delta; `None` if it has no shadow.
+        vdelta: Option<Val>,
+    },
+    /// Read primal memory (before it is overwritten).
+    LoadOld {
+        /// Address.
+        addr: Val,
+        /// Offset.
+        off: i32,
+        /// Type.
+        ty: Type,
+    },
+    /// Write primal memory back.
+    StoreOld {
+        /// Address.
+        addr: Val,
+        /// Offset.
+        off: i32,
+        /// What was there.
+        value: Val,
+    },
+
+    /// Begin an activation: allocate the frame, clear the shadows of stack slots.
+    EnterFrame,
+    /// Keep a value in the activation frame.
+    Keep(FrameSlot, Val),
+    /// Keep the number of the block that is being left.
+    KeepBlock(FrameSlot, u32),
+    /// Push a block's record: values, then the block's number if some successor must know it.
+    Push(Vec<Val>, Option<u32>),
+    /// End an activation in the forward pass: leave the frame's address on top of the tape.
+    LeaveFrame,
+    /// Begin an activation in the pullback: find the frame, clear the shadows of stack slots.
+    OpenFrame,
+    /// Read a value back from the activation frame.
+    Restore(FrameSlot),
+    /// The block number kept in a frame slot.
+    KeptBlock(FrameSlot),
+    /// The block number on top of the tape; it stays there.
+    PeekBlock,
+    /// Pop a block's record, the inverse of [`AdOp::Push`]; defines the values.
+    Pop(Vec<Val>, Option<u32>),
+    /// End an activation in the pullback.
+    CloseFrame,
+
+    /// Read the cotangent of a primal value and set it to zero.
+    TakeCt(ir::Value),
+    /// Add to the cotangent of a primal value.
+    AddCt(ir::Value, Val),
+    /// The cotangent of a primal value becomes zero: it is not live into the block that comes next.
+    ZeroCt(ir::Value),
+
+    /// `shadow[addr + off] += by`.
+    AddMem {
+        /// Primal address.
+        addr: Val,
+        /// Its delta.
+        delta: Val,
+        /// The delta is known not to be zero.
+        sure: bool,
+        /// Offset of the access.
+        off: i32,
+        /// The cotangent.
+        by: Val,
+        /// Its shape.
+        shape: Shape,
+    },
+    /// Read `shadow[addr + off]` and set it to zero.
+    TakeMem {
+        /// Primal address.
+        addr: Val,
+        /// Its delta.
+        delta: Val,
+        /// The delta is known not to be zero.
+        sure: bool,
+        /// Offset of the access.
+        off: i32,
+        /// Shape of the cotangent.
+        shape: Shape,
+    },
+    /// Set `bytes` bytes of `shadow[addr + off]` to zero.
+    ZeroMem {
+        /// Primal address.
+        addr: Val,
+        /// Its delta.
+        delta: Val,
+        /// The delta is known not to be zero.
+        sure: bool,
+        /// Offset of the access.
+        off: i32,
+        /// How many.
+        bytes: u32,
+        /// Trap with [`Check::UntrackedBits`] if they were not zero.
+        checked: bool,
+    },
+
+    /// A call. `tape` says that the callee receives and moves the tape.
+    Call {
+        /// Who.
+        callee: Callee,
+        /// With what. `None` stands for the segment.
+        args: Vec<Option<Val>>,
+        /// Signature.
+        sig: ir::Signature,
+        /// The callee pushes or pops.
+        tape: bool,
+    },
+    /// The forward and pullback entries of a function address: defines two code addresses; traps if it is unknown.
+    Lookup {
+        /// The function's address.
+        addr: Val,
+        /// Identifies the signature.
+        signature: u64,
+    },
+    /// Trap if an integer is not zero.
+    TrapIf(Val, Check),
+}
+
+/// A derived instruction with the names that it defines and the primal instruction that it belongs to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdInst {
+    /// Names defined, with their types.
+    pub defs: SmallVec<[(Val, Type); 1]>,
+    /// What it does.
+    pub op: AdOp,
+    /// The primal instruction that it stems from.
+    pub at: Option<ir::Inst>,
+}
+
+impl AdInst {
+    /// Every name it reads, apart from the operands of a copied primal instruction.
+    pub fn reads(&self) -> SmallVec<[Val; 4]> {
+        let mut r: SmallVec<[Val; 4]> = SmallVec::new();
+        match &self.op {
+            AdOp::Arith(_, args, _) => r.extend(args.iter().copied()),
+            AdOp::LoadDelta { addr, delta, loaded, .. } => r.extend([*addr, *delta, *loaded]),
+            AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
+                r.extend([*addr, *delta, *value]);
+                r.extend(*vdelta);
+            }
+            AdOp::LoadOld { addr, .. } => r.push(*addr),
+            AdOp::StoreOld { addr, value, .. } => r.extend([*addr, *value]),
+            AdOp::Keep(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) => r.push(*v),
+            AdOp::Push(vs, _) => r.extend(vs.iter().copied()),
+            AdOp::AddMem { addr, delta, by, .. } => r.extend([*addr, *delta, *by]),
+            AdOp::TakeMem { addr, delta, .. } | AdOp::ZeroMem { addr, delta, .. } => r.extend([*addr, *delta]),
+            AdOp::Call { callee, args, .. } => {
+                if let Callee::Pointer(p) = callee {
+                    r.push(*p);
+                }
+                r.extend(args.iter().flatten().copied());
+            }
+            AdOp::Lookup { addr, .. } => r.push(*addr),
+            AdOp::Primal(_)
+            | AdOp::SlotDelta(_)
+            | AdOp::SlotAddr(..)
+            | AdOp::DataDelta(_)
+            | AdOp::EnterFrame
+            | AdOp::KeepBlock(..)
+            | AdOp::LeaveFrame
+            | AdOp::OpenFrame
+            | AdOp::Restore(_)
+            | AdOp::KeptBlock(_)
+            | AdOp::PeekBlock
+            | AdOp::Pop(..)
+            | AdOp::CloseFrame
+            | AdOp::TakeCt(_)
+            | AdOp::ZeroCt(_) => {}
+        }
+        r
+    }
+}

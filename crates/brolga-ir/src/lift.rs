@@ -1,0 +1,64 @@
+//! CLIF to `CfgBlocks`: one block per primal block, one [`AdOp::Primal`] per instruction, terminators taken apart.
+//!
+//! `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is the lifted primal plus insertions, so
+//! this is what guarantees that a forward pass computes the primal's result bit for bit.
+
+use cranelift_codegen::ir::{self, InstructionData};
+use indexmap::IndexMap;
+
+use crate::BlockId;
+use crate::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
+use crate::inst::{AdInst, AdOp, Val};
+
+/// The block of the lifted graph that mirrors each primal block.
+pub type BlockMap = IndexMap<ir::Block, BlockId>;
+
+/// Lift a normalised function.
+pub fn lift(func: &ir::Function, symbol: &str, ids: &mut Ids) -> (CfgBlocks, BlockMap) {
+    let map: BlockMap = func.layout.blocks().map(|b| (b, ids.block())).collect();
+    let mut blocks = IndexMap::new();
+    for b in func.layout.blocks() {
+        let params = func.dfg.block_params(b).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();
+        let mut insts = IndexMap::new();
+        let last = func.layout.last_inst(b).expect("a verified block ends in a terminator");
+        for inst in func.layout.block_insts(b).filter(|&i| i != last) {
+            let defs =
+                func.dfg.inst_results(inst).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();
+            insts.insert(ids.inst(), AdInst { defs, op: AdOp::Primal(inst), at: Some(inst) });
+        }
+        let term = lift_terminator(func, last, &map);
+        blocks.insert(
+            map[&b],
+            CfgBlock { id: map[&b], role: Role::Forward(b), params, insts, term, term_at: Some(last) },
+        );
+    }
+    (CfgBlocks { symbol: symbol.to_owned(), signature: func.signature.clone(), blocks }, map)
+}
+
+fn lift_terminator(func: &ir::Function, inst: ir::Inst, map: &BlockMap) -> Term {
+    let dfg = &func.dfg;
+    let target = |call: &ir::BlockCall| Target {
+        block: map[&call.block(&dfg.value_lists)],
+        args: call
+            .args(&dfg.value_lists)
+            .map(|a| Val::Primal(a.as_value().expect("exception arguments are refused before")))
+            .collect(),
+    };
+    match &dfg.insts[inst] {
+        InstructionData::Jump { destination, .. } => Term::Jump(target(destination)),
+        InstructionData::Brif { arg, blocks, .. } => Term::If(Val::Primal(*arg), target(&blocks[0]), target(&blocks[1])),
+        InstructionData::BranchTable { arg, table, .. } => {
+            let t = &dfg.jump_tables[*table];
+            Term::Table(
+                Val::Primal(*arg),
+                target(&t.default_block()),
+                t.as_slice().iter().map(target).collect(),
+            )
+        }
+        InstructionData::Trap { code, .. } => Term::Trap(*code),
+        InstructionData::MultiAry { .. } => {
+            Term::Return(dfg.inst_args(inst).iter().map(|&v| Val::Primal(v)).collect())
+        }
+        other => unreachable!("{} is no terminator of a normalised function", other.opcode()),
+    }
+}

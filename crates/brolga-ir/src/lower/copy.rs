@@ -1,0 +1,158 @@
+//! Copying a primal instruction into a derived function: every entity that it refers to is imported on first use, so a
+//! derived function declares what it uses and nothing else.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::ir;
+use cranelift_codegen::ir::instructions::InstructionMapper;
+
+use crate::inst::Val;
+use crate::names::Names;
+use crate::program::symbol_of;
+
+/// Entities of the primal that a derived function has imported.
+#[derive(Default)]
+pub struct Imported {
+    funcs: HashMap<ir::FuncRef, ir::FuncRef>,
+    sigs: HashMap<ir::SigRef, ir::SigRef>,
+    slots: HashMap<ir::StackSlot, ir::StackSlot>,
+    globals: HashMap<ir::GlobalValue, ir::GlobalValue>,
+    immediates: HashMap<ir::Immediate, ir::Immediate>,
+}
+
+/// Rewrites the entities of one instruction of `src` for `dst`.
+pub struct Copier<'a> {
+    /// The primal.
+    pub src: &'a ir::Function,
+    /// The derived function.
+    pub dst: &'a mut ir::Function,
+    /// What primal values are called there.
+    pub values: &'a HashMap<Val, ir::Value>,
+    /// What has been imported so far.
+    pub imported: &'a mut Imported,
+    /// Spelling of symbols.
+    pub names: &'a mut Names,
+}
+
+impl Copier<'_> {
+    fn external_name(&mut self, name: &ir::ExternalName) -> ir::ExternalName {
+        match name {
+            ir::ExternalName::LibCall(_) | ir::ExternalName::KnownSymbol(_) => name.clone(),
+            _ => ir::ExternalName::testcase(self.names.spell(&symbol_of(self.src, name))),
+        }
+    }
+}
+
+impl InstructionMapper for Copier<'_> {
+    fn map_value(&mut self, value: ir::Value) -> ir::Value {
+        *self.values.get(&Val::Primal(value)).unwrap_or_else(|| panic!("{value} is not available here"))
+    }
+
+    fn map_value_list(&mut self, list: ir::ValueList) -> ir::ValueList {
+        let vals: Vec<_> = list.as_slice(&self.src.dfg.value_lists).iter().map(|&v| self.map_value(v)).collect();
+        ir::ValueList::from_slice(&vals, &mut self.dst.dfg.value_lists)
+    }
+
+    fn map_global_value(&mut self, gv: ir::GlobalValue) -> ir::GlobalValue {
+        if let Some(&g) = self.imported.globals.get(&gv) {
+            return g;
+        }
+        let data = match self.src.global_values[gv].clone() {
+            ir::GlobalValueData::Symbol { name, offset, colocated, tls } => {
+                ir::GlobalValueData::Symbol { name: self.external_name(&name), offset, colocated, tls }
+            }
+            ir::GlobalValueData::IAddImm { base, offset, global_type } => {
+                ir::GlobalValueData::IAddImm { base: self.map_global_value(base), offset, global_type }
+            }
+            ir::GlobalValueData::Load { base, offset, global_type, flags } => ir::GlobalValueData::Load {
+                base: self.map_global_value(base),
+                offset,
+                global_type,
+                flags: self.map_mem_flags(flags),
+            },
+            other @ (ir::GlobalValueData::VMContext | ir::GlobalValueData::DynScaleTargetConst { .. }) => other,
+        };
+        let g = self.dst.create_global_value(data);
+        self.imported.globals.insert(gv, g);
+        g
+    }
+
+    fn map_jump_table(&mut self, _: ir::JumpTable) -> ir::JumpTable {
+        unreachable!("terminators are not copied")
+    }
+
+    fn map_exception_table(&mut self, _: ir::ExceptionTable) -> ir::ExceptionTable {
+        unreachable!("exceptions are refused before")
+    }
+
+    fn map_block_call(&mut self, _: ir::BlockCall) -> ir::BlockCall {
+        unreachable!("terminators are not copied")
+    }
+
+    fn map_block(&mut self, _: ir::Block) -> ir::Block {
+        unreachable!("no instruction but a terminator names a block")
+    }
+
+    fn map_func_ref(&mut self, func: ir::FuncRef) -> ir::FuncRef {
+        if let Some(&f) = self.imported.funcs.get(&func) {
+            return f;
+        }
+        let e = self.src.dfg.ext_funcs[func].clone();
+        let data = ir::ExtFuncData {
+            name: self.external_name(&e.name),
+            signature: self.map_sig_ref(e.signature),
+            colocated: e.colocated,
+            patchable: e.patchable,
+        };
+        let f = self.dst.import_function(data);
+        self.imported.funcs.insert(func, f);
+        f
+    }
+
+    fn map_sig_ref(&mut self, sig: ir::SigRef) -> ir::SigRef {
+        if let Some(&s) = self.imported.sigs.get(&sig) {
+            return s;
+        }
+        let s = self.dst.import_signature(self.src.dfg.signatures[sig].clone());
+        self.imported.sigs.insert(sig, s);
+        s
+    }
+
+    fn map_stack_slot(&mut self, slot: ir::StackSlot) -> ir::StackSlot {
+        if let Some(&s) = self.imported.slots.get(&slot) {
+            return s;
+        }
+        let s = self.dst.create_sized_stack_slot(self.src.sized_stack_slots[slot].clone());
+        self.imported.slots.insert(slot, s);
+        s
+    }
+
+    fn map_dynamic_stack_slot(&mut self, _: ir::DynamicStackSlot) -> ir::DynamicStackSlot {
+        unreachable!("dynamic vectors are refused before")
+    }
+
+    fn map_constant(&mut self, constant: ir::Constant) -> ir::Constant {
+        self.dst.dfg.constants.insert(self.src.dfg.constants.get(constant).clone())
+    }
+
+    fn map_immediate(&mut self, imm: ir::Immediate) -> ir::Immediate {
+        if let Some(&i) = self.imported.immediates.get(&imm) {
+            return i;
+        }
+        let i = self.dst.dfg.immediates.push(self.src.dfg.immediates[imm].clone());
+        self.imported.immediates.insert(imm, i);
+        i
+    }
+
+    fn map_mem_flags(&mut self, flags: ir::MemFlags) -> ir::MemFlags {
+        let mut data = self.src.dfg.mem_flags[flags];
+        if let Some(r) = data.alias_region() {
+            let region = self.src.dfg.alias_regions[r].clone();
+            data.set_alias_region(Some(self.dst.dfg.alias_regions.insert(region)));
+        }
+        // A table of 65535 different flag sets is full only if the primal's was, and then it was full of these.
+        self.dst.dfg.mem_flags.insert(data).unwrap_or_else(|_| {
+            self.dst.dfg.mem_flags.insert(ir::MemFlagsData::new()).expect("the empty flag set is always there")
+        })
+    }
+}

@@ -1,0 +1,443 @@
+//! Tape, activation frame, shadow memory and calls.
+//!
+//! The tape position (`top` in the forward pass, `cursor` in the pullback) is a frontend variable; it is written to the
+//! segment around calls that use the tape, and at the end. Accesses to shadow memory carry no alias region and none of the
+//! primal access's flags but its trap behaviour: the shadow may be written where the primal is read-only.
+//!
+//! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of zeros in the segment and
+//! its writes go to a sink beside it.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
+use cranelift_frontend::{FunctionBuilder, Variable};
+
+use super::{Cx, Direction, ops, segment};
+use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Val};
+
+/// Byte offsets of the fields of a block's record, and its size. Fields keep their order; the block number comes last.
+pub fn record_layout(types: &[Type], id_bytes: u32) -> (Vec<u32>, u32) {
+    let mut at = 0;
+    let offs = types
+        .iter()
+        .map(|t| {
+            let o = at;
+            at += t.bytes();
+            o
+        })
+        .collect();
+    (offs, at + id_bytes)
+}
+
+impl Cx<'_> {
+    fn seg(&self) -> ir::Value {
+        self.seg_value.expect("this function has a segment")
+    }
+
+    fn tape_var(&self) -> Variable {
+        self.tape.expect("this function has a segment")
+    }
+
+    fn frame_pointer(&self, b: &mut FunctionBuilder<'_>) -> ir::Value {
+        b.use_var(self.fp.expect("this function has a segment"))
+    }
+
+    fn trap_if(&self, b: &mut FunctionBuilder<'_>, cond: ir::Value, check: Check, at: Option<ir::Inst>) {
+        self.locate(b, at, true);
+        b.ins().trapnz(cond, TrapCode::unwrap_user(check as u8));
+        self.locate(b, at, false);
+    }
+
+    /// Move `top` up by `size` from `from`, trapping at the limit.
+    fn bump(&self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) {
+        let n = b.ins().iconst(types::I64, i64::from(size));
+        let top = b.ins().iadd(from, n);
+        let limit = b.use_var(self.limit.expect("this function has a segment"));
+        let over = b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit);
+        self.trap_if(b, over, Check::TapeFull, at);
+        b.def_var(self.tape_var(), top);
+    }
+
+    /// Write the tape position to the segment, so that a callee finds it.
+    fn publish(&self, b: &mut FunctionBuilder<'_>) {
+        let pos = b.use_var(self.tape_var());
+        let off = self.position_field();
+        let flags = self.tape_flags(b);
+        b.ins().store(flags, pos, self.seg(), off);
+    }
+
+    fn reload(&self, b: &mut FunctionBuilder<'_>) {
+        let off = self.position_field();
+        let flags = self.tape_flags(b);
+        let pos = b.ins().load(types::I64, flags, self.seg(), off);
+        b.def_var(self.tape_var(), pos);
+    }
+
+    fn position_field(&self) -> i32 {
+        match self.env.direction {
+            Direction::Forward => segment::TOP,
+            Direction::Pullback => segment::CURSOR,
+        }
+    }
+
+    fn clear_slots(&mut self, b: &mut FunctionBuilder<'_>) {
+        let Some(frame) = self.env.frame else { return };
+        let places: Vec<_> = frame.slots.values().flatten().copied().collect();
+        let fp = self.frame_pointer(b);
+        for p in places {
+            if p.size > 512 {
+                let at = b.ins().iconst(types::I64, i64::from(p.shadow));
+                let at = b.ins().iadd(fp, at);
+                let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+                sig.params.extend([types::I64, types::I32, types::I64].map(ir::AbiParam::new));
+                sig.returns.push(ir::AbiParam::new(types::I64));
+                let f = self.symbol(b, "memset", &sig);
+                let (z, n) = (b.ins().iconst(types::I32, 0), b.ins().iconst(types::I64, i64::from(p.size)));
+                b.ins().call(f, &[at, z, n]);
+            } else {
+                // Slots are padded to 16 bytes in the frame.
+                let zero = ops::constant(b, types::F64X2, 0.0);
+                for off in (0..p.size).step_by(16) {
+                    b.ins().store(MemFlagsData::new().with_notrap(), zero, fp, (p.shadow + off) as i32);
+                }
+            }
+        }
+    }
+
+    /// Address and flags of a shadow access.
+    fn shadow_of(&self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val, off: i32) -> (ir::Value, ir::Value) {
+        let (a, d) = (self.get(addr), self.get(delta));
+        let s = b.ins().iadd(a, d);
+        let s = if off == 0 {
+            s
+        } else {
+            let o = b.ins().iconst(types::I64, i64::from(off));
+            b.ins().iadd(s, o)
+        };
+        (s, d)
+    }
+
+    /// The shadow address, or a field of the segment where there is no shadow.
+    fn shadow_or(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        (addr, delta, off): (Val, Val, i32),
+        sure: bool,
+        field: i32,
+    ) -> ir::Value {
+        let (s, d) = self.shadow_of(b, addr, delta, off);
+        if sure {
+            return s;
+        }
+        let f = b.ins().iconst(types::I64, i64::from(field));
+        let instead = b.ins().iadd(self.seg(), f);
+        b.ins().select(d, s, instead)
+    }
+
+    fn load_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape) -> ir::Value {
+        match shape {
+            Shape::F32Pair => {
+                let x = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
+                ops::from_bits(b, x, shape)
+            }
+            _ => b.ins().load(shape.ty(), MemFlagsData::new(), at, 0),
+        }
+    }
+
+    fn store_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, ct: ir::Value, shape: Shape) {
+        let x = if shape == Shape::F32Pair { ops::to_bits(b, ct, types::I64) } else { ct };
+        b.ins().store(MemFlagsData::new(), x, at, 0);
+    }
+
+    /// Every instruction that is neither arithmetic nor a cotangent in a variable.
+    pub(super) fn memory_op(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
+        let id_bytes = self.env.id_bytes;
+        match &inst.op {
+            AdOp::SlotDelta(slot) => {
+                let place = self.env.frame.and_then(|f| f.slots[*slot]).expect("a slot with a shadow has a place");
+                let fp = self.frame_pointer(b);
+                let r = match place.primal {
+                    Some(p) => b.ins().iconst(types::I64, i64::from(place.shadow) - i64::from(p)),
+                    None => {
+                        let off = b.ins().iconst(types::I64, i64::from(place.shadow));
+                        let shadow = b.ins().iadd(fp, off);
+                        let primal = self.get(Val::Aux(inst.at.expect("a slot's delta stems from its address"), 0));
+                        b.ins().isub(shadow, primal)
+                    }
+                };
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::SlotAddr(slot, off) => {
+                let place = self.env.frame.and_then(|f| f.slots[*slot]).expect("a slot with a shadow has a place");
+                let fp = self.frame_pointer(b);
+                let at = i64::from(place.primal.expect("the slot lives in the frame")) + i64::from(*off);
+                let at = b.ins().iconst(types::I64, at);
+                let r = b.ins().iadd(fp, at);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::DataDelta(key) => {
+                let flags = MemFlagsData::trusted().with_readonly();
+                let table = b.ins().load(types::I64, flags, self.seg(), segment::GLOBALS);
+                let r = b.ins().load(types::I64, flags, table, key.as_u32() as i32 * 8);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::LoadDelta { addr, delta, off, loaded } => {
+                let at = self.shadow_or(b, (*addr, *delta, *off), false, segment::ZEROS);
+                let s = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
+                let p = self.get(*loaded);
+                let d = b.ins().isub(s, p);
+                let z = b.ins().iconst(types::I64, 0);
+                let r = b.ins().select(s, d, z);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::StoreDelta { addr, delta, off, value, vdelta } => {
+                let at = self.shadow_or(b, (*addr, *delta, *off), false, segment::SINK);
+                let mut s = self.get(*value);
+                if let Some(d) = vdelta {
+                    let d = self.get(*d);
+                    s = b.ins().iadd(s, d);
+                }
+                b.ins().store(MemFlagsData::new(), s, at, 0);
+            }
+            AdOp::LoadOld { addr, off, ty } => {
+                let r = b.ins().load(*ty, MemFlagsData::new(), self.get(*addr), *off);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::StoreOld { addr, off, value } => {
+                b.ins().store(MemFlagsData::new(), self.get(*value), self.get(*addr), *off);
+            }
+            AdOp::EnterFrame => {
+                self.reload(b);
+                let flags = self.tape_flags(b);
+                let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), segment::LIMIT);
+                b.def_var(self.limit.expect("this function has a segment"), limit);
+                if let Some(frame) = self.env.frame {
+                    let top = b.use_var(self.tape_var());
+                    let c = b.ins().iconst(types::I64, 15);
+                    let fp = b.ins().iadd(top, c);
+                    let c = b.ins().iconst(types::I64, -16);
+                    let fp = b.ins().band(fp, c);
+                    b.def_var(self.fp.expect("this function has a segment"), fp);
+                    self.bump(b, fp, frame.size, inst.at);
+                    b.ins().store(flags, top, fp, 0);
+                    self.clear_slots(b);
+                }
+            }
+            AdOp::Keep(slot, v) => {
+                let (fp, v) = (self.frame_pointer(b), self.get(*v));
+                let flags = self.tape_flags(b);
+                b.ins().store(flags, v, fp, slot.0 as i32);
+            }
+            AdOp::KeepBlock(slot, id) => {
+                let fp = self.frame_pointer(b);
+                self.store_id(b, fp, slot.0 as i32, *id);
+            }
+            AdOp::Push(vals, id) => {
+                let vals: Vec<_> = vals.iter().map(|&v| self.get(v)).collect();
+                let tys: Vec<_> = vals.iter().map(|&v| b.func.dfg.value_type(v)).collect();
+                let (offs, size) = record_layout(&tys, if id.is_some() { id_bytes } else { 0 });
+                let at = b.use_var(self.tape_var());
+                self.bump(b, at, size, inst.at);
+                let flags = self.tape_flags(b);
+                for (v, o) in vals.into_iter().zip(offs) {
+                    b.ins().store(flags, v, at, o as i32);
+                }
+                if let Some(id) = id {
+                    self.store_id(b, at, (size - id_bytes) as i32, *id);
+                }
+            }
+            AdOp::LeaveFrame => {
+                if self.env.frame.is_some() {
+                    let fp = self.frame_pointer(b);
+                    let at = b.use_var(self.tape_var());
+                    self.bump(b, at, 8, inst.at);
+                    let flags = self.tape_flags(b);
+                    b.ins().store(flags, fp, at, 0);
+                }
+                self.publish(b);
+            }
+            AdOp::OpenFrame => {
+                self.reload(b);
+                if self.env.frame.is_some() {
+                    let flags = self.tape_flags(b);
+                    let at = b.use_var(self.tape_var());
+                    let fp = b.ins().load(types::I64, flags, at, -8);
+                    b.def_var(self.fp.expect("this function has a segment"), fp);
+                    let c = b.ins().iconst(types::I64, -8);
+                    let at = b.ins().iadd(at, c);
+                    b.def_var(self.tape_var(), at);
+                    self.clear_slots(b);
+                }
+            }
+            AdOp::Restore(slot) => {
+                let fp = self.frame_pointer(b);
+                let flags = self.tape_flags(b);
+                let (name, ty) = inst.defs[0];
+                let r = b.ins().load(ty, flags, fp, slot.0 as i32);
+                self.values.insert(name, r);
+            }
+            AdOp::KeptBlock(slot) => {
+                let fp = self.frame_pointer(b);
+                let r = self.load_id(b, fp, slot.0 as i32);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::PeekBlock => {
+                let at = b.use_var(self.tape_var());
+                let r = self.load_id(b, at, -(id_bytes as i32));
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::Pop(_, id) => {
+                let tys: Vec<_> = inst.defs.iter().map(|d| d.1).collect();
+                let (offs, size) = record_layout(&tys, if id.is_some() { id_bytes } else { 0 });
+                let top = b.use_var(self.tape_var());
+                let n = b.ins().iconst(types::I64, -i64::from(size));
+                let at = b.ins().iadd(top, n);
+                b.def_var(self.tape_var(), at);
+                let flags = self.tape_flags(b);
+                for (&(name, ty), o) in inst.defs.iter().zip(offs) {
+                    let r = b.ins().load(ty, flags, at, o as i32);
+                    self.values.insert(name, r);
+                }
+            }
+            AdOp::CloseFrame => {
+                if self.env.frame.is_some() {
+                    let fp = self.frame_pointer(b);
+                    let flags = self.tape_flags(b);
+                    let before = b.ins().load(types::I64, flags, fp, 0);
+                    b.def_var(self.tape_var(), before);
+                }
+                self.publish(b);
+            }
+            AdOp::AddMem { addr, delta, sure, off, by, shape } => {
+                let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
+                let by = self.get(*by);
+                let old = self.load_ct(b, at, *shape);
+                let new = b.ins().fadd(old, by);
+                self.store_ct(b, at, new, *shape);
+            }
+            AdOp::TakeMem { addr, delta, sure, off, shape } => {
+                let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
+                let r = self.load_ct(b, at, *shape);
+                let zero = self.zero(b, shape.ty());
+                self.store_ct(b, at, zero, *shape);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
+                let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
+                for (o, ty) in pieces(*bytes) {
+                    if *checked {
+                        self.check_zero(b, at, o, ty, inst.at);
+                    }
+                    let z = if ty == types::I128 {
+                        ops::constant(b, types::F64X2, 0.0)
+                    } else {
+                        b.ins().iconst(ty, 0)
+                    };
+                    b.ins().store(MemFlagsData::new(), z, at, o);
+                }
+            }
+            AdOp::Call { callee, args, sig, tape } => {
+                if *tape {
+                    self.publish(b);
+                }
+                let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
+                let call = match callee {
+                    Callee::Symbol(s) => {
+                        let f = self.symbol(b, s, sig);
+                        b.ins().call(f, &args)
+                    }
+                    Callee::Pointer(p) => {
+                        let p = self.get(*p);
+                        let s = b.import_signature(sig.clone());
+                        b.ins().call_indirect(s, p, &args)
+                    }
+                };
+                let results: Vec<_> = b.inst_results(call).to_vec();
+                for (&(name, _), r) in inst.defs.iter().zip(results) {
+                    self.values.insert(name, r);
+                }
+                if *tape {
+                    self.reload(b);
+                }
+            }
+            AdOp::Lookup { addr, signature } => {
+                let flags = MemFlagsData::trusted().with_readonly();
+                let captures = b.ins().load(types::I64, flags, self.seg(), segment::CAPTURES);
+                let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+                sig.params.extend([types::I64; 3].map(ir::AbiParam::new));
+                sig.returns.push(ir::AbiParam::new(types::I64));
+                let f = self.symbol(b, "brolga_lookup", &sig);
+                let id = b.ins().iconst(types::I64, *signature as i64);
+                let a = self.get(*addr);
+                let call = b.ins().call(f, &[captures, a, id]);
+                let pair = b.inst_results(call)[0];
+                let z = b.ins().iconst(types::I64, 0);
+                let none = b.ins().icmp(IntCC::Equal, pair, z);
+                self.trap_if(b, none, Check::UnknownCallee, inst.at);
+                for (k, &(name, _)) in inst.defs.iter().enumerate() {
+                    let r = b.ins().load(types::I64, MemFlagsData::trusted(), pair, 8 * (k as i32 + 1));
+                    self.values.insert(name, r);
+                }
+            }
+            AdOp::TrapIf(v, check) => {
+                let v = self.get(*v);
+                self.trap_if(b, v, *check, inst.at);
+            }
+            AdOp::Primal(_) | AdOp::Arith(..) | AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::ZeroCt(_) => {
+                unreachable!("handled by the caller")
+            }
+        }
+    }
+
+    fn store_id(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, id: u32) {
+        let flags = self.tape_flags(b);
+        let id = b.ins().iconst(types::I32, i64::from(id));
+        match self.env.id_bytes {
+            1 => b.ins().istore8(flags, id, at, off),
+            2 => b.ins().istore16(flags, id, at, off),
+            _ => b.ins().store(flags, id, at, off),
+        };
+    }
+
+    fn load_id(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32) -> ir::Value {
+        let flags = self.tape_flags(b);
+        match self.env.id_bytes {
+            1 => b.ins().uload8(types::I32, flags, at, off),
+            2 => b.ins().uload16(types::I32, flags, at, off),
+            _ => b.ins().load(types::I32, flags, at, off),
+        }
+    }
+
+    /// Trap if a cotangent arrived where it cannot be followed.
+    ///
+    /// Negative zero is a zero cotangent, but has a bit set; shifting the sign out would miss half-word accesses, so the
+    /// check is exact for all but a `-0.0`, which is added to memory only if the primal's own cotangents are negative zeros.
+    fn check_zero(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, ty: Type, inst: Option<ir::Inst>) {
+        let halves: &[(i32, Type)] = if ty == types::I128 { &[(0, types::I64), (8, types::I64)] } else { &[(0, ty)] };
+        for &(o, t) in halves {
+            let mut x = b.ins().load(t, MemFlagsData::new(), at, off + o);
+            if t.bytes() >= 4 {
+                // The sign bit alone is a zero.
+                x = b.ins().iadd(x, x);
+            }
+            self.trap_if(b, x, Check::UntrackedBits, inst);
+        }
+    }
+}
+
+/// `bytes` bytes as accesses of at most 16.
+fn pieces(bytes: u32) -> Vec<(i32, Type)> {
+    let mut at = 0;
+    let mut out = Vec::new();
+    while at < bytes {
+        let ty = match bytes - at {
+            16.. => types::I128,
+            8.. => types::I64,
+            4.. => types::I32,
+            2.. => types::I16,
+            _ => types::I8,
+        };
+        out.push((at as i32, ty));
+        at += ty.bytes();
+    }
+    out
+}

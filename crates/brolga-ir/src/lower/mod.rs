@@ -1,0 +1,337 @@
+//! `CfgBlocks` to CLIF.
+//!
+//! **Problem.** A complete graph of derived blocks has stable names and no SSA numbering. **Answer.** One walk over the
+//! blocks in layout order, through `cranelift-frontend`: names become CLIF values through one map, cotangents and the tape
+//! position become frontend variables (so they live in registers and block parameters, never in memory), every other
+//! instruction is expanded by [`ops`] or [`memory`].
+//!
+//! **Invariants.** In the forward graph a name is defined before its uses in dominance order, as in the primal; in the
+//! pullback graph the names of primal values are local to a block, and the map forgets them at each block's start, so that
+//! a use without a restore is found at once. Every instruction carries the source location of the primal instruction it
+//! stems from; with the top bit set where it is a check of ours.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
+use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_entity::SecondaryMap;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
+
+use crate::block::{CfgBlocks, Target, Term};
+use crate::inst::{AdInst, AdOp, Shape, Val};
+use crate::names::Names;
+
+mod copy;
+mod memory;
+mod ops;
+
+/// Bit of a source location that marks a check of ours, not an instruction of the primal.
+pub const CHECK_SRCLOC: u32 = 1 << 31;
+
+/// Where one stack slot lies in the activation frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SlotPlace {
+    /// Offset of its shadow.
+    pub shadow: u32,
+    /// Offset of the slot itself, in memory mode `restore`.
+    pub primal: Option<u32>,
+    /// Size in bytes.
+    pub size: u32,
+}
+
+/// The activation frame: what one call of a derived function keeps on the tape for its pullback, at fixed offsets.
+///
+/// Offset 0 holds the tape's position before the call.
+#[derive(Clone, Debug, Default)]
+pub struct FrameLayout {
+    /// Size in bytes.
+    pub size: u32,
+    /// Stack slots that have a shadow.
+    pub slots: SecondaryMap<ir::StackSlot, Option<SlotPlace>>,
+}
+
+/// Forward pass or pullback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Records: moves `top` up.
+    Forward,
+    /// Replays: moves `cursor` down.
+    Pullback,
+}
+
+/// Offsets in the segment that generated code relies on; the run time tests that it agrees.
+pub mod segment {
+    /// Where the forward pass records next.
+    pub const TOP: i32 = 0;
+    /// End of the tape.
+    pub const LIMIT: i32 = 8;
+    /// Where the pullback reads next.
+    pub const CURSOR: i32 = 16;
+    /// Table of the deltas of writable data objects.
+    pub const GLOBALS: i32 = 24;
+    /// The captures tuple.
+    pub const CAPTURES: i32 = 32;
+    /// 64 bytes that cotangents of inactive memory are added to.
+    pub const SINK: i32 = 64;
+    /// 64 bytes of zeros.
+    pub const ZEROS: i32 = 128;
+}
+
+/// What lowering needs besides the graph.
+pub struct LowerEnv<'a> {
+    /// The normalised primal.
+    pub primal: &'a ir::Function,
+    /// Spelling of symbols.
+    pub names: &'a mut Names,
+    /// Which half this is.
+    pub direction: Direction,
+    /// The segment parameter; `None` for a function that has none (a lifted primal).
+    pub seg: Option<Val>,
+    /// The activation frame, if there is one.
+    pub frame: Option<&'a FrameLayout>,
+    /// Bytes of a block number.
+    pub id_bytes: u32,
+    /// Shape of each primal value's cotangent.
+    pub ct: &'a SecondaryMap<ir::Value, Option<Shape>>,
+    /// The target.
+    pub target: TargetFrontendConfig,
+}
+
+/// Make CLIF of a graph.
+pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
+    let name = env.names.spell(&graph.symbol).to_owned();
+    let mut func = ir::Function::with_name_signature(UserFuncName::testcase(name), graph.signature.clone());
+    let mut fctx = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut func, &mut fctx);
+    let blocks: HashMap<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();
+    let target = env.target;
+    let mut cx = Cx {
+        env,
+        values: HashMap::new(),
+        imported: copy::Imported::default(),
+        symbols: HashMap::new(),
+        cts: HashMap::new(),
+        tape: None,
+        fp: None,
+        limit: None,
+        zeros: HashMap::new(),
+        seg_value: None,
+    };
+    for (i, block) in graph.blocks.values().enumerate() {
+        let clif = blocks[&block.id];
+        b.switch_to_block(clif);
+        if cx.env.direction == Direction::Pullback {
+            cx.values.retain(|k, _| matches!(k, Val::D(_)));
+        }
+        if i == 0 {
+            b.append_block_params_for_function_params(clif);
+        } else {
+            for &(_, ty) in &block.params {
+                b.append_block_param(clif, ty);
+            }
+        }
+        for (k, &(val, _)) in block.params.iter().enumerate() {
+            cx.values.insert(val, b.block_params(clif)[k]);
+        }
+        if i == 0 {
+            cx.begin(&mut b, graph);
+        }
+        for inst in block.insts.values() {
+            cx.locate(&mut b, inst.at, false);
+            cx.inst(&mut b, inst);
+        }
+        cx.locate(&mut b, block.term_at, false);
+        cx.term(&mut b, &block.term, &blocks);
+    }
+    b.seal_all_blocks();
+    b.finalize(target);
+    func
+}
+
+/// State of one lowering.
+struct Cx<'a> {
+    env: LowerEnv<'a>,
+    values: HashMap<Val, ir::Value>,
+    imported: copy::Imported,
+    symbols: HashMap<String, ir::FuncRef>,
+    cts: HashMap<ir::Value, Variable>,
+    /// `top` or `cursor`.
+    tape: Option<Variable>,
+    fp: Option<Variable>,
+    limit: Option<Variable>,
+    zeros: HashMap<Type, ir::Value>,
+    seg_value: Option<ir::Value>,
+}
+
+impl Cx<'_> {
+    fn get(&self, v: Val) -> ir::Value {
+        *self.values.get(&v).unwrap_or_else(|| panic!("{v:?} is not available here"))
+    }
+
+    /// Instructions of ours have no meaning for the user beyond the primal instruction that they belong to.
+    fn locate(&self, b: &mut FunctionBuilder<'_>, at: Option<ir::Inst>, check: bool) {
+        let loc = match at {
+            Some(i) => {
+                let bits = self.env.primal.srcloc(i).bits();
+                ir::SourceLoc::new(if check && bits != u32::MAX { bits | CHECK_SRCLOC } else { bits })
+            }
+            None => ir::SourceLoc::default(),
+        };
+        b.set_srcloc(loc);
+    }
+
+    /// Declare variables; every cotangent is zero at the entry.
+    fn begin(&mut self, b: &mut FunctionBuilder<'_>, graph: &CfgBlocks) {
+        if let Some(seg) = self.env.seg {
+            self.seg_value = Some(self.get(seg));
+            self.tape = Some(b.declare_var(types::I64));
+            self.fp = Some(b.declare_var(types::I64));
+            self.limit = Some(b.declare_var(types::I64));
+        }
+        let mut named: Vec<ir::Value> = graph
+            .blocks
+            .values()
+            .flat_map(|blk| blk.insts.values())
+            .filter_map(|i| match i.op {
+                AdOp::TakeCt(v) | AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Some(v),
+                _ => None,
+            })
+            .collect();
+        named.sort_unstable();
+        named.dedup();
+        for v in named {
+            let ty = self.env.ct[v].expect("a value with a cotangent has a shape").ty();
+            let var = b.declare_var(ty);
+            let zero = self.zero(b, ty);
+            b.def_var(var, zero);
+            self.cts.insert(v, var);
+        }
+    }
+
+    /// The zero of a cotangent type; made once, in the entry block.
+    fn zero(&mut self, b: &mut FunctionBuilder<'_>, ty: Type) -> ir::Value {
+        if let Some(&z) = self.zeros.get(&ty) {
+            return z;
+        }
+        let z = ops::constant(b, ty, 0.0);
+        self.zeros.insert(ty, z);
+        z
+    }
+
+    fn inst(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
+        match &inst.op {
+            AdOp::Primal(i) => {
+                let src = self.env.primal;
+                let data = src.dfg.insts[*i];
+                let mut copier = copy::Copier {
+                    src,
+                    dst: b.func,
+                    values: &self.values,
+                    imported: &mut self.imported,
+                    names: self.env.names,
+                };
+                let data = data.map(&mut copier);
+                let ctrl = src.dfg.ctrl_typevar(*i);
+                let (new, dfg) = ir::InstBuilderBase::build(b.ins(), data, ctrl);
+                let results: Vec<_> = dfg.inst_results(new).to_vec();
+                for (&(name, _), r) in inst.defs.iter().zip(results) {
+                    self.values.insert(name, r);
+                }
+            }
+            AdOp::Arith(op, args, ty) => {
+                let args: Vec<_> = args.iter().map(|&a| self.get(a)).collect();
+                let r = ops::arith(self, b, op, &args, *ty);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::TakeCt(v) => {
+                let r = b.use_var(self.cts[v]);
+                self.values.insert(inst.defs[0].0, r);
+            }
+            AdOp::AddCt(v, by) => {
+                let by = self.get(*by);
+                let var = self.cts[v];
+                let old = b.use_var(var);
+                let sum = if self.zeros.values().any(|&z| z == old) { by } else { b.ins().fadd(old, by) };
+                b.def_var(var, sum);
+            }
+            AdOp::ZeroCt(v) => {
+                let ty = self.env.ct[*v].expect("a value with a cotangent has a shape").ty();
+                let z = self.zero(b, ty);
+                b.def_var(self.cts[v], z);
+            }
+            _ => self.memory_op(b, inst),
+        }
+    }
+
+    fn args(&self, t: &Target) -> Vec<BlockArg> {
+        t.args.iter().map(|&a| BlockArg::Value(self.get(a))).collect()
+    }
+
+    fn term(&mut self, b: &mut FunctionBuilder<'_>, term: &Term, blocks: &HashMap<crate::BlockId, ir::Block>) {
+        match term {
+            Term::Jump(t) => {
+                let args = self.args(t);
+                b.ins().jump(blocks[&t.block], &args);
+            }
+            Term::If(c, x, y) => {
+                let (c, ax, ay) = (self.get(*c), self.args(x), self.args(y));
+                b.ins().brif(c, blocks[&x.block], &ax, blocks[&y.block], &ay);
+            }
+            Term::Table(i, default, entries) => {
+                let i = self.get(*i);
+                let call = |cx: &Self, b: &mut FunctionBuilder<'_>, t: &Target| {
+                    let args = cx.args(t);
+                    b.func.dfg.block_call(blocks[&t.block], &args)
+                };
+                let d = call(self, b, default);
+                let es: Vec<_> = entries.iter().map(|t| call(self, b, t)).collect();
+                let table = b.create_jump_table(ir::JumpTableData::new(d, &es));
+                b.ins().br_table(i, table);
+            }
+            Term::Switch(on, cases) => {
+                let (&(_, last), rest) = cases.split_last().expect("a switch has a case");
+                let on = self.get(*on);
+                if let [(k, first)] = rest {
+                    // Two predecessors are the usual case: one compare.
+                    let k = b.ins().iconst(types::I32, i64::from(*k));
+                    let c = b.ins().icmp(ir::condcodes::IntCC::Equal, on, k);
+                    b.ins().brif(c, blocks[first], &[], blocks[&last], &[]);
+                } else {
+                    let mut s = Switch::new();
+                    for (k, to) in rest {
+                        s.set_entry(u128::from(*k), blocks[to]);
+                    }
+                    s.emit(b, on, blocks[&last]);
+                }
+            }
+            Term::Return(vs) => {
+                let vs: Vec<_> = vs.iter().map(|&v| self.get(v)).collect();
+                b.ins().return_(&vs);
+            }
+            Term::Trap(code) => {
+                b.ins().trap(*code);
+            }
+        }
+    }
+
+    /// Import a function by symbol.
+    fn symbol(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, sig: &ir::Signature) -> ir::FuncRef {
+        if let Some(&f) = self.symbols.get(symbol) {
+            return f;
+        }
+        let signature = b.import_signature(sig.clone());
+        let name = ir::ExternalName::testcase(self.env.names.spell(symbol));
+        let f = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+        self.symbols.insert(symbol.to_owned(), f);
+        f
+    }
+
+    /// Flags of accesses to the tape: nothing else aliases it.
+    fn tape_flags(&self, b: &mut FunctionBuilder<'_>) -> MemFlagsData {
+        let region = b.func.dfg.alias_regions.insert(ir::AliasRegionData {
+            user_id: 0x0b20_16a0,
+            description: std::borrow::Cow::Borrowed("brolga tape"),
+        });
+        MemFlagsData::new().with_notrap().with_alias_region(Some(region))
+    }
+}

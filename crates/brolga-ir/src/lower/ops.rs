@@ -1,0 +1,170 @@
+//! Arithmetic of derived code, for scalars and vectors alike.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, Endianness, InstBuilder, MemFlagsData, Type, types};
+use cranelift_frontend::FunctionBuilder;
+
+use super::Cx;
+use crate::inst::{Arith, Shape};
+
+/// A float constant of any float type, splat over lanes.
+pub fn constant(b: &mut FunctionBuilder<'_>, ty: Type, x: f64) -> ir::Value {
+    let lane = match ty.lane_type() {
+        types::F32 => b.ins().f32const(x as f32),
+        types::F64 => b.ins().f64const(x),
+        other => b.ins().iconst(other, x as i64),
+    };
+    if ty.is_vector() { b.ins().splat(ty, lane) } else { lane }
+}
+
+/// The same bits as another type of the same width.
+pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
+    let from = b.func.dfg.value_type(x);
+    if from == ty {
+        return x;
+    }
+    let little = MemFlagsData::new().with_endianness(Endianness::Little);
+    match (from, ty) {
+        // Two registers against one: by halves.
+        (types::I128, _) => {
+            let (lo, hi) = b.ins().isplit(x);
+            let v = b.ins().scalar_to_vector(types::I64X2, lo);
+            let v = b.ins().insertlane(v, hi, 1);
+            bits(b, v, ty)
+        }
+        (_, types::I128) => {
+            let v = bits(b, x, types::I64X2);
+            let lo = b.ins().extractlane(v, 0);
+            let hi = b.ins().extractlane(v, 1);
+            b.ins().iconcat(lo, hi)
+        }
+        _ if from.is_vector() || ty.is_vector() => b.ins().bitcast(ty, little, x),
+        _ => b.ins().bitcast(ty, MemFlagsData::new(), x),
+    }
+}
+
+/// One arithmetic instruction.
+pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::Value], ty: Type) -> ir::Value {
+    match op {
+        Arith::Const(x) => constant(b, ty, *x),
+        Arith::Iconst(x) => b.ins().iconst(ty, *x),
+        Arith::Fadd => b.ins().fadd(a[0], a[1]),
+        Arith::Fsub => b.ins().fsub(a[0], a[1]),
+        Arith::Fmul => b.ins().fmul(a[0], a[1]),
+        Arith::Fdiv => b.ins().fdiv(a[0], a[1]),
+        Arith::Fneg => b.ins().fneg(a[0]),
+        Arith::Fabs => b.ins().fabs(a[0]),
+        Arith::Sqrt => b.ins().sqrt(a[0]),
+        Arith::Trunc => b.ins().trunc(a[0]),
+        Arith::Nearest => b.ins().nearest(a[0]),
+        Arith::Floor => b.ins().floor(a[0]),
+        Arith::Copysign if ty.is_vector() => {
+            let sign = constant(b, ty, -0.0);
+            b.ins().bitselect(sign, a[1], a[0])
+        }
+        Arith::Copysign => b.ins().fcopysign(a[0], a[1]),
+        Arith::Fcmp(cc) => b.ins().fcmp(*cc, a[0], a[1]),
+        Arith::IsZero => {
+            let t = b.func.dfg.value_type(a[0]);
+            let z = b.ins().iconst(t, 0);
+            b.ins().icmp(IntCC::Equal, a[0], z)
+        }
+        Arith::Band => b.ins().band(a[0], a[1]),
+        Arith::Bor => b.ins().bor(a[0], a[1]),
+        Arith::Not => {
+            let t = b.func.dfg.value_type(a[0]);
+            if t.is_vector() {
+                b.ins().bnot(a[0])
+            } else {
+                let z = b.ins().iconst(t, 0);
+                b.ins().icmp(IntCC::Equal, a[0], z)
+            }
+        }
+        Arith::Select if ty.is_vector() => {
+            let mask = bits(b, a[0], ty);
+            b.ins().bitselect(mask, a[1], a[2])
+        }
+        Arith::Select | Arith::SelectAll | Arith::Iselect => b.ins().select(a[0], a[1], a[2]),
+        Arith::MaskOf | Arith::Bitcast => bits(b, a[0], ty),
+        Arith::Promote => b.ins().fpromote(ty, a[0]),
+        Arith::Demote => b.ins().fdemote(ty, a[0]),
+        Arith::PromoteLow => b.ins().fvpromote_low(a[0]),
+        Arith::DemoteLow => b.ins().fvdemote(a[0]),
+        Arith::Extract(l) => b.ins().extractlane(a[0], *l),
+        Arith::Insert(l) => b.ins().insertlane(a[0], a[1], *l),
+        Arith::Splat => b.ins().splat(ty, a[0]),
+        Arith::ScalarToVector => b.ins().scalar_to_vector(ty, a[0]),
+        Arith::ShuffleBytes(mask) => shuffle(b, a[0], a[1], mask, ty),
+        Arith::Iadd => b.ins().iadd(a[0], a[1]),
+        Arith::Isub => b.ins().isub(a[0], a[1]),
+        Arith::Uextend => b.ins().uextend(ty, a[0]),
+        Arith::Math(symbol) => math(cx, b, symbol, a, ty),
+        Arith::ToBits => to_bits(b, a[0], ty),
+        Arith::FromBits(shape) => from_bits(b, a[0], *shape),
+    }
+}
+
+/// A byte shuffle where indices above 31 give zero: CLIF's `shuffle` leaves those undefined, so zero bytes are masked out.
+fn shuffle(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value, mask: &[u8; 16], ty: Type) -> ir::Value {
+    let x = bits(b, x, types::I8X16);
+    let y = bits(b, y, types::I8X16);
+    let clamped: Vec<u8> = mask.iter().map(|&m| if m < 32 { m } else { 0 }).collect();
+    let imm = b.func.dfg.immediates.push(ir::ConstantData::from(clamped.as_slice()));
+    let mut r = b.ins().shuffle(x, y, imm);
+    if mask.iter().any(|&m| m >= 32) {
+        let keep: Vec<u8> = mask.iter().map(|&m| if m < 32 { 0xff } else { 0 }).collect();
+        let c = b.func.dfg.constants.insert(ir::ConstantData::from(keep.as_slice()));
+        let keep = b.ins().vconst(types::I8X16, c);
+        r = b.ins().band(r, keep);
+    }
+    bits(b, r, ty)
+}
+
+/// A C math function on scalars, lane by lane on vectors.
+fn math(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, symbol: &str, a: &[ir::Value], ty: Type) -> ir::Value {
+    let lane = ty.lane_type();
+    let symbol = if lane == types::F32 { format!("{symbol}f") } else { symbol.to_owned() };
+    let mut sig = ir::Signature::new(cx.env.target.default_call_conv);
+    for &x in a {
+        let t = b.func.dfg.value_type(x);
+        sig.params.push(ir::AbiParam::new(if t.is_vector() { t.lane_type() } else { t }));
+    }
+    sig.returns.push(ir::AbiParam::new(lane));
+    let f = cx.symbol(b, &symbol, &sig);
+    if !ty.is_vector() {
+        let call = b.ins().call(f, a);
+        return b.inst_results(call)[0];
+    }
+    let mut out = constant(b, ty, 0.0);
+    for l in 0..ty.lane_count() as u8 {
+        let args: Vec<_> = a
+            .iter()
+            .map(|&x| if b.func.dfg.value_type(x).is_vector() { b.ins().extractlane(x, l) } else { x })
+            .collect();
+        let call = b.ins().call(f, &args);
+        let r = b.inst_results(call)[0];
+        out = b.ins().insertlane(out, r, l);
+    }
+    out
+}
+
+/// The bits of a cotangent as an integer (or byte vector) of the width of the value that it belongs to.
+pub fn to_bits(b: &mut FunctionBuilder<'_>, ct: ir::Value, ty: Type) -> ir::Value {
+    let from = b.func.dfg.value_type(ct);
+    if from == types::F32X4 && ty.bytes() == 8 {
+        let v = bits(b, ct, types::I64X2);
+        let x = b.ins().extractlane(v, 0);
+        return bits(b, x, ty);
+    }
+    bits(b, ct, ty)
+}
+
+/// A cotangent from the bits of an integer (or byte vector).
+pub fn from_bits(b: &mut FunctionBuilder<'_>, x: ir::Value, shape: Shape) -> ir::Value {
+    if shape == Shape::F32Pair {
+        let x = bits(b, x, types::I64);
+        let v = b.ins().scalar_to_vector(types::I64X2, x);
+        return bits(b, v, types::F32X4);
+    }
+    bits(b, x, shape.ty())
+}

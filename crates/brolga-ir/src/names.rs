@@ -1,0 +1,37 @@
+//! Names of derived CLIF: symbols as CLIF text can spell them.
+//!
+//! CLIF text allows letters, digits and `_` in a `%name`, so a symbol such as `u0:3` is spelled `u0_3`. [`Names`] keeps the
+//! spelling unique and finds the symbol again.
+
+use indexmap::IndexMap;
+
+/// A two-way table of symbols and their spelling in CLIF text.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    spelling: IndexMap<String, String>,
+    symbol: IndexMap<String, String>,
+}
+
+impl Names {
+    /// The spelling of a symbol.
+    pub fn spell(&mut self, symbol: &str) -> &str {
+        if !self.spelling.contains_key(symbol) {
+            let base: String =
+                symbol.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+            let mut s = base.clone();
+            let mut n = 1;
+            while self.symbol.contains_key(&s) {
+                n += 1;
+                s = format!("{base}_{n}");
+            }
+            self.symbol.insert(s.clone(), symbol.to_owned());
+            self.spelling.insert(symbol.to_owned(), s);
+        }
+        &self.spelling[symbol]
+    }
+
+    /// The symbol that is spelled so.
+    pub fn symbol(&self, spelling: &str) -> Option<&str> {
+        self.symbol.get(spelling).map(String::as_str)
+    }
+}

@@ -1,0 +1,114 @@
+//! What can end an interpretation, and where it happened.
+
+use std::fmt;
+
+use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir;
+
+/// An instruction of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Site {
+    /// The function that holds it.
+    pub func: FuncKey,
+    /// The instruction.
+    pub inst: ir::Inst,
+}
+
+/// A [`Site`] in words that outlive the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Symbol of the function.
+    pub function: String,
+    /// The instruction.
+    pub inst: ir::Inst,
+    /// The instruction's text.
+    pub text: String,
+    /// 1-based line of the input text, 0 where unknown.
+    pub line: u32,
+}
+
+impl Place {
+    /// Describe `site`.
+    pub fn new(program: &Program, site: Site) -> Self {
+        let f = &program.funcs[site.func];
+        let text = f.body.as_ref().map(|b| b.dfg.display_inst(site.inst).to_string()).unwrap_or_default();
+        Place { function: f.symbol.clone(), inst: site.inst, text, line: f.lines[site.inst] }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}, {}", self.function, self.inst)?;
+        if self.line != 0 {
+            write!(f, ", line {}", self.line)?;
+        }
+        write!(f, ": {}", self.text)
+    }
+}
+
+/// Why an oracle gives no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum OracleError {
+    /// The program trapped.
+    #[error("trap {code} at {at}")]
+    Trap {
+        /// With this code.
+        code: ir::TrapCode,
+        /// Here.
+        at: Place,
+    },
+    /// More instructions were executed than [`crate::Limits::fuel`] allows.
+    #[error("out of fuel at {at}")]
+    Fuel {
+        /// The next instruction.
+        at: Place,
+    },
+    /// Calls are nested deeper than [`crate::Limits::depth`] allows.
+    #[error("calls nested too deeply at {at}")]
+    Depth {
+        /// The call.
+        at: Place,
+    },
+    /// The graph has grown beyond [`crate::Limits::nodes`].
+    #[error("more than {limit} nodes recorded")]
+    Nodes {
+        /// The limit.
+        limit: usize,
+    },
+    /// The interpreter does not know this instruction, or not at this type.
+    #[error("not supported: {what} at {at}")]
+    Unsupported {
+        /// What is not supported.
+        what: String,
+        /// Here.
+        at: Place,
+    },
+    /// A call of an imported function that the oracle has no implementation of.
+    #[error("no implementation of %{symbol}, called at {at}")]
+    UnknownSymbol {
+        /// The symbol.
+        symbol: String,
+        /// The call.
+        at: Place,
+    },
+    /// An indirect call of an address that is no function's, or of a function with another signature.
+    #[error("indirect call of {address:#x}, {problem}, at {at}")]
+    BadCallee {
+        /// The address.
+        address: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+        /// The call.
+        at: Place,
+    },
+    /// A derivative was asked for that goes through bits which were computed from a float by means the oracle does not
+    /// follow.
+    #[error("untracked bits: the derivative goes through {at}")]
+    Untracked {
+        /// The instruction that made the bits.
+        at: Place,
+    },
+    /// The call does not fit the function.
+    #[error("bad call: {0}")]
+    BadCall(String),
+}

@@ -1,0 +1,277 @@
+//! Arithmetic, lane by lane: values from the pure functions of `int.rs` and `float.rs`, and what follows for provenance.
+//!
+//! Float operations tell the domain. Integer operations on active bits give mixed bytes, with one exception: an addition in
+//! which, byte by byte, one side is a constant zero only puts bytes together, like `bor`. Comparisons, conversions to
+//! integers and tests give clean results: they are locally constant.
+
+use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
+use smallvec::SmallVec;
+
+use super::domain::Domain;
+use super::machine::Machine;
+use super::moves::Mask;
+use super::provenance::{Byte, Origin, Prov, mantissa, write_float};
+use super::value::{Val, bits_of, collect, float_of, lane, lanes, ones, sext};
+use super::{float, int};
+use crate::error::OracleError;
+use crate::real::Real;
+
+/// The slopes of up to three operands.
+pub(super) type Slopes<N> = [Option<N>; 3];
+
+impl<D: Domain> Machine<'_, D> {
+    /// The width in bytes of the float lanes of `ty`, if arithmetic is supported there.
+    pub(super) fn float_width(&self, ty: Type) -> Result<u8, OracleError> {
+        match ty.lane_bits() {
+            b @ (32 | 64) if ty.lane_type().is_float() => Ok((b / 8) as u8),
+            _ => Err(self.unsupported(format!("arithmetic on {ty}"))),
+        }
+    }
+
+    /// Record a float result of `value`, made from `operands`: where each comes from, and its value. `slopes` is asked only
+    /// if an operand is active. Gives the node, unless the result is constant.
+    pub(super) fn record(
+        &mut self,
+        value: f64,
+        operands: &[(Origin, f64)],
+        slopes: impl FnOnce([D::Num; 3]) -> Slopes<D::Num>,
+    ) -> Option<super::NodeId> {
+        if !D::TRACKS || operands.iter().all(|(o, _)| *o == Origin::Clean) {
+            return None;
+        }
+        let mut nodes = [None; 3];
+        let mut nums = [D::Num::constant(0.0); 3];
+        for (i, &(origin, x)) in operands.iter().enumerate() {
+            nodes[i] = self.node_of(origin, x);
+            nums[i] = nodes[i].map_or(D::Num::constant(x), |n| self.domain.value(n));
+        }
+        let prev: SmallVec<[(super::NodeId, D::Num); 3]> =
+            nodes.into_iter().zip(slopes(nums)).filter_map(|(n, s)| Some((n?, s?))).collect();
+        // A derivative that is zero by its nature ends here.
+        (!prev.is_empty()).then(|| self.domain.float(value, &prev, self.site()))
+    }
+
+    /// An opcode of `float.rs`.
+    pub(super) fn float_op(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<Val, OracleError> {
+        let width = self.float_width(ty)?;
+        let n = u32::from(width) * 8;
+        let vals: SmallVec<[Val; 3]> = args.iter().map(|&a| self.get(a).clone()).collect();
+        let mut bits = 0;
+        let mut bytes = [Byte::Clean; 16];
+        for i in 0..ty.lane_count() {
+            let mut x = [0; 3];
+            let mut operands = [(Origin::Clean, 0.0); 3];
+            let at = i as usize * width as usize;
+            for (k, v) in vals.iter().enumerate() {
+                x[k] = lane(v.bits, n, i);
+                operands[k] = (v.prov.float(at, width), float_of(x[k], width));
+            }
+            let y = float::eval(op, width, x).ok_or_else(|| self.unsupported(op.to_string()))?;
+            bits |= y << (n * i);
+            let value = float_of(y, width);
+            if let Some(node) = self.record(value, &operands[..vals.len()], |x| float::slopes(op, x, value)) {
+                write_float(&mut bytes, at, node, width);
+            }
+        }
+        Ok(Val { bits, prov: Prov::new(bytes) })
+    }
+
+    /// `fpromote`, `fdemote`, `fvdemote`, `fvpromote_low`: as many lanes as both types have, the rest is zero.
+    pub(super) fn resize_float(&mut self, from: Type, to: Type, arg: Value) -> Result<Val, OracleError> {
+        let (w, v) = (self.float_width(from)?, self.float_width(to)?);
+        let arg = self.get(arg).clone();
+        let mut bits = 0;
+        let mut bytes = [Byte::Clean; 16];
+        for i in 0..from.lane_count().min(to.lane_count()) {
+            let x = float_of(lane(arg.bits, u32::from(w) * 8, i), w);
+            bits |= bits_of(x, v) << (u32::from(v) * 8 * i);
+            let origin = arg.prov.float(i as usize * w as usize, w);
+            let y = float_of(bits_of(x, v), v);
+            if let Some(node) = self.record(y, &[(origin, x)], |_| [Some(D::Num::constant(1.0)), None, None]) {
+                write_float(&mut bytes, i as usize * v as usize, node, v);
+            }
+        }
+        Ok(Val { bits, prov: Prov::new(bytes) })
+    }
+
+    /// `fcvt_from_sint`, `fcvt_from_uint`. An integer that was computed from the mantissa of an active float is not
+    /// followed.
+    pub(super) fn int_to_float(&mut self, from: Type, to: Type, arg: Value, signed: bool) -> Result<Val, OracleError> {
+        let width = self.float_width(to)?;
+        let arg = self.get(arg).clone();
+        let (n, m) = (from.lane_bits(), u32::from(width) * 8);
+        let mut bits = 0;
+        let mut bytes = [Byte::Clean; 16];
+        let known = arg.prov.bytes();
+        for i in 0..to.lane_count() {
+            let x = lane(arg.bits, n, i);
+            let y: u128 = match (width, signed) {
+                (4, true) => (sext(x, n) as f32).to_bits().into(),
+                (4, false) => (x as f32).to_bits().into(),
+                (_, true) => (sext(x, n) as f64).to_bits().into(),
+                (_, false) => (x as f64).to_bits().into(),
+            };
+            bits |= y << (m * i);
+            let field = &known[(i * n / 8) as usize..((i + 1) * n / 8) as usize];
+            if field.iter().any(|b| mantissa(*b) != 0) {
+                let origin = field.iter().find_map(|b| if let Byte::Mixed(o) = b { Some(*o) } else { None });
+                if let Some(node) = self.node_of(Origin::Untracked(origin), float_of(y, width)) {
+                    write_float(&mut bytes, i as usize * width as usize, node, width);
+                }
+            }
+        }
+        Ok(Val { bits, prov: Prov::new(bytes) })
+    }
+
+    /// Conversions of floats to integers.
+    pub(super) fn float_to_int(&mut self, op: Opcode, from: Type, to: Type, arg: Value) -> Result<Val, OracleError> {
+        let width = self.float_width(from)?;
+        let n = to.lane_bits();
+        let x = self.bits(arg);
+        let signed = matches!(op, Opcode::FcvtToSint | Opcode::FcvtToSintSat | Opcode::X86Cvtt2dq);
+        let mut out = SmallVec::<[u128; 4]>::new();
+        for x in lanes(from, x) {
+            let x = float_of(x, width);
+            out.push(match op {
+                Opcode::FcvtToSintSat | Opcode::FcvtToUintSat => float::to_int_sat(x, n, signed),
+                _ => match float::to_int(x, n, signed) {
+                    float::ToInt::Value(v) => v,
+                    _ if op == Opcode::X86Cvtt2dq => 1 << (n - 1),
+                    float::ToInt::Nan => return Err(self.trap(TrapCode::BAD_CONVERSION_TO_INTEGER)),
+                    float::ToInt::Overflow => return Err(self.trap(TrapCode::INTEGER_OVERFLOW)),
+                },
+            });
+        }
+        Ok(Val::clean(collect(n, out)))
+    }
+
+    /// `icmp` and `fcmp`: 0 or 1 for scalars, lane masks for vectors.
+    pub(super) fn compare(&mut self, data: &InstructionData, from: Type, to: Type) -> Result<Val, OracleError> {
+        let n = from.lane_bits();
+        let (args, holds): ([Value; 2], Box<dyn Fn(u128, u128) -> bool>) = match *data {
+            InstructionData::IntCompare { args, cond, .. } => (args, Box::new(move |x, y| int::compare(cond, n, x, y))),
+            InstructionData::FloatCompare { args, cond, .. } => {
+                let width = self.float_width(from)?;
+                (args, Box::new(move |x, y| float::compare(cond, width, x, y)))
+            }
+            _ => unreachable!("format of a comparison"),
+        };
+        let yes = if from.is_vector() { ones(n) } else { 1 };
+        let (x, y) = (self.bits(args[0]), self.bits(args[1]));
+        let flags = lanes(from, x).zip(lanes(from, y)).map(|(x, y)| if holds(x, y) { yes } else { 0 });
+        Ok(Val::clean(collect(to.lane_bits(), flags)))
+    }
+
+    /// Integer operations of one operand.
+    pub(super) fn int_unary(&mut self, op: Opcode, ty: Type, arg: Value) -> Result<Val, OracleError> {
+        let arg = self.get(arg).clone();
+        let n = ty.lane_bits();
+        let out: Result<SmallVec<[u128; 16]>, _> = lanes(ty, arg.bits).map(|x| int::unary(op, n, x)).collect();
+        let bits = collect(n, out.map_err(|f| self.int_fault(f))?);
+        Ok(Val { bits, prov: self.mix(ty.bytes() as usize, [&arg]) })
+    }
+
+    /// Integer operations of two operands.
+    pub(super) fn int_binary(&mut self, op: Opcode, ty: Type, x: Value, y: Value) -> Result<Val, OracleError> {
+        let (x, y) = (self.get(x).clone(), self.get(y).clone());
+        let bits = self.int_binary_bits(op, ty, x.bits, y.bits)?;
+        let prov = self.int_binary_prov(op, ty, &x, &y);
+        Ok(Val { bits, prov })
+    }
+
+    fn int_binary_bits(&self, op: Opcode, ty: Type, x: u128, y: u128) -> Result<u128, OracleError> {
+        let n = ty.lane_bits();
+        let out: Result<SmallVec<[u128; 16]>, _> =
+            lanes(ty, x).zip(lanes(ty, y)).map(|(x, y)| int::binary(op, n, x, y)).collect();
+        Ok(collect(n, out.map_err(|f| self.int_fault(f))?))
+    }
+
+    /// Provenance of `op(x, y)`.
+    pub(super) fn int_binary_prov(&mut self, op: Opcode, ty: Type, x: &Val, y: &Val) -> Prov {
+        let n = ty.bytes() as usize;
+        let is_zero = |v: &Val| v.prov.is_clean() && v.bits == 0;
+        match op {
+            _ if x.prov.is_clean() && y.prov.is_clean() => Prov::Clean,
+            Opcode::Iadd | Opcode::Isub if is_zero(y) => x.prov.clone(),
+            Opcode::Iadd if disjoint(x, y) => self.mask(Mask::Or, n, x, y),
+            _ => self.mix(n, [x, y]),
+        }
+    }
+
+    /// Arithmetic with overflow; the third operand, if any, is the carry.
+    pub(super) fn overflowing(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<(Val, bool), OracleError> {
+        let (x, y) = (self.get(args[0]).clone(), self.get(args[1]).clone());
+        let carry = args.get(2).is_some_and(|&c| self.bits(c) != 0);
+        let (bits, overflow) =
+            int::overflowing(op, ty.bits(), x.bits, y.bits, carry).map_err(|f| self.int_fault(f))?;
+        Ok((Val { bits, prov: self.mix(ty.bytes() as usize, [&x, &y]) }, overflow))
+    }
+
+    /// Operations that change the width of lanes.
+    pub(super) fn reshape_lanes(&mut self, op: Opcode, from: Type, to: Type, args: &[Value]) -> Result<Val, OracleError> {
+        let vals: SmallVec<[Val; 2]> = args.iter().map(|&a| self.get(a).clone()).collect();
+        let (n, m) = (from.lane_bits(), to.lane_bits());
+        let all: SmallVec<[u128; 32]> = vals.iter().flat_map(|v| lanes(from, v.bits)).collect();
+        let half = from.lane_count() as usize / 2;
+        let sx = |x: u128| sext(x, n);
+        let out: SmallVec<[u128; 16]> = match op {
+            Opcode::Snarrow => all.iter().map(|&x| int::saturate_signed(sx(x), m)).collect(),
+            Opcode::Unarrow => all.iter().map(|&x| int::saturate_unsigned(sx(x), m)).collect(),
+            Opcode::Uunarrow => all.iter().map(|&x| x.min(ones(m))).collect(),
+            Opcode::SwidenLow => all[..half].iter().map(|&x| sx(x) as u128).collect(),
+            Opcode::SwidenHigh => all[half..].iter().map(|&x| sx(x) as u128).collect(),
+            Opcode::UwidenLow => all[..half].iter().copied().collect(),
+            Opcode::UwidenHigh => all[half..].iter().copied().collect(),
+            Opcode::IaddPairwise => all.chunks(2).map(|p| p[0].wrapping_add(p[1])).collect(),
+            Opcode::X86Pmaddubsw => {
+                let products: SmallVec<[i128; 16]> =
+                    lanes(from, vals[0].bits).zip(lanes(from, vals[1].bits)).map(|(x, y)| sx(x) * y as i128).collect();
+                products.chunks(2).map(|p| int::saturate_signed(p[0] + p[1], m)).collect()
+            }
+            _ => return Err(self.unsupported(op.to_string())),
+        };
+        let (narrow, wide) = ((n / 8) as usize, (m / 8) as usize);
+        let widened = |first: usize| move |b: usize| (b % wide < narrow).then(|| (first + b / wide) * narrow + b % wide);
+        let prov = match op {
+            Opcode::UwidenLow => vals[0].prov.gather(16, widened(0)),
+            Opcode::UwidenHigh => vals[0].prov.gather(16, widened(half)),
+            _ => self.mix(to.bytes() as usize, &vals),
+        };
+        Ok(Val { bits: collect(m, out), prov })
+    }
+
+    /// `vany_true`, `vall_true`, `vhigh_bits`.
+    pub(super) fn lane_summary(&mut self, op: Opcode, from: Type, arg: Value) -> Val {
+        let n = from.lane_bits();
+        let mut all = lanes(from, self.bits(arg));
+        Val::clean(match op {
+            Opcode::VanyTrue => all.any(|x| x != 0).into(),
+            Opcode::VallTrue => all.all(|x| x != 0).into(),
+            _ => collect(1, all.map(|x| x >> (n - 1))),
+        })
+    }
+}
+
+/// Whether at every byte one of the values is a constant zero.
+fn disjoint(x: &Val, y: &Val) -> bool {
+    let (bx, by) = (x.prov.bytes(), y.prov.bytes());
+    let (vx, vy) = (x.bits.to_le_bytes(), y.bits.to_le_bytes());
+    (0..16).all(|i| bx[i] == Byte::Clean && vx[i] == 0 || by[i] == Byte::Clean && vy[i] == 0)
+}
+
+/// What an atomic read-modify-write does as an integer operation, if it is one.
+pub(super) fn rmw_opcode(op: ir::AtomicRmwOp) -> Option<Opcode> {
+    use ir::AtomicRmwOp::*;
+    Some(match op {
+        Add => Opcode::Iadd,
+        Sub => Opcode::Isub,
+        And => Opcode::Band,
+        Or => Opcode::Bor,
+        Xor => Opcode::Bxor,
+        Umin => Opcode::Umin,
+        Umax => Opcode::Umax,
+        Smin => Opcode::Smin,
+        Smax => Opcode::Smax,
+        Nand | Xchg => return None,
+    })
+}

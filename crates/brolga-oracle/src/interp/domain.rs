@@ -1,0 +1,62 @@
+//! What an interpretation records beside the values.
+//!
+//! The interpreter computes primal values in any case, and tells its [`Domain`] of every float that depends on other
+//! floats which the domain knows: value, operands, slopes. What comes of it is the domain's business: nothing
+//! ([`Plain`]), a graph to go back through ([`crate::tape::Tape`]), or a tangent ([`crate::dual::Forward`]).
+
+use cranelift_entity::entity_impl;
+
+use crate::error::Site;
+use crate::real::Real;
+
+/// A float that a domain knows. Ids grow in order of creation, so operands come before results. Printed `node7`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(u32);
+entity_impl!(NodeId, "node");
+
+/// A receiver of the computation, float by float.
+pub trait Domain {
+    /// The numbers in which slopes are computed.
+    type Num: Real;
+
+    /// Whether anything is recorded at all; if not, no provenance is kept either.
+    const TRACKS: bool;
+
+    /// The value of a node.
+    fn value(&self, node: NodeId) -> Self::Num;
+
+    /// A float that was computed at `site` from `prev`, each with ∂ value / ∂ operand.
+    fn float(&mut self, value: f64, prev: &[(NodeId, Self::Num)], site: Site) -> NodeId;
+
+    /// A float whose bits were computed at `origin` from those of active floats by means that are not followed. It is no
+    /// error unless a derivative goes through it.
+    fn untracked(&mut self, value: f64, origin: Site) -> NodeId;
+
+    /// How many nodes there are.
+    fn n_nodes(&self) -> usize;
+}
+
+/// The domain that records nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl Domain for Plain {
+    type Num = f64;
+    const TRACKS: bool = false;
+
+    fn value(&self, node: NodeId) -> f64 {
+        unreachable!("{node} in the plain domain, which makes none")
+    }
+
+    fn float(&mut self, _: f64, _: &[(NodeId, f64)], site: Site) -> NodeId {
+        unreachable!("a node for {} in the plain domain, where no float is active", site.inst)
+    }
+
+    fn untracked(&mut self, _: f64, origin: Site) -> NodeId {
+        unreachable!("active bits of {} in the plain domain, where no float is active", origin.inst)
+    }
+
+    fn n_nodes(&self) -> usize {
+        0
+    }
+}

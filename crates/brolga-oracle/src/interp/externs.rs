@@ -1,0 +1,252 @@
+//! Imported functions.
+//!
+//! A function without a body is looked up by symbol: first among the caller's own ([`Externs::define`]), then C's
+//! mathematical functions (`libm.rs`), then C's memory functions, which move marks as they move bytes.
+
+use std::collections::HashMap;
+
+use brolga_ir::FuncKey;
+use cranelift_codegen::ir::{Signature, Type, types};
+
+use super::domain::Domain;
+use super::libm::{self, Math};
+use super::machine::{Machine, Vals};
+use super::provenance::{Byte, Origin, Prov, write_float};
+use super::value::{Val, bits_of, float_of, ones, sext};
+use crate::error::OracleError;
+use crate::real::Real;
+
+/// A function of floats that the caller implements: from the operands to the value and the slope of each operand.
+#[derive(Clone, Copy, Debug)]
+pub struct Custom {
+    /// How many operands it takes, at most three, all of the result's type.
+    pub arity: usize,
+    /// The value.
+    pub value: fn(&[f64]) -> f64,
+    /// The slopes.
+    pub slopes: fn(&[f64]) -> [f64; 3],
+}
+
+/// Implementations of imported functions beyond the C library's.
+#[derive(Clone, Debug, Default)]
+pub struct Externs {
+    own: HashMap<String, Custom>,
+}
+
+impl Externs {
+    /// Implement `symbol`. This takes precedence over the C library.
+    pub fn define(&mut self, symbol: &str, f: Custom) {
+        self.own.insert(symbol.to_owned(), f);
+    }
+}
+
+/// The width of the floats of a function that takes `arity` floats and returns one, all of one type.
+fn float_signature(sig: &Signature, arity: usize) -> Option<u8> {
+    let ty = sig.returns.first()?.value_type;
+    let width = match ty {
+        types::F32 => 4,
+        types::F64 => 8,
+        _ => return None,
+    };
+    let fits = sig.returns.len() == 1 && sig.params.len() == arity && sig.params.iter().all(|p| p.value_type == ty);
+    fits.then_some(width)
+}
+
+impl<D: Domain> Machine<'_, D> {
+    /// Call an imported function.
+    ///
+    /// # Safety
+    ///
+    /// The memory that it reads or writes must be there.
+    pub(super) unsafe fn call_extern(&mut self, func: FuncKey, args: &[Val]) -> Result<Vals, OracleError> {
+        let program = self.program();
+        let f = &program.funcs[func];
+        let wrong = |m: &Self| m.unsupported(format!("%{} with signature {}", f.symbol, f.signature));
+        if let Some(custom) = self.externs.own.get(&f.symbol).copied() {
+            let width = float_signature(&f.signature, custom.arity).ok_or_else(|| wrong(self))?;
+            let x: Vec<f64> = args.iter().map(|a| float_of(a.bits, width)).collect();
+            let bits = bits_of((custom.value)(&x), width);
+            let slopes = (custom.slopes)(&x);
+            return Ok(Vals::from_iter([
+                self.extern_float(bits, width, args, |_, _| slopes.map(|s| Some(D::Num::constant(s))))
+            ]));
+        }
+        if let Some((math, width)) = Math::by_symbol(&f.symbol) {
+            if float_signature(&f.signature, math.arity()) != Some(width) {
+                return Err(wrong(self));
+            }
+            let x = std::array::from_fn(|i| args.get(i).map_or(0, |a| a.bits));
+            let bits = math.eval(width, x);
+            return Ok(Vals::from_iter([
+                self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value))
+            ]));
+        }
+        let ret = f.signature.returns.first().map(|r| r.value_type);
+        // SAFETY: promised by the caller.
+        if let Some(result) = unsafe { self.float_and_int(&f.symbol, &f.signature, args) } {
+            return Ok(result);
+        }
+        // SAFETY: promised by the caller.
+        match unsafe { self.c_function(&f.symbol, &f.signature, args) } {
+            None => Err(OracleError::UnknownSymbol { symbol: f.symbol.clone(), at: self.place() }),
+            Some(result) => Ok(ret.into_iter().map(|t| cut(result.clone(), t)).collect()),
+        }
+    }
+
+    /// The result of a function of floats.
+    fn extern_float(
+        &mut self,
+        bits: u128,
+        width: u8,
+        args: &[Val],
+        slopes: impl FnOnce([D::Num; 3], f64) -> [Option<D::Num>; 3],
+    ) -> Val {
+        let value = float_of(bits, width);
+        let operands: Vec<(Origin, f64)> =
+            args.iter().map(|a| (a.prov.float(0, width), float_of(a.bits, width))).collect();
+        let mut bytes = [Byte::Clean; 16];
+        if let Some(node) = self.record(value, &operands, |x| slopes(x, value)) {
+            write_float(&mut bytes, 0, node, width);
+        }
+        Val { bits, prov: Prov::new(bytes) }
+    }
+
+    /// `ldexp`, `scalbn`, `frexp`, `modf`: a float and an integer or a pointer.
+    unsafe fn float_and_int(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Vals> {
+        let (name, width) = match symbol.strip_suffix('f') {
+            Some(name) if name != "mod" => (name, 4),
+            _ => (symbol, 8),
+        };
+        let [x, second] = args else { return None };
+        let float = if width == 4 { types::F32 } else { types::F64 };
+        let int = sig.params.get(1).map(|p| p.value_type).filter(|t| t.is_int())?;
+        if sig.params[0].value_type != float || sig.returns.len() != 1 || sig.returns[0].value_type != float {
+            return None;
+        }
+        let v = float_of(x.bits, width);
+        let (value, slope) = match name {
+            "ldexp" | "scalbn" => {
+                let n = sext(second.bits & ones(32), int.bits().min(32)) as i32;
+                (scale(v, n, width), scale(1.0, n, 8))
+            }
+            "frexp" => {
+                let (m, e) = split_exponent(v);
+                // SAFETY: promised by the caller.
+                unsafe { self.write(second.bits as usize, 4, &Val::clean(e as u32 as u128)) };
+                (m, scale(1.0, -e, 8))
+            }
+            "modf" => {
+                // SAFETY: promised by the caller.
+                unsafe { self.write(second.bits as usize, width as usize, &Val::clean(bits_of(v.trunc(), width))) };
+                let fraction = if v.is_infinite() { 0.0 } else { v - v.trunc() };
+                (fraction.copysign(v), 1.0)
+            }
+            _ => return None,
+        };
+        let one = D::Num::constant(slope);
+        Some(Vals::from_iter([
+            self.extern_float(bits_of(value, width), width, &args[..1], |_, _| [Some(one), None, None])
+        ]))
+    }
+
+    /// C's memory and integer functions. `None` if there is no such function.
+    unsafe fn c_function(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Val> {
+        let a: Vec<usize> = args.iter().map(|a| a.bits as usize).collect();
+        let int_bits = |i: usize| sig.params[i].value_type.bits();
+        // SAFETY: the program's own accesses, for which the caller vouches.
+        let result = unsafe {
+            match (symbol, a.as_slice()) {
+                ("memcpy" | "memmove", &[dst, src, n]) => {
+                    std::ptr::copy(src as *const u8, dst as *mut u8, n);
+                    self.marks.copy(dst, src, n);
+                    dst as u128
+                }
+                ("memset", &[dst, byte, n]) => {
+                    std::ptr::write_bytes(dst as *mut u8, byte as u8, n);
+                    self.marks.clear(dst, n);
+                    dst as u128
+                }
+                ("memcmp", &[x, y, n]) => {
+                    let bytes = |p: usize| std::slice::from_raw_parts(p as *const u8, n);
+                    let order = if n == 0 { std::cmp::Ordering::Equal } else { bytes(x).cmp(bytes(y)) };
+                    order as i32 as u32 as u128
+                }
+                ("malloc", &[n]) => self.allocated(libc::malloc(n) as usize, n),
+                ("calloc", &[n, m]) => self.allocated(libc::calloc(n, m) as usize, n.saturating_mul(m)),
+                ("realloc", &[old, n]) => {
+                    let old_n = self.allocations.remove(&old);
+                    let known = old_n.or_else(|| usable_size(old)).unwrap_or(0);
+                    let marks: Vec<Byte> = (0..known.min(n)).map(|i| self.marks.get(old + i)).collect();
+                    self.marks.clear(old, known);
+                    let new = libc::realloc(old as *mut libc::c_void, n) as usize;
+                    let result = self.allocated(new, n);
+                    marks.into_iter().enumerate().for_each(|(i, b)| self.marks.set(new + i, b));
+                    result
+                }
+                ("free", &[p]) => {
+                    if let Some(n) = self.allocations.remove(&p) {
+                        self.marks.clear(p, n);
+                    }
+                    libc::free(p as *mut libc::c_void);
+                    0
+                }
+                ("abs" | "labs" | "llabs", &[_]) => {
+                    let n = int_bits(0);
+                    let bits = sext(args[0].bits, n).wrapping_abs() as u128 & ones(n);
+                    let prov = self.mix(n as usize / 8, args);
+                    return Some(Val { bits, prov });
+                }
+                _ => return None,
+            }
+        };
+        Some(Val::clean(result))
+    }
+
+    /// Remember a fresh block; whatever was there before is forgotten.
+    fn allocated(&mut self, p: usize, n: usize) -> u128 {
+        if p != 0 {
+            self.marks.clear(p, n);
+            self.allocations.insert(p, n);
+        }
+        p as u128
+    }
+}
+
+/// How large the C library says a block is that the interpreter did not allocate.
+fn usable_size(p: usize) -> Option<usize> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the program passes it to `realloc`, so it is a block of the C library or null.
+    return (p != 0).then(|| unsafe { libc::malloc_usable_size(p as *mut libc::c_void) });
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = p;
+        None
+    }
+}
+
+/// `v` as a value of type `ty`.
+fn cut(v: Val, ty: Type) -> Val {
+    Val { bits: v.bits & ones(ty.bits()), ..v }
+}
+
+/// x · 2ⁿ, rounded once to `width` bytes.
+fn scale(x: f64, n: i32, width: u8) -> f64 {
+    mod c {
+        unsafe extern "C" {
+            pub safe fn scalbn(x: f64, n: i32) -> f64;
+            pub safe fn scalbnf(x: f32, n: i32) -> f32;
+        }
+    }
+    if width == 4 { c::scalbnf(x as f32, n).into() } else { c::scalbn(x, n) }
+}
+
+/// x = m · 2ᵉ with |m| in [1/2, 1).
+fn split_exponent(x: f64) -> (f64, i32) {
+    unsafe extern "C" {
+        fn frexp(x: f64, e: *mut i32) -> f64;
+    }
+    let mut e = 0;
+    // SAFETY: `e` is writable.
+    let m = unsafe { frexp(x, &mut e) };
+    (m, e)
+}

@@ -1,0 +1,226 @@
+//! C's mathematical functions: values from the platform's own library, so that they are those of compiled code, and slopes.
+//!
+//! Two functions of one family (`sin`, `sinf`) share a [`Math`] and thereby their slopes. Conventions beyond those of
+//! [`super::float`]:
+//!
+//! ```text
+//! pow(x, 0)           ∂x = 0                pow(0, y >= 0)   ∂y = 0
+//! pow(x < 0, y)       ∂y = NaN (x^y is defined at isolated y only)
+//! hypot(0, 0)         0                     fdim(x, x)       1/2, -1/2
+//! fmin, fmax (C)      a NaN operand is ignored: all to the other one; both NaN: 1 each
+//! fmod, remainder     1, -n where the result is x - n·y
+//! floor, round, ...   0
+//! ```
+
+use crate::real::Real;
+use crate::special::digamma;
+
+use super::float::sign;
+
+macro_rules! functions {
+    // The three names of operands come from the caller, because those in the rows do.
+    ([$x:ident $y:ident $z:ident] $($math:ident: $name:ident $name32:ident ($($arg:ident),*);)*) => {
+        /// A mathematical function, whatever the width of its operands.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Math {
+            $(#[doc = concat!("`", stringify!($name), "`")] $math,)*
+        }
+
+        mod c {
+            unsafe extern "C" {
+                $(
+                    pub safe fn $name($($arg: f64),*) -> f64;
+                    pub safe fn $name32($($arg: f32),*) -> f32;
+                )*
+            }
+        }
+
+        impl Math {
+            /// The function with this C symbol, and the width of its operands in bytes.
+            pub fn by_symbol(symbol: &str) -> Option<(Math, u8)> {
+                match symbol {
+                    $(stringify!($name) => Some((Math::$math, 8)), stringify!($name32) => Some((Math::$math, 4)),)*
+                    _ => None,
+                }
+            }
+
+            /// How many operands it takes.
+            pub fn arity(self) -> usize {
+                match self {
+                    $(Math::$math => [$(stringify!($arg)),*].len(),)*
+                }
+            }
+
+            /// The value, from and to the bits of floats of `width` bytes.
+            pub fn eval(self, width: u8, a: [u128; 3]) -> u128 {
+                if width == 4 {
+                    let [$x, $y, $z] = a.map(|a| f32::from_bits(a as u32));
+                    let _ = ($y, $z);
+                    match self { $(Math::$math => c::$name32($($arg),*).to_bits().into(),)* }
+                } else {
+                    let [$x, $y, $z] = a.map(|a| f64::from_bits(a as u64));
+                    let _ = ($y, $z);
+                    match self { $(Math::$math => c::$name($($arg),*).to_bits().into(),)* }
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    [x y z]
+    Sin: sin sinf (x);
+    Cos: cos cosf (x);
+    Tan: tan tanf (x);
+    Asin: asin asinf (x);
+    Acos: acos acosf (x);
+    Atan: atan atanf (x);
+    Atan2: atan2 atan2f (x, y);
+    Sinh: sinh sinhf (x);
+    Cosh: cosh coshf (x);
+    Tanh: tanh tanhf (x);
+    Asinh: asinh asinhf (x);
+    Acosh: acosh acoshf (x);
+    Atanh: atanh atanhf (x);
+    Exp: exp expf (x);
+    Exp2: exp2 exp2f (x);
+    Exp10: exp10 exp10f (x);
+    Expm1: expm1 expm1f (x);
+    Log: log logf (x);
+    Log2: log2 log2f (x);
+    Log10: log10 log10f (x);
+    Log1p: log1p log1pf (x);
+    Pow: pow powf (x, y);
+    Sqrt: sqrt sqrtf (x);
+    Cbrt: cbrt cbrtf (x);
+    Hypot: hypot hypotf (x, y);
+    Erf: erf erff (x);
+    Erfc: erfc erfcf (x);
+    Lgamma: lgamma lgammaf (x);
+    Tgamma: tgamma tgammaf (x);
+    Fmod: fmod fmodf (x, y);
+    Remainder: remainder remainderf (x, y);
+    Fma: fma fmaf (x, y, z);
+    Fmin: fmin fminf (x, y);
+    Fmax: fmax fmaxf (x, y);
+    Fdim: fdim fdimf (x, y);
+    Fabs: fabs fabsf (x);
+    Copysign: copysign copysignf (x, y);
+    Floor: floor floorf (x);
+    Ceil: ceil ceilf (x);
+    Trunc: trunc truncf (x);
+    Round: round roundf (x);
+    Roundeven: roundeven roundevenf (x);
+    Rint: rint rintf (x);
+    Nearbyint: nearbyint nearbyintf (x);
+}
+
+/// ∂ value / ∂ x[i]; `v` is the value.
+pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
+    let c = R::constant;
+    let one = c(1.0);
+    let [a, b, _] = x;
+    let [p, q, _] = x.map(R::primal);
+    let unary = |s: R| [Some(s), None, None];
+    match math {
+        Math::Sin => unary(a.cos()),
+        Math::Cos => unary(-a.sin()),
+        Math::Tan => unary(one + a.tan() * a.tan()),
+        Math::Asin => unary(((one - a) * (one + a)).sqrt().recip()),
+        Math::Acos => unary(-((one - a) * (one + a)).sqrt().recip()),
+        Math::Atan => unary((one + a * a).recip()),
+        Math::Atan2 if p.is_infinite() || q.is_infinite() => [Some(c(0.0)), Some(c(0.0)), None],
+        Math::Atan2 => {
+            // Dividing by the larger operand first, so that squares neither overflow nor vanish.
+            let m = c(p.abs().max(q.abs()));
+            let (s, t) = (a / m, b / m);
+            let r = m * (s * s + t * t);
+            [Some(t / r), Some(-(s / r)), None]
+        }
+        Math::Sinh => unary(a.cosh()),
+        Math::Cosh => unary(a.sinh()),
+        Math::Tanh if p.abs() > 400.0 => unary(c(0.0)),
+        Math::Tanh => unary((a.cosh() * a.cosh()).recip()),
+        Math::Asinh if p.abs() > 1e8 => unary((a * c(p.signum())).recip()),
+        Math::Asinh => unary((a * a + one).sqrt().recip()),
+        Math::Acosh => unary(((a - one).sqrt() * (a + one).sqrt()).recip()),
+        Math::Atanh => unary(((one - a) * (one + a)).recip()),
+        Math::Exp => unary(a.exp()),
+        Math::Exp2 => unary(c(std::f64::consts::LN_2) * a.chain(p.exp2(), std::f64::consts::LN_2 * p.exp2())),
+        Math::Exp10 => {
+            let (y, ln10) = (10f64.powf(p), std::f64::consts::LN_10);
+            unary(c(ln10) * a.chain(y, ln10 * y))
+        }
+        Math::Expm1 => unary(a.exp()),
+        Math::Log => unary(a.recip()),
+        Math::Log2 => unary((a * c(std::f64::consts::LN_2)).recip()),
+        Math::Log10 => unary((a * c(std::f64::consts::LN_10)).recip()),
+        Math::Log1p => unary((one + a).recip()),
+        Math::Pow => pow(a, b),
+        Math::Sqrt if p == 0.0 => unary(c(f64::INFINITY)),
+        Math::Sqrt => unary((c(2.0) * a.sqrt()).recip()),
+        Math::Cbrt => unary((c(3.0) * a.cbrt() * a.cbrt()).recip()),
+        Math::Hypot if p == 0.0 && q == 0.0 => [None; 3],
+        Math::Hypot => {
+            let m = c(p.abs().max(q.abs()));
+            let (s, t) = (a / m, b / m);
+            let r = (s * s + t * t).sqrt();
+            [Some(s / r), Some(t / r), None]
+        }
+        Math::Erf => unary(c(std::f64::consts::FRAC_2_SQRT_PI) * (-(a * a)).exp()),
+        Math::Erfc => unary(-(c(std::f64::consts::FRAC_2_SQRT_PI) * (-(a * a)).exp())),
+        Math::Lgamma => unary(digamma(a)),
+        Math::Tgamma => {
+            let psi = digamma(a);
+            unary(a.chain(v, v * psi.primal()) * psi)
+        }
+        Math::Fmod => [Some(one), Some(c(-(p / q).trunc())), None],
+        Math::Remainder => [Some(one), Some(c(-((p - v) / q).round())), None],
+        Math::Fma => [Some(b), Some(a), Some(one)],
+        Math::Fmin | Math::Fmax => {
+            let [s, t] = match (p.is_nan(), q.is_nan()) {
+                (true, true) => [Some(1.0), Some(1.0)],
+                (true, false) => [None, Some(1.0)],
+                (false, true) => [Some(1.0), None],
+                _ if p == q => [Some(0.5), Some(0.5)],
+                _ if (p < q) == (math == Math::Fmin) => [Some(1.0), None],
+                _ => [None, Some(1.0)],
+            };
+            [s.map(c), t.map(c), None]
+        }
+        Math::Fdim if p > q => [Some(one), Some(-one), None],
+        Math::Fdim if p == q => [Some(c(0.5)), Some(c(-0.5)), None],
+        Math::Fdim if p < q => [None; 3],
+        Math::Fdim => [Some(c(f64::NAN)), Some(c(f64::NAN)), None],
+        Math::Fabs => [sign(p).map(c), None, None],
+        Math::Copysign if p == 0.0 => [None; 3],
+        Math::Copysign => unary(c(if p.is_sign_negative() == v.is_sign_negative() { 1.0 } else { -1.0 })),
+        Math::Floor | Math::Ceil | Math::Trunc | Math::Round | Math::Roundeven | Math::Rint | Math::Nearbyint => [None; 3],
+    }
+}
+
+/// The slopes of x^y.
+fn pow<R: Real>(x: R, y: R) -> [Option<R>; 3] {
+    let c = R::constant;
+    let (p, q) = (x.primal(), y.primal());
+    // x^(y-1) as a function of both.
+    let power = |e: f64| p.powf(e);
+    let dx = if q == 0.0 {
+        // Also for x = 0 and x = NaN, since pow(x, 0) is 1 for every x. Along y it varies as 1/x.
+        y.chain(0.0, 1.0 / p)
+    } else {
+        let e = power(q - 1.0);
+        let along_x = if q == 1.0 { 0.0 } else { (q - 1.0) * power(q - 2.0) };
+        let along_y = if p > 0.0 { e * p.ln() } else { f64::NAN };
+        y * (x.chain(e, along_x) + y.chain(0.0, along_y))
+    };
+    let dy = if p == 0.0 && q >= 0.0 {
+        c(0.0)
+    } else if p > 0.0 {
+        let v = power(q);
+        (x.chain(v, q * power(q - 1.0)) + y.chain(0.0, v * p.ln())) * x.ln()
+    } else {
+        c(f64::NAN)
+    };
+    [Some(dx), Some(dy), None]
+}

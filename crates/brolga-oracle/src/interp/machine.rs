@@ -1,0 +1,337 @@
+//! The machine: frames, the loop over instructions, calls and returns.
+//!
+//! A frame holds the values of one activation of a function, its stack slots (host memory of its own, so that addresses of
+//! slots are ordinary addresses) and what to do when it returns. [`Machine::run`] is the loop; `step.rs` says what one
+//! instruction does, as a [`Flow`].
+
+use std::collections::HashMap;
+
+use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir::{self, BlockArg, InstructionData, TrapCode};
+use cranelift_entity::PrimaryMap;
+use smallvec::SmallVec;
+
+use super::domain::{Domain, NodeId};
+use super::externs::Externs;
+use super::linkage::Linkage;
+use super::provenance::{Marks, Origin, OriginId, Prov};
+use super::value::Val;
+use crate::Limits;
+use crate::error::{OracleError, Place, Site};
+
+/// Results of one instruction; rarely more than two.
+pub(super) type Vals = SmallVec<[Val; 2]>;
+
+/// What an instruction does to control flow.
+pub(super) enum Flow {
+    /// Define the results and go on.
+    Values(Vals),
+    /// Go to another block.
+    Jump(ir::BlockCall),
+    /// Call, then go on as [`Resume`] says.
+    Call(FuncKey, Vec<Val>),
+    /// Leave this frame and call.
+    TailCall(FuncKey, Vec<Val>),
+    /// Return.
+    Return(Vec<Val>),
+}
+
+impl From<Val> for Flow {
+    fn from(v: Val) -> Self {
+        Flow::Values(SmallVec::from_iter([v]))
+    }
+}
+
+/// One activation of a function.
+struct Frame<'p> {
+    func: FuncKey,
+    body: &'p ir::Function,
+    /// Value of each `ir::Value`, by index; values that are not yet defined are zero.
+    values: Vec<Val>,
+    /// The next instruction; while a call is under way, the call.
+    inst: ir::Inst,
+    slots: Slots,
+}
+
+/// The stack slots of a frame.
+struct Slots {
+    /// Host memory of all slots.
+    storage: Box<[u8]>,
+    /// Address of each slot, by index.
+    addresses: SmallVec<[usize; 4]>,
+}
+
+impl Slots {
+    fn new(body: &ir::Function) -> Self {
+        if body.sized_stack_slots.is_empty() {
+            return Slots { storage: Box::default(), addresses: SmallVec::new() };
+        }
+        // Compiled code aligns slots to at least a word; 16 also serves vectors.
+        let align = |s: &ir::StackSlotData| 16usize.max(1 << s.align_shift);
+        let total = body.sized_stack_slots.values().map(|s| s.size as usize + align(s)).sum();
+        let storage = vec![0u8; total].into_boxed_slice();
+        let mut next = storage.as_ptr() as usize;
+        let mut addresses = SmallVec::new();
+        for s in body.sized_stack_slots.values() {
+            next = next.next_multiple_of(align(s));
+            addresses.push(next);
+            next += s.size as usize;
+        }
+        Slots { storage, addresses }
+    }
+}
+
+/// An interpreter of one program, with what its domain recorded.
+pub struct Machine<'p, D: Domain> {
+    program: &'p Program,
+    /// The receiver of float operations.
+    pub domain: D,
+    /// Which floats the bytes of memory are of.
+    pub marks: Marks,
+    /// Addresses of functions and data objects.
+    pub linkage: Linkage,
+    /// Implementations of imported functions.
+    pub externs: Externs,
+    limits: Limits,
+    fuel: u64,
+    frames: Vec<Frame<'p>>,
+    /// Where mixed bytes were made. The map is the inverse, to give each instruction one id.
+    origins: PrimaryMap<OriginId, Site>,
+    origin_ids: HashMap<Site, OriginId>,
+    pub(super) pinned_reg: Val,
+    /// Sizes of blocks that the program has allocated, by address, because `realloc` must know how much to keep.
+    pub(super) allocations: HashMap<usize, usize>,
+    site: Site,
+}
+
+impl<'p, D: Domain> Machine<'p, D> {
+    /// A machine that has not run yet.
+    pub fn new(program: &'p Program, domain: D, limits: &Limits) -> Self {
+        Machine {
+            program,
+            domain,
+            marks: Marks::default(),
+            linkage: Linkage::new(program),
+            externs: Externs::default(),
+            limits: limits.clone(),
+            fuel: limits.fuel,
+            frames: Vec::new(),
+            origins: PrimaryMap::new(),
+            origin_ids: HashMap::new(),
+            pinned_reg: Val::default(),
+            allocations: HashMap::new(),
+            site: Site { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
+        }
+    }
+
+    /// How many instructions have been executed.
+    pub fn n_steps(&self) -> u64 {
+        self.limits.fuel - self.fuel
+    }
+
+    /// Call `func` and run until it returns.
+    ///
+    /// # Safety
+    ///
+    /// Whatever memory the program reads or writes with these arguments must be there for it to read or write.
+    pub unsafe fn call(&mut self, func: FuncKey, args: Vec<Val>) -> Result<Vec<Val>, OracleError> {
+        let f = &self.program.funcs[func];
+        if f.signature.params.len() != args.len() {
+            return Err(OracleError::BadCall(format!(
+                "%{} takes {} arguments, not {}",
+                f.symbol,
+                f.signature.params.len(),
+                args.len()
+            )));
+        }
+        self.frames.clear();
+        self.fuel = self.limits.fuel;
+        match &f.body {
+            None => Err(OracleError::BadCall(format!("%{} has no body", f.symbol))),
+            Some(_) => {
+                self.enter(func, args)?;
+                // SAFETY: promised by the caller.
+                unsafe { self.run() }
+            }
+        }
+    }
+
+    /// The loop over instructions.
+    unsafe fn run(&mut self) -> Result<Vec<Val>, OracleError> {
+        loop {
+            let frame = self.frames.last().expect("a function is running");
+            let (body, inst) = (frame.body, frame.inst);
+            self.site = Site { func: frame.func, inst };
+            self.fuel = self.fuel.checked_sub(1).ok_or_else(|| OracleError::Fuel { at: self.place() })?;
+            if self.domain.n_nodes() > self.limits.nodes {
+                return Err(OracleError::Nodes { limit: self.limits.nodes });
+            }
+            // SAFETY: promised by the caller of `call`.
+            let mut flow = unsafe { self.step(body, inst)? };
+            // An imported function is executed on the spot, so that only defined functions get frames.
+            loop {
+                match flow {
+                    Flow::Values(vals) => self.finish(inst, &vals),
+                    Flow::Jump(to) => self.jump(to, &[]),
+                    Flow::Return(vals) => {
+                        self.leave();
+                        let Some(caller) = self.frames.last() else { return Ok(vals) };
+                        let inst = caller.inst;
+                        self.finish(inst, &vals);
+                    }
+                    Flow::Call(func, args) if self.program.funcs[func].body.is_some() => self.enter(func, args)?,
+                    Flow::TailCall(func, args) if self.program.funcs[func].body.is_some() => {
+                        self.leave();
+                        self.enter(func, args)?;
+                    }
+                    Flow::Call(func, args) => {
+                        // SAFETY: as above.
+                        flow = Flow::Values(unsafe { self.call_extern(func, &args)? });
+                        continue;
+                    }
+                    Flow::TailCall(func, args) => {
+                        // SAFETY: as above.
+                        flow = Flow::Return(unsafe { self.call_extern(func, &args)? }.into_vec());
+                        continue;
+                    }
+                }
+                break;
+            }
+        }
+    }
+
+    /// Push a frame for a defined function.
+    fn enter(&mut self, func: FuncKey, args: Vec<Val>) -> Result<(), OracleError> {
+        if self.frames.len() >= self.limits.depth {
+            return Err(OracleError::Depth { at: self.place() });
+        }
+        let program = self.program;
+        let body = program.funcs[func].body.as_ref().expect("only defined functions are entered");
+        let entry = body.layout.entry_block().expect("a verified function has an entry block");
+        let mut values = vec![Val::default(); body.dfg.num_values()];
+        for (&p, a) in body.dfg.block_params(entry).iter().zip(args) {
+            values[p.as_u32() as usize] = a;
+        }
+        let slots = Slots::new(body);
+        // The memory may have been something else before.
+        self.marks.clear(slots.storage.as_ptr() as usize, slots.storage.len());
+        let inst = body.layout.first_inst(entry).expect("a verified block has a terminator");
+        self.frames.push(Frame { func, body, values, inst, slots });
+        Ok(())
+    }
+
+    /// Pop the running frame.
+    fn leave(&mut self) {
+        let frame = self.frames.pop().expect("a function is running");
+        self.marks.clear(frame.slots.storage.as_ptr() as usize, frame.slots.storage.len());
+    }
+
+    /// Define the results of `inst` and go on after it.
+    fn finish(&mut self, inst: ir::Inst, results: &[Val]) {
+        let frame = self.frames.last_mut().expect("a function is running");
+        let body = frame.body;
+        if let InstructionData::TryCall { exception, .. } | InstructionData::TryCallIndirect { exception, .. } =
+            body.dfg.insts[inst]
+        {
+            let normal = *body.dfg.exception_tables[exception].normal_return();
+            return self.jump(normal, results);
+        }
+        for (&v, r) in body.dfg.inst_results(inst).iter().zip(results) {
+            frame.values[v.as_u32() as usize] = r.clone();
+        }
+        frame.inst = body.layout.next_inst(inst).expect("only terminators are last, and they do not finish");
+    }
+
+    /// Go to a block. All arguments are read before any parameter is written.
+    fn jump(&mut self, to: ir::BlockCall, returned: &[Val]) {
+        let frame = self.frames.last_mut().expect("a function is running");
+        let dfg = &frame.body.dfg;
+        let block = to.block(&dfg.value_lists);
+        let args: SmallVec<[Val; 8]> = to
+            .args(&dfg.value_lists)
+            .map(|a| match a {
+                BlockArg::Value(v) => frame.values[dfg.resolve_aliases(v).as_u32() as usize].clone(),
+                BlockArg::TryCallRet(i) => returned[i as usize].clone(),
+                // No exception is ever thrown, so no handler is entered.
+                BlockArg::TryCallExn(_) => Val::default(),
+            })
+            .collect();
+        for (&p, a) in dfg.block_params(block).iter().zip(args) {
+            frame.values[p.as_u32() as usize] = a;
+        }
+        frame.inst = frame.body.layout.first_inst(block).expect("a verified block has a terminator");
+    }
+
+    /// The program.
+    pub(super) fn program(&self) -> &'p Program {
+        self.program
+    }
+
+    /// The value `v` of the running frame.
+    pub(super) fn get(&self, v: ir::Value) -> &Val {
+        let frame = self.frames.last().expect("a function is running");
+        &frame.values[frame.body.dfg.resolve_aliases(v).as_u32() as usize]
+    }
+
+    /// The bits of `v`.
+    pub(super) fn bits(&self, v: ir::Value) -> u128 {
+        self.get(v).bits
+    }
+
+    /// The address of a stack slot of the running frame.
+    pub(super) fn slot_address(&self, slot: ir::StackSlot) -> usize {
+        self.frames.last().expect("a function is running").slots.addresses[slot.as_u32() as usize]
+    }
+
+    /// Some address in the running frame that the program cannot otherwise have.
+    pub(super) fn frame_address(&self) -> usize {
+        self.frames.last().map_or(0, |f| f.values.as_ptr() as usize)
+    }
+
+    /// The running instruction.
+    pub(super) fn site(&self) -> Site {
+        self.site
+    }
+
+    /// The running instruction, in words.
+    pub(super) fn place(&self) -> Place {
+        Place::new(self.program, self.site)
+    }
+
+    /// The running instruction traps.
+    pub(super) fn trap(&self, code: TrapCode) -> OracleError {
+        OracleError::Trap { code, at: self.place() }
+    }
+
+    /// The running instruction is not supported.
+    pub(super) fn unsupported(&self, what: impl Into<String>) -> OracleError {
+        OracleError::Unsupported { what: what.into(), at: self.place() }
+    }
+
+    /// The id of the running instruction as the origin of mixed bytes.
+    pub(super) fn origin(&mut self) -> OriginId {
+        let Machine { origins, origin_ids, site, .. } = self;
+        *origin_ids.entry(*site).or_insert_with(|| origins.push(*site))
+    }
+
+    /// `n` bytes that were computed from `operands` in a way that is not followed.
+    pub(super) fn mix<'v>(&mut self, n: usize, operands: impl IntoIterator<Item = &'v Val>) -> Prov {
+        if !D::TRACKS || operands.into_iter().all(|v| v.prov.is_clean()) {
+            return Prov::Clean;
+        }
+        let origin = self.origin();
+        Prov::mixed(n, origin)
+    }
+
+    /// The node of a float that is used as one: none for a constant.
+    pub fn node_of(&mut self, origin: Origin, value: f64) -> Option<NodeId> {
+        match origin {
+            Origin::Clean => None,
+            Origin::Node(n) => Some(n),
+            Origin::Untracked(o) => {
+                let site = o.map_or(self.site, |o| self.origins[o]);
+                Some(self.domain.untracked(value, site))
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! An interpreter of CLIF over host memory.
+//!
+//! # Problem
+//!
+//! To check a gradient we need the function's value and its graph from something that shares neither code nor rules with
+//! the derivative under test. The interpreter executes the primal CLIF itself, one instruction at a time, on real host
+//! memory, so that it runs what compiled code runs, on the same buffers.
+//!
+//! # Structure
+//!
+//! ```text
+//! value.rs        values as bits           int.rs float.rs libm.rs   operations on one lane, pure functions
+//! provenance.rs   which float a byte is of domain.rs                 who is told of float operations
+//! machine.rs      frames and calls         step.rs                   one instruction: the exhaustive table
+//! arith.rs        operations by lanes      moves.rs                  operations that move or mask bits
+//! memory.rs       loads, stores, atomics   externs.rs linkage.rs     C functions; addresses
+//! ```
+//!
+//! # Invariants
+//!
+//! - Calls do not nest on the host's stack; tail calls replace their frame. Fuel and depth are limited.
+//! - With a domain that does not track ([`Plain`]), no provenance exists.
+//! - The primal values do not depend on the domain.
+
+mod arith;
+mod domain;
+mod externs;
+mod float;
+mod int;
+mod libm;
+mod linkage;
+mod machine;
+mod memory;
+mod moves;
+mod provenance;
+mod step;
+mod value;
+
+pub use domain::{Domain, NodeId, Plain};
+pub use externs::{Custom, Externs};
+pub use linkage::Linkage;
+pub use machine::Machine;
+pub use provenance::{Byte, Marks, Origin, OriginId, Prov};
+pub use value::{Val, float_of, from_bits, lane, lanes, to_bits};
+
+pub(crate) use provenance::write_float;

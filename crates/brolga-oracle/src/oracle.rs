@@ -1,0 +1,637 @@
+//! The oracles for whole calls: what goes in, what comes out.
+//!
+//! # Shadows
+//!
+//! The initial shadow of a buffer is the cotangent of the buffer's *final* contents, and at the same time what gradients
+//! are added to. With the buffer's elements before (x) and after (x') the call, and the objective
+//!
+//! ```text
+//! L = Σ seeds · results + Σ_j shadow_in[j] · x'_j       over all buffers
+//! ```
+//!
+//! the final shadow is `shadow_out[i] = ∂L/∂x_i`. An element that the program never writes has x'_i = x_i, which gives
+//! `shadow_in[i]` plus contributions; an element that it overwrites loses its old shadow.
+//!
+//! # Aliasing
+//!
+//! Buffers are ranges of memory. Elements are inputs by address, so two arguments that point at the same or overlapping
+//! memory share inputs, and their shadows are one: the first buffer that names an element gives its initial shadow.
+
+use std::collections::HashMap;
+
+use brolga_ir::{DataKey, FuncKey, Program};
+use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir::Type;
+use cranelift_entity::SecondaryMap;
+
+use crate::Limits;
+use crate::dual::Forward;
+use crate::error::{OracleError, Place, Site};
+use crate::interp::{
+    Byte, Custom, Domain, Machine, NodeId, Plain, Prov, Val, float_of, from_bits, lanes, to_bits, write_float,
+};
+use crate::real::{Dual, Real};
+use crate::tape::Tape;
+
+/// What is differentiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing.
+    Const,
+    /// A float or float vector by value.
+    Active,
+    /// What a pointer points at.
+    Duplicated,
+}
+
+/// What a buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elem {
+    /// 64-bit floats.
+    F64,
+    /// 32-bit floats.
+    F32,
+    /// Something that is no input: integers, pointers, scratch space.
+    Bytes,
+}
+
+impl Elem {
+    /// Bytes of one element.
+    pub fn width(self) -> usize {
+        match self {
+            Elem::F64 => 8,
+            Elem::F32 => 4,
+            Elem::Bytes => 1,
+        }
+    }
+}
+
+/// A buffer in host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferRef {
+    /// Where it begins.
+    pub addr: usize,
+    /// How long it is.
+    pub len_bytes: usize,
+    /// What it holds.
+    pub elem: Elem,
+}
+
+impl BufferRef {
+    /// How many floats it holds.
+    pub fn n_elems(&self) -> usize {
+        if self.elem == Elem::Bytes { 0 } else { self.len_bytes / self.elem.width() }
+    }
+}
+
+/// One argument of a call.
+#[derive(Clone, Debug)]
+pub struct OracleArg {
+    /// The value; an address for a pointer.
+    pub value: DataValue,
+    /// What is differentiated.
+    pub activity: Activity,
+    /// For a pointer: the buffer behind it.
+    pub buffer: Option<BufferRef>,
+    /// The buffer's initial shadow, one number per element; `None` is zeros.
+    pub shadow: Option<Vec<f64>>,
+}
+
+impl OracleArg {
+    /// An argument that is not differentiated.
+    pub fn constant(value: DataValue) -> Self {
+        OracleArg { value, activity: Activity::Const, buffer: None, shadow: None }
+    }
+
+    /// A float by value.
+    pub fn active(value: DataValue) -> Self {
+        OracleArg { value, activity: Activity::Active, buffer: None, shadow: None }
+    }
+
+    /// A pointer to a buffer, with its initial shadow.
+    pub fn duplicated(buffer: BufferRef, shadow: Option<Vec<f64>>) -> Self {
+        OracleArg {
+            value: DataValue::I64(buffer.addr as i64),
+            activity: Activity::Duplicated,
+            buffer: Some(buffer),
+            shadow,
+        }
+    }
+}
+
+/// The direction of a forward run, for one argument or buffer.
+#[derive(Clone, Debug, Default)]
+pub enum Tangent {
+    /// It does not vary.
+    #[default]
+    Zero,
+    /// Of a float by value, lane by lane.
+    Lanes(Vec<f64>),
+    /// Of a buffer's elements.
+    Buffer(Vec<f64>),
+}
+
+/// What a reverse run gives, in numbers of type `T`.
+#[derive(Clone, Debug)]
+pub struct Reverse<T> {
+    /// Results of the call.
+    pub values: Vec<DataValue>,
+    /// For each active argument the cotangent of each lane.
+    pub arg_lanes: Vec<Option<Vec<T>>>,
+    /// For each duplicated argument with a buffer of floats the shadow after the pullback.
+    pub shadows: Vec<Option<Vec<T>>>,
+    /// The same for the extra buffers.
+    pub extra_shadows: Vec<Vec<T>>,
+    /// Floats recorded.
+    pub nodes: usize,
+    /// Operands recorded.
+    pub edges: usize,
+    /// Bytes of the graph.
+    pub tape_bytes: usize,
+    /// Instructions executed.
+    pub steps: u64,
+}
+
+/// What [`gradient`] gives.
+#[derive(Clone, Debug)]
+pub struct OracleOutcome {
+    /// Results of the call.
+    pub values: Vec<DataValue>,
+    /// For each active argument its cotangent, of the argument's type.
+    pub arg_cotangents: Vec<Option<DataValue>>,
+    /// The same without rounding to the argument's type, lane by lane.
+    pub arg_lanes: Vec<Option<Vec<f64>>>,
+    /// For each duplicated argument with a buffer of floats the shadow after the pullback.
+    pub shadows: Vec<Option<Vec<f64>>>,
+    /// The same for the extra buffers.
+    pub extra_shadows: Vec<Vec<f64>>,
+    /// Floats recorded.
+    pub nodes: usize,
+    /// Operands recorded.
+    pub edges: usize,
+    /// Bytes of the graph.
+    pub tape_bytes: usize,
+    /// Instructions executed.
+    pub steps: u64,
+}
+
+/// What a forward run gives.
+#[derive(Clone, Debug)]
+pub struct TangentOutcome {
+    /// Results of the call.
+    pub values: Vec<DataValue>,
+    /// For each result of float type the tangent of each lane.
+    pub results: Vec<Option<Vec<f64>>>,
+    /// For each argument with a buffer of floats the tangents of its final contents.
+    pub buffers: Vec<Option<Vec<f64>>>,
+    /// The same for the extra buffers.
+    pub extra: Vec<Vec<f64>>,
+}
+
+/// A second-order run: the gradient, and its derivative along the direction.
+#[derive(Clone, Debug)]
+pub struct HessianOutcome {
+    /// The gradient.
+    pub gradient: Reverse<f64>,
+    /// Its derivative along the direction.
+    pub along: Reverse<f64>,
+}
+
+/// An oracle for one program: limits, addresses, functions and buffers that are not arguments.
+#[derive(Clone, Debug)]
+pub struct Oracle<'p> {
+    program: &'p Program,
+    limits: Limits,
+    functions: Vec<(FuncKey, u64)>,
+    data: Vec<(DataKey, usize)>,
+    externs: Vec<(String, Custom)>,
+    extra: Vec<(BufferRef, Option<Vec<f64>>)>,
+}
+
+/// An element of a buffer, as an input. Elements are known by address, see the header.
+struct Cell {
+    addr: usize,
+    width: u8,
+    leaf: NodeId,
+    shadow: f64,
+}
+
+/// The inputs of a run.
+struct Inputs {
+    args: Vec<Val>,
+    /// For each active argument the node of each lane.
+    lanes: Vec<Option<Vec<NodeId>>>,
+    /// For each buffer (those of arguments, then extra ones) the cell of each element.
+    buffers: Vec<Option<Vec<usize>>>,
+    cells: Vec<Cell>,
+}
+
+/// Which input a leaf is.
+enum Leaf {
+    Lane { arg: usize, lane: usize },
+    Element { buffer: usize, index: usize },
+}
+
+impl<'p> Oracle<'p> {
+    /// An oracle with default limits and nothing but the program.
+    pub fn new(program: &'p Program) -> Self {
+        Oracle {
+            program,
+            limits: Limits::default(),
+            functions: Vec::new(),
+            data: Vec::new(),
+            externs: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    /// Set the limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Say which address `func_addr` of a function gives, so that function pointers in memory mean what they mean to
+    /// compiled code.
+    pub fn function_address(mut self, func: FuncKey, address: u64) -> Self {
+        self.functions.push((func, address));
+        self
+    }
+
+    /// Use this memory for a data object instead of a fresh copy.
+    pub fn data_address(mut self, data: DataKey, address: usize) -> Self {
+        self.data.push((data, address));
+        self
+    }
+
+    /// Implement an imported function.
+    pub fn external(mut self, symbol: &str, f: Custom) -> Self {
+        self.externs.push((symbol.to_owned(), f));
+        self
+    }
+
+    /// A buffer that is reached through memory and is an input like those of duplicated arguments.
+    pub fn extra_buffer(mut self, buffer: BufferRef, shadow: Option<Vec<f64>>) -> Self {
+        self.extra.push((buffer, shadow));
+        self
+    }
+
+    fn machine<D: Domain>(&self, domain: D) -> Machine<'p, D> {
+        let mut m = Machine::new(self.program, domain, &self.limits);
+        self.functions.iter().for_each(|&(f, a)| m.linkage.set_function(f, a));
+        self.data.iter().for_each(|&(d, a)| m.linkage.set_data(d, a));
+        self.externs.iter().for_each(|(s, f)| m.externs.define(s, *f));
+        m
+    }
+
+    fn param_types(&self, func: FuncKey, n: usize) -> Result<Vec<Type>, OracleError> {
+        let f = &self.program.funcs[func];
+        let types: Vec<Type> = f.signature.params.iter().map(|p| p.value_type).collect();
+        if types.len() != n {
+            return Err(OracleError::BadCall(format!("%{} takes {} arguments, not {n}", f.symbol, types.len())));
+        }
+        Ok(types)
+    }
+
+    fn return_types(&self, func: FuncKey) -> Vec<Type> {
+        self.program.funcs[func].signature.returns.iter().map(|r| r.value_type).collect()
+    }
+
+    /// Run the program without recording anything.
+    ///
+    /// # Safety
+    ///
+    /// The program must be safe to run with these arguments: whatever it accesses must be there.
+    pub unsafe fn run(&self, func: FuncKey, args: &[DataValue]) -> Result<Vec<DataValue>, OracleError> {
+        self.param_types(func, args.len())?;
+        let args = args.iter().map(|a| Val::clean(to_bits(a))).collect();
+        // SAFETY: promised by the caller.
+        let results = unsafe { self.machine(Plain).call(func, args)? };
+        Ok(data_values(&results, &self.return_types(func)))
+    }
+
+    /// Reverse mode: cotangents of the arguments and shadows, for one seed per result (of the result's type; those of
+    /// integers count nothing).
+    ///
+    /// # Safety
+    ///
+    /// As for [`Oracle::run`]. Buffers must be readable as long as they say, and the program changes them.
+    pub unsafe fn gradient(
+        &self,
+        func: FuncKey,
+        args: &[OracleArg],
+        seeds: &[DataValue],
+    ) -> Result<OracleOutcome, OracleError> {
+        // SAFETY: promised by the caller.
+        let r = unsafe { self.reverse::<f64>(func, args, seeds, |x, _| x)? };
+        let types = self.param_types(func, args.len())?;
+        let arg_cotangents = r.arg_lanes.iter().zip(&types);
+        Ok(OracleOutcome {
+            arg_cotangents: arg_cotangents.map(|(l, &ty)| Some(from_lanes(l.as_ref()?, ty))).collect(),
+            values: r.values,
+            arg_lanes: r.arg_lanes,
+            shadows: r.shadows,
+            extra_shadows: r.extra_shadows,
+            nodes: r.nodes,
+            edges: r.edges,
+            tape_bytes: r.tape_bytes,
+            steps: r.steps,
+        })
+    }
+
+    /// Forward over reverse: the gradient, and its derivative along `tangents` (one per argument, then one per extra
+    /// buffer; missing ones are zero).
+    ///
+    /// # Safety
+    ///
+    /// As for [`Oracle::gradient`].
+    pub unsafe fn hessian_vector(
+        &self,
+        func: FuncKey,
+        args: &[OracleArg],
+        tangents: &[Tangent],
+        seeds: &[DataValue],
+    ) -> Result<HessianOutcome, OracleError> {
+        // SAFETY: promised by the caller.
+        let r = unsafe {
+            self.reverse::<Dual>(func, args, seeds, |x, leaf| Dual { re: x, eps: tangent_of(tangents, &leaf) })?
+        };
+        let part = |f: fn(&Dual) -> f64| {
+            let part = |v: &Vec<Dual>| v.iter().map(f).collect::<Vec<f64>>();
+            Reverse {
+                values: r.values.clone(),
+                arg_lanes: r.arg_lanes.iter().map(|l| l.as_ref().map(part)).collect(),
+                shadows: r.shadows.iter().map(|l| l.as_ref().map(part)).collect(),
+                extra_shadows: r.extra_shadows.iter().map(part).collect(),
+                nodes: r.nodes,
+                edges: r.edges,
+                tape_bytes: r.tape_bytes,
+                steps: r.steps,
+            }
+        };
+        Ok(HessianOutcome { gradient: part(|d| d.re), along: part(|d| d.eps) })
+    }
+
+    /// Forward mode: tangents of results and final buffers along `tangents` (one per argument, then one per extra
+    /// buffer; missing ones are zero).
+    ///
+    /// # Safety
+    ///
+    /// As for [`Oracle::gradient`].
+    pub unsafe fn tangent(
+        &self,
+        func: FuncKey,
+        args: &[OracleArg],
+        tangents: &[Tangent],
+    ) -> Result<TangentOutcome, OracleError> {
+        let mut m = self.machine(Forward::default());
+        let mut leaf = |d: &mut Forward, x, leaf| d.leaf(x, tangent_of(tangents, &leaf));
+        // SAFETY: promised by the caller.
+        let (inputs, results) = unsafe {
+            let inputs = self.inputs(&mut m, func, args, &mut leaf)?;
+            let results = m.call(func, inputs.args.clone())?;
+            (inputs, results)
+        };
+        let untracked = |s: Site| OracleError::Untracked { at: Place::new(self.program, s) };
+        let types = self.return_types(func);
+        let mut of_results = Vec::new();
+        for (r, &ty) in results.iter().zip(&types) {
+            of_results.push(if ty.lane_type().is_float() {
+                let nodes = lane_nodes(&mut m, r, ty);
+                let tangents: Result<Vec<f64>, Site> =
+                    nodes.into_iter().map(|n| n.map_or(Ok(0.0), |n| m.domain.tangent(n))).collect();
+                Some(tangents.map_err(untracked)?)
+            } else {
+                None
+            });
+        }
+        let mut of_cells = Vec::new();
+        for c in &inputs.cells {
+            // SAFETY: the caller says that buffers are readable.
+            let n = unsafe { final_node(&mut m, c) };
+            of_cells.push(n.map_or(Ok(0.0), |n| m.domain.tangent(n)).map_err(untracked)?);
+        }
+        let mut buffers: Vec<Option<Vec<f64>>> =
+            inputs.buffers.iter().map(|b| Some(b.as_ref()?.iter().map(|&c| of_cells[c]).collect())).collect();
+        let extra = buffers.split_off(args.len()).into_iter().map(Option::unwrap_or_default).collect();
+        Ok(TangentOutcome { values: data_values(&results, &types), results: of_results, buffers, extra })
+    }
+
+    /// Reverse mode with slopes of type `T`.
+    unsafe fn reverse<T: Real>(
+        &self,
+        func: FuncKey,
+        args: &[OracleArg],
+        seeds: &[DataValue],
+        input: impl Fn(f64, Leaf) -> T,
+    ) -> Result<Reverse<T>, OracleError> {
+        let types = self.return_types(func);
+        if types.len() != seeds.len() {
+            let n = types.len();
+            return Err(OracleError::BadCall(format!("{} seeds for {n} results", seeds.len())));
+        }
+        let mut m = self.machine(Tape::<T>::new());
+        let mut leaf = |d: &mut Tape<T>, x, leaf| d.leaf(input(x, leaf));
+        // SAFETY: promised by the caller.
+        let (inputs, results) = unsafe {
+            let inputs = self.inputs(&mut m, func, args, &mut leaf)?;
+            let results = m.call(func, inputs.args.clone())?;
+            (inputs, results)
+        };
+        let mut roots = Vec::new();
+        for ((r, &ty), seed) in results.iter().zip(&types).zip(seeds) {
+            if ty.lane_type().is_float() {
+                if seed.ty().bytes() != ty.bytes() {
+                    return Err(OracleError::BadCall(format!("a seed of type {} for a result of type {ty}", seed.ty())));
+                }
+                let nodes = lane_nodes(&mut m, r, ty);
+                roots.extend(nodes.into_iter().zip(float_lanes(to_bits(seed), ty)).filter_map(|(n, s)| Some((n?, s))));
+            }
+        }
+        for c in &inputs.cells {
+            if c.shadow != 0.0 {
+                // SAFETY: the caller says that buffers are readable.
+                roots.extend(unsafe { final_node(&mut m, c) }.map(|n| (n, c.shadow)));
+            }
+        }
+        let roots: Vec<(NodeId, T)> = roots.into_iter().map(|(n, s)| (n, T::constant(s))).collect();
+        let grad: SecondaryMap<NodeId, T> = m
+            .domain
+            .backward(&roots)
+            .map_err(|site| OracleError::Untracked { at: Place::new(self.program, site) })?;
+        let of_cells = |b: &Vec<usize>| b.iter().map(|&c| grad[inputs.cells[c].leaf]).collect::<Vec<T>>();
+        let mut shadows: Vec<Option<Vec<T>>> = inputs.buffers.iter().map(|b| b.as_ref().map(of_cells)).collect();
+        let extra_shadows = shadows.split_off(args.len()).into_iter().map(Option::unwrap_or_default).collect();
+        Ok(Reverse {
+            values: data_values(&results, &types),
+            arg_lanes: inputs
+                .lanes
+                .iter()
+                .map(|l| l.as_ref().map(|l| l.iter().map(|&n| grad[n]).collect()))
+                .collect(),
+            shadows,
+            extra_shadows,
+            nodes: m.domain.n_nodes(),
+            edges: m.domain.n_edges(),
+            tape_bytes: m.domain.n_bytes(),
+            steps: m.n_steps(),
+        })
+    }
+
+    /// Make the inputs of a run: a leaf for each active lane and each element of a duplicated or extra buffer.
+    unsafe fn inputs<D: Domain>(
+        &self,
+        m: &mut Machine<'p, D>,
+        func: FuncKey,
+        args: &[OracleArg],
+        leaf: &mut dyn FnMut(&mut D, f64, Leaf) -> NodeId,
+    ) -> Result<Inputs, OracleError> {
+        let types = self.param_types(func, args.len())?;
+        let mut inputs = Inputs { args: Vec::new(), lanes: Vec::new(), buffers: Vec::new(), cells: Vec::new() };
+        for (i, (arg, &ty)) in args.iter().zip(&types).enumerate() {
+            let bits = to_bits(&arg.value);
+            if arg.value.ty().bytes() != ty.bytes() {
+                let given = arg.value.ty();
+                return Err(OracleError::BadCall(format!("argument {i} has type {ty}, not {given}")));
+            }
+            if arg.activity != Activity::Active {
+                inputs.args.push(Val::clean(bits));
+                inputs.lanes.push(None);
+                continue;
+            }
+            let Some(width) = float_width(ty) else {
+                return Err(OracleError::BadCall(format!("argument {i} of type {ty} cannot be active")));
+            };
+            let mut bytes = [Byte::Clean; 16];
+            let mut nodes = Vec::new();
+            for (k, x) in float_lanes(bits, ty).enumerate() {
+                let n = leaf(&mut m.domain, x, Leaf::Lane { arg: i, lane: k });
+                write_float(&mut bytes, k * width as usize, n, width);
+                nodes.push(n);
+            }
+            inputs.args.push(Val { bits, prov: Prov::new(bytes) });
+            inputs.lanes.push(Some(nodes));
+        }
+        // Map from address to the cell there, because an element may be named by several buffers.
+        let mut known: HashMap<usize, usize> = HashMap::new();
+        let of_args = args.iter().map(|a| match a.activity {
+            Activity::Duplicated => a.buffer.map(|b| (b, a.shadow.as_ref())),
+            _ => None,
+        });
+        let of_extra = self.extra.iter().map(|(b, s)| Some((*b, s.as_ref())));
+        for (k, buffer) in of_args.chain(of_extra).enumerate() {
+            let Some((b, shadow)) = buffer.filter(|(b, _)| b.elem != Elem::Bytes) else {
+                inputs.buffers.push(None);
+                continue;
+            };
+            if let Some(s) = shadow
+                && s.len() != b.n_elems()
+            {
+                let n = b.n_elems();
+                return Err(OracleError::BadCall(format!("buffer {k}: shadow of {} for {n} elements", s.len())));
+            }
+            let width = b.elem.width() as u8;
+            let mut cells = Vec::new();
+            for i in 0..b.n_elems() {
+                let addr = b.addr + i * b.elem.width();
+                if let Some(&c) = known.get(&addr)
+                    && inputs.cells[c].width == width
+                {
+                    cells.push(c);
+                    continue;
+                }
+                if m.marks.load(addr, width as usize) != Prov::Clean {
+                    return Err(OracleError::BadCall(format!("buffer {k} overlaps elements of another width")));
+                }
+                // SAFETY: the caller says that buffers are readable.
+                let x = float_of(unsafe { read_bits(addr, width) }, width);
+                let node = leaf(&mut m.domain, x, Leaf::Element { buffer: k, index: i });
+                m.marks.store(addr, width as usize, &Prov::Float { node, width });
+                known.insert(addr, inputs.cells.len());
+                cells.push(inputs.cells.len());
+                inputs.cells.push(Cell { addr, width, leaf: node, shadow: shadow.map_or(0.0, |s| s[i]) });
+            }
+            inputs.buffers.push(Some(cells));
+        }
+        Ok(inputs)
+    }
+}
+
+/// Reverse mode with nothing but the program and its arguments; see [`Oracle::gradient`].
+///
+/// # Safety
+///
+/// As for [`Oracle::gradient`].
+pub unsafe fn gradient(
+    program: &Program,
+    func: FuncKey,
+    args: &[OracleArg],
+    seeds: &[DataValue],
+    limits: &Limits,
+) -> Result<OracleOutcome, OracleError> {
+    // SAFETY: promised by the caller.
+    unsafe { Oracle::new(program).limits(limits.clone()).gradient(func, args, seeds) }
+}
+
+/// The width of the float lanes of a type in bytes.
+fn float_width(ty: Type) -> Option<u8> {
+    (ty.lane_type().is_float() && matches!(ty.lane_bits(), 32 | 64)).then(|| (ty.lane_bits() / 8) as u8)
+}
+
+/// The lanes of a value of float type.
+fn float_lanes(bits: u128, ty: Type) -> impl Iterator<Item = f64> {
+    lanes(ty, bits).map(move |x| float_of(x, (ty.lane_bits() / 8) as u8))
+}
+
+/// The value of float type `ty` with these lanes, rounded to its precision.
+fn from_lanes(lanes: &[f64], ty: Type) -> DataValue {
+    let n = ty.lane_bits();
+    let bits = lanes.iter().enumerate().fold(0u128, |all, (i, &x)| {
+        let lane: u128 = if n == 32 { (x as f32).to_bits().into() } else { x.to_bits().into() };
+        all | lane << (n * i as u32)
+    });
+    from_bits(bits, ty)
+}
+
+fn data_values(vals: &[Val], types: &[Type]) -> Vec<DataValue> {
+    vals.iter().zip(types).map(|(v, &ty)| from_bits(v.bits, ty)).collect()
+}
+
+/// The node of each lane of a result of float type.
+fn lane_nodes<D: Domain>(m: &mut Machine<'_, D>, v: &Val, ty: Type) -> Vec<Option<NodeId>> {
+    let Some(width) = float_width(ty) else { return Vec::new() };
+    let nodes = float_lanes(v.bits, ty).enumerate();
+    nodes.map(|(i, x)| m.node_of(v.prov.float(i * width as usize, width), x)).collect()
+}
+
+/// The node of the final contents of a cell.
+unsafe fn final_node<D: Domain>(m: &mut Machine<'_, D>, c: &Cell) -> Option<NodeId> {
+    // SAFETY: promised by the caller.
+    let x = float_of(unsafe { read_bits(c.addr, c.width) }, c.width);
+    let origin = m.marks.load(c.addr, c.width as usize).float(0, c.width);
+    m.node_of(origin, x)
+}
+
+/// The bits of a float in memory.
+unsafe fn read_bits(addr: usize, width: u8) -> u128 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if width == 4 {
+            (addr as *const u32).read_unaligned().into()
+        } else {
+            (addr as *const u64).read_unaligned().into()
+        }
+    }
+}
+
+/// The tangent of one input.
+fn tangent_of(tangents: &[Tangent], leaf: &Leaf) -> f64 {
+    match (leaf, tangents.get(match leaf {
+        Leaf::Lane { arg, .. } => *arg,
+        Leaf::Element { buffer, .. } => *buffer,
+    })) {
+        (Leaf::Lane { lane, .. }, Some(Tangent::Lanes(t))) => t[*lane],
+        (Leaf::Element { index, .. }, Some(Tangent::Buffer(t))) => t[*index],
+        _ => 0.0,
+    }
+}

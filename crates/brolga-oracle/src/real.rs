@@ -1,0 +1,173 @@
+//! Numbers in which slopes are computed.
+//!
+//! A local slope (∂ result / ∂ operand) is written once, generically over [`Real`]. With `f64` it is a number; with
+//! [`Dual`] it carries its own derivative along one direction, so a tape whose slopes are dual numbers gives second
+//! derivatives (forward over reverse) without a second set of formulas.
+//!
+//! Every elementary function is a default method in terms of [`Real::chain`]: a value and a slope, both plain `f64`.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// A number that slopes can be computed in.
+pub trait Real:
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
+{
+    /// A number that does not vary.
+    fn constant(x: f64) -> Self;
+
+    /// The number without its derivative.
+    fn primal(self) -> f64;
+
+    /// `value`, varying `slope` times as fast as `self`.
+    fn chain(self, value: f64, slope: f64) -> Self;
+
+    /// `ct · slope`, where a component of the cotangent that is exactly zero contributes zero even if the slope is
+    /// infinite or NaN.
+    fn strong_mul(ct: Self, slope: Self) -> Self;
+
+    /// Whether this is exactly zero and does not vary.
+    fn is_zero(self) -> bool;
+
+    /// A value that was computed elsewhere, with the derivative that the chain rule gives it from `prev`.
+    fn from_chain(value: f64, prev: impl Iterator<Item = (Self, Self)>) -> Self;
+
+    /// 1/x.
+    fn recip(self) -> Self {
+        Self::constant(1.0) / self
+    }
+    /// Square root.
+    fn sqrt(self) -> Self {
+        let y = self.primal().sqrt();
+        self.chain(y, 0.5 / y)
+    }
+    /// e^x.
+    fn exp(self) -> Self {
+        let y = self.primal().exp();
+        self.chain(y, y)
+    }
+    /// Natural logarithm.
+    fn ln(self) -> Self {
+        self.chain(self.primal().ln(), 1.0 / self.primal())
+    }
+    /// Sine.
+    fn sin(self) -> Self {
+        self.chain(self.primal().sin(), self.primal().cos())
+    }
+    /// Cosine.
+    fn cos(self) -> Self {
+        self.chain(self.primal().cos(), -self.primal().sin())
+    }
+    /// Tangent.
+    fn tan(self) -> Self {
+        let y = self.primal().tan();
+        self.chain(y, 1.0 + y * y)
+    }
+    /// Hyperbolic sine.
+    fn sinh(self) -> Self {
+        self.chain(self.primal().sinh(), self.primal().cosh())
+    }
+    /// Hyperbolic cosine.
+    fn cosh(self) -> Self {
+        self.chain(self.primal().cosh(), self.primal().sinh())
+    }
+    /// Cube root.
+    fn cbrt(self) -> Self {
+        let y = self.primal().cbrt();
+        self.chain(y, 1.0 / (3.0 * y * y))
+    }
+    /// x^p for a constant exponent.
+    fn powc(self, p: f64) -> Self {
+        let x = self.primal();
+        self.chain(x.powf(p), if p == 0.0 { 0.0 } else { p * x.powf(p - 1.0) })
+    }
+}
+
+impl Real for f64 {
+    fn constant(x: f64) -> Self {
+        x
+    }
+    fn primal(self) -> f64 {
+        self
+    }
+    fn chain(self, value: f64, _: f64) -> Self {
+        value
+    }
+    fn strong_mul(ct: Self, slope: Self) -> Self {
+        if ct == 0.0 { 0.0 } else { ct * slope }
+    }
+    fn is_zero(self) -> bool {
+        self == 0.0
+    }
+    fn from_chain(value: f64, _: impl Iterator<Item = (Self, Self)>) -> Self {
+        value
+    }
+}
+
+/// A dual number: a value and its derivative along one direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dual {
+    /// The value.
+    pub re: f64,
+    /// The derivative.
+    pub eps: f64,
+}
+
+impl Real for Dual {
+    fn constant(x: f64) -> Self {
+        Dual { re: x, eps: 0.0 }
+    }
+    fn primal(self) -> f64 {
+        self.re
+    }
+    fn chain(self, value: f64, slope: f64) -> Self {
+        Dual { re: value, eps: f64::strong_mul(self.eps, slope) }
+    }
+    fn strong_mul(ct: Self, slope: Self) -> Self {
+        Dual {
+            re: f64::strong_mul(ct.re, slope.re),
+            eps: f64::strong_mul(ct.eps, slope.re) + f64::strong_mul(ct.re, slope.eps),
+        }
+    }
+    fn is_zero(self) -> bool {
+        self.re == 0.0 && self.eps == 0.0
+    }
+    fn from_chain(value: f64, prev: impl Iterator<Item = (Self, Self)>) -> Self {
+        Dual { re: value, eps: prev.map(|(operand, slope)| f64::strong_mul(operand.eps, slope.re)).sum() }
+    }
+}
+
+impl Add for Dual {
+    type Output = Self;
+    fn add(self, o: Self) -> Self {
+        Dual { re: self.re + o.re, eps: self.eps + o.eps }
+    }
+}
+
+impl Sub for Dual {
+    type Output = Self;
+    fn sub(self, o: Self) -> Self {
+        Dual { re: self.re - o.re, eps: self.eps - o.eps }
+    }
+}
+
+impl Mul for Dual {
+    type Output = Self;
+    fn mul(self, o: Self) -> Self {
+        Dual { re: self.re * o.re, eps: f64::strong_mul(self.eps, o.re) + f64::strong_mul(o.eps, self.re) }
+    }
+}
+
+impl Div for Dual {
+    type Output = Self;
+    fn div(self, o: Self) -> Self {
+        let y = self.re / o.re;
+        Dual { re: y, eps: f64::strong_mul(self.eps, 1.0 / o.re) - f64::strong_mul(o.eps, y / o.re) }
+    }
+}
+
+impl Neg for Dual {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Dual { re: -self.re, eps: -self.eps }
+    }
+}

@@ -1,0 +1,183 @@
+//! The minimal tape engine: the graph of a computation, and the way back through it.
+//!
+//! # Algorithm
+//!
+//! While the program runs, every float that depends on an active input becomes a [`Node`]:
+//!
+//! ```text
+//! value   what was computed
+//! prev    the operands, each with the slope ∂ value / ∂ operand at this point
+//! grad    (during `backward`) ∂ Σ seeds·results / ∂ value
+//! ```
+//!
+//! Operands are recorded before results, so the order of creation is a topological order, and `backward` is one loop from
+//! the last node to the first, in which each node passes `grad · slope` on to each operand with `+=`.
+//!
+//! # Invariants
+//!
+//! - `prev` of a node has smaller ids than the node.
+//! - A cotangent that is exactly zero passes nothing on, whatever the slope (also infinite or NaN).
+//! - A node of untracked bits has no operands, and an error if its cotangent is not exactly zero.
+//!
+//! Every float operation costs a node, so memory grows with the length of the run. That is what a compiled pullback is
+//! compared with, and why this engine is an oracle and not the product.
+
+use std::collections::HashMap;
+
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+
+use crate::error::Site;
+use crate::interp::{Domain, NodeId};
+use crate::real::Real;
+
+/// One float of the computation.
+#[derive(Clone, Debug)]
+pub struct Node<T> {
+    /// What was computed.
+    pub value: T,
+    /// Where; `None` for an input.
+    pub site: Option<Site>,
+    /// Where its operands end in the tape's list of edges; they begin where those of the previous node end.
+    end: u32,
+}
+
+/// The graph of a computation, with slopes of type `T`.
+#[derive(Clone, Debug)]
+pub struct Tape<T = f64> {
+    nodes: PrimaryMap<NodeId, Node<T>>,
+    /// Operands and slopes of all nodes, in order of nodes.
+    edges: Vec<(NodeId, T)>,
+    /// Nodes of untracked bits, with the instruction that made the bits. Looked up only, never iterated.
+    untracked: HashMap<NodeId, Site>,
+}
+
+impl<T> Default for Tape<T> {
+    fn default() -> Self {
+        Tape { nodes: PrimaryMap::new(), edges: Vec::new(), untracked: HashMap::new() }
+    }
+}
+
+impl<T: Real> Tape<T> {
+    /// An empty tape.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Record an input.
+    pub fn leaf(&mut self, value: T) -> NodeId {
+        self.push(value, None)
+    }
+
+    fn push(&mut self, value: T, site: Option<Site>) -> NodeId {
+        let end = self.edges.len().try_into().expect("fewer than 2^32 edges");
+        self.nodes.push(Node { value, site, end })
+    }
+
+    /// A node.
+    pub fn node(&self, n: NodeId) -> &Node<T> {
+        &self.nodes[n]
+    }
+
+    /// The operands of a node, with slopes.
+    pub fn prev(&self, n: NodeId) -> &[(NodeId, T)] {
+        let begin = match n.index() {
+            0 => 0,
+            i => self.nodes[NodeId::new(i - 1)].end,
+        };
+        &self.edges[begin as usize..self.nodes[n].end as usize]
+    }
+
+    /// How many edges there are.
+    pub fn n_edges(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// How many bytes the graph takes.
+    pub fn n_bytes(&self) -> usize {
+        self.nodes.len() * size_of::<Node<T>>() + self.edges.len() * size_of::<(NodeId, T)>()
+    }
+
+    /// The cotangent of every node, given those of some. `Err` says which instruction made the untracked bits through
+    /// which a derivative goes.
+    pub fn backward(&self, seeds: &[(NodeId, T)]) -> Result<SecondaryMap<NodeId, T>, Site> {
+        self.backward_in(self.nodes.keys().rev(), seeds)
+    }
+
+    /// [`Tape::backward`] in a given order, in which every node must come before its operands.
+    pub fn backward_in(
+        &self,
+        order: impl IntoIterator<Item = NodeId>,
+        seeds: &[(NodeId, T)],
+    ) -> Result<SecondaryMap<NodeId, T>, Site> {
+        let zero = T::constant(0.0);
+        let mut grad = SecondaryMap::with_default(zero);
+        grad.resize(self.nodes.len());
+        for &(n, seed) in seeds {
+            grad[n] = grad[n] + seed;
+        }
+        for n in order {
+            let g: T = grad[n];
+            if g.is_zero() {
+                continue;
+            }
+            if let Some(&site) = self.untracked.get(&n) {
+                return Err(site);
+            }
+            for &(p, slope) in self.prev(n) {
+                grad[p] = grad[p] + T::strong_mul(g, slope);
+            }
+        }
+        Ok(grad)
+    }
+
+    /// The nodes that some of `roots` depend on, each before its operands: depth-first postorder, reversed.
+    pub fn depth_first(&self, roots: &[NodeId]) -> Vec<NodeId> {
+        let mut seen = cranelift_entity::EntitySet::<NodeId>::new();
+        let mut post = Vec::new();
+        for &root in roots {
+            // Nodes with the number of operands that have been visited; an explicit stack, since chains are long.
+            let mut stack = Vec::new();
+            if seen.insert(root) {
+                stack.push((root, 0));
+            }
+            while let Some((n, i)) = stack.pop() {
+                match self.prev(n).get(i) {
+                    Some(&(p, _)) => {
+                        stack.push((n, i + 1));
+                        if seen.insert(p) {
+                            stack.push((p, 0));
+                        }
+                    }
+                    None => post.push(n),
+                }
+            }
+        }
+        post.reverse();
+        post
+    }
+}
+
+impl<T: Real> Domain for Tape<T> {
+    type Num = T;
+    const TRACKS: bool = true;
+
+    fn value(&self, node: NodeId) -> T {
+        self.nodes[node].value
+    }
+
+    fn float(&mut self, value: f64, prev: &[(NodeId, T)], site: Site) -> NodeId {
+        let value = T::from_chain(value, prev.iter().map(|&(p, slope)| (self.nodes[p].value, slope)));
+        self.edges.extend_from_slice(prev);
+        self.push(value, Some(site))
+    }
+
+    fn untracked(&mut self, value: f64, origin: Site) -> NodeId {
+        let n = self.push(T::constant(value), Some(origin));
+        self.untracked.insert(n, origin);
+        n
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+}

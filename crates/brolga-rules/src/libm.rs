@@ -1,0 +1,354 @@
+//! Rules for C functions known by name.
+//!
+//! A call of an imported function whose symbol is found here is not differentiated by deriving a body, but by the rule.
+//! Every float function has two symbols, `sin` and `sinf`, and one row for both; the `f` variant's row calls `f` variants.
+//!
+//! Invariants:
+//! - A row of a function with pointer parameters never reads a result that went through a pointer: the place may have been
+//!   overwritten since.
+//! - Every C function that a row calls has a rule too (except `brolga_trigamma`: the third derivative of `lgamma` is where
+//!   it ends).
+
+use std::collections::BTreeMap;
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
+use std::sync::LazyLock;
+
+use crate::expr::E;
+use crate::math_fn::MathFn;
+use crate::row::{ExprRow, Partial, over, row, times};
+use crate::sig::Ty;
+use crate::table::{OpcodeRule, opcode_rule, share_of_larger};
+
+/// What a known function means for derivatives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MathRule {
+    /// The name by which it is imported.
+    pub symbol: &'static str,
+    /// Parameters.
+    pub params: Vec<Ty>,
+    /// Results.
+    pub rets: Vec<Ty>,
+    /// The rule.
+    pub kind: MathKind,
+}
+
+/// The kinds of rules for known functions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MathKind {
+    /// A pure function of floats (integer parameters are inactive): operands are the parameters, results the results.
+    Expr(&'static ExprRow),
+    /// As `Expr`, but some results are written through pointers. The row's results are first the function's, then one for
+    /// each entry. The pullback takes the cotangent of such a result out of the shadow of its place and clears it; for an
+    /// integer result it only clears. Pointer parameters have zero partials.
+    Writes(&'static ExprRow, &'static [OutPtr]),
+    /// Allocates, frees, copies or fills memory.
+    Memory(MemFn),
+    /// Nothing it does matters for derivatives: no float in or out, or a result that is piecewise constant and an integer.
+    /// Memory is not written.
+    Inactive,
+}
+
+/// A result that is written through a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OutPtr {
+    /// Which parameter is the pointer.
+    pub param: usize,
+    /// What is written.
+    pub ty: Ty,
+}
+
+/// Functions on memory. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemFn {
+    /// `memcpy(to, from, n)`, returns `to`.
+    Memcpy,
+    /// `memmove(to, from, n)`, returns `to`.
+    Memmove,
+    /// `memset(to, byte, n)`, returns `to`.
+    Memset,
+    /// `memcmp(a, b, n)`: reads, and its result has no derivative.
+    Memcmp,
+    /// `malloc(n)`.
+    Malloc,
+    /// `calloc(count, n)`.
+    Calloc,
+    /// `realloc(p, n)`.
+    Realloc,
+    /// `free(p)`.
+    Free,
+}
+
+/// The rule for an imported function, if its name is known.
+pub fn math_rule(symbol: &str) -> Option<&'static MathRule> {
+    RULES.get(symbol)
+}
+
+/// All rules, in the order of their names.
+pub fn math_rules() -> impl Iterator<Item = &'static MathRule> {
+    RULES.values()
+}
+
+static RULES: LazyLock<BTreeMap<&'static str, MathRule>> = LazyLock::new(|| {
+    let mut rules = Rules::default();
+    elementary(&mut rules);
+    rounding(&mut rules);
+    choosing(&mut rules);
+    special(&mut rules);
+    with_integers(&mut rules);
+    through_pointers(&mut rules);
+    memory(&mut rules);
+    inactive(&mut rules);
+    rules.0
+});
+
+#[derive(Default)]
+struct Rules(BTreeMap<&'static str, MathRule>);
+
+impl Rules {
+    fn add(&mut self, symbol: &'static str, params: &[Ty], rets: &[Ty], kind: MathKind) {
+        let rule = MathRule { symbol, params: params.to_vec(), rets: rets.to_vec(), kind };
+        let before = self.0.insert(symbol, rule);
+        assert!(before.is_none(), "two rules for {symbol}");
+    }
+
+    /// A function of floats to a float, in both widths.
+    fn float(&mut self, symbols: [&'static str; 2], row: &'static ExprRow) {
+        for (symbol, ty) in symbols.into_iter().zip([Ty::F64, Ty::F32]) {
+            self.add(symbol, &vec![ty; row.n_operands()], &[ty], MathKind::Expr(row));
+        }
+    }
+
+    /// A function with a signature in terms of the float type, in both widths.
+    fn mixed(
+        &mut self,
+        symbols: [&'static str; 2],
+        params: impl Fn(Ty) -> Vec<Ty>,
+        rets: impl Fn(Ty) -> Vec<Ty>,
+        kind: impl Fn(Ty) -> MathKind,
+    ) {
+        for (symbol, ty) in symbols.into_iter().zip([Ty::F64, Ty::F32]) {
+            self.add(symbol, &params(ty), &rets(ty), kind(ty));
+        }
+    }
+}
+
+/// `def!(rules, "sin", x => z: times(cos(x)))` is the rule for `sin` and `sinf`.
+macro_rules! def {
+    ($rules:ident, $name:literal, $($row:tt)+) => {
+        $rules.float([$name, concat!($name, "f")], row!($($row)+))
+    };
+}
+
+macro_rules! callable {
+    ($($name:ident($($x:ident),+) = $f:ident;)*) => {
+        $(fn $name($($x: E),+) -> E { E::math(MathFn::$f, &[$($x),+]) })*
+    };
+}
+callable! {
+    sin(x) = Sin;
+    cos(x) = Cos;
+    sinh(x) = Sinh;
+    cosh(x) = Cosh;
+    exp(x) = Exp;
+    exp2(x) = Exp2;
+    log(x) = Log;
+    pow(x, p) = Pow;
+    hypot(x, y) = Hypot;
+    digamma(x) = Digamma;
+    trigamma(x) = Trigamma;
+}
+
+const ONE: Partial = Partial::ONE;
+const ZERO: Partial = Partial::Zero;
+
+/// The row of a function that is also an instruction.
+fn as_opcode(op: cranelift_codegen::ir::Opcode) -> &'static ExprRow {
+    match opcode_rule(op) {
+        OpcodeRule::Expr(row) => row,
+        other => panic!("{op} has no formula but {other:?}"),
+    }
+}
+
+fn elementary(m: &mut Rules) {
+    def!(m, "sin", x => z: times(cos(x)).bounded());
+    def!(m, "cos", x => z: -times(sin(x)).bounded());
+    def!(m, "tan", x => z: times(1.0 + z * z).bounded());
+    // (1 - x)(1 + x) keeps the digits that 1 - x² loses near ±1.
+    def!(m, "asin", x => z: over(((1.0 - x) * (1.0 + x)).sqrt()));
+    def!(m, "acos", x => z: -over(((1.0 - x) * (1.0 + x)).sqrt()));
+    def!(m, "atan", x => z: over(1.0 + x * x).bounded());
+    // Of (y, x) in C's order: here x is the first argument. Divided twice by the length, since its square overflows.
+    def!(m, "atan2", x, y => z: times(per_square(y, hypot(x, y))), -times(per_square(x, hypot(x, y))));
+    def!(m, "sinh", x => z: times(cosh(x)));
+    def!(m, "cosh", x => z: times(sinh(x)));
+    def!(m, "tanh", x => z: times(1.0 - z * z).bounded());
+    def!(m, "asinh", x => z: over(hypot(x, 1.0.into())).bounded());
+    def!(m, "acosh", x => z: over((x - 1.0).sqrt() * (x + 1.0).sqrt()));
+    def!(m, "atanh", x => z: over((1.0 - x) * (1.0 + x)));
+
+    def!(m, "exp", x => z: times(z));
+    def!(m, "exp2", x => z: times(z * LN_2).bounded());
+    def!(m, "exp10", x => z: times(z * LN_10));
+    def!(m, "expm1", x => z: times(z + 1.0).bounded());
+    def!(m, "log", x => z: over(x));
+    def!(m, "log2", x => z: over(x * LN_2));
+    def!(m, "log10", x => z: over(x * LN_10));
+    def!(m, "log1p", x => z: over(1.0 + x));
+
+    def!(m, "pow", x, y => z: times(power_less_one(x, y)), times(z.eq(0.0).select(0.0, z * log(x))));
+    m.float(["sqrt", "sqrtf"], as_opcode(cranelift_codegen::ir::Opcode::Sqrt));
+    def!(m, "cbrt", x => z: over(3.0 * (z * z)));
+    def!(m, "hypot", x, y => z: times(z.eq(0.0).select(0.0, x / z)).bounded(), times(z.eq(0.0).select(0.0, y / z)).bounded());
+
+    // n = (x - z)/y is the integer that was subtracted; x/y rounded may be off by one.
+    def!(m, "fmod", x, y => z: ONE, -times((x - z) / y));
+    def!(m, "remainder", x, y => z: ONE, -times((x - z) / y));
+    def!(m, "drem", x, y => z: ONE, -times((x - z) / y));
+    m.float(["fma", "fmaf"], as_opcode(cranelift_codegen::ir::Opcode::Fma));
+}
+
+/// `p·x^(p-1)`, zero for `p = 0` even where `x^(p-1)` is infinite.
+fn power_less_one(x: E, p: E) -> E {
+    p.eq(0.0).select(0.0, p * pow(x, p - 1.0))
+}
+
+/// `a/r²`, zero where `r` is zero or infinite.
+fn per_square(a: E, r: E) -> E {
+    (r.eq(0.0) | r.eq(f64::INFINITY)).select(0.0, a / r / r)
+}
+
+fn rounding(m: &mut Rules) {
+    def!(m, "floor", x => z: ZERO);
+    def!(m, "ceil", x => z: ZERO);
+    def!(m, "trunc", x => z: ZERO);
+    def!(m, "round", x => z: ZERO);
+    def!(m, "roundeven", x => z: ZERO);
+    def!(m, "rint", x => z: ZERO);
+    def!(m, "nearbyint", x => z: ZERO);
+    def!(m, "logb", x => z: ZERO);
+}
+
+fn choosing(m: &mut Rules) {
+    m.float(["fabs", "fabsf"], as_opcode(cranelift_codegen::ir::Opcode::Fabs));
+    m.float(["copysign", "copysignf"], as_opcode(cranelift_codegen::ir::Opcode::Fcopysign));
+    def!(m, "nextafter", x, y => z: ONE, ZERO);
+    def!(m, "fdim", x, y => z: times(share_of_larger(x, y)), -times(share_of_larger(x, y)));
+    // Unlike the instructions, these pass over a NaN: the other operand is the result.
+    def!(m, "fmax", x, y => z: times(share_of_max_num(x, y)), times(share_of_max_num(y, x)));
+    def!(m, "fmin", x, y => z: times(share_of_min_num(x, y)), times(share_of_min_num(y, x)));
+}
+
+/// The share of `x` in C's `fmax(x, y)`.
+fn share_of_max_num(x: E, y: E) -> E {
+    (x.gt(y) | y.is_nan()).select(1.0, x.eq(y).select(0.5, 0.0))
+}
+
+/// The share of `x` in C's `fmin(x, y)`.
+fn share_of_min_num(x: E, y: E) -> E {
+    (x.lt(y) | y.is_nan()).select(1.0, x.eq(y).select(0.5, 0.0))
+}
+
+fn special(m: &mut Rules) {
+    def!(m, "erf", x => z: times(FRAC_2_SQRT_PI * exp(-(x * x))).bounded());
+    def!(m, "erfc", x => z: -times(FRAC_2_SQRT_PI * exp(-(x * x))).bounded());
+    def!(m, "lgamma", x => z: times(digamma(x)));
+    def!(m, "tgamma", x => z: times(z * digamma(x)));
+    def!(m, "brolga_digamma", x => z: times(trigamma(x)));
+}
+
+fn with_integers(m: &mut Rules) {
+    // 2^n is exact, and so is the product.
+    let by_power_of_two = row!(x, n => z: times(exp2(n.int())), ZERO);
+    let int = |ty| vec![ty, Ty::I32];
+    let long = |ty| vec![ty, Ty::I64];
+    let one = |ty| vec![ty];
+    m.mixed(["ldexp", "ldexpf"], int, one, |_| MathKind::Expr(by_power_of_two));
+    m.mixed(["scalbn", "scalbnf"], int, one, |_| MathKind::Expr(by_power_of_two));
+    m.mixed(["scalbln", "scalblnf"], long, one, |_| MathKind::Expr(by_power_of_two));
+    // What compilers call for a power with an integer exponent.
+    let powi = row!(x, n => z: times(power_less_one(x, n.int())), ZERO);
+    m.mixed(["__powidf2", "__powisf2"], int, one, |_| MathKind::Expr(powi));
+}
+
+fn through_pointers(m: &mut Rules) {
+    const INT_AT_1: [OutPtr; 1] = [OutPtr { param: 1, ty: Ty::I32 }];
+    const INT_AT_2: [OutPtr; 1] = [OutPtr { param: 2, ty: Ty::I32 }];
+    let one = |ty| vec![ty];
+    let float_ptr = |ty| vec![ty, Ty::Ptr];
+
+    // z = x·2^-e, so the factor 2^-e is z/x exactly, except for zeros and infinities, which frexp returns unchanged.
+    let frexp = row!(x, e => [z, w]: [times((z.eq(x)).select(1.0, z / x)), ZERO], [ZERO, ZERO]);
+    m.mixed(["frexp", "frexpf"], float_ptr, one, |_| MathKind::Writes(frexp, &INT_AT_1));
+
+    let modf = row!(x, i => [z, w]: [ONE, ZERO], [ZERO, ZERO]);
+    m.mixed(["modf", "modff"], float_ptr, one, |ty| MathKind::Writes(modf, out_float_at_1(ty)));
+
+    let sincos = row!(x, s, c => [z, w]: [times(cos(x)).bounded(), ZERO, ZERO], [-times(sin(x)).bounded(), ZERO, ZERO]);
+    let no_rets = |_| vec![];
+    m.mixed(
+        ["sincos", "sincosf"],
+        |ty| vec![ty, Ty::Ptr, Ty::Ptr],
+        no_rets,
+        |ty| MathKind::Writes(sincos, out_floats_at_1_2(ty)),
+    );
+
+    let lgamma = row!(x, s => [z, w]: [times(digamma(x)), ZERO], [ZERO, ZERO]);
+    m.mixed(["lgamma_r", "lgammaf_r"], float_ptr, one, |_| MathKind::Writes(lgamma, &INT_AT_1));
+
+    let remquo = row!(x, y, q => [z, w]: [ONE, -times((x - z) / y), ZERO], [ZERO, ZERO, ZERO]);
+    m.mixed(["remquo", "remquof"], |ty| vec![ty, ty, Ty::Ptr], one, |_| MathKind::Writes(remquo, &INT_AT_2));
+}
+
+fn out_float_at_1(ty: Ty) -> &'static [OutPtr] {
+    &out_floats_at_1_2(ty)[..1]
+}
+
+fn out_floats_at_1_2(ty: Ty) -> &'static [OutPtr] {
+    const F64: [OutPtr; 2] = [OutPtr { param: 1, ty: Ty::F64 }, OutPtr { param: 2, ty: Ty::F64 }];
+    const F32: [OutPtr; 2] = [OutPtr { param: 1, ty: Ty::F32 }, OutPtr { param: 2, ty: Ty::F32 }];
+    if ty == Ty::F32 { &F32 } else { &F64 }
+}
+
+fn memory(m: &mut Rules) {
+    use MathKind::Memory;
+    use Ty::{I32, Ptr, Size};
+    m.add("memcpy", &[Ptr, Ptr, Size], &[Ptr], Memory(MemFn::Memcpy));
+    m.add("memmove", &[Ptr, Ptr, Size], &[Ptr], Memory(MemFn::Memmove));
+    m.add("memset", &[Ptr, I32, Size], &[Ptr], Memory(MemFn::Memset));
+    m.add("memcmp", &[Ptr, Ptr, Size], &[I32], Memory(MemFn::Memcmp));
+    m.add("bcmp", &[Ptr, Ptr, Size], &[I32], Memory(MemFn::Memcmp));
+    m.add("malloc", &[Size], &[Ptr], Memory(MemFn::Malloc));
+    m.add("calloc", &[Size, Size], &[Ptr], Memory(MemFn::Calloc));
+    m.add("realloc", &[Ptr, Size], &[Ptr], Memory(MemFn::Realloc));
+    m.add("free", &[Ptr], &[], Memory(MemFn::Free));
+}
+
+fn inactive(m: &mut Rules) {
+    use MathKind::Inactive;
+    use Ty::{F32, F64, I32, I64, Ptr, Size};
+    for (f64_name, f32_name, ret) in [
+        ("lrint", "lrintf", I64),
+        ("llrint", "llrintf", I64),
+        ("lround", "lroundf", I64),
+        ("llround", "llroundf", I64),
+        ("ilogb", "ilogbf", I32),
+        ("__fpclassify", "__fpclassifyf", I32),
+        ("__signbit", "__signbitf", I32),
+        ("__isnan", "__isnanf", I32),
+        ("__isinf", "__isinff", I32),
+        ("__finite", "__finitef", I32),
+    ] {
+        m.add(f64_name, &[F64], &[ret], Inactive);
+        m.add(f32_name, &[F32], &[ret], Inactive);
+    }
+    m.add("abs", &[I32], &[I32], Inactive);
+    m.add("labs", &[I64], &[I64], Inactive);
+    m.add("llabs", &[I64], &[I64], Inactive);
+    m.add("strlen", &[Ptr], &[Size], Inactive);
+    m.add("strcmp", &[Ptr, Ptr], &[I32], Inactive);
+    m.add("puts", &[Ptr], &[I32], Inactive);
+    m.add("putchar", &[I32], &[I32], Inactive);
+    m.add("rand", &[], &[I32], Inactive);
+    m.add("abort", &[], &[], Inactive);
+    m.add("exit", &[I32], &[], Inactive);
+}

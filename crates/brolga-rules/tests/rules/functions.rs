@@ -1,0 +1,193 @@
+//! Rules for C functions against the system's library.
+
+use std::collections::BTreeSet;
+
+use brolga_rules::check::{Probe, Width, check, measure, mutants};
+use brolga_rules::{ExprRow, MathFn, MathKind, MathRule, Partial, Reads, gamma, math_rule, math_rules};
+
+use crate::kinks::{Line, Subject, lines};
+use crate::subjects::Foreign;
+
+/// Functions with a row.
+fn rows() -> impl Iterator<Item = (&'static MathRule, &'static ExprRow)> {
+    math_rules().filter_map(|rule| match rule.kind {
+        MathKind::Expr(row) | MathKind::Writes(row, _) => Some((rule, row)),
+        MathKind::Memory(_) | MathKind::Inactive => None,
+    })
+}
+
+fn values(width: Width) -> Vec<f64> {
+    let mut values = vec![0.0, 0.3, 0.5, 0.77, 1.0, 1.4, 1.75, 2.0, 3.2, 4.0, 7.3, 20.0, 1e3];
+    match width {
+        Width::F64 => values.extend([1e-200, 1e-9, 1e5, 1e150, 1e300]),
+        Width::F32 => values.extend([1e-20, 1e-4, 1e18, 1e38]),
+    }
+    let negative: Vec<f64> = values.iter().map(|x| -x).collect();
+    values.extend(negative);
+    values
+}
+
+fn points(f: &Foreign, n_operands: usize) -> Vec<Vec<f64>> {
+    let floats = values(f.width);
+    let few: Vec<f64> = floats.iter().copied().step_by(3).collect();
+    let integers = vec![-3.0, -1.0, 0.0, 1.0, 2.0, 5.0];
+    let mut points = vec![vec![]];
+    for i in 0..n_operands {
+        let values = match f.is_continuous(i) {
+            true if n_operands < 3 => &floats,
+            true => &few,
+            false => &integers,
+        };
+        points = points.iter().flat_map(|p: &Vec<f64>| values.iter().map(|&x| [&p[..], &[x]].concat())).collect();
+    }
+    points
+}
+
+fn probes(rule: &'static MathRule, row: &ExprRow) -> (Width, Vec<Probe>) {
+    let f = Foreign::new(rule);
+    let call = |x: &[f64]| f.call(x);
+    let base = base_name(rule.symbol);
+    let mut points = points(&f, row.n_operands());
+    points.retain(|p| is_smooth(base, f.width, p));
+    // A power of a negative number has whole exponents, which cannot be varied.
+    let vary = |p: &[f64], i: usize| f.is_continuous(i) && !(base == "pow" && i == 1 && p[0] < 0.0);
+    (f.width, measure(&call, f.width, &points, vary))
+}
+
+/// The symbol of the double-precision function.
+fn base_name(symbol: &'static str) -> &'static str {
+    match symbol.strip_suffix('f') {
+        Some(base) if math_rule(base).is_some() => base,
+        _ => symbol,
+    }
+}
+
+/// Whether a difference says anything of a derivative here: away from jumps, and from where the distance between two
+/// floats is more than a period.
+fn is_smooth(base: &str, width: Width, x: &[f64]) -> bool {
+    let is_whole = |x: f64| x == x.round();
+    let dense = if width == Width::F64 { 1e5 } else { 1e2 };
+    match base {
+        "sin" | "cos" | "tan" | "sincos" => x[0].abs() <= dense,
+        "floor" | "ceil" | "trunc" | "round" | "roundeven" | "rint" | "nearbyint" | "logb" | "modf" => {
+            x[0].abs() <= dense && !is_whole(2.0 * x[0])
+        }
+        "frexp" => x[0] != 0.0 && !is_whole(x[0].abs().log2()),
+        "fmod" | "remainder" | "drem" | "remquo" => {
+            let n = x[0] / x[1];
+            (0.1..5.0).contains(&n.abs()) && (2.0 * n - (2.0 * n).round()).abs() > 0.1
+        }
+        _ => true,
+    }
+}
+
+#[test]
+fn rows_agree_with_differences() {
+    let mut wrong = Vec::new();
+    for (rule, row) in rows() {
+        let (width, probes) = probes(rule, row);
+        match check(row, width, &probes) {
+            Err(e) => wrong.push(format!("{}: {} mismatches\n  {}\n  {}", rule.symbol, e.len(), e[0], e[e.len() - 1])),
+            Ok(evidence) => {
+                for ((r, o, _), &n) in row.partials().zip(&evidence.sharp) {
+                    let silent = !rule.params[o].is_float();
+                    if !silent && n < 4 {
+                        wrong.push(format!("{}: ∂{r}/∂{o}: only {n} sharp measurements", rule.symbol));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn mutants_are_rejected() {
+    let mut survivors = Vec::new();
+    let kinks = lines();
+    let is_of = |line: &Line, symbol| matches!(line.subject, Subject::Function(s) if s == symbol);
+    let mut n_mutants = 0;
+    for (rule, row) in rows() {
+        let (width, probes) = probes(rule, row);
+        if width == Width::F32 {
+            continue;
+        }
+        for (what, mutant) in mutants(row, |i| rule.params[i].is_float()) {
+            n_mutants += 1;
+            // What agrees with the row wherever it was measured must differ at a kink.
+            let at_kinks = || kinks.iter().any(|line| is_of(line, rule.symbol) && line.agrees(&mutant).is_err());
+            if check(&mutant, width, &probes).is_ok() && !at_kinks() {
+                survivors.push(format!("{} survives {what}", rule.symbol));
+            }
+        }
+    }
+    assert!(n_mutants > 100, "only {n_mutants} mutants");
+    assert!(survivors.is_empty(), "{} of {n_mutants}:\n{}", survivors.len(), survivors.join("\n"));
+}
+
+#[test]
+fn rows_call_only_functions_that_have_rules() {
+    let called: BTreeSet<MathFn> = rows()
+        .flat_map(|(_, row)| row.partials().collect::<Vec<_>>())
+        .flat_map(|(_, _, p)| match p {
+            Partial::Zero => vec![],
+            Partial::Scale(s) => s.over.into_iter().chain(s.times).flat_map(|e| e.calls()).collect(),
+        })
+        .collect();
+    assert_eq!(called, BTreeSet::from(MathFn::ALL), "the closed set is what rows use");
+    for f in called {
+        for symbol in [f.symbol(), f.symbol_f32()] {
+            let ends_here = f == MathFn::Trigamma;
+            assert_eq!(math_rule(symbol).is_some(), !ends_here, "{symbol}");
+        }
+    }
+}
+
+/// What a pointer points at may have changed by the time the pullback runs.
+#[test]
+fn rows_do_not_read_what_went_through_a_pointer() {
+    for (rule, row) in rows() {
+        let read = row.partials().fold(Reads::default(), |r, (_, _, p)| r.union(p.reads()));
+        assert!(read.results().all(|i| i < rule.rets.len()), "{}", rule.symbol);
+        for i in read.operands() {
+            let ty = rule.params[i];
+            assert!(ty.is_float() || ty == brolga_rules::Ty::I32 || ty == brolga_rules::Ty::I64, "{}", rule.symbol);
+        }
+    }
+}
+
+#[test]
+fn signatures_fit_rows() {
+    for (rule, row) in rows() {
+        assert_eq!(row.n_operands(), rule.params.len(), "{}", rule.symbol);
+        let n_written = if let MathKind::Writes(_, outs) = rule.kind { outs.len() } else { 0 };
+        assert_eq!(row.n_results(), rule.rets.len() + n_written, "{}", rule.symbol);
+        for (_, o, p) in row.partials() {
+            assert!(rule.params[o].is_float() || p.is_zero(), "{}: an integer has no cotangent", rule.symbol);
+        }
+    }
+}
+
+/// Against published values: Abramowitz and Stegun, table 6.1, and closed forms.
+#[test]
+fn digamma_and_trigamma() {
+    let euler = 0.577_215_664_901_532_9;
+    let pi = std::f64::consts::PI;
+    for (x, psi) in [
+        (1.0, -euler),
+        (0.5, -euler - 2.0 * 2f64.ln()),
+        (2.0, 1.0 - euler),
+        (0.25, -euler - pi / 2.0 - 3.0 * 2f64.ln()),
+        (-0.5, 2.0 - euler - 2.0 * 2f64.ln()),
+        (1e8, 1e8f64.ln() - 0.5e-8),
+    ] {
+        let got = gamma::digamma(x);
+        assert!((got - psi).abs() <= 4e-15 * psi.abs().max(1.0), "digamma({x}) = {got}, not {psi}");
+    }
+    for (x, psi1) in
+        [(1.0, pi * pi / 6.0), (0.5, pi * pi / 2.0), (2.0, pi * pi / 6.0 - 1.0), (-0.5, pi * pi / 2.0 + 4.0)]
+    {
+        let got = gamma::trigamma(x);
+        assert!((got - psi1).abs() <= 4e-15 * psi1, "trigamma({x}) = {got}, not {psi1}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests of the rules: each row against the code that it describes, as that code is compiled.
+
+mod functions;
+mod kinks;
+mod opcodes;
+mod reference;
+mod subjects;
+mod table;

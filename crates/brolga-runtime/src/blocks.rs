@@ -1,0 +1,161 @@
+//! Heap blocks of one run: which blocks the primal owns, and the shadows that go with them.
+//!
+//! *Problem.* The pullback reads and writes the shadow of a block that the primal may have freed long ago, and it may run
+//! several times; the primal block itself may be needed too, when the pullback reloads from it instead of recording.
+//!
+//! *Answer.* A shadow lives from its primal's allocation to the end of the run. Each shadow carries a header with its size
+//! and a link to the one made before it, so that the pullback finds the size from the shadow alone and the run frees all
+//! of them without any other list:
+//!
+//! ```text
+//!   newest -> [ next | size | shadow bytes ... ] -> [ next | size | ... ] -> null
+//!                             ^ address that primal address + delta gives; 16-byte aligned, as malloc's
+//! ```
+//!
+//! `live` maps the address of each block that the primal has not freed to its shadow. It answers `realloc`'s question how
+//! large the old block was, and tells our blocks from others. Addresses return after a `free`, hence a map that forgets.
+//!
+//! *Invariants.* Every shadow is in the list exactly once. Every value in `live` is in the list. `deferred` holds primal
+//! blocks that the primal has freed and nobody will use but the pullback. A block that the primal never freed belongs to
+//! its caller, and is left alone.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+#[repr(C, align(16))]
+struct Header {
+    next: Option<NonNull<Header>>,
+    size: usize,
+}
+
+/// The shadow bytes of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shadow(NonNull<Header>);
+
+impl Shadow {
+    /// The shadow whose bytes begin at `address`.
+    ///
+    /// # Safety
+    /// `address` was returned by [`Shadow::bytes`] of a shadow that is still alive.
+    pub(crate) unsafe fn at(address: NonNull<u8>) -> Self {
+        // SAFETY: bytes follow their header, so the header lies in the same allocation.
+        Self(unsafe { address.cast::<Header>().sub(1) })
+    }
+
+    /// Its first byte.
+    pub(crate) fn bytes(self) -> NonNull<u8> {
+        // SAFETY: the allocation begins with a header, so one past the header is inside it or at its end.
+        unsafe { self.0.add(1).cast() }
+    }
+
+    /// How many bytes it has: as many as its primal was asked for.
+    pub(crate) fn size(self) -> usize {
+        // SAFETY: a `Shadow` is made only from the header of a living shadow.
+        unsafe { (*self.0.as_ptr()).size }
+    }
+}
+
+/// The blocks of a run.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    newest: Option<NonNull<Header>>,
+    /// Map from the address of a block that the primal owns to its shadow.
+    live: HashMap<usize, Shadow>,
+    /// Blocks whose `free` waits for the end of the run.
+    deferred: Vec<NonNull<c_void>>,
+}
+
+impl Blocks {
+    /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for it.
+    pub(crate) fn add(&mut self, primal: NonNull<u8>, size: usize) -> Option<Shadow> {
+        let bytes = size.checked_add(size_of::<Header>())?;
+        // SAFETY: calloc may be called with any sizes.
+        let header = NonNull::new(unsafe { libc::calloc(1, bytes) })?.cast::<Header>();
+        // SAFETY: the allocation is large enough for a header, and malloc's alignment is a header's.
+        unsafe { header.write(Header { next: self.newest, size }) };
+        self.newest = Some(header);
+        self.live.insert(primal.as_ptr() as usize, Shadow(header));
+        Some(Shadow(header))
+    }
+
+    /// The shadow of a block that the primal owns.
+    pub(crate) fn get(&self, primal: NonNull<u8>) -> Option<Shadow> {
+        self.live.get(&(primal.as_ptr() as usize)).copied()
+    }
+
+    /// The primal frees a block, ours or another's: now, or at the end of the run.
+    ///
+    /// # Safety
+    /// As for C's `free`.
+    pub(crate) unsafe fn free(&mut self, primal: NonNull<u8>, deferred: bool) {
+        self.live.remove(&(primal.as_ptr() as usize));
+        if deferred {
+            self.deferred.push(primal.cast());
+        } else {
+            // SAFETY: our caller's obligation.
+            unsafe { libc::free(primal.as_ptr().cast()) };
+        }
+    }
+
+    /// Free every shadow and every deferred block.
+    pub(crate) fn release(&mut self) {
+        let Self { newest, live, deferred } = self;
+        live.clear();
+        let mut next = newest.take();
+        while let Some(header) = next {
+            // SAFETY: the list holds living shadows, each once; this one is read, then freed, then forgotten.
+            unsafe {
+                next = (*header.as_ptr()).next;
+                libc::free(header.as_ptr().cast());
+            }
+        }
+        for block in deferred.drain(..) {
+            // SAFETY: the primal asked for it, once, and we waited.
+            unsafe { libc::free(block.as_ptr()) };
+        }
+    }
+
+    /// How many shadows there are.
+    #[cfg(test)]
+    pub(crate) fn shadows(&self) -> usize {
+        let next = |header: &NonNull<Header>| {
+            // SAFETY: the list holds living shadows.
+            unsafe { (*header.as_ptr()).next }
+        };
+        std::iter::successors(self.newest, next).count()
+    }
+
+    /// How many blocks wait to be freed.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.deferred.len()
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// C's `malloc`.
+pub(crate) fn allocate(size: usize) -> Option<NonNull<u8>> {
+    // SAFETY: malloc may be called with any size.
+    NonNull::new(unsafe { libc::malloc(size) }).map(NonNull::cast)
+}
+
+/// C's `calloc`.
+pub(crate) fn allocate_zeroed(count: usize, size: usize) -> Option<NonNull<u8>> {
+    // SAFETY: calloc may be called with any sizes.
+    NonNull::new(unsafe { libc::calloc(count, size) }).map(NonNull::cast)
+}
+
+/// Undo an allocation that nobody has seen.
+///
+/// # Safety
+/// `block` came from [`allocate`] or [`allocate_zeroed`] and was not handed out.
+pub(crate) unsafe fn withdraw(block: NonNull<u8>) {
+    // SAFETY: our caller's obligation.
+    unsafe { libc::free(block.as_ptr().cast()) };
+}

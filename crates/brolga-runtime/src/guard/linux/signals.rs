@@ -1,0 +1,123 @@
+//! The signal handler: ours or somebody else's fault.
+//!
+//! Installed once, for good, the first time a guarded call is made. Whoever installs a handler later must pass on what it
+//! does not know, as we do.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::{Once, OnceLock};
+
+use super::{CURRENT, arch, claim};
+use crate::guard::{RawTrap, Signal};
+
+const SIGNALS: [(c_int, Signal); 5] = [
+    (libc::SIGILL, Signal::Ill),
+    (libc::SIGSEGV, Signal::Segv),
+    (libc::SIGBUS, Signal::Bus),
+    (libc::SIGFPE, Signal::Fpe),
+    (libc::SIGTRAP, Signal::Trap),
+];
+
+/// What was installed before us, in the order of `SIGNALS`. Complete before our handler can run.
+static PREVIOUS: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
+
+type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+type SimpleHandler = unsafe extern "C" fn(c_int);
+
+/// Install the handler, once.
+pub(super) fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        PREVIOUS.get_or_init(|| SIGNALS.map(|(number, _)| action(number, None)));
+        for (number, _) in SIGNALS {
+            // SAFETY: all-zero bytes are a valid sigaction.
+            let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+            ours.sa_sigaction = handle as Handler as usize;
+            // ONSTACK: the fault may be that there is no stack. NODEFER: whether the signal is blocked while a previous
+            // handler runs is for that handler's own flags to say, see `chain`; ours cannot fault.
+            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+            action(number, Some(&ours));
+        }
+    });
+}
+
+/// Replace the action of a signal, if there is a new one; return what it was.
+fn action(number: c_int, new: Option<&libc::sigaction>) -> libc::sigaction {
+    let mut old = MaybeUninit::zeroed();
+    // SAFETY: both pointers are valid or null, and our handler, the only one ever passed, is async-signal-safe.
+    let failed = unsafe { libc::sigaction(number, new.map_or(ptr::null(), ptr::from_ref), old.as_mut_ptr()) };
+    debug_assert_eq!(failed, 0, "sigaction accepts these signals");
+    // SAFETY: filled by the call, and valid as all-zero bytes otherwise.
+    unsafe { old.assume_init() }
+}
+
+/// # Safety
+/// Called by the kernel as a signal handler.
+unsafe extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a valid siginfo and a ucontext, which are ours until we return.
+    let handled = unsafe { try_handle(number, &*info, &mut *context.cast()) };
+    if !handled {
+        // SAFETY: as above.
+        unsafe { chain(number, info, context) };
+    }
+}
+
+/// If the signal is a trap in guarded code, record it and make the interrupted thread continue at the landing pad.
+fn try_handle(number: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
+    // SAFETY: null or alive, by the invariant of `CURRENT`.
+    let Some(frame) = (unsafe { CURRENT.get().as_ref() }) else { return false };
+    let Some(&(_, signal)) = SIGNALS.iter().find(|&&(n, _)| n == number) else { return false };
+    // Codes of signals sent by a process are not positive.
+    if info.si_code <= 0 {
+        return false;
+    }
+    let Some(pc) = claim(frame, arch::trap_pc(context, signal)) else { return false };
+    // SAFETY: a hardware fault fills in the address.
+    let fault_address = unsafe { info.si_addr() } as usize;
+    frame.trap.set(Some(RawTrap { pc, signal, fault_address }));
+    arch::resume_at(context, frame.landing.get(), frame.sp.get());
+    true
+}
+
+/// Deliver the signal as the kernel would have before we came.
+///
+/// # Safety
+/// The arguments are those of the signal handler.
+unsafe fn chain(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let index = SIGNALS.iter().position(|&(n, _)| n == number);
+    let Some((previous, index)) = PREVIOUS.get().zip(index) else { return };
+    let previous = &previous[index];
+    // SAFETY: the siginfo is valid.
+    let sent = unsafe { (*info).si_code } <= 0;
+    match previous.sa_sigaction {
+        libc::SIG_IGN if sent => {}
+        // The kernel does not let a fault be ignored.
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: all-zero bytes are a valid sigaction, and ask for the default.
+            action(number, Some(&unsafe { MaybeUninit::zeroed().assume_init() }));
+            // A fault happens again when we return, at its own pc, which makes for a better core dump. A signal that was
+            // sent would not come again, nor does a breakpoint.
+            if sent || number == libc::SIGTRAP {
+                // SAFETY: always allowed.
+                unsafe { libc::raise(number) };
+            }
+        }
+        handler => {
+            let mut mask = previous.sa_mask;
+            // SAFETY: the mask is a valid set and the signal a valid number. The mask of the interrupted thread comes back
+            // when we return. The address is that of a handler of the type that the flag says.
+            unsafe {
+                if previous.sa_flags & libc::SA_NODEFER == 0 {
+                    libc::sigaddset(&mut mask, number);
+                }
+                libc::pthread_sigmask(libc::SIG_BLOCK, &mask, ptr::null_mut());
+                if previous.sa_flags & libc::SA_SIGINFO != 0 {
+                    std::mem::transmute::<usize, Handler>(handler)(number, info, context);
+                } else {
+                    std::mem::transmute::<usize, SimpleHandler>(handler)(number);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Run generated code so that a hardware trap in it comes back as an error and the process lives.
+//!
+//! *Problem.* A trap in CLIF is an undefined instruction or a faulting access in machine code: the kernel answers with a
+//! signal whose default is the end of the process. The code that trapped has no landing pads and keeps nothing that must
+//! be cleaned up, so all we need is to abandon its frames.
+//!
+//! *Answer.* [`call_guarded`] enters the code through a trampoline that saves what the calling convention lets a callee
+//! not touch, and notes its stack pointer and the address of its landing pad in a [`Frame`] on a thread-local chain:
+//!
+//! ```text
+//!   call_guarded -> trampoline -> generated code -> ud2
+//!                      ^  landing pad               | SIGILL
+//!                      |                            v
+//!                      +-- pc, sp of the frame <- handler, on the alternate stack
+//! ```
+//!
+//! The handler does not jump. It rewrites the interrupted context so that *returning from the signal* continues at the
+//! landing pad, which restores the saved registers (and MXCSR, x87 control word and direction flag, or FPCR) and returns 1
+//! to `call_guarded`. The kernel restores the signal mask on the way. Nothing is allocated or locked in the handler.
+//!
+//! *Which faults are ours.* Those raised by the hardware (not sent by `kill`) while the innermost guarded call of the
+//! thread runs and either the pc lies in that call's [`CodeRanges`], or a [`leaf!`] routine is at work, which touches
+//! memory on behalf of one instruction of the code and is reported as that instruction. Any other goes to the handler that
+//! was there before us, as the kernel would have delivered it.
+//!
+//! *Stack overflow* is a fault on the guard page like any other, given an alternate stack for the handler: `altstack` makes
+//! one for threads that have none. Generated code must not skip the guard page (Cranelift: `enable_probestack` if frames
+//! can be large). An overflow inside a routine of the C library that generated code has called is not ours: that routine
+//! may hold a lock, so abandoning it would be worse than the end of the process.
+//!
+//! *Invariants.* `CURRENT` is null or points to the frame of the innermost guarded call of this thread. Rust frames between
+//! generated code and its trampoline are never abandoned, except those of leaf routines, which own nothing.
+//!
+//! On targets other than Linux on x86-64 and aarch64 the call is a plain call, and a trap ends the process as ever.
+
+mod leaf;
+mod ranges;
+
+pub use ranges::CodeRanges;
+
+pub(crate) use leaf::{attributed, leaf};
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod linux;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use linux as imp;
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod plain;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+use plain as imp;
+
+/// Generated code that takes one pointer and reports through it.
+pub type Entry = unsafe extern "C" fn(*mut u8);
+
+/// The signal by which the hardware reported a trap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// `SIGILL`: an explicit trap, in Cranelift's code.
+    Ill,
+    /// `SIGSEGV`: an access to memory that is not there.
+    Segv,
+    /// `SIGBUS`: an access beyond the end of a mapped file, or misaligned.
+    Bus,
+    /// `SIGFPE`: integer division by zero or overflow.
+    Fpe,
+    /// `SIGTRAP`: a breakpoint.
+    Trap,
+}
+
+/// A trap in generated code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawTrap {
+    /// Address of the instruction that trapped; for a fault in a routine that the code has called to access memory, of the
+    /// last byte of that call instruction.
+    pub pc: usize,
+    /// What happened.
+    pub signal: Signal,
+    /// The address that could not be accessed, for [`Signal::Segv`] and [`Signal::Bus`]. For the others, whatever the
+    /// kernel says (usually the pc).
+    pub fault_address: usize,
+}
+
+/// Call `entry(arg)`. If a trap stops it, say which; everything that the code has written until then stays written.
+///
+/// # Safety
+/// - `entry` is code that may be called with `arg`, by the C calling convention, and does not unwind.
+/// - The ranges in `code` hold only generated code, whose frames may be abandoned: no destructors, no locks. Whenever a pc
+///   in them can trap, no frame of other code lies between it and this call.
+pub unsafe fn call_guarded(entry: Entry, arg: *mut u8, code: &CodeRanges) -> Result<(), RawTrap> {
+    // SAFETY: our contract.
+    unsafe { imp::call(entry, arg, code) }
+}
+
+#[cfg(test)]
+mod tests;

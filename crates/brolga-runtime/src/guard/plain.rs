@@ -1,0 +1,18 @@
+//! Targets without a guard: the call is a plain call, and a trap ends the process.
+
+use super::{CodeRanges, Entry, RawTrap};
+
+/// See [`call_guarded`](super::call_guarded).
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn call(entry: Entry, arg: *mut u8, _code: &CodeRanges) -> Result<(), RawTrap> {
+    // SAFETY: our caller's obligation.
+    unsafe { entry(arg) };
+    Ok(())
+}
+
+/// Nothing would read it.
+pub(super) fn mark<R>(_caller: usize, access: impl FnOnce() -> R) -> R {
+    access()
+}

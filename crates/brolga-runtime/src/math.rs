@@ -1,0 +1,179 @@
+//! Symbols that generated code may refer to, by the names that compilers give them.
+//!
+//! The mathematical functions are the platform's own, so that a primal compiled by us computes what it would compute
+//! anywhere else. Exceptions: `roundeven`, which is exact, so that any implementation will do, and which some C libraries
+//! lack; `exp10` outside glibc; and the block routines `memcpy` and its family, which are C's behind a stub that makes bad
+//! addresses traps (see `memory`).
+
+use crate::{captures, gamma, heap, memory};
+
+/// Addresses by name.
+type Table = Vec<(&'static str, *const u8)>;
+
+/// Declare C functions, one row per signature, and list them.
+macro_rules! c_functions {
+    ($list:ident: $($args:tt -> $ret:ty: $($name:ident)*;)*) => {
+        fn $list() -> Table {
+            mod c {
+                unsafe extern "C" {
+                    $($(pub(super) fn $name $args -> $ret;)*)*
+                }
+            }
+            vec![$($((stringify!($name), c::$name as *const u8)),*),*]
+        }
+    };
+}
+
+c_functions! { doubles:
+    (_: f64) -> f64:
+        acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor lgamma log log10 log1p log2
+        logb nearbyint rint round sin sinh sqrt tan tanh tgamma trunc;
+    (_: f64, _: f64) -> f64: atan2 copysign fdim fmax fmin fmod hypot nextafter pow remainder;
+    (_: f64, _: f64, _: f64) -> f64: fma;
+    (_: f64, _: i32) -> f64: ldexp scalbn;
+    (_: f64, _: *mut i32) -> f64: frexp;
+    (_: f64, _: *mut f64) -> f64: modf;
+    (_: f64) -> i32: ilogb;
+    (_: f64) -> i64: llrint llround;
+}
+
+c_functions! { floats:
+    (_: f32) -> f32:
+        acosf acoshf asinf asinhf atanf atanhf cbrtf ceilf cosf coshf erff erfcf expf exp2f expm1f fabsf floorf lgammaf logf
+        log10f log1pf log2f logbf nearbyintf rintf roundf sinf sinhf sqrtf tanf tanhf tgammaf truncf;
+    (_: f32, _: f32) -> f32: atan2f copysignf fdimf fmaxf fminf fmodf hypotf nextafterf powf remainderf;
+    (_: f32, _: f32, _: f32) -> f32: fmaf;
+    (_: f32, _: i32) -> f32: ldexpf scalbnf;
+    (_: f32, _: *mut i32) -> f32: frexpf;
+    (_: f32, _: *mut f32) -> f32: modff;
+    (_: f32) -> i32: ilogbf;
+    (_: f32) -> i64: llrintf llroundf;
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+c_functions! { gnu:
+    (_: f64) -> f64: exp10;
+    (_: f32) -> f32: exp10f;
+    (_: f64, _: *mut f64, _: *mut f64) -> (): sincos;
+    (_: f32, _: *mut f32, _: *mut f32) -> (): sincosf;
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn gnu() -> Table {
+    extern "C" fn exp10(x: f64) -> f64 {
+        10f64.powf(x)
+    }
+    extern "C" fn exp10f(x: f32) -> f32 {
+        10f64.powf(x.into()) as f32
+    }
+    vec![("exp10", exp10 as *const u8), ("exp10f", exp10f as *const u8)]
+}
+
+extern "C" fn roundeven(x: f64) -> f64 {
+    x.round_ties_even()
+}
+
+extern "C" fn roundevenf(x: f32) -> f32 {
+    x.round_ties_even()
+}
+
+/// The integer functions and the allocator; `libc` declares these.
+fn integers_and_heap() -> Table {
+    vec![
+        ("abs", libc::abs as *const u8),
+        ("labs", libc::labs as *const u8),
+        ("malloc", libc::malloc as *const u8),
+        ("calloc", libc::calloc as *const u8),
+        ("realloc", libc::realloc as *const u8),
+        ("free", libc::free as *const u8),
+    ]
+}
+
+fn own() -> Table {
+    vec![
+        ("roundeven", roundeven as *const u8),
+        ("roundevenf", roundevenf as *const u8),
+        ("memcpy", memory::memcpy as *const u8),
+        ("memmove", memory::memmove as *const u8),
+        ("memset", memory::memset as *const u8),
+        ("memcmp", memory::memcmp as *const u8),
+        ("brolga_digamma", gamma::brolga_digamma as *const u8),
+        ("brolga_digammaf", gamma::brolga_digammaf as *const u8),
+        ("brolga_trigamma", gamma::brolga_trigamma as *const u8),
+        ("brolga_trigammaf", gamma::brolga_trigammaf as *const u8),
+        ("brolga_lookup", captures::brolga_lookup as *const u8),
+        ("brolga_malloc", heap::brolga_malloc as *const u8),
+        ("brolga_calloc", heap::brolga_calloc as *const u8),
+        ("brolga_realloc", heap::brolga_realloc as *const u8),
+        ("brolga_free", heap::brolga_free as *const u8),
+        ("brolga_malloc_rev", heap::brolga_malloc_rev as *const u8),
+        ("brolga_realloc_rev", heap::brolga_realloc_rev as *const u8),
+        ("brolga_memmove_rev", memory::brolga_memmove_rev as *const u8),
+        ("brolga_zero", memory::brolga_zero as *const u8),
+        ("brolga_copy_shadow", memory::brolga_copy_shadow as *const u8),
+        ("brolga_save_bytes", memory::brolga_save_bytes as *const u8),
+        ("brolga_restore_bytes", memory::brolga_restore_bytes as *const u8),
+    ]
+}
+
+/// Every symbol that this crate provides to generated code, each once.
+pub fn symbols() -> Table {
+    [doubles(), floats(), gnu(), integers_and_heap(), own()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::mem::transmute;
+
+    use super::*;
+
+    fn table() -> BTreeMap<&'static str, *const u8> {
+        let all = symbols();
+        let by_name: BTreeMap<_, _> = all.iter().copied().collect();
+        assert_eq!(by_name.len(), all.len(), "a name appears twice");
+        by_name
+    }
+
+    #[test]
+    fn every_function_of_the_contract_is_there_in_both_precisions() {
+        let table = table();
+        let names = "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 \
+            log1p pow sqrt cbrt hypot erf erfc lgamma tgamma fmod remainder fma fmin fmax fdim fabs floor ceil round \
+            roundeven trunc rint nearbyint copysign ldexp scalbn frexp modf brolga_digamma brolga_trigamma";
+        for name in names.split_whitespace() {
+            assert!(table.contains_key(name), "{name}");
+            assert!(table.contains_key(format!("{name}f").as_str()), "{name}f");
+        }
+        for name in "memcpy memmove memset memcmp malloc calloc realloc free abs labs".split_whitespace() {
+            assert!(table.contains_key(name), "{name}");
+        }
+        assert!(table.values().all(|address| !address.is_null()));
+    }
+
+    #[test]
+    fn names_lead_to_what_they_name() {
+        let table = table();
+        let f64_of = |name: &str, x: f64| {
+            // SAFETY: only called with names of functions from f64 to f64.
+            unsafe { transmute::<*const u8, extern "C" fn(f64) -> f64>(table[name])(x) }
+        };
+        let f32_of = |name: &str, x: f32| {
+            // SAFETY: only called with names of functions from f32 to f32.
+            unsafe { transmute::<*const u8, extern "C" fn(f32) -> f32>(table[name])(x) }
+        };
+        assert_eq!(f64_of("exp", 1.0), 1f64.exp());
+        assert_eq!(f64_of("lgamma", 1.0), 0.0);
+        assert_eq!(f64_of("tgamma", 5.0), 24.0);
+        assert_eq!(f64_of("roundeven", 2.5), 2.0);
+        // Some versions of glibc are off by the last bit here.
+        assert!((f64_of("exp10", 3.0) - 1000.0).abs() < 1e-12);
+        assert_eq!(f32_of("sqrtf", 2.25), 1.5);
+        assert_eq!(f32_of("roundevenf", 3.5), 4.0);
+        assert_eq!(f32_of("erff", 0.0), 0.0);
+        let mut exponent = 0;
+        // SAFETY: the signature of C's frexp.
+        let frexp = unsafe { transmute::<*const u8, extern "C" fn(f64, *mut i32) -> f64>(table["frexp"]) };
+        assert_eq!((frexp(12.0, &mut exponent), exponent), (0.75, 4));
+    }
+}

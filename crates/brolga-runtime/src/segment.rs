@@ -1,0 +1,292 @@
+//! The tape segment: the one pointer that every derived function receives.
+//!
+//! *Problem.* The forward pass records an amount of data that nobody knows in advance, generated code wants to record a
+//! value with one compare and one store, and the pullback must find everything where the forward pass left it.
+//!
+//! *Answer.* A private anonymous mapping, reserved in one piece at the size of the limit and touched page by page as the
+//! forward pass gets there. The kernel does the growing, so recording is `top += n` with a check against `limit`, and an
+//! address on the tape stays valid until [`Segment::reset`]. The pullback walks `cursor` down from `top`; `top` itself
+//! stays, so a pullback can be run again.
+//!
+//! *Layout.* The first 192 bytes are read and written by generated code at the offsets in [`offset`]; the rest is private.
+//!
+//! ```text
+//!   0  top        forward: next free byte         64  sink    cotangents sent to inactive memory land here
+//!   8  limit      first byte beyond the tape     128  zeros   shadow of inactive memory, read only, always zero
+//!  16  cursor     pullback: next byte to pop, from above
+//!  24  globals    one delta per writable data object
+//!  32  captures   derived pairs by primal address
+//! ```
+//!
+//! *Invariants.* `base <= cursor <= top <= limit` between calls; `base` is page aligned and generated code keeps `top` a
+//! multiple of eight; `zeros` is never written.
+
+use std::sync::Arc;
+
+use memmap2::{MmapMut, MmapOptions};
+
+use crate::blocks::Blocks;
+use crate::captures::{CaptureTable, Captures};
+use crate::globals::GlobalShadows;
+
+/// Offsets of the fields that generated code uses, in bytes.
+pub mod offset {
+    /// Next free byte of the tape.
+    pub const TOP: i32 = 0;
+    /// First byte beyond the tape.
+    pub const LIMIT: i32 = 8;
+    /// Where the pullback pops from.
+    pub const CURSOR: i32 = 16;
+    /// Table of deltas, one `i64` per writable data object.
+    pub const GLOBALS: i32 = 24;
+    /// The [`Captures`](crate::Captures) of the rule.
+    pub const CAPTURES: i32 = 32;
+    /// 64 bytes that may be written and are never read.
+    pub const SINK: i32 = 64;
+    /// 64 bytes of zeros that are never written.
+    pub const ZEROS: i32 = 128;
+}
+
+/// The smallest reservation that [`Segment::new`] falls back to on its own.
+pub const MIN_CAPACITY: usize = 1 << 20;
+
+/// Bytes of touched tape that a segment keeps for its next run; what lies above goes back to the system.
+const RETAINED: usize = 64 << 20;
+
+/// A cache line: aligned so that generated code may use any vector access on it.
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// No address space was left for a tape.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reserve {bytes} bytes of address space for a tape")]
+pub struct ReserveError {
+    /// The smallest size that was tried.
+    pub bytes: usize,
+    /// What the system said.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// A tape and what else belongs to one forward run and its pullbacks. See the module documentation.
+#[repr(C, align(64))]
+pub struct Segment {
+    pub(crate) top: *mut u8,
+    pub(crate) limit: *mut u8,
+    pub(crate) cursor: *mut u8,
+    globals: *const i64,
+    captures: *const Captures,
+    sink: Line,
+    zeros: Line,
+    mapping: MmapMut,
+    /// Heap blocks of the run and their shadows.
+    pub(crate) blocks: Blocks,
+    /// Keeps `globals` valid.
+    global_shadows: GlobalShadows,
+    /// Keeps `captures` valid.
+    capture_table: Option<Arc<CaptureTable>>,
+}
+
+// SAFETY: the pointers lead into the mapping, the shadows and the table, all of which the segment owns (or shares,
+// immutable, by `Arc`); none of them is tied to a thread.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// Reserve a tape of `capacity` bytes, or of half as much as often as the system refuses, down to [`MIN_CAPACITY`].
+    /// Memory is used only as the tape fills.
+    pub fn new(capacity: usize) -> Result<Box<Segment>, ReserveError> {
+        let mut mapping = reserve(capacity)?;
+        let base = mapping.as_mut_ptr();
+        // The end of the mapping is rounded down so that the limit is as aligned as everything that is pushed.
+        let limit = base.wrapping_add(mapping.len() & !15);
+        let global_shadows = GlobalShadows::default();
+        Ok(Box::new(Segment {
+            top: base,
+            limit,
+            cursor: base,
+            globals: global_shadows.deltas().as_ptr(),
+            captures: std::ptr::null(),
+            sink: Line([0; 64]),
+            zeros: Line([0; 64]),
+            mapping,
+            blocks: Blocks::default(),
+            global_shadows,
+            capture_table: None,
+        }))
+    }
+
+    /// Give the segment the shadows of the data objects, in the order in which generated code numbers them.
+    pub fn attach_globals(&mut self, shadows: GlobalShadows) {
+        self.globals = shadows.deltas().as_ptr();
+        self.global_shadows = shadows;
+    }
+
+    /// Give the segment the table in which [`brolga_lookup`](crate::captures::brolga_lookup) looks.
+    pub fn attach_captures(&mut self, table: Arc<CaptureTable>) {
+        self.captures = table.as_ptr();
+        self.capture_table = Some(table);
+    }
+
+    /// The pointer that generated code receives.
+    pub fn as_mut_ptr(&mut self) -> *mut Segment {
+        self
+    }
+
+    /// Empty the tape, zero the shadows of data objects, free every heap shadow and every primal block whose `free` was
+    /// deferred. Pullbacks of the run that recorded it are over.
+    pub fn reset(&mut self) {
+        let used = self.bytes_used();
+        let base = self.mapping.as_mut_ptr();
+        (self.top, self.cursor) = (base, base);
+        self.blocks.release();
+        self.global_shadows.zero();
+        give_pages_back(&self.mapping, used);
+    }
+
+    /// Bytes that the forward pass has recorded.
+    pub fn bytes_used(&self) -> usize {
+        self.top as usize - self.mapping.as_ptr() as usize
+    }
+
+    /// Bytes that can be recorded in all.
+    pub fn capacity(&self) -> usize {
+        self.limit as usize - self.mapping.as_ptr() as usize
+    }
+
+    /// Set the cursor to the top of the tape, before each call of the pullback.
+    pub fn begin_pullback(&mut self) {
+        self.cursor = self.top;
+    }
+
+    /// Bytes that the pullback has not popped yet: zero after a complete pullback.
+    pub fn bytes_left(&self) -> usize {
+        self.cursor as usize - self.mapping.as_ptr() as usize
+    }
+
+    /// The recorded bytes.
+    pub fn tape(&self) -> &[u8] {
+        &self.mapping[..self.bytes_used()]
+    }
+
+    /// The shadows of data objects.
+    pub fn global_shadows(&self) -> &GlobalShadows {
+        &self.global_shadows
+    }
+
+    /// The shadows of data objects, to be seeded by the caller.
+    pub fn global_shadows_mut(&mut self) -> &mut GlobalShadows {
+        &mut self.global_shadows
+    }
+
+    /// The shadow read in place of that of inactive memory. A caller may check that it is still zero.
+    pub fn zeros(&self) -> &[u8; 64] {
+        &self.zeros.0
+    }
+
+    /// What has been sent to inactive memory. Only tests have a reason to look.
+    pub fn sink(&self) -> &[u8; 64] {
+        &self.sink.0
+    }
+}
+
+fn reserve(capacity: usize) -> Result<MmapMut, ReserveError> {
+    // A mapping cannot be empty.
+    let mut bytes = capacity.max(16);
+    loop {
+        match MmapOptions::new().len(bytes).no_reserve_swap().map_anon() {
+            Ok(mapping) => return Ok(mapping),
+            Err(source) if bytes <= MIN_CAPACITY => return Err(ReserveError { bytes, source }),
+            Err(_) => bytes = (bytes / 2).max(MIN_CAPACITY),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn give_pages_back(mapping: &MmapMut, used: usize) {
+    if used > RETAINED {
+        // SAFETY: the range lies above `top`, which was just set to the base, so nobody reads it before writing it again;
+        // that its contents become zero is therefore not seen. Failure only means that the memory stays with us.
+        let _ =
+            unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, RETAINED, used - RETAINED) };
+    }
+}
+
+#[cfg(not(unix))]
+fn give_pages_back(_mapping: &MmapMut, _used: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{align_of, offset_of};
+
+    use super::*;
+
+    #[test]
+    fn layout_is_what_generated_code_expects() {
+        assert_eq!(offset_of!(Segment, top), offset::TOP as usize);
+        assert_eq!(offset_of!(Segment, limit), offset::LIMIT as usize);
+        assert_eq!(offset_of!(Segment, cursor), offset::CURSOR as usize);
+        assert_eq!(offset_of!(Segment, globals), offset::GLOBALS as usize);
+        assert_eq!(offset_of!(Segment, captures), offset::CAPTURES as usize);
+        assert_eq!(offset_of!(Segment, sink), offset::SINK as usize);
+        assert_eq!(offset_of!(Segment, zeros), offset::ZEROS as usize);
+        assert_eq!((offset::TOP, offset::LIMIT, offset::CURSOR), (0, 8, 16));
+        assert_eq!((offset::GLOBALS, offset::CAPTURES), (24, 32));
+        assert_eq!((offset::SINK, offset::ZEROS), (64, 128));
+        assert_eq!(align_of::<Segment>(), 64);
+    }
+
+    #[test]
+    fn a_fresh_segment_is_empty_and_aligned() {
+        let segment = Segment::new(1 << 33).unwrap();
+        assert_eq!(segment.bytes_used(), 0);
+        assert_eq!(segment.bytes_left(), 0);
+        assert_eq!(segment.top as usize % 4096, 0);
+        assert!(segment.capacity() >= MIN_CAPACITY);
+        assert_eq!(segment.zeros(), &[0; 64]);
+    }
+
+    #[test]
+    fn an_absurd_capacity_is_halved_until_it_fits() {
+        let segment = Segment::new(isize::MAX as usize).unwrap();
+        assert!(segment.capacity() < isize::MAX as usize);
+    }
+
+    #[test]
+    fn a_small_capacity_is_kept() {
+        assert_eq!(Segment::new(100).unwrap().capacity(), 96);
+        assert_eq!(Segment::new(0).unwrap().capacity(), 16);
+    }
+
+    #[test]
+    fn pullback_starts_at_top_each_time_and_reset_empties() {
+        let mut segment = Segment::new(1 << 20).unwrap();
+        segment.top = segment.top.wrapping_add(640);
+        for _ in 0..2 {
+            segment.begin_pullback();
+            assert_eq!(segment.bytes_left(), 640);
+            segment.cursor = segment.cursor.wrapping_sub(640);
+            assert_eq!(segment.bytes_left(), 0);
+        }
+        assert_eq!(segment.tape().len(), 640);
+        segment.reset();
+        assert_eq!((segment.bytes_used(), segment.bytes_left()), (0, 0));
+    }
+
+    #[test]
+    fn a_large_tape_goes_back_to_the_system() {
+        let mut segment = Segment::new(1 << 30).unwrap();
+        let base = segment.top;
+        let far = RETAINED + 8192;
+        // SAFETY: both addresses lie inside the reservation.
+        unsafe {
+            base.write(7);
+            base.add(far).write(9);
+        }
+        segment.top = base.wrapping_add(far + 16);
+        segment.reset();
+        // SAFETY: as above; the pages are still mapped.
+        let (near, far) = unsafe { (base.read(), base.add(far).read()) };
+        assert_eq!(near, 7, "the first pages stay");
+        assert_eq!(far, if cfg!(target_os = "linux") { 0 } else { 9 });
+    }
+}

@@ -1,0 +1,207 @@
+//! Signals that are not ours: passed on to whoever was there before, or fatal as they would be without us.
+//!
+//! A process has one set of handlers, so each case runs in a process of its own: the test starts its own program again for
+//! one test, with a variable set that makes that test play the child.
+
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+
+use std::arch::global_asm;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use brolga_runtime::{CodeRanges, Signal, call_guarded};
+
+unsafe extern "C" {
+    fn foreign_test_load(arg: *mut u8);
+    fn foreign_test_load_end();
+    fn foreign_test_trap(arg: *mut u8);
+    fn foreign_test_trap_end();
+    fn foreign_test_call(arg: *mut u8);
+}
+
+// `load` reads through its argument in one instruction; `call` calls its argument with null.
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".pushsection .text.foreign_test, \"ax\", @progbits",
+    ".globl foreign_test_load",
+    "foreign_test_load: mov rax, [rdi]",
+    ".globl foreign_test_load_end",
+    "foreign_test_load_end: ret",
+    ".globl foreign_test_trap",
+    "foreign_test_trap: ud2",
+    ".globl foreign_test_trap_end",
+    "foreign_test_trap_end:",
+    ".globl foreign_test_call",
+    "foreign_test_call: push rbx",
+    "mov rax, rdi",
+    "xor edi, edi",
+    "call rax",
+    "pop rbx",
+    "ret",
+    ".popsection",
+);
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    ".pushsection .text.foreign_test, \"ax\", @progbits",
+    ".balign 4",
+    ".globl foreign_test_load",
+    "foreign_test_load: ldr x0, [x0]",
+    ".globl foreign_test_load_end",
+    "foreign_test_load_end: ret",
+    ".globl foreign_test_trap",
+    "foreign_test_trap: udf #0",
+    ".globl foreign_test_trap_end",
+    "foreign_test_trap_end:",
+    ".globl foreign_test_call",
+    "foreign_test_call: stp x29, x30, [sp, #-16]!",
+    "mov x9, x0",
+    "mov x0, #0",
+    "blr x9",
+    "ldp x29, x30, [sp], #16",
+    "ret",
+    ".popsection",
+);
+
+fn address(function: unsafe extern "C" fn(*mut u8)) -> usize {
+    function as *const () as usize
+}
+
+/// Only the trap and the call are guarded code; the load is somebody else's.
+fn code() -> CodeRanges {
+    CodeRanges::new([address(foreign_test_trap)..foreign_test_trap_end as *const () as usize])
+}
+
+fn trap_comes_back() {
+    // SAFETY: the code consists of one trapping instruction.
+    let trap = unsafe { call_guarded(foreign_test_trap, ptr::null_mut(), &code()) }.unwrap_err();
+    assert_eq!((trap.signal, trap.pc), (Signal::Ill, address(foreign_test_trap)));
+}
+
+/// Faults outside guarded code, inside a guarded call.
+fn foreign_fault() {
+    let load = ptr::with_exposed_provenance_mut(address(foreign_test_load));
+    // SAFETY: the fault is not abandoned but repaired or fatal, so no frame is skipped.
+    let result = unsafe { call_guarded(foreign_test_call, load, &code()) };
+    assert_eq!(result, Ok(()));
+}
+
+const CHILD: &str = "BROLGA_FOREIGN_CHILD";
+
+/// In the parent: run the test `name` in a child and return how it ended. In the child: do `what` and end well.
+fn in_child(name: &str, what: impl FnOnce()) -> Option<ExitStatus> {
+    if std::env::var_os(CHILD).is_some() {
+        what();
+        return None;
+    }
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new(program).args(["--exact", name, "--test-threads=1"]).env(CHILD, "1").output().unwrap();
+    Some(output.status)
+}
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// A handler from before us, which repairs the fault of `foreign_test_load` by skipping it.
+unsafe extern "C" fn skip_load(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's arguments, passed on.
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    // SAFETY: a fault fills in the address.
+    assert_eq!((number, unsafe { info.si_addr() }), (libc::SIGSEGV, ptr::null_mut()));
+    // SAFETY: all-zero bytes are a valid set, and asking for the mask is always allowed.
+    let blocked = unsafe {
+        let mut mask = MaybeUninit::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
+        [libc::SIGSEGV, libc::SIGUSR1].map(|n| libc::sigismember(&mask.assume_init(), n))
+    };
+    assert_eq!(blocked, [1, 1], "runs with the signals blocked that it asked to have blocked");
+    let end = foreign_test_load_end as *const () as usize;
+    #[cfg(target_arch = "x86_64")]
+    {
+        context.uc_mcontext.gregs[libc::REG_RIP as usize] = end as i64;
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        context.uc_mcontext.pc = end as u64;
+    }
+    CALLS.fetch_add(1, SeqCst);
+}
+
+unsafe extern "C" fn count(number: c_int) {
+    assert_eq!(number, libc::SIGFPE);
+    CALLS.fetch_add(1, SeqCst);
+}
+
+fn install(number: c_int, handler: usize, flags: c_int) {
+    // SAFETY: all-zero bytes are a valid sigaction, and the handlers above are async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        libc::sigaddset(&mut action.sa_mask, libc::SIGUSR1);
+        assert_eq!(libc::sigaction(number, &action, ptr::null_mut()), 0);
+    }
+}
+
+#[test]
+fn an_earlier_handler_sees_faults_that_are_not_ours() {
+    let ended = in_child("an_earlier_handler_sees_faults_that_are_not_ours", || {
+        install(libc::SIGSEGV, skip_load as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK);
+        trap_comes_back();
+        assert_eq!(CALLS.load(SeqCst), 0);
+        // Inside and outside a guarded call.
+        foreign_fault();
+        // SAFETY: the handler skips the load.
+        unsafe { foreign_test_load(ptr::null_mut()) };
+        assert_eq!(CALLS.load(SeqCst), 2);
+        trap_comes_back();
+    });
+    assert!(ended.is_none_or(|status| status.success()));
+}
+
+#[test]
+fn an_earlier_simple_handler_sees_signals_that_are_sent() {
+    let ended = in_child("an_earlier_simple_handler_sees_signals_that_are_sent", || {
+        install(libc::SIGFPE, count as *const () as usize, 0);
+        trap_comes_back();
+        // SAFETY: always allowed.
+        unsafe { libc::raise(libc::SIGFPE) };
+        assert_eq!(CALLS.load(SeqCst), 1);
+    });
+    assert!(ended.is_none_or(|status| status.success()));
+}
+
+#[test]
+fn a_foreign_fault_without_an_earlier_handler_is_fatal() {
+    let ended = in_child("a_foreign_fault_without_an_earlier_handler_is_fatal", || {
+        trap_comes_back();
+        foreign_fault();
+    });
+    assert!(ended.is_none_or(|status| status.signal() == Some(libc::SIGSEGV)));
+}
+
+#[test]
+fn an_illegal_instruction_outside_the_ranges_is_fatal() {
+    let ended = in_child("an_illegal_instruction_outside_the_ranges_is_fatal", || {
+        trap_comes_back();
+        // SAFETY: does not return.
+        unsafe { foreign_test_trap(ptr::null_mut()) };
+    });
+    assert!(ended.is_none_or(|status| status.signal() == Some(libc::SIGILL)));
+}
+
+#[test]
+fn a_sent_signal_is_fatal_as_ever_and_an_ignored_one_ignored() {
+    let ended = in_child("a_sent_signal_is_fatal_as_ever_and_an_ignored_one_ignored", || {
+        install(libc::SIGBUS, libc::SIG_IGN, 0);
+        trap_comes_back();
+        // SAFETY: always allowed.
+        unsafe {
+            libc::raise(libc::SIGBUS);
+            libc::raise(libc::SIGFPE);
+        }
+    });
+    assert!(ended.is_none_or(|status| status.signal() == Some(libc::SIGFPE)));
+}

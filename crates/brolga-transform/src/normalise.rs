@@ -1,0 +1,201 @@
+//! Normalisation: the primal in the form that the rest of the pipeline relies on.
+//!
+//! **Before.** A verified function of the program. **After.**
+//! - no unreachable block, no constant block parameter, no value alias;
+//! - no two edges between one pair of blocks: a branch that names one block twice gets an empty block for the second edge,
+//!   so an edge is named by its two blocks, and that name is what the block stack records;
+//! - no tail call: `return_call` of the function itself is a jump to its first block (so a tail-recursive loop stays a
+//!   loop), any other one is a call and a return;
+//! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
+//! - numbered in layout order, each instruction's source location still naming the instruction of the input.
+//!
+//! What we do not support is refused here, all of it at once. The entry block has no predecessor, as in all CLIF; the
+//! pullback relies on it for its one exit.
+
+use brolga_ir::block::Ids;
+use brolga_ir::lift::lift;
+use brolga_ir::lower::{Direction, LowerEnv, lower};
+use brolga_ir::names::Names;
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_rules::{OpcodeRule, opcode_rule};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, types};
+use cranelift_codegen::isa::{CallConv, TargetFrontendConfig, TargetIsa};
+use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// A normalised function.
+#[derive(Clone, Debug)]
+pub struct Normalised {
+    /// Which function of the program.
+    pub key: FuncKey,
+    /// Its body.
+    pub func: ir::Function,
+}
+
+/// Normalise a function of the program.
+pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result<Normalised, Diagnostics> {
+    let body = program.funcs[key].body.as_ref().expect("only defined functions are normalised");
+    let mut ctx = Context::for_function(body.clone());
+    ctx.func.stack_limit = None;
+    ctx.func.dfg.resolve_all_aliases();
+    ctx.compute_cfg();
+    ctx.compute_domtree();
+    let internal = |what: &str, e: &dyn std::fmt::Display| {
+        Diagnostics::from(Diagnostic::new("AD0900", format!("internal: {what} failed: {e}")).in_func(&program.funcs[key].symbol))
+    };
+    ctx.eliminate_unreachable_code(isa).map_err(|e| internal("unreachable code elimination", &e))?;
+    refuse(program, key, &ctx.func)?;
+    ctx.remove_constant_phis(isa).map_err(|e| internal("constant parameter removal", &e))?;
+    ctx.func.dfg.resolve_all_aliases();
+    let mut func = ctx.func;
+    tail_calls(program, key, &mut func);
+    split_parallel_edges(&mut func);
+    Ok(Normalised { key, func: renumber(func, program, key, isa.frontend_config()) })
+}
+
+/// Diagnostics for everything in a function that we do not support.
+fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<(), Diagnostics> {
+    let mut found = Diagnostics::default();
+    let mut types_seen: EntitySet<ir::Value> = EntitySet::new();
+    for b in func.layout.blocks() {
+        for inst in func.layout.block_insts(b) {
+            let op = func.dfg.insts[inst].opcode();
+            if let OpcodeRule::Refused(r) = opcode_rule(op) {
+                let d = Diagnostic::new(r.code, format!("`{op}` cannot be differentiated")).note(r.why).help(r.help);
+                found.push(d.at(program, key, inst));
+                continue;
+            }
+            let values = func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).copied();
+            for v in values.collect::<Vec<_>>() {
+                let ty = func.dfg.value_type(v);
+                if !types_seen.contains(v)
+                    && let Some((code, why, help)) = unsupported_type(ty)
+                {
+                    types_seen.insert(v);
+                    let d = Diagnostic::new(code, format!("`{op}` has a value of type {ty}")).note(why).help(help);
+                    found.push(d.at(program, key, inst));
+                }
+            }
+        }
+    }
+    found.or_ok(())
+}
+
+fn unsupported_type(ty: Type) -> Option<(&'static str, &'static str, &'static str)> {
+    let lane = ty.lane_type();
+    if lane == types::F16 || lane == types::F128 {
+        return Some((
+            "AD0107",
+            "Cranelift's back ends compile no arithmetic on f16 and f128",
+            "promote to f32 or f64 before the function and demote after it",
+        ));
+    }
+    if ty.is_dynamic_vector() || lane.is_float() && ty.is_vector() && ty.bytes() != 16 {
+        return Some(("AD0106", "only 128-bit float vectors are supported by Cranelift's back ends", "use f32x4 or f64x2"));
+    }
+    None
+}
+
+fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
+    let insts: Vec<ir::Inst> = func
+        .layout
+        .blocks()
+        .filter_map(|b| func.layout.last_inst(b))
+        .filter(|&i| matches!(func.dfg.insts[i].opcode(), Opcode::ReturnCall | Opcode::ReturnCallIndirect))
+        .collect();
+    if insts.is_empty() {
+        return;
+    }
+    let is_self = |func: &ir::Function, i: ir::Inst| match func.dfg.insts[i] {
+        InstructionData::Call { func_ref, .. } => program.callee(func, func_ref) == Some(key),
+        _ => false,
+    };
+    // A second entry in front of the first block, which becomes the head of the loop.
+    let entry = func.layout.entry_block().expect("a function has an entry");
+    if insts.iter().any(|&i| is_self(func, i)) {
+        let front = func.dfg.make_block();
+        let params: Vec<Type> = func.dfg.block_params(entry).iter().map(|&v| func.dfg.value_type(v)).collect();
+        let args: Vec<ir::BlockArg> =
+            params.iter().map(|&t| ir::BlockArg::Value(func.dfg.append_block_param(front, t))).collect();
+        func.layout.insert_block(front, entry);
+        FuncCursor::new(func).at_bottom(front).ins().jump(entry, &args);
+    }
+    for inst in insts {
+        let args = func.dfg.inst_args(inst).to_vec();
+        let srcloc = func.srcloc(inst);
+        let data = func.dfg.insts[inst];
+        let to_self = is_self(func, inst);
+        let mut pos = FuncCursor::new(func).at_inst(inst);
+        pos.set_srcloc(srcloc);
+        if to_self {
+            let args: Vec<_> = args.into_iter().map(ir::BlockArg::Value).collect();
+            pos.ins().jump(entry, &args);
+        } else {
+            let call = match data {
+                InstructionData::Call { func_ref, .. } => pos.ins().call(func_ref, &args),
+                InstructionData::CallIndirect { sig_ref, .. } => pos.ins().call_indirect(sig_ref, args[0], &args[1..]),
+                other => unreachable!("{} is no tail call", other.opcode()),
+            };
+            let results = pos.func.dfg.inst_results(call).to_vec();
+            pos.ins().return_(&results);
+        }
+        func.layout.remove_inst(inst);
+    }
+}
+
+fn split_parallel_edges(func: &mut ir::Function) {
+    let blocks: Vec<ir::Block> = func.layout.blocks().collect();
+    for b in blocks {
+        let last = func.layout.last_inst(b).expect("a block has a terminator");
+        let dfg = &mut func.dfg;
+        let calls: Vec<ir::BlockCall> =
+            dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables).to_vec();
+        let mut seen: SecondaryMap<ir::Block, bool> = SecondaryMap::new();
+        let mut fixes: Vec<(usize, ir::Block, ir::BlockCall)> = Vec::new();
+        for (k, call) in calls.iter().enumerate() {
+            let to = call.block(&dfg.value_lists);
+            if std::mem::replace(&mut seen[to], true) {
+                fixes.push((k, to, *call));
+            }
+        }
+        let srcloc = func.srcloc(last);
+        for (k, to, call) in fixes {
+            let args: Vec<ir::BlockArg> = call.args(&func.dfg.value_lists).collect();
+            let mid = func.dfg.make_block();
+            func.layout.insert_block_after(mid, b);
+            let mut pos = FuncCursor::new(func).at_bottom(mid);
+            pos.set_srcloc(srcloc);
+            pos.ins().jump(to, &args);
+            let empty = func.dfg.block_call(mid, &[]);
+            let dfg = &mut func.dfg;
+            dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[k] = empty;
+        }
+    }
+}
+
+/// Number everything in layout order, by lifting and lowering once.
+fn renumber(func: ir::Function, program: &Program, key: FuncKey, target: TargetFrontendConfig) -> ir::Function {
+    let (graph, _) = lift(&func, &program.funcs[key].symbol, &mut Ids::default());
+    lower(&graph, plain_env(&func, &mut Names::default(), target))
+}
+
+/// What lowering a lifted primal needs.
+pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: TargetFrontendConfig) -> LowerEnv<'a> {
+    LowerEnv {
+        primal: func,
+        names,
+        direction: Direction::Forward,
+        seg: None,
+        frame: None,
+        id_bytes: 4,
+        ct: NO_CT.get_or_init(SecondaryMap::new),
+        target,
+    }
+}
+
+static NO_CT: std::sync::OnceLock<SecondaryMap<ir::Value, Option<brolga_ir::inst::Shape>>> = std::sync::OnceLock::new();
+
+/// The calling convention of the host's C functions.
+pub fn host_conv(isa: &dyn TargetIsa) -> CallConv {
+    isa.default_call_conv()
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask check`: each entry of a gradient beside what the oracles say.
+
+use std::io::IsTerminal;
+
+use brolga::Options;
+use brolga_driver::check::{Check, Row, RowVerdict, Tolerances, check};
+use brolga_driver::protocol::derive;
+use brolga_driver::{File, compare};
+use brolga_oracle::fd::Verdict;
+use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+
+use crate::cli::CheckArgs;
+use crate::failure::Failure;
+use crate::grad::{Job, jobs, outcome_of};
+
+/// Rows shown without `--all`.
+const MAX_ROWS: usize = 100;
+
+/// Run the command.
+pub fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let file = File::read(&args.file)?;
+    let jobs = jobs(&file, &args.call)?;
+    let mut wrong = 0;
+    for (i, job) in jobs.iter().enumerate() {
+        if i > 0 {
+            println!();
+        }
+        wrong += usize::from(!check_one(&file, job, args.all)?);
+    }
+    match wrong {
+        0 => Ok(()),
+        n => Err(Failure::Mismatch(format!("{n} of {} gradients are wrong", jobs.len()))),
+    }
+}
+
+/// Check one call and print the table; whether all is well.
+fn check_one(file: &File, job: &Job<'_>, all: bool) -> Result<bool, Failure> {
+    let outcome = outcome_of(file, job)?;
+    let options = Options { memory: job.call.memory, ..Options::default() };
+    let rule = || derive(&file.program, &job.call.request(), &options);
+    let tolerances = Tolerances::of(&file.program, &job.call, job.clauses.tol);
+    let found = check(&file.program, &job.call, &outcome, &rule, tolerances, !job.clauses.nofd)
+        .map_err(|e| Failure::Run(job.name(), e))?;
+
+    println!("{}", job.text);
+    println!("{}", table(&found, all));
+    if found.rows.len() > MAX_ROWS && !all {
+        println!("… {} more (--all shows them)", found.rows.len() - MAX_ROWS);
+    }
+    notes(&found, job.clauses.nofd);
+
+    let mut ok = found.is_ok();
+    for complaint in found.complaints() {
+        eprintln!("{}: {complaint}", job.name());
+    }
+    if let Some(line) = job.line {
+        let tol = compare::tolerance(&file.program, &job.call, &job.clauses);
+        for difference in compare::differences(&outcome, &line.expected, &job.clauses, tol) {
+            eprintln!("{}: {difference}", job.name());
+            ok = false;
+        }
+    }
+    Ok(ok)
+}
+
+fn table(found: &Check, all: bool) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header(["input", "at", "gradient", "finite difference", "± error", "tape", "verdict"]);
+    let shown = if all { found.rows.len() } else { MAX_ROWS };
+    for row in found.rows.iter().take(shown) {
+        let (difference, error) = difference(row);
+        let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row([
+            Cell::new(row.input.name()),
+            number(format!("{:?}", row.input.value)),
+            number(format!("{:?}", row.gradient)),
+            number(difference),
+            number(error),
+            number(row.tape.map_or_else(|| "—".to_owned(), |t| format!("{t:?}"))),
+            verdict(row.verdict),
+        ]);
+    }
+    table
+}
+
+fn difference(row: &Row) -> (String, String) {
+    match row.difference {
+        None => ("not asked".to_owned(), String::new()),
+        Some(Verdict::Smooth { value, error }) => (format!("{value:.10e}"), format!("{error:.0e}")),
+        Some(Verdict::Kink { left, right }) => (format!("{left:.6e} | {right:.6e}"), "kink".to_owned()),
+        Some(Verdict::Unreliable) => ("no digits".to_owned(), String::new()),
+    }
+}
+
+fn verdict(verdict: RowVerdict) -> Cell {
+    let (text, color) = match verdict {
+        RowVerdict::Ok => ("ok", Color::Green),
+        RowVerdict::Kink => ("ok, at a kink", Color::Yellow),
+        RowVerdict::NotTheDifference => ("WRONG (difference)", Color::Red),
+        RowVerdict::NotTheTape => ("WRONG (tape)", Color::Red),
+        RowVerdict::Unknown => ("unknown", Color::Yellow),
+    };
+    let cell = Cell::new(text);
+    if std::io::stdout().is_terminal() { cell.fg(color) } else { cell }
+}
+
+fn notes(found: &Check, nofd: bool) {
+    match &found.dot {
+        Ok(dot) => {
+            let verdict = if dot.holds { "holds" } else { "does NOT hold" };
+            println!("dot product: forward mode {:?}, gradient {:?}: {verdict}", dot.forward, dot.reverse);
+        }
+        Err(why) => println!("dot product: not evaluated ({why})"),
+    }
+    let kinks: Vec<_> = found.rows.iter().filter(|r| r.verdict == RowVerdict::Kink).map(|r| r.input.name()).collect();
+    if !kinks.is_empty() {
+        println!("this point is a kink of: {} (one-sided derivatives differ)", kinks.join(", "));
+    }
+    if nofd {
+        println!("the line says that finite differences mean nothing here");
+    }
+    if let Some(error) = &found.tape_error {
+        println!("the tape could not run: {error}");
+    }
+}

@@ -1,0 +1,98 @@
+//! The chores of the project: tests, blessing, and what must hold before a merge.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::tidy;
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// All tests, or the file tests whose name contains `filter`.
+pub fn test(filter: Option<&str>) -> Result<(), Failure> {
+    match filter {
+        None => cargo(&["test", "--workspace"]),
+        Some(filter) => cargo(&["test", "--package", "ir-tests", "--test", "files", "--", filter]),
+    }
+}
+
+/// Rewrite blessed dumps and generated references, then show what changed.
+pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
+    // Only blessing is asked for here; whether the gradients are right is for `test` to say.
+    let mut files = command("cargo", &["test", "--package", "ir-tests", "--test", "files", "--"]);
+    files.arg(filter.unwrap_or("blessed")).env("BROLGA_BLESS", "1");
+    run(files)?;
+    if filter.is_none() {
+        let mut expectations = command("cargo", &["test", "--workspace", "--exclude", "ir-tests", "--quiet"]);
+        expectations.env("UPDATE_EXPECT", "1");
+        run(expectations)?;
+    }
+    run(command("git", &["status", "--short", "--", "*.stages.txt", "docs"]))?;
+    run(command("git", &["--no-pager", "diff", "--stat"]))
+}
+
+/// Everything that must hold before a merge. Goes on after a failure, so that one run shows all of them.
+pub fn ci() -> Result<(), Failure> {
+    let steps: [(&str, fn() -> Result<(), Failure>); 6] = [
+        ("format", || cargo(&["fmt", "--all", "--check"])),
+        ("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        ("tidy", tidy::run),
+        ("tests", || cargo(&["test", "--workspace", "--all-targets"])),
+        ("documentation tests", || cargo(&["test", "--workspace", "--doc"])),
+        ("determinism", determinism),
+    ];
+    let mut failed = Vec::new();
+    for (name, step) in steps {
+        eprintln!("==== {name}");
+        if let Err(failure) = step() {
+            if let Failure::Chore(message) | Failure::Mismatch(message) | Failure::Usage(message) = &failure {
+                eprintln!("{message}");
+            }
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Chore(format!("failed: {}", failed.join(", ")))) }
+}
+
+/// Two processes print the same dumps for all cases: nothing depends on addresses, hash seeds or time.
+fn determinism() -> Result<(), Failure> {
+    let dumps = || {
+        let output = command("cargo", &["run", "--quiet", "--package", "ir-tests", "--bin", "dumps"]).output();
+        match output {
+            Ok(output) if output.status.success() => Ok(output.stdout),
+            Ok(output) => Err(Failure::Chore(String::from_utf8_lossy(&output.stderr).into_owned())),
+            Err(e) => Err(Failure::Chore(format!("cargo: {e}"))),
+        }
+    };
+    let (first, second) = (dumps()?, dumps()?);
+    if first == second {
+        eprintln!("{} lines of dumps are the same in two runs", first.iter().filter(|b| **b == b'\n').count());
+        return Ok(());
+    }
+    let (a, b) = (String::from_utf8_lossy(&first), String::from_utf8_lossy(&second));
+    let line = a.lines().zip(b.lines()).position(|(x, y)| x != y).unwrap_or(0);
+    let context: Vec<_> = a.lines().take(line + 1).filter(|l| l.starts_with("====")).last().into_iter().collect();
+    Err(Failure::Chore(format!("two runs print different dumps, first in {}", context.join(""))))
+}
+
+fn cargo(args: &[&str]) -> Result<(), Failure> {
+    run(command("cargo", args))
+}
+
+fn command(program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(root());
+    command
+}
+
+fn run(mut command: Command) -> Result<(), Failure> {
+    let shown = format!("{command:?}").replace('"', "");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Chore(format!("`{shown}` failed ({status})"))),
+        Err(e) => Err(Failure::Chore(format!("`{shown}` could not be started: {e}"))),
+    }
+}

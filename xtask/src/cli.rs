@@ -1,0 +1,135 @@
+//! The command line, as clap sees it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Brolga: derivatives of CLIF functions.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Compute gradients of functions in a CLIF file.
+    Grad(GradArgs),
+    /// Compare gradients with finite differences and with the tape oracle.
+    Check(CheckArgs),
+    /// Print a stage of the pipeline.
+    Dump(DumpArgs),
+    /// Run all tests, or the file tests whose name contains FILTER.
+    Test {
+        /// Part of a test's name.
+        filter: Option<String>,
+    },
+    /// Rewrite blessed dumps, then show what changed.
+    Bless {
+        /// Part of a test's name.
+        filter: Option<String>,
+    },
+    /// Everything that must hold before a merge: format, lints, tests, documentation, tidiness, determinism.
+    Ci,
+    /// Check the rules that no compiler knows: file headers, file sizes, forbidden leftovers.
+    Tidy,
+}
+
+impl Command {
+    /// The CLIF file that the command is about.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Grad(a) => Some(&a.file),
+            Self::Check(a) => Some(&a.file),
+            Self::Dump(a) => Some(&a.file),
+            Self::Test { .. } | Self::Bless { .. } | Self::Ci | Self::Tidy => None,
+        }
+    }
+}
+
+/// How to differentiate a call.
+#[derive(Args, Default)]
+pub struct CallOptions {
+    /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Clauses of `; grad:` lines may follow the call.
+    #[arg(long = "call", value_name = "CALL")]
+    pub calls: Vec<String>,
+    /// One activity per argument: const, active or duplicated, separated by commas.
+    #[arg(long, value_name = "LIST", requires = "calls")]
+    pub activity: Option<String>,
+    /// One seed per result, separated by commas; a vector is written [1.0 0.0].
+    #[arg(long, value_name = "LIST", requires = "calls", allow_hyphen_values = true)]
+    pub seed: Option<String>,
+    /// Initial shadow of an argument, counted from 0: 1=[0.5, 0.5]. May be repeated.
+    #[arg(long = "shadow", value_name = "N=[LIST]", requires = "calls")]
+    pub shadows: Vec<String>,
+    /// What the pullback does with memory that the function wrote.
+    #[arg(long, value_enum)]
+    pub memory: Option<Memory>,
+}
+
+/// What the pullback does with memory that the function wrote.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Memory {
+    /// Leave it as the function left it.
+    Leave,
+    /// Restore what was there before the call.
+    Restore,
+}
+
+/// `grad`.
+#[derive(Args)]
+pub struct GradArgs {
+    /// A CLIF file.
+    pub file: PathBuf,
+    /// The calls.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `check`.
+#[derive(Args)]
+pub struct CheckArgs {
+    /// A CLIF file.
+    pub file: PathBuf,
+    /// The calls.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Print every input element, not only the first hundred of a call.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `dump`.
+#[derive(Args)]
+pub struct DumpArgs {
+    /// A CLIF file.
+    pub file: PathBuf,
+    /// The function. Not needed if the file defines only one.
+    #[arg(long, short, value_name = "NAME")]
+    pub func: Option<String>,
+    /// normalised, cfg, stmts, forward, pullback, clif-forward or clif-pullback.
+    #[arg(long, short, value_name = "STAGE")]
+    pub stage: Option<String>,
+    /// Print both derived graphs for Graphviz.
+    #[arg(long, conflicts_with_all = ["stage", "diff"])]
+    pub dot: bool,
+    /// Print what changes between two stages.
+    #[arg(long, value_name = "STAGE..STAGE", conflicts_with = "stage")]
+    pub diff: Option<String>,
+    /// One activity per argument. The default is that of the file's first `; grad:` line for the function, and without
+    /// one: floats active, what serves as an address duplicated, the rest constant.
+    #[arg(long, value_name = "LIST")]
+    pub activity: Option<String>,
+    /// What the pullback does with memory that the function wrote.
+    #[arg(long, value_enum)]
+    pub memory: Option<Memory>,
+    /// Dump the pipeline as it is without Cranelift's optimisations.
+    #[arg(long)]
+    pub no_opt: bool,
+}

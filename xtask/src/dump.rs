@@ -1,0 +1,121 @@
+//! `cargo xtask dump`: a stage of the pipeline as text, as a graph, or as the difference from another stage.
+
+use brolga::{Error, FuncKey, Options, Request, Stage};
+use brolga_driver::text::cursor::Cursor;
+use brolga_driver::{Directive, File, Invocation, SyntaxError, guess, quiet};
+use similar::TextDiff;
+
+use crate::cli::DumpArgs;
+use crate::failure::Failure;
+
+/// Run the command.
+pub fn run(args: &DumpArgs) -> Result<(), Failure> {
+    let wanted = Wanted::parse(args)?;
+    let file = File::read(&args.file)?;
+    let func = function(&file, args)?;
+    let request = request(&file, func, args)?;
+    let memory = args.memory.map(Into::into).unwrap_or_default();
+    let options = Options { memory, optimize: !args.no_opt, ..Options::default() };
+    let failed = |e| Failure::Run(format!("%{}", file.program.funcs[func].symbol), e);
+    let dump = |stage| caught("dump", || brolga::dump(&file.program, &request, &options, stage)).map_err(failed);
+    match wanted {
+        Wanted::Stage(stage) => print!("{}", with_newline(dump(stage)?)),
+        Wanted::Dot => {
+            print!(
+                "{}",
+                with_newline(caught("dot", || brolga::dot(&file.program, &request, &options)).map_err(failed)?)
+            );
+        }
+        Wanted::Diff(a, b) => {
+            let (before, after) = (with_newline(dump(a)?), with_newline(dump(b)?));
+            let diff = TextDiff::from_lines(&before, &after);
+            print!("{}", diff.unified_diff().context_radius(3).header(a.name(), b.name()));
+        }
+    }
+    Ok(())
+}
+
+enum Wanted {
+    Stage(Stage),
+    Diff(Stage, Stage),
+    Dot,
+}
+
+impl Wanted {
+    fn parse(args: &DumpArgs) -> Result<Self, Failure> {
+        if args.dot {
+            return Ok(Self::Dot);
+        }
+        if let Some(range) = &args.diff {
+            let Some((a, b)) = range.split_once("..") else {
+                return Err(Failure::Usage(format!(
+                    "`--diff {range}`: expected two stages, such as forward..pullback"
+                )));
+            };
+            return Ok(Self::Diff(stage(a)?, stage(b)?));
+        }
+        match &args.stage {
+            Some(name) => Ok(Self::Stage(stage(name)?)),
+            None => Err(Failure::Usage(format!("say what to print: --stage, --diff or --dot; {}", stages()))),
+        }
+    }
+}
+
+fn stage(name: &str) -> Result<Stage, Failure> {
+    let found = Stage::ALL.into_iter().find(|s| s.name() == name.trim());
+    found.ok_or_else(|| Failure::Usage(format!("`{name}` is not a stage; {}", stages())))
+}
+
+fn stages() -> String {
+    format!("the stages are {}", Stage::ALL.map(Stage::name).join(", "))
+}
+
+fn function(file: &File, args: &DumpArgs) -> Result<FuncKey, Failure> {
+    match (&args.func, &file.functions[..]) {
+        (Some(name), _) => file.defined(name.trim_start_matches('%')).ok_or_else(|| {
+            Failure::Usage(format!("`{name}` is not defined in the file; it defines {}", file.symbols().join(", ")))
+        }),
+        (None, [(only, _)]) => Ok(*only),
+        (None, _) => Err(Failure::Usage(format!("say which function: --func {}", file.symbols().join(" | ")))),
+    }
+}
+
+/// The activities asked for, those of the file's first line about the function, or a guess.
+fn request(file: &File, func: FuncKey, args: &DumpArgs) -> Result<Request, Failure> {
+    let line = file.directives.iter().find_map(|d| match d {
+        Directive::Grad(line) => {
+            let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).ok()?;
+            (call.func == func).then(|| call.request())
+        }
+        _ => None,
+    });
+    let mut request = line.unwrap_or_else(|| guess::request(&file.program, func));
+    if let Some(text) = &args.activity {
+        let mut cursor = Cursor::new(text);
+        let given = brolga_driver::text::directive::activities(&mut cursor)?;
+        if !cursor.is_done() {
+            return Err(cursor.unexpected("`,` or the end of the list").into());
+        }
+        if given.node.len() != request.args.len() {
+            let message = format!(
+                "{} activities given, but the function has {} parameters",
+                given.node.len(),
+                request.args.len()
+            );
+            return Err(SyntaxError::new(text, given.span, message).into());
+        }
+        request.args = given.node;
+    }
+    Ok(request)
+}
+
+fn caught(stage: &'static str, work: impl FnOnce() -> Result<String, Error>) -> Result<String, Error> {
+    quiet::catch(work).unwrap_or_else(|message| Err(Error::Internal { stage, message }))
+}
+
+fn with_newline(mut text: String) -> String {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,44 @@
+//! Why a command did not succeed, and which exit status that is.
+
+use std::process::ExitCode;
+
+use brolga::{Diagnostics, Error};
+use brolga_driver::SyntaxError;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line is wrong.
+    Usage(String),
+    /// Something is wrong with the file.
+    Problems(Diagnostics),
+    /// A derivation or a run failed; the text says of what.
+    Run(String, Error),
+    /// Everything ran, but not everything is right. The details have been printed already.
+    Mismatch(String),
+    /// A chore failed.
+    Chore(String),
+}
+
+impl Failure {
+    /// The status that the process ends with.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl From<Diagnostics> for Failure {
+    fn from(problems: Diagnostics) -> Self {
+        Self::Problems(problems)
+    }
+}
+
+/// A call on the command line that cannot be read or does not fit is wrong usage.
+impl From<Box<SyntaxError>> for Failure {
+    fn from(e: Box<SyntaxError>) -> Self {
+        Self::Usage(e.to_string())
+    }
+}

@@ -1,0 +1,162 @@
+//! `cargo xtask grad`: values and gradients of calls.
+
+use brolga::{MemoryMode, Options};
+use brolga_driver::protocol::derive;
+use brolga_driver::text::GradLine;
+use brolga_driver::text::directive::call_with_clauses;
+use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, output, run};
+
+use crate::cli::{CallOptions, GradArgs, Memory};
+use crate::failure::Failure;
+
+/// A call that is ready to run, with what must come out if anything is said about that.
+pub struct Job<'a> {
+    /// The call as written.
+    pub text: String,
+    /// Its arguments.
+    pub call: Invocation,
+    /// Its clauses.
+    pub clauses: Clauses,
+    /// The directive that it comes from.
+    pub line: Option<&'a GradLine>,
+}
+
+/// Run the command.
+pub fn run(args: &GradArgs) -> Result<(), Failure> {
+    let result = run_all(args);
+    if args.json
+        && let Err(failure) = &result
+    {
+        println!("{}", failure_json(failure));
+    }
+    result
+}
+
+fn run_all(args: &GradArgs) -> Result<(), Failure> {
+    let file = File::read(&args.file)?;
+    let jobs = jobs(&file, &args.call)?;
+    let mut wrong = 0;
+    for job in &jobs {
+        let outcome = outcome_of(&file, job)?;
+        if args.json {
+            println!("{}", output::json(&job.call, &outcome));
+        } else {
+            print!("{}", output::text(&job.text, &job.call, &outcome));
+        }
+        wrong += usize::from(!meets_expectation(&file, job, &outcome, args.json));
+    }
+    match wrong {
+        0 => Ok(()),
+        n => Err(Failure::Mismatch(format!("{n} of {} calls did not give what their line expects", jobs.len()))),
+    }
+}
+
+/// Differentiate the function of a call and run it.
+pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
+    let options = Options { memory: job.call.memory, ..Options::default() };
+    let rule = derive(&file.program, &job.call.request(), &options);
+    rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
+}
+
+/// Compare with what the line expects, and say so.
+fn meets_expectation(file: &File, job: &Job<'_>, outcome: &Outcome, quiet: bool) -> bool {
+    let Some(line) = job.line else { return true };
+    let tol = compare::tolerance(&file.program, &job.call, &job.clauses);
+    let wrong = compare::differences(outcome, &line.expected, &job.clauses, tol);
+    for difference in &wrong {
+        eprintln!("line {}: %{}: {difference}", line.line, job.call.symbol);
+    }
+    if wrong.is_empty() && !quiet {
+        println!("  as line {} expects", line.line);
+    }
+    wrong.is_empty()
+}
+
+impl Job<'_> {
+    /// How to speak of it in an error.
+    pub fn name(&self) -> String {
+        match self.line {
+            Some(line) => format!("%{} (line {})", self.call.symbol, line.line),
+            None => format!("%{}", self.call.symbol),
+        }
+    }
+}
+
+/// The calls of the command line, or else those of the file.
+pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, Failure> {
+    let mut jobs = Vec::new();
+    for call in &options.calls {
+        let text = with_flags(call, options);
+        let (parsed, clauses) = call_with_clauses(&text)?;
+        let bound = Invocation::bind(&file.program, &text, &parsed, &clauses)?;
+        jobs.push(Job { text, call: bound, clauses, line: None });
+    }
+    if options.calls.is_empty() {
+        if !file.malformed.is_empty() {
+            return Err(file.malformed.clone().into());
+        }
+        for directive in &file.directives {
+            let Directive::Grad(line) = directive else { continue };
+            let mut call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses)
+                .map_err(|e| Failure::Problems(e.diagnostic("AD0008", Some(line.line)).into()))?;
+            if let Some(memory) = options.memory {
+                call.memory = memory.into();
+            }
+            let text = line.text[line.call.span.clone()].to_owned();
+            jobs.push(Job { text, call, clauses: line.clauses.clone(), line: Some(line) });
+        }
+    }
+    if jobs.is_empty() {
+        let symbols = file.symbols().join(", ");
+        return Err(Failure::Usage(format!(
+            "the file has no `; grad:` line, so say what to call: --call '…'; it defines {symbols}"
+        )));
+    }
+    Ok(jobs)
+}
+
+/// A call with the clauses that the flags stand for, so that one parser reads both.
+fn with_flags(call: &str, options: &CallOptions) -> String {
+    let mut text = call.trim().to_owned();
+    if let Some(activity) = &options.activity {
+        text += &format!(" activity {activity}");
+    }
+    if let Some(seed) = &options.seed {
+        text += &format!(" seed {seed}");
+    }
+    for shadow in &options.shadows {
+        text += &format!(" shadow {shadow}");
+    }
+    if let Some(memory) = options.memory {
+        text += &format!(" memory {}", memory.word());
+    }
+    text
+}
+
+impl Memory {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Leave => "leave",
+            Self::Restore => "restore",
+        }
+    }
+}
+
+impl From<Memory> for MemoryMode {
+    fn from(memory: Memory) -> Self {
+        match memory {
+            Memory::Leave => Self::Leave,
+            Memory::Restore => Self::Restore,
+        }
+    }
+}
+
+fn failure_json(failure: &Failure) -> serde_json::Value {
+    match failure {
+        Failure::Usage(message) => output::message_json("usage", message),
+        Failure::Problems(problems) => output::diagnostics_json(problems),
+        Failure::Run(_, error) => output::error_json(error),
+        Failure::Mismatch(message) => output::message_json("mismatch", message),
+        Failure::Chore(message) => output::message_json("internal", message),
+    }
+}

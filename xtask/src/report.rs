@@ -1,0 +1,158 @@
+//! Failures on the terminal, with the line of the file that they are about.
+
+use std::io::IsTerminal;
+use std::ops::Range;
+use std::path::Path;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use brolga::{Diagnostic, Diagnostics, Error, Trap};
+
+use crate::failure::Failure;
+
+/// Lines shown around the one that is meant.
+const CONTEXT: usize = 1;
+
+/// Print a failure on the standard error stream.
+pub fn print(failure: &Failure, file: Option<&Path>) {
+    // Whatever cannot be read is shown without excerpts; that it cannot be read has been reported by then.
+    let source = file.and_then(|path| Some((path.display().to_string(), std::fs::read_to_string(path).ok()?)));
+    let shown = match failure {
+        Failure::Usage(message) => format!("error: {message}\n\nFor more information, try '--help'."),
+        Failure::Problems(problems) => diagnostics(problems, source.as_ref()),
+        Failure::Run(what, Error::Diagnostics(problems)) => {
+            format!("{}\nerror: cannot differentiate {what}", diagnostics(problems, source.as_ref()))
+        }
+        Failure::Run(what, Error::Trap(t)) => format!("{}\nerror: {what} did not finish", trap(t, source.as_ref())),
+        Failure::Run(what, error) => format!("error: {what}: {error}"),
+        Failure::Mismatch(message) | Failure::Chore(message) => format!("error: {message}"),
+    };
+    eprintln!("{shown}");
+}
+
+type Source = (String, String);
+
+fn diagnostics(problems: &Diagnostics, source: Option<&Source>) -> String {
+    problems.0.iter().map(|d| diagnostic(d, source)).collect::<Vec<_>>().join("\n\n")
+}
+
+fn diagnostic(d: &Diagnostic, source: Option<&Source>) -> String {
+    let place = place(&d.function, d.block.map(|b| b.to_string()), d.inst.map(|i| i.to_string()));
+    let excerpt = source.zip(d.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
+    let Some(mut excerpt) = excerpt else { return d.to_string() };
+    let mut notes = Vec::new();
+    for note in &d.notes {
+        // A note that repeats the line with carets below only says where to point.
+        match caret_range(note, excerpt.line_text()) {
+            Some(range) => excerpt.span = range,
+            None => notes.push(note.as_str()),
+        }
+    }
+    let mut group = excerpt.group(Level::ERROR.primary_title(d.message.as_str()).id(d.code), &place);
+    for note in notes {
+        group = group.element(Level::NOTE.message(note));
+    }
+    if let Some(help) = &d.help {
+        group = group.element(Level::HELP.message(help.as_str()));
+    }
+    renderer().render(&[group]).to_string()
+}
+
+fn trap(t: &Trap, source: Option<&Source>) -> String {
+    let place = place(&t.function, t.block.map(|b| b.to_string()), t.inst.map(|i| i.to_string()));
+    let excerpt = source.zip(t.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
+    let Some(excerpt) = excerpt else { return t.to_string() };
+    let title = format!("trap {} in the {}: {}", t.code, t.phase, t.message);
+    renderer().render(&[excerpt.group(Level::ERROR.primary_title(title.as_str()), &place)]).to_string()
+}
+
+fn place(function: &str, block: Option<String>, inst: Option<String>) -> String {
+    let function = (!function.is_empty()).then(|| format!("%{function}"));
+    function.into_iter().chain(block).chain(inst).collect::<Vec<_>>().join(", ")
+}
+
+fn renderer() -> Renderer {
+    if std::io::stderr().is_terminal() { Renderer::styled() } else { Renderer::plain() }
+}
+
+/// A line of a file with its neighbours.
+struct Excerpt<'a> {
+    name: &'a str,
+    text: &'a str,
+    first_line: usize,
+    /// The line that is meant, in `text`.
+    line: Range<usize>,
+    /// What to underline, in the line.
+    span: Range<usize>,
+}
+
+impl<'a> Excerpt<'a> {
+    fn new(name: &'a str, text: &'a str, line: u32) -> Option<Self> {
+        let mut starts = vec![0];
+        starts.extend(text.match_indices('\n').map(|(i, _)| i + 1));
+        let index = (line as usize).checked_sub(1).filter(|i| *i < starts.len())?;
+        let end_of = |i: usize| starts.get(i + 1).map_or(text.len(), |next| next - 1);
+        let first = index.saturating_sub(CONTEXT);
+        let base = starts[first];
+        let excerpt = &text[base..end_of((index + CONTEXT).min(starts.len() - 1)).max(base)];
+        let whole = text[starts[index]..end_of(index).max(starts[index])].trim_end();
+        let indent = whole.len() - whole.trim_start().len();
+        let code_end = whole.split(" ;").next().map_or(whole.len(), |code| code.trim_end().len()).max(indent);
+        Some(Self {
+            name,
+            text: excerpt,
+            first_line: first + 1,
+            line: starts[index] - base..starts[index] - base + whole.len(),
+            span: indent..code_end,
+        })
+    }
+
+    fn line_text(&self) -> &'a str {
+        &self.text[self.line.clone()]
+    }
+
+    fn group<'b>(&'b self, title: annotate_snippets::Title<'b>, place: &'b str) -> Group<'b> {
+        let span = self.line.start + self.span.start..self.line.start + self.span.end;
+        let mark = AnnotationKind::Primary.span(span);
+        let mark = if place.is_empty() { mark } else { mark.label(place) };
+        title.element(Snippet::source(self.text).path(self.name).line_start(self.first_line).annotation(mark))
+    }
+}
+
+/// The range of `line` below which `note` draws carets.
+fn caret_range(note: &str, line: &str) -> Option<Range<usize>> {
+    let (quoted, carets) = note.split_once('\n')?;
+    let width = carets.trim_start_matches(' ').len();
+    if width == 0 || carets.contains(|c| c != ' ' && c != '^') {
+        return None;
+    }
+    let from = line.find(quoted)?;
+    let skip = carets.len() - width;
+    let offset = |n: usize| quoted.char_indices().nth(n).map_or(quoted.len(), |(i, _)| i);
+    let end = offset(skip + width).max(offset(skip));
+    Some(from + offset(skip)..from + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Excerpt, caret_range};
+
+    #[test]
+    fn carets_become_ranges() {
+        let line = "; grad: %f(é, x) == [1]";
+        let note = "%f(é, x) == [1]\n      ^";
+        let range = caret_range(note, line).unwrap();
+        assert_eq!(&line[range], "x");
+        assert_eq!(caret_range("a note\nin two lines", line), None);
+    }
+
+    #[test]
+    fn excerpts_at_the_edges_of_a_file() {
+        let text = "one\n  two ; comment\nthree";
+        let shown = |line| Excerpt::new("f", text, line).map(|e| (e.text, e.line_text()[e.span.clone()].to_owned()));
+        assert_eq!(shown(1), Some(("one\n  two ; comment", "one".to_owned())));
+        assert_eq!(shown(2), Some((text, "two".to_owned())));
+        assert_eq!(shown(3).unwrap().1, "three");
+        assert!(shown(0).is_none() && shown(4).is_none());
+        assert!(Excerpt::new("f", "", 1).is_some());
+    }
+}
