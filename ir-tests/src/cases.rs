@@ -45,7 +45,10 @@ fn clif_files(folder: &Path, out: &mut Vec<PathBuf>) {
     for entry in entries.flatten() {
         let path = entry.path();
         if path.is_dir() {
-            clif_files(&path, out);
+            // What the files in `real` were made from.
+            if entry.file_name() != "src" {
+                clif_files(&path, out);
+            }
         } else if path.extension().is_some_and(|e| e == "clif") {
             out.push(path);
         }

@@ -1,17 +1,16 @@
 //! `cargo xtask check`: each entry of a gradient beside what the oracles say.
 
-use std::io::IsTerminal;
-
 use brolga::Options;
 use brolga_driver::check::{Check, Row, RowVerdict, Tolerances, check};
 use brolga_driver::protocol::derive;
 use brolga_driver::{File, compare};
 use brolga_oracle::fd::Verdict;
-use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::grad::{Job, jobs, outcome_of};
+use crate::report::show;
 
 /// Rows shown without `--all`.
 const MAX_ROWS: usize = 100;
@@ -23,7 +22,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mut wrong = 0;
     for (i, job) in jobs.iter().enumerate() {
         if i > 0 {
-            println!();
+            show("\n");
         }
         wrong += usize::from(!check_one(&file, job, args.all)?);
     }
@@ -42,12 +41,11 @@ fn check_one(file: &File, job: &Job<'_>, all: bool) -> Result<bool, Failure> {
     let found = check(&file.program, &job.call, &outcome, &rule, tolerances, !job.clauses.nofd)
         .map_err(|e| Failure::Run(job.name(), e))?;
 
-    println!("{}", job.text);
-    println!("{}", table(&found, all));
+    show(&format!("{}\n{}\n", job.text, table(&found, all)));
     if found.rows.len() > MAX_ROWS && !all {
-        println!("… {} more (--all shows them)", found.rows.len() - MAX_ROWS);
+        show(&format!("… {} more (--all shows them)\n", found.rows.len() - MAX_ROWS));
     }
-    notes(&found, job.clauses.nofd);
+    show(&notes(&found, job.clauses.nofd));
 
     let mut ok = found.is_ok();
     for complaint in found.complaints() {
@@ -78,7 +76,7 @@ fn table(found: &Check, all: bool) -> Table {
             number(difference),
             number(error),
             number(row.tape.map_or_else(|| "—".to_owned(), |t| format!("{t:?}"))),
-            verdict(row.verdict),
+            Cell::new(verdict(row.verdict)),
         ]);
     }
     table
@@ -93,34 +91,33 @@ fn difference(row: &Row) -> (String, String) {
     }
 }
 
-fn verdict(verdict: RowVerdict) -> Cell {
-    let (text, color) = match verdict {
-        RowVerdict::Ok => ("ok", Color::Green),
-        RowVerdict::Kink => ("ok, at a kink", Color::Yellow),
-        RowVerdict::NotTheDifference => ("WRONG (difference)", Color::Red),
-        RowVerdict::NotTheTape => ("WRONG (tape)", Color::Red),
-        RowVerdict::Unknown => ("unknown", Color::Yellow),
-    };
-    let cell = Cell::new(text);
-    if std::io::stdout().is_terminal() { cell.fg(color) } else { cell }
+fn verdict(verdict: RowVerdict) -> &'static str {
+    match verdict {
+        RowVerdict::Ok => "ok",
+        RowVerdict::Kink => "ok, at a kink",
+        RowVerdict::NotTheDifference => "WRONG (difference)",
+        RowVerdict::NotTheTape => "WRONG (tape)",
+        RowVerdict::Unknown => "unknown",
+    }
 }
 
-fn notes(found: &Check, nofd: bool) {
-    match &found.dot {
+fn notes(found: &Check, nofd: bool) -> String {
+    let mut out = match &found.dot {
         Ok(dot) => {
             let verdict = if dot.holds { "holds" } else { "does NOT hold" };
-            println!("dot product: forward mode {:?}, gradient {:?}: {verdict}", dot.forward, dot.reverse);
+            format!("dot product: forward mode {:?}, gradient {:?}: {verdict}\n", dot.forward, dot.reverse)
         }
-        Err(why) => println!("dot product: not evaluated ({why})"),
-    }
+        Err(why) => format!("dot product: not evaluated ({why})\n"),
+    };
     let kinks: Vec<_> = found.rows.iter().filter(|r| r.verdict == RowVerdict::Kink).map(|r| r.input.name()).collect();
     if !kinks.is_empty() {
-        println!("this point is a kink of: {} (one-sided derivatives differ)", kinks.join(", "));
+        out += &format!("this point is a kink of: {} (one-sided derivatives differ)\n", kinks.join(", "));
     }
     if nofd {
-        println!("the line says that finite differences mean nothing here");
+        out += "the line says that finite differences mean nothing here\n";
     }
     if let Some(error) = &found.tape_error {
-        println!("the tape could not run: {error}");
+        out += &format!("the tape could not run: {error}\n");
     }
+    out
 }

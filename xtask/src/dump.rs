@@ -7,6 +7,7 @@ use similar::TextDiff;
 
 use crate::cli::DumpArgs;
 use crate::failure::Failure;
+use crate::report::show;
 
 /// Run the command.
 pub fn run(args: &DumpArgs) -> Result<(), Failure> {
@@ -19,7 +20,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let failed = |e| Failure::Run(format!("%{}", file.program.funcs[func].symbol), e);
     let dump = |stage| caught("dump", || brolga::dump(&file.program, &request, &options, stage)).map_err(failed);
     match wanted {
-        Wanted::Stage(stage) => print!("{}", with_newline(dump(stage)?)),
+        Wanted::Stage(stage) => show(&with_newline(dump(stage)?)),
         Wanted::Dot => {
             print!(
                 "{}",
@@ -29,7 +30,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
         Wanted::Diff(a, b) => {
             let (before, after) = (with_newline(dump(a)?), with_newline(dump(b)?));
             let diff = TextDiff::from_lines(&before, &after);
-            print!("{}", diff.unified_diff().context_radius(3).header(a.name(), b.name()));
+            show(&diff.unified_diff().context_radius(3).header(a.name(), b.name()).to_string());
         }
     }
     Ok(())

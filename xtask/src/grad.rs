@@ -8,6 +8,7 @@ use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, outp
 
 use crate::cli::{CallOptions, GradArgs, Memory};
 use crate::failure::Failure;
+use crate::report::show;
 
 /// A call that is ready to run, with what must come out if anything is said about that.
 pub struct Job<'a> {
@@ -27,7 +28,7 @@ pub fn run(args: &GradArgs) -> Result<(), Failure> {
     if args.json
         && let Err(failure) = &result
     {
-        println!("{}", failure_json(failure));
+        show(&format!("{}\n", failure_json(failure)));
     }
     result
 }
@@ -39,9 +40,9 @@ fn run_all(args: &GradArgs) -> Result<(), Failure> {
     for job in &jobs {
         let outcome = outcome_of(&file, job)?;
         if args.json {
-            println!("{}", output::json(&job.call, &outcome));
+            show(&format!("{}\n", output::json(&job.call, &outcome)));
         } else {
-            print!("{}", output::text(&job.text, &job.call, &outcome));
+            show(&output::text(&job.text, &job.call, &outcome));
         }
         wrong += usize::from(!meets_expectation(&file, job, &outcome, args.json));
     }
@@ -67,7 +68,7 @@ fn meets_expectation(file: &File, job: &Job<'_>, outcome: &Outcome, quiet: bool)
         eprintln!("line {}: %{}: {difference}", line.line, job.call.symbol);
     }
     if wrong.is_empty() && !quiet {
-        println!("  as line {} expects", line.line);
+        show(&format!("  as line {} expects\n", line.line));
     }
     wrong.is_empty()
 }
@@ -102,7 +103,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
             if let Some(memory) = options.memory {
                 call.memory = memory.into();
             }
-            let text = line.text[line.call.span.clone()].to_owned();
+            let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
             jobs.push(Job { text, call, clauses: line.clauses.clone(), line: Some(line) });
         }
     }

@@ -1,6 +1,6 @@
 //! Failures on the terminal, with the line of the file that they are about.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::path::Path;
 
@@ -27,6 +27,14 @@ pub fn print(failure: &Failure, file: Option<&Path>) {
         Failure::Mismatch(message) | Failure::Chore(message) => format!("error: {message}"),
     };
     eprintln!("{shown}");
+}
+
+/// Print on the standard output. Whoever reads may stop early (`| head`); then there is nothing left to do.
+pub fn show(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
 }
 
 type Source = (String, String);

@@ -417,8 +417,8 @@ impl Cx<'_> {
             | Structural::Extractlane
             | Structural::ScalarToVector
             | Structural::Shuffle => match self.any_state(args) {
-                State::Varied { definite } => self.carried(v, definite),
-                s => s,
+                State::Varied { definite } if self.moves_whole_lanes(inst, v) => self.carried(v, definite),
+                _ => self.tainted(args),
             },
             Structural::Swizzle | Structural::Pshufb => match self.a.state[args[0]] {
                 State::Varied { definite } => self.carried(v, definite),
@@ -456,6 +456,22 @@ impl Cx<'_> {
             | Structural::Effect
             | Structural::Machine => State::No,
         }
+    }
+
+    /// Whether a lane instruction moves whole floats.
+    fn moves_whole_lanes(&self, inst: ir::Inst, v: ir::Value) -> bool {
+        let func = self.i.func;
+        let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
+        if let InstructionData::Shuffle { imm, .. } = func.dfg.insts[inst] {
+            let mask = func.dfg.immediates[imm].as_slice();
+            return lane != 0
+                && mask.chunks(lane as usize).all(|l| {
+                    let whole = u32::from(l[0]) % lane == 0 && l.windows(2).all(|p| p[1] == p[0].wrapping_add(1));
+                    whole && l[0] < 32 || l.iter().all(|&b| b >= 32)
+                });
+        }
+        let vector = func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).find(|&&x| self.ty(x).is_vector());
+        vector.is_some_and(|&x| self.ty(x).lane_type().bytes() == lane)
     }
 
     fn load(&mut self, inst: ir::Inst, v: ir::Value) -> State {

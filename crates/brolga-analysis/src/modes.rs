@@ -130,6 +130,9 @@ impl Variant {
 /// Calling convention of derived functions: it lets a function return as many values as it likes.
 pub const DERIVED_CONV: CallConv = CallConv::Fast;
 
+/// Stands for the calling convention of the host's C functions; lowering puts in the real one.
+pub const HELPER_CONV: CallConv = CallConv::SystemV;
+
 /// Modes of the parameters of a function that is called through a pointer.
 pub fn canonical_params(sig: &Signature) -> Vec<ParamMode> {
     sig.params

@@ -156,6 +156,7 @@ pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
         out += &format!("  {:<12} {shown}\n", format!("gradient {i}"));
     }
     debug_assert_eq!(outcome.gradient.len(), call.args.len());
+    out += &format!("  {:<12} {} bytes\n", "recorded", outcome.tape_bytes);
     out
 }
 

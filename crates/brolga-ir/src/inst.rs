@@ -131,6 +131,10 @@ pub enum Arith {
     Band,
     /// Bitwise or.
     Bor,
+    /// Bitwise exclusive or.
+    Bxor,
+    /// `(m & x) | (!m & y)`.
+    Bitselect,
     /// Bitwise not; of an `i8` condition, logical not.
     Not,
     /// `c ? x : y` for scalars (`c` an integer); lane by lane for vectors (`c` a lane mask).
@@ -161,10 +165,6 @@ pub enum Arith {
     Iadd,
     /// Integer subtraction.
     Isub,
-    /// `c ? x : y` on integers.
-    Iselect,
-    /// A lane mask from an integer condition vector, or the condition itself: nonzero bits mean true.
-    MaskOf,
     /// Call of a C math function; the symbol is chosen by type.
     Math(&'static str),
     /// Convert a cotangent to the bits of another type of the same width ([`Shape::F32Pair`] included).
@@ -173,6 +173,10 @@ pub enum Arith {
     FromBits(Shape),
     /// Zero-extend an integer to `ty`.
     Uextend,
+    /// Signed integer to float of type `ty`.
+    FromInt,
+    /// Compare integers for equality: `i8`.
+    IcmpEq,
 }
 
 /// A place in the activation frame: byte offset from its start.

@@ -28,11 +28,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// Describe `site`.
-    pub fn new(program: &Program, site: Site) -> Self {
+    /// Describe `site`. Boxed, because results that may be errors are moved around all the time.
+    pub fn new(program: &Program, site: Site) -> Box<Self> {
         let f = &program.funcs[site.func];
         let text = f.body.as_ref().map(|b| b.dfg.display_inst(site.inst).to_string()).unwrap_or_default();
-        Place { function: f.symbol.clone(), inst: site.inst, text, line: f.lines[site.inst] }
+        Box::new(Place { function: f.symbol.clone(), inst: site.inst, text, line: f.lines[site.inst] })
     }
 }
 
@@ -55,19 +55,19 @@ pub enum OracleError {
         /// With this code.
         code: ir::TrapCode,
         /// Here.
-        at: Place,
+        at: Box<Place>,
     },
     /// More instructions were executed than [`crate::Limits::fuel`] allows.
     #[error("out of fuel at {at}")]
     Fuel {
         /// The next instruction.
-        at: Place,
+        at: Box<Place>,
     },
     /// Calls are nested deeper than [`crate::Limits::depth`] allows.
     #[error("calls nested too deeply at {at}")]
     Depth {
         /// The call.
-        at: Place,
+        at: Box<Place>,
     },
     /// The graph has grown beyond [`crate::Limits::nodes`].
     #[error("more than {limit} nodes recorded")]
@@ -81,7 +81,7 @@ pub enum OracleError {
         /// What is not supported.
         what: String,
         /// Here.
-        at: Place,
+        at: Box<Place>,
     },
     /// A call of an imported function that the oracle has no implementation of.
     #[error("no implementation of %{symbol}, called at {at}")]
@@ -89,7 +89,7 @@ pub enum OracleError {
         /// The symbol.
         symbol: String,
         /// The call.
-        at: Place,
+        at: Box<Place>,
     },
     /// An indirect call of an address that is no function's, or of a function with another signature.
     #[error("indirect call of {address:#x}, {problem}, at {at}")]
@@ -99,14 +99,14 @@ pub enum OracleError {
         /// What is wrong with it.
         problem: &'static str,
         /// The call.
-        at: Place,
+        at: Box<Place>,
     },
     /// A derivative was asked for that goes through bits which were computed from a float by means the oracle does not
     /// follow.
     #[error("untracked bits: the derivative goes through {at}")]
     Untracked {
         /// The instruction that made the bits.
-        at: Place,
+        at: Box<Place>,
     },
     /// The call does not fit the function.
     #[error("bad call: {0}")]

@@ -164,18 +164,15 @@ fn verdict(central: Estimate, left: Estimate, right: Estimate, options: &Options
     if one_sided < trust.max(1e-6) * size && (left.value - right.value).abs() > 20.0 * one_sided + trust * size {
         return Verdict::Kink { left: left.value, right: right.value };
     }
-    if central.error < trust.max(1e-6) * (1.0 + central.value.abs()) {
+    // The error is told with the value, so here a few digits are enough to speak of a derivative.
+    if central.error < 1e-4 * (1.0 + central.value.abs()) {
         return Verdict::Smooth { value: central.value, error: central.error };
     }
     Verdict::Unreliable
 }
 
 /// The partial derivatives of `f` at `x`, one verdict per coordinate.
-pub fn gradient(
-    mut f: impl FnMut(&[f64]) -> Result<f64, OracleError>,
-    x: &[f64],
-    options: &Options,
-) -> Vec<Verdict> {
+pub fn gradient(mut f: impl FnMut(&[f64]) -> Result<f64, OracleError>, x: &[f64], options: &Options) -> Vec<Verdict> {
     let mut point = x.to_vec();
     (0..x.len())
         .map(|i| {

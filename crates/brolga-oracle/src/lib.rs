@@ -20,8 +20,8 @@
 //! - *Bits as numbers.* Arithmetic on the bits of an active float is not followed, except masks of signs and pieces that
 //!   are put together again. If a derivative goes through such bits, there is an error instead of an answer.
 //! - *Threads.* The interpreter is alone: atomic operations are plain ones, and races stay unseen.
-//! - *Memory errors.* Addresses are used as they are. An access out of bounds is the host's, as in compiled code; reading
-//!   memory that was freed gives what the host has there.
+//! - *Memory errors.* Addresses are used as they are. An access out of bounds is the host's, as in compiled code (only
+//!   the neighbourhood of null traps); reading memory that was freed gives what the host has there.
 //! - *Undefined contents.* Stack slots start as zeros here; compiled code finds other things there.
 //! - *Activity promises.* A buffer that the caller calls constant but in which the program keeps active values is followed
 //!   here, where a compiled derivative may refuse it.
@@ -38,8 +38,8 @@ pub mod tape;
 
 pub use error::{OracleError, Place, Site};
 pub use oracle::{
-    Activity, BufferRef, Elem, HessianOutcome, Oracle, OracleArg, OracleOutcome, Reverse, Tangent, TangentOutcome,
-    gradient,
+    Activity, BufferRef, Candidate, Elem, HessianOutcome, Identity, Oracle, OracleArg, OracleOutcome, Reverse, Tangent,
+    TangentOutcome, gradient,
 };
 
 /// How far an interpretation may go.

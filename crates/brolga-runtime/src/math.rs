@@ -35,6 +35,7 @@ c_functions! { doubles:
     (_: f64, _: *mut f64) -> f64: modf;
     (_: f64) -> i32: ilogb;
     (_: f64) -> i64: llrint llround;
+    (_: f64) -> std::ffi::c_long: lrint lround;
 }
 
 c_functions! { floats:
@@ -48,6 +49,7 @@ c_functions! { floats:
     (_: f32, _: *mut f32) -> f32: modff;
     (_: f32) -> i32: ilogbf;
     (_: f32) -> i64: llrintf llroundf;
+    (_: f32) -> std::ffi::c_long: lrintf lroundf;
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

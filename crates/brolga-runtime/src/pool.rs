@@ -38,7 +38,7 @@ pub struct Pool {
     idle: Mutex<Idle>,
 }
 
-#[expect(clippy::vec_box, reason = "generated code holds the address of a segment, so it must not move")]
+/// Boxed because generated code holds the address of a segment, so it must not move.
 type Idle = Vec<Box<Segment>>;
 
 impl Pool {
@@ -64,6 +64,12 @@ impl Pool {
     /// Like [`take`](Self::take), but the segment comes back by itself.
     pub fn lease(self: &Arc<Self>) -> Result<Lease, ReserveError> {
         Ok(Lease { segment: Some(self.take()?), pool: Arc::clone(self) })
+    }
+
+    /// Give the memory of all waiting segments back to the system.
+    pub fn trim(&self) {
+        let idle = std::mem::take(&mut *self.lock());
+        drop(idle);
     }
 
     /// How many segments wait.
@@ -134,6 +140,8 @@ mod tests {
         let other = pool.lease().unwrap();
         drop((second, other));
         assert_eq!(pool.idle(), 2);
+        pool.trim();
+        assert_eq!(pool.idle(), 0);
     }
 
     #[test]

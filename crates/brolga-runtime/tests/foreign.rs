@@ -1,4 +1,5 @@
-//! Signals that are not ours: passed on to whoever was there before, or fatal as they would be without us.
+//! Signals that are not ours: passed on to whoever was there before, or fatal as they would be without us. And what else
+//! concerns the process as a whole.
 //!
 //! A process has one set of handlers, so each case runs in a process of its own: the test starts its own program again for
 //! one test, with a variable set that makes that test play the child.
@@ -21,6 +22,8 @@ unsafe extern "C" {
     fn foreign_test_trap(arg: *mut u8);
     fn foreign_test_trap_end();
     fn foreign_test_call(arg: *mut u8);
+    fn foreign_test_overflow(arg: *mut u8);
+    fn foreign_test_overflow_end();
 }
 
 // `load` reads through its argument in one instruction; `call` calls its argument with null.
@@ -42,6 +45,11 @@ global_asm!(
     "call rax",
     "pop rbx",
     "ret",
+    ".globl foreign_test_overflow",
+    "foreign_test_overflow: push rax",
+    "call foreign_test_overflow",
+    ".globl foreign_test_overflow_end",
+    "foreign_test_overflow_end:",
     ".popsection",
 );
 #[cfg(target_arch = "aarch64")]
@@ -63,6 +71,11 @@ global_asm!(
     "blr x9",
     "ldp x29, x30, [sp], #16",
     "ret",
+    ".globl foreign_test_overflow",
+    "foreign_test_overflow: stp x29, x30, [sp, #-16]!",
+    "bl foreign_test_overflow",
+    ".globl foreign_test_overflow_end",
+    "foreign_test_overflow_end:",
     ".popsection",
 );
 
@@ -72,7 +85,8 @@ fn address(function: unsafe extern "C" fn(*mut u8)) -> usize {
 
 /// Only the trap and the call are guarded code; the load is somebody else's.
 fn code() -> CodeRanges {
-    CodeRanges::new([address(foreign_test_trap)..foreign_test_trap_end as *const () as usize])
+    let range = address(foreign_test_trap)..foreign_test_trap_end as *const () as usize;
+    CodeRanges::new([range])
 }
 
 fn trap_comes_back() {
@@ -204,4 +218,20 @@ fn a_sent_signal_is_fatal_as_ever_and_an_ignored_one_ignored() {
         }
     });
     assert!(ended.is_none_or(|status| status.signal() == Some(libc::SIGFPE)));
+}
+
+#[test]
+fn stack_overflow_on_the_main_thread_is_a_trap() {
+    // With one test thread, tests run on the main thread, whose stack the kernel grows.
+    let ended = in_child("stack_overflow_on_the_main_thread_is_a_trap", || {
+        let range = address(foreign_test_overflow)..foreign_test_overflow_end as *const () as usize;
+        for _ in 0..2 {
+            // SAFETY: the code calls itself until the stack ends, and may be abandoned.
+            let trap =
+                unsafe { call_guarded(foreign_test_overflow, ptr::null_mut(), &CodeRanges::new([range.clone()])) };
+            assert_eq!(trap.unwrap_err().signal, Signal::Segv);
+        }
+        trap_comes_back();
+    });
+    assert!(ended.is_none_or(|status| status.success()));
 }

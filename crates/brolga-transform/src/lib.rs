@@ -3,11 +3,22 @@
 //! ```text
 //! normalise    the primal in the form that the rest relies on
 //! facts        every analysis, run in order
-//! translate    each statement becomes a forward fragment and a reverse fragment      (rules/*)
+//! stmt, rules  each statement becomes a forward fragment and a reverse fragment
 //! plan         what is recorded, and where: frame or stack
 //! forward      the primal plus forward fragments plus records
 //! pullback     reverse fragments, predecessor switches, edge blocks
 //! derive       all of it, for a function and everything that it calls
 //! ```
+//!
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
 
+pub mod derive;
+pub mod facts;
+pub mod forward;
 pub mod normalise;
+pub mod plan;
+pub mod pullback;
+pub mod rules;
+pub mod stmt;
+
+pub use derive::{Abi, Addressable, Derivation, DerivedPair, Stages, derive, derive_with};

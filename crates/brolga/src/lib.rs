@@ -6,6 +6,7 @@
 
 pub mod error;
 pub mod jit;
+mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{

@@ -11,6 +11,10 @@ class At:
     word: int
 
 
+class F32(list):
+    """A buffer of single precision."""
+
+
 @dataclass
 class Case:
     function: str  # of the CLIF file
@@ -20,6 +24,7 @@ class Case:
     seed: float = 1.0
     shadow: dict = field(default_factory=dict)  # initial shadow of a buffer, by argument
     buffers: bool = True  # whether the final contents are part of the expectation
+    single: bool = False  # computes in f32, where finite differences are too coarse to compare with
 
 
 def at(word):
@@ -33,6 +38,14 @@ def wasm(function, words, stack, *args, seed=1.0, shadow=None):
     oracle = [a if isinstance(a, At) else i + 2 for i, a in enumerate(args)]
     shadows = {0: [float(w) for w in shadow] + [0.0] * (len(memory) - len(shadow))} if shadow else {}
     return Case(f"run_{function}", function, clif, oracle, seed, shadows, buffers=not stack)
+
+
+def wasm32(function, words, *args, seed=1.0, shadow=None):
+    """As `wasm`, with a memory of floats of four bytes and no stack."""
+    case = wasm(function, words, 0, *args, seed=seed, shadow=shadow)
+    case.args = [F32(case.args[0]), len(words) * 4] + [4 * a.word if isinstance(a, At) else a for a in args]
+    case.single = True
+    return case
 
 
 def direct(function, oracle, *args, seed=1.0, shadow=None):
@@ -206,6 +219,39 @@ def expressions():
     ]
 
 
+def points():
+    xy = [0.5, 1.5, -1.0, 2.0, 0.25, 3.0, -0.75, 1.25]
+    return [
+        wasm32("reverse_rotate", xy + [0.0] * 8, 4, at(8), at(0), 0.8, 0.6, shadow=[0] * 8 + [1, 2, 3, 4, 5, 6, 7, 8]),
+        wasm32("spread", xy, 4, at(0)),
+        wasm32("spread", xy[:6], 3, at(0), seed=-2.0, shadow=[1, 0, 0, 0, 0, 0.5]),
+        wasm32("lengths", xy + [0.0] * 4, 4, at(0), at(8), seed=0.5, shadow=[0] * 8 + [1, 2, 3, 4]),
+    ]
+
+
+def numeric():
+    return [
+        direct("horner", "horner", 0.6, 8),
+        direct("horner", "horner", 0.6, 0),
+        direct("cube_root", "cube_root", 5.0),
+        direct("factorial", "factorial", 4.3, seed=0.5),
+        direct("factorial", "factorial", 0.4),
+        direct("huber", "huber", -0.4, 1.0),
+        direct("huber", "huber", -2.5, 1.2, seed=3.0),
+        direct("compound", "compound", 100.0, 0.03, 13),
+        direct("python_orbit", "python_orbit", -0.1, 0.65, 6),
+        direct("python_orbit", "python_orbit", 0.5, 0.5, 50),
+    ]
+
+
+# By program: calls that must end in a trap.
+TRAPS = {
+    # An operation that does not exist: `__builtin_trap`.
+    "eval": ["; trap: %run_eval([9.0, 0.0, 0.0, 0.5], 32, 0, 0, 24) user12"],
+    # Bodies outside the slice: bounds checks, and all of Rust's way of panicking.
+    "nbody": [f"; trap: %run_swap_energy({BODIES + [0.0] * 25}, 368, 0, 3, {i}, {j}) user12" for i, j in [(3, 0), (0, 7)]],
+}
+
 OPT, RAW = "Wasmtime 48.0.8, OptLevel::Speed", "Wasmtime 48.0.8, OptLevel::None"
 C, RUST = "clang 14 -O2 --target=wasm32", "rustc 1.63 -O, wasm32-unknown-unknown"
 DIFFSL = "DiffSL 0.12.5, as given to cranelift-jit; old opcodes replaced"
@@ -230,7 +276,10 @@ FILES = {
     "integrate.raw": (f"src/wasm/integrate.c; {C}; {RAW}", integrate()),
     "nbody.opt": (f"src/wasm/nbody.rs; {RUST}; {OPT}", nbody(stack=24)),
     "nbody.raw": (f"src/wasm/nbody.rs; {RUST}; {RAW}", nbody(stack=24)),
+    "points.opt": (f"src/wasm/points.c; {C}; {OPT}", points()),
+    "points.raw": (f"src/wasm/points.c; {C}; {RAW}", points()),
     "predator": (f"src/diffsl/predator.ds; {DIFFSL}", predator()),
     "heat": (f"src/diffsl/heat.ds; {DIFFSL}", heat()),
+    "numeric": ("src/python/numeric.py; RustPython 0.6.0, as given to cranelift-jit", numeric()),
     "expressions": ("src/evalexpr/build.sh; evalexpr-jit 0.2.3, as given to cranelift-jit", expressions()),
 }

@@ -14,17 +14,19 @@ import subprocess
 import sys
 import tempfile
 
-from cases import FILES, At
+from cases import F32, FILES, TRAPS, At
 
 HERE = pathlib.Path(__file__).resolve().parent
-SOURCES = [f"wasm/{name}.c" for name in ["gmm", "matvec", "rk4", "structs", "eval", "kepler", "integrate"]]
-SOURCES += ["oracle/nbody.c", "oracle/models.c"]
+SOURCES = [f"wasm/{name}.c" for name in ["gmm", "matvec", "rk4", "structs", "eval", "kepler", "integrate", "points"]]
+SOURCES += ["oracle/nbody.c", "oracle/models.c", "oracle/numeric.c"]
 
 PRELUDE = r"""
 #include <quadmath.h>
 #include <stdio.h>
 #define REAL __float128
 #define R(name) name##q
+#define SINGLE __float128
+#define S(name) name##q
 #define SAY(x) do { char text[64]; quadmath_snprintf(text, sizeof text, "%.30Qe", (x)); printf(" %s", text); } while (0)
 """
 
@@ -50,7 +52,8 @@ static void run(int count, real *p, real (*loss)(const real *, int)) {
 
 def returns_real(sources):
     """By function, whether it gives a number back."""
-    return {name: kind == "real" for kind, name in re.findall(r"^(?:EXPORT )?(real|void) (\w+)\(", sources, re.M)}
+    found = re.findall(r"^(?:EXPORT )?(real|single|void) (\w+)\(", sources, re.M)
+    return {name: kind != "void" for kind, name in found}
 
 
 def differentiable(case):
@@ -120,6 +123,13 @@ def array(values):
     return f"[{', '.join(map(repr, values))}]"
 
 
+def written(argument):
+    """An argument as the call shows it."""
+    if isinstance(argument, list):
+        return ("f32" if isinstance(argument, F32) else "") + array(argument)
+    return repr(argument)
+
+
 def directive(case, numbers, result):
     """One `; grad:` line."""
     numbers = iter(numbers)
@@ -133,13 +143,16 @@ def directive(case, numbers, result):
         else:
             gradient.append(repr(next(numbers)) if isinstance(arg, float) else "null")
     assert next(numbers, None) is None
-    text = f"; grad: %{case.function}({', '.join(array(a) if isinstance(a, list) else repr(a) for a in case.args)})"
+    text = f"; grad: %{case.function}({', '.join(map(written, case.args))})"
     if case.seed != 1.0:
         text += f" seed {case.seed!r}"
     for i, shadow in sorted(case.shadow.items()):
         text += f" shadow {i}={array(shadow + [0.0] * (len(case.args[i]) - len(shadow)))}"
-    text += f" value {array(value)}"
-    if case.buffers:
+    if case.single:
+        text += " nofd"
+    if result:
+        text += f" value {array(value)}"
+    if case.buffers and final:
         text += f" buffers [{', '.join(array(final[i]) if i in final else 'null' for i in range(len(case.args)))}]"
     return f"{text} == [{', '.join(gradient)}]"
 
@@ -148,7 +161,9 @@ def main():
     source, target = map(pathlib.Path, sys.argv[1:])
     answers = iter(oracle([case for _, cases in FILES.values() for case in cases]))
     for name, (origin, cases) in FILES.items():
-        head = [f"; {part.strip()}" for part in origin.split(";")] + [directive(case, *next(answers)) for case in cases]
+        head = [f"; {part.strip()}" for part in origin.split(";")]
+        head += [directive(case, *next(answers)) for case in cases]
+        head += TRAPS.get(name.partition(".")[0], [])
         text = (source / f"{name}.clif").read_text()
         (target / f"{name}.clif").write_text("\n".join(head) + "\n\n" + text)
 

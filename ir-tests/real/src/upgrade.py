@@ -18,16 +18,20 @@ def sections(dump):
     found = {}
     for number, text in zip(map(int, parts[1::2]), parts[2::2]):
         function = text[: text.index("\n}") + 3]
-        # evalexpr-jit starts a new module, and so a new numbering, for each function.
+        # Some frontends start a new module, and so a new numbering, for each function: the second is counted from 1000.
         while number in found:
             number += 1000
         found[number] = function
     return found
 
 
-def upgrade(text, name, names, symbols):
+def upgrade(text, name, module, names, symbols):
+    def callee(match):
+        number = int(match[3])
+        return f"{match[1]}{match[2] or ''}%{names.get(module + number) or names[number]}"
+
     text = re.sub(r"^function \S+?\(", f"function %{name}(", text)
-    text = re.sub(r"(fn\d+ = )(colocated )?u0:(\d+)", lambda m: f"{m[1]}{m[2] or ''}%{names[int(m[3])]}", text)
+    text = re.sub(r"(fn\d+ = )(colocated )?u0:(\d+)", callee, text)
     text = re.sub(r"userextname(\d+)", lambda m: f"%{symbols[int(m[1])]}", text)
     text = text.replace("global_value", "symbol_value")
     fresh = 1 + max(int(v) for v in re.findall(r"\bv(\d+)\b", text))
@@ -62,7 +66,7 @@ def main():
     symbols = next((line.split()[2:] for line in dump.splitlines() if line.startswith(";; symbols")), [])
     data = [line for line in dump.splitlines() if line.startswith("; data:")]
     parts = ["\n".join(data) + "\n"] if data else []
-    parts += [upgrade(texts[number], name, names, symbols) for name, number in kept.items()]
+    parts += [upgrade(texts[number], name, number // 1000 * 1000, names, symbols) for name, number in kept.items()]
     pathlib.Path(out).write_text("\n".join(parts))
 
 

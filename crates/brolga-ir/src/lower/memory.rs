@@ -9,6 +9,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
+use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::{Cx, Direction, ops, segment};
@@ -160,7 +161,8 @@ impl Cx<'_> {
                     None => {
                         let off = b.ins().iconst(types::I64, i64::from(place.shadow));
                         let shadow = b.ins().iadd(fp, off);
-                        let primal = self.get(Val::Aux(inst.at.expect("a slot's delta stems from its address"), 0));
+                        let native = self.native_slot(b, *slot);
+                        let primal = b.ins().stack_addr(types::I64, native, 0);
                         b.ins().isub(shadow, primal)
                     }
                 };
@@ -340,14 +342,19 @@ impl Cx<'_> {
                     self.publish(b);
                 }
                 let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
+                let mut sig = sig.clone();
+                if sig.call_conv != CallConv::Fast {
+                    // A helper of the run time: a C function of the host.
+                    sig.call_conv = self.env.target.default_call_conv;
+                }
                 let call = match callee {
                     Callee::Symbol(s) => {
-                        let f = self.symbol(b, s, sig);
+                        let f = self.symbol(b, s, &sig);
                         b.ins().call(f, &args)
                     }
                     Callee::Pointer(p) => {
                         let p = self.get(*p);
-                        let s = b.import_signature(sig.clone());
+                        let s = b.import_signature(sig);
                         b.ins().call_indirect(s, p, &args)
                     }
                 };

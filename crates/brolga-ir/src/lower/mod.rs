@@ -202,20 +202,15 @@ impl Cx<'_> {
         for v in named {
             let ty = self.env.ct[v].expect("a value with a cotangent has a shape").ty();
             let var = b.declare_var(ty);
-            let zero = self.zero(b, ty);
+            let zero = *self.zeros.entry(ty).or_insert_with(|| ops::constant(b, ty, 0.0));
             b.def_var(var, zero);
             self.cts.insert(v, var);
         }
     }
 
-    /// The zero of a cotangent type; made once, in the entry block.
+    /// The zero of a cotangent type: the one from the entry block if there is one.
     fn zero(&mut self, b: &mut FunctionBuilder<'_>, ty: Type) -> ir::Value {
-        if let Some(&z) = self.zeros.get(&ty) {
-            return z;
-        }
-        let z = ops::constant(b, ty, 0.0);
-        self.zeros.insert(ty, z);
-        z
+        self.zeros.get(&ty).copied().unwrap_or_else(|| ops::constant(b, ty, 0.0))
     }
 
     fn inst(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
@@ -312,6 +307,19 @@ impl Cx<'_> {
                 b.ins().trap(*code);
             }
         }
+    }
+
+    /// The derived function's copy of a primal stack slot.
+    fn native_slot(&mut self, b: &mut FunctionBuilder<'_>, slot: ir::StackSlot) -> ir::StackSlot {
+        use ir::instructions::InstructionMapper;
+        copy::Copier {
+            src: self.env.primal,
+            dst: b.func,
+            values: &self.values,
+            imported: &mut self.imported,
+            names: self.env.names,
+        }
+        .map_stack_slot(slot)
     }
 
     /// Import a function by symbol.

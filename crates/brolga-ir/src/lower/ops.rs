@@ -71,6 +71,13 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         }
         Arith::Band => b.ins().band(a[0], a[1]),
         Arith::Bor => b.ins().bor(a[0], a[1]),
+        Arith::Bxor => b.ins().bxor(a[0], a[1]),
+        Arith::Bitselect => b.ins().bitselect(a[0], a[1], a[2]),
+        Arith::FromInt => {
+            let x = if b.func.dfg.value_type(a[0]).bits() < 32 { b.ins().sextend(types::I32, a[0]) } else { a[0] };
+            b.ins().fcvt_from_sint(ty, x)
+        }
+        Arith::IcmpEq => b.ins().icmp(IntCC::Equal, a[0], a[1]),
         Arith::Not => {
             let t = b.func.dfg.value_type(a[0]);
             if t.is_vector() {
@@ -84,8 +91,8 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
             let mask = bits(b, a[0], ty);
             b.ins().bitselect(mask, a[1], a[2])
         }
-        Arith::Select | Arith::SelectAll | Arith::Iselect => b.ins().select(a[0], a[1], a[2]),
-        Arith::MaskOf | Arith::Bitcast => bits(b, a[0], ty),
+        Arith::Select | Arith::SelectAll => b.ins().select(a[0], a[1], a[2]),
+        Arith::Bitcast => bits(b, a[0], ty),
         Arith::Promote => b.ins().fpromote(ty, a[0]),
         Arith::Demote => b.ins().fdemote(ty, a[0]),
         Arith::PromoteLow => b.ins().fvpromote_low(a[0]),

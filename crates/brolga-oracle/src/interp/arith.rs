@@ -55,21 +55,21 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) fn float_op(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<Val, OracleError> {
         let width = self.float_width(ty)?;
         let n = u32::from(width) * 8;
-        let vals: SmallVec<[Val; 3]> = args.iter().map(|&a| self.get(a).clone()).collect();
+        let vals: [Val; 3] = std::array::from_fn(|k| args.get(k).map_or_else(Val::default, |&a| self.get(a).clone()));
         let mut bits = 0;
         let mut bytes = [Byte::Clean; 16];
         for i in 0..ty.lane_count() {
             let mut x = [0; 3];
             let mut operands = [(Origin::Clean, 0.0); 3];
             let at = i as usize * width as usize;
-            for (k, v) in vals.iter().enumerate() {
+            for (k, v) in vals.iter().enumerate().take(args.len()) {
                 x[k] = lane(v.bits, n, i);
                 operands[k] = (v.prov.float(at, width), float_of(x[k], width));
             }
             let y = float::eval(op, width, x).ok_or_else(|| self.unsupported(op.to_string()))?;
             bits |= y << (n * i);
             let value = float_of(y, width);
-            if let Some(node) = self.record(value, &operands[..vals.len()], |x| float::slopes(op, x, value)) {
+            if let Some(node) = self.record(value, &operands[..args.len()], |x| float::slopes(op, x, value)) {
                 write_float(&mut bytes, at, node, width);
             }
         }
@@ -148,18 +148,24 @@ impl<D: Domain> Machine<'_, D> {
     /// `icmp` and `fcmp`: 0 or 1 for scalars, lane masks for vectors.
     pub(super) fn compare(&mut self, data: &InstructionData, from: Type, to: Type) -> Result<Val, OracleError> {
         let n = from.lane_bits();
-        let (args, holds): ([Value; 2], Box<dyn Fn(u128, u128) -> bool>) = match *data {
-            InstructionData::IntCompare { args, cond, .. } => (args, Box::new(move |x, y| int::compare(cond, n, x, y))),
+        match *data {
+            InstructionData::IntCompare { args, cond, .. } => {
+                Ok(self.flags(args, from, to, |x, y| int::compare(cond, n, x, y)))
+            }
             InstructionData::FloatCompare { args, cond, .. } => {
                 let width = self.float_width(from)?;
-                (args, Box::new(move |x, y| float::compare(cond, width, x, y)))
+                Ok(self.flags(args, from, to, |x, y| float::compare(cond, width, x, y)))
             }
             _ => unreachable!("format of a comparison"),
-        };
-        let yes = if from.is_vector() { ones(n) } else { 1 };
+        }
+    }
+
+    /// In each lane, whether the lanes of both operands are so.
+    fn flags(&self, args: [Value; 2], from: Type, to: Type, holds: impl Fn(u128, u128) -> bool) -> Val {
+        let yes = if from.is_vector() { ones(from.lane_bits()) } else { 1 };
         let (x, y) = (self.bits(args[0]), self.bits(args[1]));
         let flags = lanes(from, x).zip(lanes(from, y)).map(|(x, y)| if holds(x, y) { yes } else { 0 });
-        Ok(Val::clean(collect(to.lane_bits(), flags)))
+        Val::clean(collect(to.lane_bits(), flags))
     }
 
     /// Integer operations of one operand.
@@ -202,13 +208,18 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) fn overflowing(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<(Val, bool), OracleError> {
         let (x, y) = (self.get(args[0]).clone(), self.get(args[1]).clone());
         let carry = args.get(2).is_some_and(|&c| self.bits(c) != 0);
-        let (bits, overflow) =
-            int::overflowing(op, ty.bits(), x.bits, y.bits, carry).map_err(|f| self.int_fault(f))?;
+        let (bits, overflow) = int::overflowing(op, ty.bits(), x.bits, y.bits, carry).map_err(|f| self.int_fault(f))?;
         Ok((Val { bits, prov: self.mix(ty.bytes() as usize, [&x, &y]) }, overflow))
     }
 
     /// Operations that change the width of lanes.
-    pub(super) fn reshape_lanes(&mut self, op: Opcode, from: Type, to: Type, args: &[Value]) -> Result<Val, OracleError> {
+    pub(super) fn reshape_lanes(
+        &mut self,
+        op: Opcode,
+        from: Type,
+        to: Type,
+        args: &[Value],
+    ) -> Result<Val, OracleError> {
         let vals: SmallVec<[Val; 2]> = args.iter().map(|&a| self.get(a).clone()).collect();
         let (n, m) = (from.lane_bits(), to.lane_bits());
         let all: SmallVec<[u128; 32]> = vals.iter().flat_map(|v| lanes(from, v.bits)).collect();
@@ -231,7 +242,8 @@ impl<D: Domain> Machine<'_, D> {
             _ => return Err(self.unsupported(op.to_string())),
         };
         let (narrow, wide) = ((n / 8) as usize, (m / 8) as usize);
-        let widened = |first: usize| move |b: usize| (b % wide < narrow).then(|| (first + b / wide) * narrow + b % wide);
+        let widened =
+            |first: usize| move |b: usize| (b % wide < narrow).then(|| (first + b / wide) * narrow + b % wide);
         let prov = match op {
             Opcode::UwidenLow => vals[0].prov.gather(16, widened(0)),
             Opcode::UwidenHigh => vals[0].prov.gather(16, widened(half)),

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{Signature, Type, types};
 
 use super::domain::Domain;
 use super::libm::{self, Math};
-use super::machine::{Machine, Vals};
+use super::machine::Machine;
 use super::provenance::{Byte, Origin, Prov, write_float};
 use super::value::{Val, bits_of, float_of, ones, sext};
 use crate::error::OracleError;
@@ -58,7 +58,7 @@ impl<D: Domain> Machine<'_, D> {
     /// # Safety
     ///
     /// The memory that it reads or writes must be there.
-    pub(super) unsafe fn call_extern(&mut self, func: FuncKey, args: &[Val]) -> Result<Vals, OracleError> {
+    pub(super) unsafe fn call_extern(&mut self, func: FuncKey, args: &[Val]) -> Result<Vec<Val>, OracleError> {
         let program = self.program();
         let f = &program.funcs[func];
         let wrong = |m: &Self| m.unsupported(format!("%{} with signature {}", f.symbol, f.signature));
@@ -67,9 +67,8 @@ impl<D: Domain> Machine<'_, D> {
             let x: Vec<f64> = args.iter().map(|a| float_of(a.bits, width)).collect();
             let bits = bits_of((custom.value)(&x), width);
             let slopes = (custom.slopes)(&x);
-            return Ok(Vals::from_iter([
-                self.extern_float(bits, width, args, |_, _| slopes.map(|s| Some(D::Num::constant(s))))
-            ]));
+            let slopes = slopes.map(|s| Some(D::Num::constant(s)));
+            return Ok(vec![self.extern_float(bits, width, args, |_, _| slopes)]);
         }
         if let Some((math, width)) = Math::by_symbol(&f.symbol) {
             if float_signature(&f.signature, math.arity()) != Some(width) {
@@ -77,9 +76,7 @@ impl<D: Domain> Machine<'_, D> {
             }
             let x = std::array::from_fn(|i| args.get(i).map_or(0, |a| a.bits));
             let bits = math.eval(width, x);
-            return Ok(Vals::from_iter([
-                self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value))
-            ]));
+            return Ok(vec![self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value))]);
         }
         let ret = f.signature.returns.first().map(|r| r.value_type);
         // SAFETY: promised by the caller.
@@ -112,7 +109,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// `ldexp`, `scalbn`, `frexp`, `modf`: a float and an integer or a pointer.
-    unsafe fn float_and_int(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Vals> {
+    unsafe fn float_and_int(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Vec<Val>> {
         let (name, width) = match symbol.strip_suffix('f') {
             Some(name) if name != "mod" => (name, 4),
             _ => (symbol, 8),
@@ -144,9 +141,7 @@ impl<D: Domain> Machine<'_, D> {
             _ => return None,
         };
         let one = D::Num::constant(slope);
-        Some(Vals::from_iter([
-            self.extern_float(bits_of(value, width), width, &args[..1], |_, _| [Some(one), None, None])
-        ]))
+        Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], |_, _| [Some(one), None, None])])
     }
 
     /// C's memory and integer functions. `None` if there is no such function.

@@ -157,11 +157,8 @@ pub enum ToInt {
 pub fn to_int(x: f64, n: u32, signed: bool) -> ToInt {
     let t = x.trunc();
     // Powers of two, so the bounds are exact.
-    let (lo, hi) = if signed {
-        (-(2f64.powi(n as i32 - 1)), 2f64.powi(n as i32 - 1))
-    } else {
-        (0.0, 2f64.powi(n as i32))
-    };
+    let (lo, hi) =
+        if signed { (-(2f64.powi(n as i32 - 1)), 2f64.powi(n as i32 - 1)) } else { (0.0, 2f64.powi(n as i32)) };
     if x.is_nan() {
         ToInt::Nan
     } else if t < lo || t >= hi {

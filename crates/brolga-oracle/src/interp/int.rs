@@ -84,12 +84,30 @@ pub fn binary(op: Opcode, n: u32, x: u128, y: u128) -> Result<u128, IntFault> {
             hi.wrapping_sub(fix(sx < 0, y)).wrapping_sub(fix(sy < 0, x))
         }
         Opcode::Smulhi => ((sx.wrapping_mul(sy) >> n) as u128) & m,
-        Opcode::Smin => if sx < sy { x } else { y },
-        Opcode::Smax => if sx > sy { x } else { y },
+        Opcode::Smin => {
+            if sx < sy {
+                x
+            } else {
+                y
+            }
+        }
+        Opcode::Smax => {
+            if sx > sy {
+                x
+            } else {
+                y
+            }
+        }
         Opcode::Umin => x.min(y),
         Opcode::Umax => x.max(y),
         Opcode::AvgRound => (x & y) + ((x ^ y) >> 1) + ((x ^ y) & 1),
-        Opcode::UaddSat => if x > m - y { m } else { x + y },
+        Opcode::UaddSat => {
+            if x > m - y {
+                m
+            } else {
+                x + y
+            }
+        }
         Opcode::UsubSat => x.saturating_sub(y),
         Opcode::SaddSat => saturate_signed(sx.saturating_add(sy), n),
         Opcode::SsubSat => saturate_signed(sx.saturating_sub(sy), n),

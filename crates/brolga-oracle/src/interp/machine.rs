@@ -19,13 +19,14 @@ use super::value::Val;
 use crate::Limits;
 use crate::error::{OracleError, Place, Site};
 
-/// Results of one instruction; rarely more than two.
-pub(super) type Vals = SmallVec<[Val; 2]>;
-
 /// What an instruction does to control flow.
 pub(super) enum Flow {
+    /// Go on; there are no results.
+    Next,
+    /// Define the result and go on. Apart from `Values` because it is the common case and needs no allocation.
+    Value(Val),
     /// Define the results and go on.
-    Values(Vals),
+    Values(Vec<Val>),
     /// Go to another block.
     Jump(ir::BlockCall),
     /// Call, then go on as [`Resume`] says.
@@ -38,7 +39,13 @@ pub(super) enum Flow {
 
 impl From<Val> for Flow {
     fn from(v: Val) -> Self {
-        Flow::Values(SmallVec::from_iter([v]))
+        Flow::Value(v)
+    }
+}
+
+impl From<[Val; 2]> for Flow {
+    fn from(vals: [Val; 2]) -> Self {
+        Flow::Values(vals.into())
     }
 }
 
@@ -95,6 +102,8 @@ pub struct Machine<'p, D: Domain> {
     limits: Limits,
     fuel: u64,
     frames: Vec<Frame<'p>>,
+    /// Arguments on their way into block parameters; empty between jumps, kept for its storage.
+    block_args: Vec<Val>,
     /// Where mixed bytes were made. The map is the inverse, to give each instruction one id.
     origins: PrimaryMap<OriginId, Site>,
     origin_ids: HashMap<Site, OriginId>,
@@ -116,6 +125,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             limits: limits.clone(),
             fuel: limits.fuel,
             frames: Vec::new(),
+            block_args: Vec::new(),
             origins: PrimaryMap::new(),
             origin_ids: HashMap::new(),
             pinned_reg: Val::default(),
@@ -171,13 +181,15 @@ impl<'p, D: Domain> Machine<'p, D> {
             // An imported function is executed on the spot, so that only defined functions get frames.
             loop {
                 match flow {
-                    Flow::Values(vals) => self.finish(inst, &vals),
+                    Flow::Next => self.finish(inst, []),
+                    Flow::Value(v) => self.finish(inst, [v]),
+                    Flow::Values(vals) => self.finish(inst, vals),
                     Flow::Jump(to) => self.jump(to, &[]),
                     Flow::Return(vals) => {
                         self.leave();
                         let Some(caller) = self.frames.last() else { return Ok(vals) };
                         let inst = caller.inst;
-                        self.finish(inst, &vals);
+                        self.finish(inst, vals);
                     }
                     Flow::Call(func, args) if self.program.funcs[func].body.is_some() => self.enter(func, args)?,
                     Flow::TailCall(func, args) if self.program.funcs[func].body.is_some() => {
@@ -191,7 +203,7 @@ impl<'p, D: Domain> Machine<'p, D> {
                     }
                     Flow::TailCall(func, args) => {
                         // SAFETY: as above.
-                        flow = Flow::Return(unsafe { self.call_extern(func, &args)? }.into_vec());
+                        flow = Flow::Return(unsafe { self.call_extern(func, &args)? });
                         continue;
                     }
                 }
@@ -227,17 +239,17 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// Define the results of `inst` and go on after it.
-    fn finish(&mut self, inst: ir::Inst, results: &[Val]) {
+    fn finish(&mut self, inst: ir::Inst, results: impl IntoIterator<Item = Val>) {
         let frame = self.frames.last_mut().expect("a function is running");
         let body = frame.body;
         if let InstructionData::TryCall { exception, .. } | InstructionData::TryCallIndirect { exception, .. } =
             body.dfg.insts[inst]
         {
             let normal = *body.dfg.exception_tables[exception].normal_return();
-            return self.jump(normal, results);
+            return self.jump(normal, &results.into_iter().collect::<Vec<Val>>());
         }
         for (&v, r) in body.dfg.inst_results(inst).iter().zip(results) {
-            frame.values[v.as_u32() as usize] = r.clone();
+            frame.values[v.as_u32() as usize] = r;
         }
         frame.inst = body.layout.next_inst(inst).expect("only terminators are last, and they do not finish");
     }
@@ -247,16 +259,13 @@ impl<'p, D: Domain> Machine<'p, D> {
         let frame = self.frames.last_mut().expect("a function is running");
         let dfg = &frame.body.dfg;
         let block = to.block(&dfg.value_lists);
-        let args: SmallVec<[Val; 8]> = to
-            .args(&dfg.value_lists)
-            .map(|a| match a {
-                BlockArg::Value(v) => frame.values[dfg.resolve_aliases(v).as_u32() as usize].clone(),
-                BlockArg::TryCallRet(i) => returned[i as usize].clone(),
-                // No exception is ever thrown, so no handler is entered.
-                BlockArg::TryCallExn(_) => Val::default(),
-            })
-            .collect();
-        for (&p, a) in dfg.block_params(block).iter().zip(args) {
+        self.block_args.extend(to.args(&dfg.value_lists).map(|a| match a {
+            BlockArg::Value(v) => frame.values[dfg.resolve_aliases(v).as_u32() as usize].clone(),
+            BlockArg::TryCallRet(i) => returned[i as usize].clone(),
+            // No exception is ever thrown, so no handler is entered.
+            BlockArg::TryCallExn(_) => Val::default(),
+        }));
+        for (&p, a) in dfg.block_params(block).iter().zip(self.block_args.drain(..)) {
             frame.values[p.as_u32() as usize] = a;
         }
         frame.inst = frame.body.layout.first_inst(block).expect("a verified block has a terminator");
@@ -294,7 +303,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// The running instruction, in words.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Box<Place> {
         Place::new(self.program, self.site)
     }
 

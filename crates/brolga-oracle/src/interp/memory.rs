@@ -1,18 +1,21 @@
 //! Loads, stores and atomics on host memory, and the marks of memory bytes that go with them.
 //!
-//! Accesses need no alignment. The interpreter is alone with its memory, so an atomic operation is a load, an operation and
+//! Accesses need no alignment. Those near address 0 and in the upper half of the address space trap; no others are checked. The interpreter is alone with its memory, so an atomic operation is a load, an operation and
 //! a store.
 
-use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
 
 use super::arith::rmw_opcode;
 use super::domain::Domain;
 use super::int;
-use super::machine::{Flow, Machine, Vals};
+use super::machine::{Flow, Machine};
 use super::moves::Mask;
 use super::provenance::{Bit, Prov};
 use super::value::{Val, collect, lane, ones, sext};
 use crate::error::OracleError;
+
+/// Addresses below are no one's memory.
+const NULL_PAGE: usize = 4096;
 
 /// A load that extends: bytes per element, elements, whether signed.
 fn extending(op: Opcode) -> Option<(u32, u32, bool)> {
@@ -35,9 +38,21 @@ fn extending(op: Opcode) -> Option<(u32, u32, bool)> {
 }
 
 impl<D: Domain> Machine<'_, D> {
-    /// The address `v + offset`.
-    fn address(&self, v: Value, offset: i32) -> usize {
-        (self.bits(v) as u64).wrapping_add(i64::from(offset) as u64) as usize
+    /// The address `v + offset` of an access with these flags. Where no program has memory, the access traps as it does in
+    /// compiled code.
+    fn address(
+        &self,
+        dfg: &ir::DataFlowGraph,
+        flags: ir::MemFlags,
+        v: Value,
+        offset: i32,
+    ) -> Result<usize, OracleError> {
+        let addr = (self.bits(v) as u64).wrapping_add(i64::from(offset) as u64) as usize;
+        if addr < NULL_PAGE || addr.cast_signed() < 0 {
+            let code = dfg.mem_flags[flags].trap_code();
+            return Err(self.trap(code.unwrap_or(TrapCode::HEAP_OUT_OF_BOUNDS)));
+        }
+        Ok(addr)
     }
 
     /// Read `n` bytes.
@@ -77,12 +92,11 @@ impl<D: Domain> Machine<'_, D> {
         data: &InstructionData,
         ty: Type,
     ) -> Result<Flow, OracleError> {
-        let done = Flow::Values(Vals::new());
         // SAFETY: every access below is one of the program's own, for which the caller vouches.
         Ok(unsafe {
             match *data {
-                InstructionData::Load { opcode, arg, offset, .. } => {
-                    let addr = self.address(arg, offset.into());
+                InstructionData::Load { opcode, arg, flags, offset } => {
+                    let addr = self.address(dfg, flags, arg, offset.into())?;
                     match extending(opcode) {
                         None => self.read(addr, ty.bytes() as usize).into(),
                         Some((width, count, signed)) => {
@@ -91,10 +105,10 @@ impl<D: Domain> Machine<'_, D> {
                         }
                     }
                 }
-                InstructionData::LoadNoOffset { arg, .. } => {
-                    self.read(self.address(arg, 0), ty.bytes() as usize).into()
+                InstructionData::LoadNoOffset { arg, flags, .. } => {
+                    self.read(self.address(dfg, flags, arg, 0)?, ty.bytes() as usize).into()
                 }
-                InstructionData::Store { opcode, args, offset, .. } => {
+                InstructionData::Store { opcode, args, flags, offset } => {
                     let n = match opcode {
                         Opcode::Istore8 => 1,
                         Opcode::Istore16 => 2,
@@ -102,16 +116,16 @@ impl<D: Domain> Machine<'_, D> {
                         _ => dfg.value_type(args[0]).bytes() as usize,
                     };
                     let v = self.get(args[0]).clone();
-                    self.write(self.address(args[1], offset.into()), n, &v);
-                    done
+                    self.write(self.address(dfg, flags, args[1], offset.into())?, n, &v);
+                    Flow::Next
                 }
-                InstructionData::StoreNoOffset { args, .. } => {
+                InstructionData::StoreNoOffset { args, flags, .. } => {
                     let v = self.get(args[0]).clone();
-                    self.write(self.address(args[1], 0), dfg.value_type(args[0]).bytes() as usize, &v);
-                    done
+                    self.write(self.address(dfg, flags, args[1], 0)?, dfg.value_type(args[0]).bytes() as usize, &v);
+                    Flow::Next
                 }
-                InstructionData::AtomicCas { args, .. } => {
-                    let addr = self.address(args[0], 0);
+                InstructionData::AtomicCas { args, flags, .. } => {
+                    let addr = self.address(dfg, flags, args[0], 0)?;
                     let n = ty.bytes() as usize;
                     let old = self.read(addr, n);
                     if old.bits == self.bits(args[1]) {
@@ -120,8 +134,8 @@ impl<D: Domain> Machine<'_, D> {
                     }
                     old.into()
                 }
-                InstructionData::AtomicRmw { args, op, .. } => {
-                    let addr = self.address(args[0], 0);
+                InstructionData::AtomicRmw { args, flags, op, .. } => {
+                    let addr = self.address(dfg, flags, args[0], 0)?;
                     let n = ty.bytes() as usize;
                     let old = self.read(addr, n);
                     let x = self.get(args[1]).clone();

@@ -19,10 +19,10 @@ use smallvec::SmallVec;
 
 use super::domain::{Domain, NodeId};
 use super::float::sign;
-use super::machine::{Machine, Vals};
+use super::int;
+use super::machine::Machine;
 use super::provenance::{Bit, Byte, Origin, OriginId, Prov, mantissa, whole_float, write_float};
 use super::value::{Val, collect, float_of, lane, lanes, ones, sext};
-use super::int;
 use crate::error::OracleError;
 use crate::real::Real;
 
@@ -77,7 +77,11 @@ fn mask_byte(mask: Mask, (x, vx): (Byte, u8), (y, vy): (Byte, u8), origin: Origi
             }
         }
         (x, y) if x == y && matches!(x, Byte::Part { .. }) => {
-            if mask == Mask::Xor { Byte::Clean } else { x }
+            if mask == Mask::Xor {
+                Byte::Clean
+            } else {
+                x
+            }
         }
         _ => Byte::Mixed(origin),
     }
@@ -195,11 +199,8 @@ impl<D: Domain> Machine<'_, D> {
         let n = ty.bits();
         let bits = int::unary(op, n, x.bits).map_err(|f| self.int_fault(f))?;
         let bytes = ty.bytes() as usize;
-        let prov = if op == Opcode::Bswap {
-            x.prov.gather(bytes, |b| Some(bytes - 1 - b))
-        } else {
-            self.mix(bytes, [&x])
-        };
+        let prov =
+            if op == Opcode::Bswap { x.prov.gather(bytes, |b| Some(bytes - 1 - b)) } else { self.mix(bytes, [&x]) };
         Ok(Val { bits, prov })
     }
 
@@ -225,17 +226,15 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// `isplit`: low and high half of each lane.
-    pub(super) fn split(&mut self, from: Type, x: Value) -> Vals {
+    pub(super) fn split(&mut self, from: Type, x: Value) -> [Val; 2] {
         let x = self.get(x).clone();
         let n = from.lane_bits();
         let (h, hb, wb) = (n / 2, (n / 16) as usize, (n / 8) as usize);
         let half = |high: bool| Val {
             bits: collect(h, lanes(from, x.bits).map(|l| if high { l >> h } else { l })),
-            prov: x.prov.gather(from.bytes() as usize / 2, |b| {
-                Some(b / hb * wb + b % hb + if high { hb } else { 0 })
-            }),
+            prov: x.prov.gather(from.bytes() as usize / 2, |b| Some(b / hb * wb + b % hb + if high { hb } else { 0 })),
         };
-        Vals::from_iter([half(false), half(true)])
+        [half(false), half(true)]
     }
 
     /// `iconcat`: the inverse of `isplit`.
@@ -314,10 +313,7 @@ impl<D: Domain> Machine<'_, D> {
             }
             _ => unreachable!("format of a permutation"),
         };
-        Val {
-            bits: permute_bytes(x.bits, y.bits, &index),
-            prov: x.prov.gather2(&y.prov, 16, |b| index[b]),
-        }
+        Val { bits: permute_bytes(x.bits, y.bits, &index), prov: x.prov.gather2(&y.prov, 16, |b| index[b]) }
     }
 
     /// `blendv`: the top bit of each lane of the first operand chooses.
@@ -328,9 +324,9 @@ impl<D: Domain> Machine<'_, D> {
         let first = |i: u32| lane(c, n, i) >> (n - 1) == 1;
         Val {
             bits: collect(n, (0..ty.lane_count()).map(|i| lane(if first(i) { x.bits } else { y.bits }, n, i))),
-            prov: x.prov.gather2(&y.prov, ty.bytes() as usize, |b| {
-                Some(if first((b / w) as u32) { b } else { 16 + b })
-            }),
+            prov: x
+                .prov
+                .gather2(&y.prov, ty.bytes() as usize, |b| Some(if first((b / w) as u32) { b } else { 16 + b })),
         }
     }
 }

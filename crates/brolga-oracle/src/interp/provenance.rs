@@ -250,8 +250,8 @@ const PAGE: usize = 256;
 
 /// The marks of memory bytes; absent pages are clean.
 ///
-/// Map from address / [`PAGE`] to the page, because active memory comes in few long runs. Never iterated, so the order of
-/// the hash map reaches nothing.
+/// Map from address / page size to the page, because active memory comes in few long runs. Only clearing iterates, and the
+/// order does not matter to it.
 #[derive(Debug, Default)]
 pub struct Marks {
     pages: HashMap<usize, Box<[Byte; PAGE]>>,
@@ -297,14 +297,20 @@ impl Marks {
 
     /// Forget everything about `n` bytes.
     pub fn clear(&mut self, addr: usize, n: usize) {
-        let mut a = addr;
-        while a < addr + n {
-            let end = (a / PAGE + 1) * PAGE;
-            let stop = end.min(addr + n);
-            if let Some(p) = self.pages.get_mut(&(a / PAGE)) {
-                p[a % PAGE..a % PAGE + (stop - a)].fill(Byte::Clean);
+        let clear_in = |page: usize, marks: &mut [Byte; PAGE]| {
+            let (begin, end) = (addr.max(page * PAGE), (addr + n).min((page + 1) * PAGE));
+            if begin < end {
+                marks[begin - page * PAGE..end - page * PAGE].fill(Byte::Clean);
             }
-            a = stop;
+        };
+        if n / PAGE > self.pages.len() {
+            self.pages.iter_mut().for_each(|(&page, marks)| clear_in(page, marks));
+        } else if n > 0 {
+            for page in addr / PAGE..=(addr + n - 1) / PAGE {
+                if let Some(marks) = self.pages.get_mut(&page) {
+                    clear_in(page, marks);
+                }
+            }
         }
     }
 

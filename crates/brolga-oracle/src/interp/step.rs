@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, types};
 
 use super::domain::Domain;
 use super::int;
-use super::machine::{Flow, Machine, Vals};
+use super::machine::{Flow, Machine};
 use super::value::Val;
 use crate::error::OracleError;
 
@@ -52,10 +52,10 @@ impl<D: Domain> Machine<'_, D> {
                 if (self.bits(args[0]) == 0) == (data.opcode() == Trapz) {
                     return Err(self.trap(code));
                 }
-                Flow::Values(Vals::new())
+                Flow::Next
             }
             Debugtrap => return Err(self.unsupported("debugtrap")),
-            Nop | Fence | SequencePoint => Flow::Values(Vals::new()),
+            Nop | Fence | SequencePoint => Flow::Next,
 
             // Addresses.
             FuncAddr => {
@@ -79,7 +79,7 @@ impl<D: Domain> Machine<'_, D> {
             GetPinnedReg => self.pinned_reg.clone().into(),
             SetPinnedReg => {
                 self.pinned_reg = self.get(args[0]).clone();
-                Flow::Values(Vals::new())
+                Flow::Next
             }
             GetFramePointer | GetStackPointer => Val::clean(self.frame_address() as u128).into(),
             DynamicStackAddr | ExtractVector => return Err(self.unsupported("dynamic vectors")),
@@ -116,8 +116,8 @@ impl<D: Domain> Machine<'_, D> {
 
             // Memory. SAFETY: promised by the caller of `Machine::call`.
             Load | Store | Uload8 | Sload8 | Istore8 | Uload16 | Sload16 | Istore16 | Uload32 | Sload32 | Istore32
-            | Uload8x8 | Sload8x8 | Uload16x4 | Sload16x4 | Uload32x2 | Sload32x2 | AtomicRmw | AtomicCas | AtomicLoad
-            | AtomicStore => unsafe { self.memory(dfg, data, ty)? },
+            | Uload8x8 | Sload8x8 | Uload16x4 | Sload16x4 | Uload32x2 | Sload32x2 | AtomicRmw | AtomicCas
+            | AtomicLoad | AtomicStore => unsafe { self.memory(dfg, data, ty)? },
 
             // Floats.
             Fadd | Fsub | Fmul | Fdiv | Sqrt | Fma | Fneg | Fabs | Fcopysign | Fmin | Fmax | Ceil | Floor | Trunc
@@ -133,17 +133,19 @@ impl<D: Domain> Machine<'_, D> {
 
             // Integer arithmetic.
             Ineg | Iabs | Clz | Cls | Ctz | Popcnt => self.int_unary(data.opcode(), ty, args[0])?.into(),
-            Iadd | Isub | Imul | Umulhi | Smulhi | Smin | Smax | Umin | Umax | AvgRound | UaddSat | SaddSat | UsubSat
-            | SsubSat | SqmulRoundSat | X86Pmulhrsw | Udiv | Urem | Sdiv | Srem => {
+            Iadd | Isub | Imul | Umulhi | Smulhi | Smin | Smax | Umin | Umax | AvgRound | UaddSat | SaddSat
+            | UsubSat | SsubSat | SqmulRoundSat | X86Pmulhrsw | Udiv | Urem | Sdiv | Srem => {
                 self.int_binary(data.opcode(), ty, args[0], args[1])?.into()
             }
             UaddOverflow | SaddOverflow | UsubOverflow | SsubOverflow | UmulOverflow | SmulOverflow
             | SaddOverflowCin | UaddOverflowCin | SsubOverflowBin | UsubOverflowBin => {
                 let (sum, overflow) = self.overflowing(data.opcode(), ty, args)?;
-                Flow::Values(Vals::from_iter([sum, Val::clean(overflow.into())]))
+                [sum, Val::clean(overflow.into())].into()
             }
             UaddOverflowTrap => {
-                let InstructionData::IntAddTrap { code, .. } = *data else { unreachable!("format of uadd_overflow_trap") };
+                let InstructionData::IntAddTrap { code, .. } = *data else {
+                    unreachable!("format of uadd_overflow_trap")
+                };
                 let (sum, overflow) = self.overflowing(UaddOverflowTrap, ty, args)?;
                 if overflow {
                     return Err(self.trap(code));
@@ -160,7 +162,7 @@ impl<D: Domain> Machine<'_, D> {
             Ishl | Ushr | Sshr | Rotl | Rotr => self.shift(data.opcode(), ty, args[0], args[1])?.into(),
             Bitrev | Bswap => self.reverse(data.opcode(), ty, args[0])?.into(),
             Uextend | Sextend | Ireduce => self.resize_int(data.opcode(), arg_ty, ty, args[0]).into(),
-            Isplit => Flow::Values(self.split(arg_ty, args[0])),
+            Isplit => self.split(arg_ty, args[0]).into(),
             Iconcat => self.concat(arg_ty, args[0], args[1]).into(),
             Bitcast => self.get(args[0]).clone().into(),
             Select | SelectSpectreGuard => {

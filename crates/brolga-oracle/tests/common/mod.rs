@@ -162,10 +162,8 @@ fn trampoline(module: &mut JITModule, callee: FuncId, sig: &ir::Signature) -> Fu
     use cranelift_codegen::cursor::Cursor;
     c.insert_block(block);
     let flags = ir::MemFlagsData::trusted();
-    let loaded: Vec<ir::Value> = (0..)
-        .zip(&sig.params)
-        .map(|(i, p)| c.ins().load(p.value_type, flags, args, 16 * i))
-        .collect();
+    let loaded: Vec<ir::Value> =
+        (0..).zip(&sig.params).map(|(i, p)| c.ins().load(p.value_type, flags, args, 16 * i)).collect();
     let call = c.ins().call(inner, &loaded);
     let values = c.func.dfg.inst_results(call).to_vec();
     for (i, v) in values.into_iter().enumerate() {

@@ -71,7 +71,8 @@ pub fn cases() -> Vec<Case> {
                 add(&format!("{op} v0, v1"), &[ty, ty], &[ty]);
             }
         }
-        for op in ["uadd_overflow", "sadd_overflow", "usub_overflow", "ssub_overflow", "umul_overflow", "smul_overflow"] {
+        for op in ["uadd_overflow", "sadd_overflow", "usub_overflow", "ssub_overflow", "umul_overflow", "smul_overflow"]
+        {
             if ty == I128 && op.contains("mul") {
                 continue;
             }
@@ -235,7 +236,10 @@ pub fn edges(ty: Type) -> Vec<u128> {
         _ => {
             let ones = if n == 128 { u128::MAX } else { (1 << n) - 1 };
             let mut v = vec![0, 1, 2, 3, 7, 0x5a, ones, ones - 1, ones >> 1, (ones >> 1) + 1, (ones >> 1) - 1];
-            v.extend([0x0123_4567_89ab_cdef_f00d_face_dead_beef, 0xaaaa_5555_0000_ffff_8000_7fff_0080_ff7f].map(|x| x & ones));
+            v.extend(
+                [0x0123_4567_89ab_cdef_f00d_face_dead_beef, 0xaaaa_5555_0000_ffff_8000_7fff_0080_ff7f]
+                    .map(|x| x & ones),
+            );
             v.extend([0x7f, 0x80, 0x8000, 0x0001_0000_0000].map(|x| x & ones));
             v.dedup();
             v
@@ -246,11 +250,7 @@ pub fn edges(ty: Type) -> Vec<u128> {
     }
     // Every scalar in every lane, beside different neighbours.
     let k = scalars.len();
-    (0..k)
-        .map(|i| {
-            (0..ty.lane_count()).fold(0, |v, l| v | (scalars[(i + 5 * l as usize) % k] << (n * l)))
-        })
-        .collect()
+    (0..k).map(|i| (0..ty.lane_count()).fold(0, |v, l| v | (scalars[(i + 5 * l as usize) % k] << (n * l)))).collect()
 }
 
 /// Tuples of edge values; for more than one parameter every pair, with the rest rotating.

@@ -5,7 +5,7 @@
 //! be cleaned up, so all we need is to abandon its frames.
 //!
 //! *Answer.* [`call_guarded`] enters the code through a trampoline that saves what the calling convention lets a callee
-//! not touch, and notes its stack pointer and the address of its landing pad in a [`Frame`] on a thread-local chain:
+//! not touch, and notes its stack pointer and the address of its landing pad in a frame on a thread-local chain:
 //!
 //! ```text
 //!   call_guarded -> trampoline -> generated code -> ud2
@@ -19,7 +19,7 @@
 //! to `call_guarded`. The kernel restores the signal mask on the way. Nothing is allocated or locked in the handler.
 //!
 //! *Which faults are ours.* Those raised by the hardware (not sent by `kill`) while the innermost guarded call of the
-//! thread runs and either the pc lies in that call's [`CodeRanges`], or a [`leaf!`] routine is at work, which touches
+//! thread runs and either the pc lies in that call's [`CodeRanges`], or a leaf routine is at work, which touches
 //! memory on behalf of one instruction of the code and is reported as that instruction. Any other goes to the handler that
 //! was there before us, as the kernel would have delivered it.
 //!

@@ -1,5 +1,5 @@
-# Numeric Python: loops, recursion, powers. RustPython expands `**` of floats into branches and its own series for exp and log,
-# with the low half of a double-double carried along.
+# Numeric Python: loops, recursion, branches, tuples. No `**` of floats: RustPython expands it into its own exp and log, which is
+# 200,000 lines of CLIF and takes numbers apart by their bits. No recursion over two arguments: it passes them in reverse.
 
 
 def horner(x: float, n: int) -> float:
@@ -7,7 +7,7 @@ def horner(x: float, n: int) -> float:
     sign = 1.0
     while n > 0:
         total = (total + sign / n) * x
-        sign = -sign
+        sign = 0.0 - sign
         n = n - 1
     return total
 
@@ -21,21 +21,34 @@ def cube_root(a: float) -> float:
     return x
 
 
-def chebyshev(n: int, x: float) -> float:
-    if n == 0:
-        return 1.0
-    if n == 1:
-        return x
-    return 2.0 * x * chebyshev(n - 1, x) - chebyshev(n - 2, x)
+def factorial(x: float) -> float:
+    if x < 1.0:
+        return 1.0 - 0.42 * x * (1.0 - x)
+    return x * factorial(x - 1.0)
 
 
 def huber(x: float, limit: float) -> float:
     if x < 0.0:
-        x = -x
+        x = 0.0 - x
     if x <= limit:
         return x * x / 2.0
     return limit * (x - limit / 2.0)
 
 
-def compound(principal: float, rate: float, years: float) -> float:
-    return principal * (1.0 + rate) ** years
+def compound(principal: float, rate: float, years: int) -> float:
+    growth = 1.0
+    base = 1.0 + rate
+    while years > 0:
+        if years & 1 == 1:
+            growth = growth * base
+        base = base * base
+        years = years >> 1
+    return principal * growth
+
+
+def python_orbit(cx: float, cy: float, turns: int) -> float:
+    x, y = 0.0, 0.0
+    while turns > 0 and x * x + y * y < 4.0:
+        x, y = x * x - y * y + cx, 2.0 * x * y + cy
+        turns -= 1
+    return x * x + y * y

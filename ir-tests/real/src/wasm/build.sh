@@ -1,7 +1,7 @@
 #!/bin/sh
 # build.sh OUT_DIR: compiles the programs of this folder to wasm32 and writes OUT_DIR/*.clif, without their directives.
 # Needs clang and wasm-ld 14, rustc 1.63 with the wasm32 library (Debian 12: clang lld rustc libstd-rust-dev-wasm32), python3,
-# and WASM_TO_CLIF, the built binary of wasm-to-clif/.
+# RUSTC_WASM if that is not `rustc`, and WASM_TO_CLIF, the built binary of wasm-to-clif/.
 set -eu
 here=$(dirname "$(realpath "$0")")
 out=$1
@@ -50,9 +50,12 @@ clif kepler_o0.raw none kepler_o0 kepler orbit
 c integrate integrate -O2
 clif integrate.opt speed integrate integrate
 clif integrate.raw none integrate integrate
+c points points -O2
+clif points.opt speed points reverse_rotate spread lengths
+clif points.raw none points reverse_rotate spread lengths
 
 # RUSTC_BOOTSTRAP: `sqrtf64` without the standard library is an unstable intrinsic.
-RUSTC_BOOTSTRAP=1 ${RUSTC:-rustc} --target wasm32-unknown-unknown --crate-type cdylib -O -C panic=abort -C linker=wasm-ld \
+RUSTC_BOOTSTRAP=1 ${RUSTC_WASM:-rustc} --target wasm32-unknown-unknown --crate-type cdylib -O -C panic=abort -C linker=wasm-ld \
     -C link-arg=-zstack-size=8192 "$here/nbody.rs" -o "$tmp/nbody.wasm"
 clif nbody.opt speed nbody energy advance swap_energy
 clif nbody.raw none nbody energy advance swap_energy

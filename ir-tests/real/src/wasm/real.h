@@ -5,8 +5,11 @@
 #ifndef REAL
 #define REAL double
 #define R(name) name
+#define SINGLE float
+#define S(name) __builtin_##name##f
 #endif
 typedef REAL real;
+typedef SINGLE single;
 real R(exp)(real);
 real R(log)(real);
 real R(sin)(real);

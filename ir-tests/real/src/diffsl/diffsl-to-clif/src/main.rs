@@ -37,7 +37,8 @@ fn main() {
     log::set_logger(&Capture).expect("the first logger");
     log::set_max_level(log::LevelFilter::Info);
     let ast = parse_ds_string(&source).expect("a model that parses");
-    let model = DiscreteModel::build("model", &ast).unwrap_or_else(|error| panic!("{}", error.as_error_message(&source)));
+    let model =
+        DiscreteModel::build("model", &ast).unwrap_or_else(|error| panic!("{}", error.as_error_message(&source)));
     let layout = DataLayout::new(&model).unwrap_or_else(|error| panic!("{}", error.as_error_message(&source)));
     println!(";; symbols indices constants model_index");
     println!("; data: %indices = i32{:?} readonly", padded(layout.indices()));

@@ -37,12 +37,14 @@ fn main() {
     let source = std::fs::read_to_string(&path).expect("a readable program");
     log::set_logger(&Capture).expect("the first logger");
     log::set_max_level(log::LevelFilter::Info);
-    let module = rustpython_compiler::compile(&source, Mode::Exec, &path, CompileOpts::default()).expect("a valid program");
+    let module =
+        rustpython_compiler::compile(&source, Mode::Exec, &path, CompileOpts::default()).expect("a valid program");
 
     for header in source.lines().filter_map(|line| line.strip_prefix("def ")) {
         let (name, rest) = header.split_once('(').expect("parameters");
         let (parameters, result) = rest.split_once(") -> ").expect("a result type");
-        let parameters: Vec<JitType> = parameters.split(", ").map(|p| kind(p.split_once(": ").expect("a typed parameter").1)).collect();
+        let parameters: Vec<JitType> =
+            parameters.split(", ").map(|p| kind(p.split_once(": ").expect("a typed parameter").1)).collect();
         let code = module
             .constants
             .iter()

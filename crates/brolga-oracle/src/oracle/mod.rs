@@ -17,7 +17,8 @@
 //! Buffers are ranges of memory. Elements are inputs by address, so two arguments that point at the same or overlapping
 //! memory share inputs, and their shadows are one: the first buffer that names an element gives its initial shadow.
 
-use std::collections::HashMap;
+mod forward;
+mod inputs;
 
 use brolga_ir::{DataKey, FuncKey, Program};
 use cranelift_codegen::data_value::DataValue;
@@ -25,13 +26,13 @@ use cranelift_codegen::ir::Type;
 use cranelift_entity::SecondaryMap;
 
 use crate::Limits;
-use crate::dual::Forward;
-use crate::error::{OracleError, Place, Site};
-use crate::interp::{
-    Byte, Custom, Domain, Machine, NodeId, Plain, Prov, Val, float_of, from_bits, lanes, to_bits, write_float,
-};
+use crate::error::{OracleError, Place};
+use crate::interp::{Custom, Domain, Machine, NodeId, Plain, Val, to_bits};
 use crate::real::{Dual, Real};
 use crate::tape::Tape;
+
+pub use forward::{Candidate, Identity, Tangent, TangentOutcome};
+use inputs::{Leaf, data_values, final_node, float_lanes, from_lanes, lane_nodes};
 
 /// What is differentiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,18 +120,6 @@ impl OracleArg {
     }
 }
 
-/// The direction of a forward run, for one argument or buffer.
-#[derive(Clone, Debug, Default)]
-pub enum Tangent {
-    /// It does not vary.
-    #[default]
-    Zero,
-    /// Of a float by value, lane by lane.
-    Lanes(Vec<f64>),
-    /// Of a buffer's elements.
-    Buffer(Vec<f64>),
-}
-
 /// What a reverse run gives, in numbers of type `T`.
 #[derive(Clone, Debug)]
 pub struct Reverse<T> {
@@ -175,19 +164,6 @@ pub struct OracleOutcome {
     pub steps: u64,
 }
 
-/// What a forward run gives.
-#[derive(Clone, Debug)]
-pub struct TangentOutcome {
-    /// Results of the call.
-    pub values: Vec<DataValue>,
-    /// For each result of float type the tangent of each lane.
-    pub results: Vec<Option<Vec<f64>>>,
-    /// For each argument with a buffer of floats the tangents of its final contents.
-    pub buffers: Vec<Option<Vec<f64>>>,
-    /// The same for the extra buffers.
-    pub extra: Vec<Vec<f64>>,
-}
-
 /// A second-order run: the gradient, and its derivative along the direction.
 #[derive(Clone, Debug)]
 pub struct HessianOutcome {
@@ -206,30 +182,6 @@ pub struct Oracle<'p> {
     data: Vec<(DataKey, usize)>,
     externs: Vec<(String, Custom)>,
     extra: Vec<(BufferRef, Option<Vec<f64>>)>,
-}
-
-/// An element of a buffer, as an input. Elements are known by address, see the header.
-struct Cell {
-    addr: usize,
-    width: u8,
-    leaf: NodeId,
-    shadow: f64,
-}
-
-/// The inputs of a run.
-struct Inputs {
-    args: Vec<Val>,
-    /// For each active argument the node of each lane.
-    lanes: Vec<Option<Vec<NodeId>>>,
-    /// For each buffer (those of arguments, then extra ones) the cell of each element.
-    buffers: Vec<Option<Vec<usize>>>,
-    cells: Vec<Cell>,
-}
-
-/// Which input a leaf is.
-enum Leaf {
-    Lane { arg: usize, lane: usize },
-    Element { buffer: usize, index: usize },
 }
 
 impl<'p> Oracle<'p> {
@@ -354,7 +306,7 @@ impl<'p> Oracle<'p> {
     ) -> Result<HessianOutcome, OracleError> {
         // SAFETY: promised by the caller.
         let r = unsafe {
-            self.reverse::<Dual>(func, args, seeds, |x, leaf| Dual { re: x, eps: tangent_of(tangents, &leaf) })?
+            self.reverse::<Dual>(func, args, seeds, |x, leaf| Dual { re: x, eps: Tangent::of(tangents, &leaf) })?
         };
         let part = |f: fn(&Dual) -> f64| {
             let part = |v: &Vec<Dual>| v.iter().map(f).collect::<Vec<f64>>();
@@ -370,51 +322,6 @@ impl<'p> Oracle<'p> {
             }
         };
         Ok(HessianOutcome { gradient: part(|d| d.re), along: part(|d| d.eps) })
-    }
-
-    /// Forward mode: tangents of results and final buffers along `tangents` (one per argument, then one per extra
-    /// buffer; missing ones are zero).
-    ///
-    /// # Safety
-    ///
-    /// As for [`Oracle::gradient`].
-    pub unsafe fn tangent(
-        &self,
-        func: FuncKey,
-        args: &[OracleArg],
-        tangents: &[Tangent],
-    ) -> Result<TangentOutcome, OracleError> {
-        let mut m = self.machine(Forward::default());
-        let mut leaf = |d: &mut Forward, x, leaf| d.leaf(x, tangent_of(tangents, &leaf));
-        // SAFETY: promised by the caller.
-        let (inputs, results) = unsafe {
-            let inputs = self.inputs(&mut m, func, args, &mut leaf)?;
-            let results = m.call(func, inputs.args.clone())?;
-            (inputs, results)
-        };
-        let untracked = |s: Site| OracleError::Untracked { at: Place::new(self.program, s) };
-        let types = self.return_types(func);
-        let mut of_results = Vec::new();
-        for (r, &ty) in results.iter().zip(&types) {
-            of_results.push(if ty.lane_type().is_float() {
-                let nodes = lane_nodes(&mut m, r, ty);
-                let tangents: Result<Vec<f64>, Site> =
-                    nodes.into_iter().map(|n| n.map_or(Ok(0.0), |n| m.domain.tangent(n))).collect();
-                Some(tangents.map_err(untracked)?)
-            } else {
-                None
-            });
-        }
-        let mut of_cells = Vec::new();
-        for c in &inputs.cells {
-            // SAFETY: the caller says that buffers are readable.
-            let n = unsafe { final_node(&mut m, c) };
-            of_cells.push(n.map_or(Ok(0.0), |n| m.domain.tangent(n)).map_err(untracked)?);
-        }
-        let mut buffers: Vec<Option<Vec<f64>>> =
-            inputs.buffers.iter().map(|b| Some(b.as_ref()?.iter().map(|&c| of_cells[c]).collect())).collect();
-        let extra = buffers.split_off(args.len()).into_iter().map(Option::unwrap_or_default).collect();
-        Ok(TangentOutcome { values: data_values(&results, &types), results: of_results, buffers, extra })
     }
 
     /// Reverse mode with slopes of type `T`.
@@ -442,7 +349,10 @@ impl<'p> Oracle<'p> {
         for ((r, &ty), seed) in results.iter().zip(&types).zip(seeds) {
             if ty.lane_type().is_float() {
                 if seed.ty().bytes() != ty.bytes() {
-                    return Err(OracleError::BadCall(format!("a seed of type {} for a result of type {ty}", seed.ty())));
+                    return Err(OracleError::BadCall(format!(
+                        "a seed of type {} for a result of type {ty}",
+                        seed.ty()
+                    )));
                 }
                 let nodes = lane_nodes(&mut m, r, ty);
                 roots.extend(nodes.into_iter().zip(float_lanes(to_bits(seed), ty)).filter_map(|(n, s)| Some((n?, s))));
@@ -455,20 +365,14 @@ impl<'p> Oracle<'p> {
             }
         }
         let roots: Vec<(NodeId, T)> = roots.into_iter().map(|(n, s)| (n, T::constant(s))).collect();
-        let grad: SecondaryMap<NodeId, T> = m
-            .domain
-            .backward(&roots)
-            .map_err(|site| OracleError::Untracked { at: Place::new(self.program, site) })?;
+        let grad: SecondaryMap<NodeId, T> =
+            m.domain.backward(&roots).map_err(|site| OracleError::Untracked { at: Place::new(self.program, site) })?;
         let of_cells = |b: &Vec<usize>| b.iter().map(|&c| grad[inputs.cells[c].leaf]).collect::<Vec<T>>();
         let mut shadows: Vec<Option<Vec<T>>> = inputs.buffers.iter().map(|b| b.as_ref().map(of_cells)).collect();
         let extra_shadows = shadows.split_off(args.len()).into_iter().map(Option::unwrap_or_default).collect();
         Ok(Reverse {
             values: data_values(&results, &types),
-            arg_lanes: inputs
-                .lanes
-                .iter()
-                .map(|l| l.as_ref().map(|l| l.iter().map(|&n| grad[n]).collect()))
-                .collect(),
+            arg_lanes: inputs.lanes.iter().map(|l| l.as_ref().map(|l| l.iter().map(|&n| grad[n]).collect())).collect(),
             shadows,
             extra_shadows,
             nodes: m.domain.n_nodes(),
@@ -476,84 +380,6 @@ impl<'p> Oracle<'p> {
             tape_bytes: m.domain.n_bytes(),
             steps: m.n_steps(),
         })
-    }
-
-    /// Make the inputs of a run: a leaf for each active lane and each element of a duplicated or extra buffer.
-    unsafe fn inputs<D: Domain>(
-        &self,
-        m: &mut Machine<'p, D>,
-        func: FuncKey,
-        args: &[OracleArg],
-        leaf: &mut dyn FnMut(&mut D, f64, Leaf) -> NodeId,
-    ) -> Result<Inputs, OracleError> {
-        let types = self.param_types(func, args.len())?;
-        let mut inputs = Inputs { args: Vec::new(), lanes: Vec::new(), buffers: Vec::new(), cells: Vec::new() };
-        for (i, (arg, &ty)) in args.iter().zip(&types).enumerate() {
-            let bits = to_bits(&arg.value);
-            if arg.value.ty().bytes() != ty.bytes() {
-                let given = arg.value.ty();
-                return Err(OracleError::BadCall(format!("argument {i} has type {ty}, not {given}")));
-            }
-            if arg.activity != Activity::Active {
-                inputs.args.push(Val::clean(bits));
-                inputs.lanes.push(None);
-                continue;
-            }
-            let Some(width) = float_width(ty) else {
-                return Err(OracleError::BadCall(format!("argument {i} of type {ty} cannot be active")));
-            };
-            let mut bytes = [Byte::Clean; 16];
-            let mut nodes = Vec::new();
-            for (k, x) in float_lanes(bits, ty).enumerate() {
-                let n = leaf(&mut m.domain, x, Leaf::Lane { arg: i, lane: k });
-                write_float(&mut bytes, k * width as usize, n, width);
-                nodes.push(n);
-            }
-            inputs.args.push(Val { bits, prov: Prov::new(bytes) });
-            inputs.lanes.push(Some(nodes));
-        }
-        // Map from address to the cell there, because an element may be named by several buffers.
-        let mut known: HashMap<usize, usize> = HashMap::new();
-        let of_args = args.iter().map(|a| match a.activity {
-            Activity::Duplicated => a.buffer.map(|b| (b, a.shadow.as_ref())),
-            _ => None,
-        });
-        let of_extra = self.extra.iter().map(|(b, s)| Some((*b, s.as_ref())));
-        for (k, buffer) in of_args.chain(of_extra).enumerate() {
-            let Some((b, shadow)) = buffer.filter(|(b, _)| b.elem != Elem::Bytes) else {
-                inputs.buffers.push(None);
-                continue;
-            };
-            if let Some(s) = shadow
-                && s.len() != b.n_elems()
-            {
-                let n = b.n_elems();
-                return Err(OracleError::BadCall(format!("buffer {k}: shadow of {} for {n} elements", s.len())));
-            }
-            let width = b.elem.width() as u8;
-            let mut cells = Vec::new();
-            for i in 0..b.n_elems() {
-                let addr = b.addr + i * b.elem.width();
-                if let Some(&c) = known.get(&addr)
-                    && inputs.cells[c].width == width
-                {
-                    cells.push(c);
-                    continue;
-                }
-                if m.marks.load(addr, width as usize) != Prov::Clean {
-                    return Err(OracleError::BadCall(format!("buffer {k} overlaps elements of another width")));
-                }
-                // SAFETY: the caller says that buffers are readable.
-                let x = float_of(unsafe { read_bits(addr, width) }, width);
-                let node = leaf(&mut m.domain, x, Leaf::Element { buffer: k, index: i });
-                m.marks.store(addr, width as usize, &Prov::Float { node, width });
-                known.insert(addr, inputs.cells.len());
-                cells.push(inputs.cells.len());
-                inputs.cells.push(Cell { addr, width, leaf: node, shadow: shadow.map_or(0.0, |s| s[i]) });
-            }
-            inputs.buffers.push(Some(cells));
-        }
-        Ok(inputs)
     }
 }
 
@@ -571,67 +397,4 @@ pub unsafe fn gradient(
 ) -> Result<OracleOutcome, OracleError> {
     // SAFETY: promised by the caller.
     unsafe { Oracle::new(program).limits(limits.clone()).gradient(func, args, seeds) }
-}
-
-/// The width of the float lanes of a type in bytes.
-fn float_width(ty: Type) -> Option<u8> {
-    (ty.lane_type().is_float() && matches!(ty.lane_bits(), 32 | 64)).then(|| (ty.lane_bits() / 8) as u8)
-}
-
-/// The lanes of a value of float type.
-fn float_lanes(bits: u128, ty: Type) -> impl Iterator<Item = f64> {
-    lanes(ty, bits).map(move |x| float_of(x, (ty.lane_bits() / 8) as u8))
-}
-
-/// The value of float type `ty` with these lanes, rounded to its precision.
-fn from_lanes(lanes: &[f64], ty: Type) -> DataValue {
-    let n = ty.lane_bits();
-    let bits = lanes.iter().enumerate().fold(0u128, |all, (i, &x)| {
-        let lane: u128 = if n == 32 { (x as f32).to_bits().into() } else { x.to_bits().into() };
-        all | lane << (n * i as u32)
-    });
-    from_bits(bits, ty)
-}
-
-fn data_values(vals: &[Val], types: &[Type]) -> Vec<DataValue> {
-    vals.iter().zip(types).map(|(v, &ty)| from_bits(v.bits, ty)).collect()
-}
-
-/// The node of each lane of a result of float type.
-fn lane_nodes<D: Domain>(m: &mut Machine<'_, D>, v: &Val, ty: Type) -> Vec<Option<NodeId>> {
-    let Some(width) = float_width(ty) else { return Vec::new() };
-    let nodes = float_lanes(v.bits, ty).enumerate();
-    nodes.map(|(i, x)| m.node_of(v.prov.float(i * width as usize, width), x)).collect()
-}
-
-/// The node of the final contents of a cell.
-unsafe fn final_node<D: Domain>(m: &mut Machine<'_, D>, c: &Cell) -> Option<NodeId> {
-    // SAFETY: promised by the caller.
-    let x = float_of(unsafe { read_bits(c.addr, c.width) }, c.width);
-    let origin = m.marks.load(c.addr, c.width as usize).float(0, c.width);
-    m.node_of(origin, x)
-}
-
-/// The bits of a float in memory.
-unsafe fn read_bits(addr: usize, width: u8) -> u128 {
-    // SAFETY: promised by the caller.
-    unsafe {
-        if width == 4 {
-            (addr as *const u32).read_unaligned().into()
-        } else {
-            (addr as *const u64).read_unaligned().into()
-        }
-    }
-}
-
-/// The tangent of one input.
-fn tangent_of(tangents: &[Tangent], leaf: &Leaf) -> f64 {
-    match (leaf, tangents.get(match leaf {
-        Leaf::Lane { arg, .. } => *arg,
-        Leaf::Element { buffer, .. } => *buffer,
-    })) {
-        (Leaf::Lane { lane, .. }, Some(Tangent::Lanes(t))) => t[*lane],
-        (Leaf::Element { index, .. }, Some(Tangent::Buffer(t))) => t[*index],
-        _ => 0.0,
-    }
 }

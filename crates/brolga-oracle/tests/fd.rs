@@ -1,0 +1,75 @@
+//! Finite differences: precision, kinks, and what they must not claim.
+
+use brolga_oracle::fd::{Options, Verdict, derivative, directional, gradient};
+
+fn at(f: impl Fn(f64) -> f64, t: f64) -> Verdict {
+    derivative(|t| Ok(f(t)), t, &Options::default())
+}
+
+#[test]
+fn smooth_functions_to_many_digits() {
+    type Row = (fn(f64) -> f64, f64, f64);
+    let rows: [Row; 8] = [
+        (|x| x * x + 3.0 * x + 2.0, 5.0, 13.0),
+        (f64::sin, 1.0, 0.540_302_305_868_139_8),
+        (f64::exp, 2.0, 7.389_056_098_930_65),
+        (|x| 1.0 / x, 0.01, -1e4),
+        (|x| x.powi(20), 1.5, 20.0 * 1.5f64.powi(19)),
+        (|x| (100.0 * x).sin(), 0.3, 100.0 * 30.0f64.cos()),
+        (|x| 1e9 + x, 1.0, 1.0),
+        (|x| x * x, 0.0, 0.0),
+    ];
+    for (i, (f, t, d)) in rows.into_iter().enumerate() {
+        let Verdict::Smooth { value, error } = at(f, t) else { panic!("row {i}: {:?}", at(f, t)) };
+        assert!((value - d).abs() <= 10.0 * error + 1e-12 * d.abs(), "row {i}: {value} ± {error}, not {d}");
+        if i != 6 {
+            assert!((value - d).abs() <= 1e-9 * (1.0 + d.abs()), "row {i}: {value} ± {error}, not {d}");
+        }
+    }
+}
+
+#[test]
+fn kinks_are_told_from_curvature() {
+    assert!(
+        matches!(at(f64::abs, 0.0), Verdict::Kink { left, right } if (left + 1.0).abs() < 1e-6 && (right - 1.0).abs() < 1e-6)
+    );
+    assert!(matches!(at(|x| x.max(2.0) * x, 2.0), Verdict::Kink { .. }));
+    // A kink nearby is none here.
+    assert!(matches!(at(|x| (x - 1.0).abs(), 1.01), Verdict::Smooth { value, .. } if (value - 1.0).abs() < 1e-9));
+    assert!(matches!(at(|x| x * x.abs(), 0.0), Verdict::Smooth { value, .. } if value.abs() < 1e-6));
+    let kink = at(f64::abs, 0.0);
+    assert!(kink.accepts(0.0, 1e-9) && kink.accepts(1.0, 1e-9) && !kink.accepts(1.1, 1e-9));
+}
+
+#[test]
+fn no_claim_without_convergence() {
+    assert_eq!(at(f64::sqrt, 0.0), Verdict::Unreliable);
+    assert_eq!(at(f64::floor, 3.0), Verdict::Unreliable);
+    assert_eq!(at(|x| 1.0 / x, 0.0), Verdict::Unreliable);
+    assert_eq!(at(f64::ln, -1.0), Verdict::Unreliable);
+    let mut state = 1u64;
+    let noise = |t: f64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        Ok(t + (state >> 40) as f64 / 1e8)
+    };
+    assert!(!matches!(derivative(noise, 1.0, &Options::default()), Verdict::Kink { .. }));
+}
+
+#[test]
+fn several_variables_and_single_precision() {
+    let f = |x: &[f64]| Ok(x[0] * x[1].sin());
+    let g = gradient(f, &[2.0, 0.5], &Options::default());
+    assert!(g[0].accepts(0.5f64.sin(), 1e-10) && g[1].accepts(2.0 * 0.5f64.cos(), 1e-10), "{g:?}");
+    assert!(!g[0].accepts(0.5f64.sin() + 1e-6, 1e-10));
+    let d = directional(f, &[2.0, 0.5], &[1.0, -1.0], &Options::default());
+    assert!(d.accepts(0.5f64.sin() - 2.0 * 0.5f64.cos(), 1e-9), "{d:?}");
+    let single = Options { precision: f32::EPSILON.into(), f32_inputs: true };
+    let f = |x: &[f64]| Ok(f64::from((x[0] as f32).sin() * x[1] as f32));
+    let g = gradient(f, &[1.2, 3.0], &single);
+    let value = |v: Verdict| match v {
+        Verdict::Smooth { value, .. } => value,
+        v => panic!("{v:?}"),
+    };
+    assert!((value(g[0]) - 3.0 * 1.2f64.cos()).abs() < 1e-3, "{g:?}");
+    assert!((value(g[1]) - 1.2f64.sin()).abs() < 1e-4, "{g:?}");
+}

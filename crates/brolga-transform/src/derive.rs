@@ -1,0 +1,468 @@
+//! The whole pipeline, for a function and everything that it calls.
+//!
+//! A worklist of variants (a function together with the modes of its parameters and results): deriving one may ask for
+//! others by name, and names are handed out before bodies exist, so recursion needs nothing special. Functions whose address
+//! is taken are derived in their canonical variant as soon as an indirect call is seen. Problems of all functions are
+//! collected and reported together.
+
+use std::collections::HashMap;
+
+use brolga_analysis::modes::signature_id;
+use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant, summary};
+use brolga_ir::block::{CfgBlocks, Ids};
+use brolga_ir::inst::Val;
+use brolga_ir::lift::lift;
+use brolga_ir::lower::{Direction, LowerEnv, lower};
+use brolga_ir::names::Names;
+use brolga_ir::program::symbol_of;
+use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Options, Program, Request};
+use brolga_rules::math_rule;
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use indexmap::{IndexMap, IndexSet};
+
+use crate::facts::Facts;
+use crate::forward::forward;
+use crate::normalise::{Normalised, normalise};
+use crate::plan::{Plan, plan};
+use crate::pullback::pullback;
+use crate::rules;
+use crate::stmt::{AdStmts, Callees, Translation};
+
+/// Both halves of one derived variant.
+#[derive(Clone, Debug)]
+pub struct DerivedPair {
+    /// What was derived.
+    pub variant: Variant,
+    /// Symbol of the forward pass.
+    pub forward_symbol: String,
+    /// Symbol of the pullback.
+    pub pullback_symbol: String,
+    /// The forward pass.
+    pub forward: ir::Function,
+    /// The pullback.
+    pub pullback: ir::Function,
+}
+
+/// A function that may be called through a pointer.
+#[derive(Clone, Debug)]
+pub struct Addressable {
+    /// The function.
+    pub symbol: String,
+    /// Identifies its signature.
+    pub signature: u64,
+    /// Symbols of its derived pair.
+    pub forward: String,
+    /// The pullback's.
+    pub pullback: String,
+}
+
+/// Everything that a request leads to.
+#[derive(Clone, Debug)]
+pub struct Derivation {
+    /// The program, with thunks for known functions whose address is taken.
+    pub program: Program,
+    /// Derived pairs; the first is the root's.
+    pub pairs: Vec<DerivedPair>,
+    /// The captures tuple: which pair belongs to which function address.
+    pub captures: Vec<Addressable>,
+    /// Spelling of symbols in the functions.
+    pub names: Names,
+    /// Normalised primals of all functions that were derived.
+    pub normalised: IndexMap<FuncKey, ir::Function>,
+}
+
+/// Every stage of one variant, for those who look.
+pub struct Stages<'a> {
+    /// Analyses.
+    pub facts: Facts<'a>,
+    /// The lifted primal.
+    pub lifted: CfgBlocks,
+    /// Statements.
+    pub stmts: AdStmts,
+    /// What is recorded.
+    pub plan: Plan,
+    /// The forward graph.
+    pub forward: CfgBlocks,
+    /// The pullback graph.
+    pub pullback: CfgBlocks,
+    /// Reverse block of each primal block.
+    pub reverse_of: IndexMap<ir::Block, BlockId>,
+    /// Forward block of each primal block.
+    pub forward_of: IndexMap<ir::Block, BlockId>,
+    /// The emitted pair.
+    pub pair: DerivedPair,
+}
+
+/// Names of variants, in the order in which they were asked for.
+#[derive(Default)]
+struct Worklist {
+    variants: IndexSet<Variant>,
+    per_func: HashMap<FuncKey, u32>,
+    names: Vec<(String, String)>,
+    symbols: HashMap<FuncKey, String>,
+}
+
+impl Callees for Worklist {
+    fn derive(&mut self, variant: Variant) -> (String, String) {
+        if let Some(i) = self.variants.get_index_of(&variant) {
+            return self.names[i].clone();
+        }
+        let n = self.per_func.entry(variant.func).or_default();
+        *n += 1;
+        let base = &self.symbols[&variant.func];
+        let suffix = if *n == 1 { String::new() } else { format!("_v{n}") };
+        let names = (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}"));
+        self.variants.insert(variant);
+        self.names.push(names.clone());
+        names
+    }
+}
+
+/// Check a request against its function.
+pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnostics> {
+    let f = &program.funcs[request.func];
+    let mut found = Diagnostics::default();
+    let mut wrong = |message: String, help: &str| {
+        found.push(Diagnostic::new("AD0001", message).in_func(&f.symbol).help(help));
+    };
+    if f.body.is_none() {
+        wrong(format!("%{} is imported: there is no body to differentiate", f.symbol), "define it in the program");
+    }
+    let n = f.signature.params.len();
+    if request.args.len() != n || request.elems.len() != n {
+        wrong(
+            format!("%{} has {n} parameters, but {} activities are given", f.symbol, request.args.len()),
+            "give one activity for each parameter",
+        );
+    }
+    for (i, (a, p)) in request.args.iter().zip(&f.signature.params).enumerate() {
+        let ty = p.value_type;
+        match a {
+            ArgActivity::Active if brolga_ir::inst::Shape::of_float(ty).is_none() => wrong(
+                format!("argument {i} of %{} is active, but its type is {ty}", f.symbol),
+                "only f32, f64 and their 128-bit vectors can be active; a pointer is `duplicated`",
+            ),
+            ArgActivity::Duplicated if ty != types::I64 => wrong(
+                format!("argument {i} of %{} is duplicated, but its type is {ty}", f.symbol),
+                "only 64-bit pointers can be duplicated; a float is `active`",
+            ),
+            _ => {}
+        }
+    }
+    found.or_ok(())
+}
+
+/// Run the pipeline for a request; `look` sees every stage of every variant.
+pub fn derive_with(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+    mut look: impl FnMut(&Stages<'_>),
+) -> Result<Derivation, Diagnostics> {
+    check_request(program, request)?;
+    let mut program = program.clone();
+    let mut problems = Diagnostics::default();
+    let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::new();
+    let reached = reach(&mut program, request.func);
+    for &k in &reached {
+        if program.funcs[k].body.is_some() {
+            match normalise(&program, k, isa) {
+                Ok(n) => {
+                    normalised.insert(k, n);
+                }
+                Err(e) => problems.extend(e.0),
+            }
+        }
+    }
+    if !normalised.contains_key(&request.func) {
+        return Err(problems);
+    }
+    let bodies: HashMap<FuncKey, &ir::Function> = normalised.iter().map(|(k, n)| (*k, &n.func)).collect();
+    let summaries = Summaries::compute(&program, &bodies);
+    let addressed = addressed(&program, &normalised);
+
+    let mut work = Worklist {
+        symbols: program.funcs.iter().map(|(k, f)| (k, f.symbol.clone())).collect(),
+        ..Worklist::default()
+    };
+    work.derive(Variant::of_request(request, &program.funcs[request.func].signature));
+    let mut names = Names::default();
+    let mut pairs = Vec::new();
+    let mut captures = Vec::new();
+    let mut at = 0;
+    while at < work.variants.len() {
+        let variant = work.variants[at].clone();
+        let symbols = work.names[at].clone();
+        at += 1;
+        let Some(primal) = normalised.get(&variant.func) else { continue };
+        if captures.is_empty() && calls_indirectly(&primal.func) {
+            for &k in &addressed {
+                let sig = program.funcs[k].signature.clone();
+                let (forward, pullback) = work.derive(Variant::canonical(k, &sig));
+                let symbol = primal_symbol(&program, k);
+                captures.push(Addressable { symbol, signature: signature_id(&sig), forward, pullback });
+            }
+        }
+        match derive_one(&program, primal, &variant, options, &summaries, symbols, &mut work, &mut names, isa, at == 1) {
+            Ok(stages) => {
+                look(&stages);
+                pairs.push(stages.pair);
+            }
+            Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
+        }
+    }
+    let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
+    problems.or_ok(Derivation { program: program.clone(), pairs, captures, names, normalised })
+}
+
+/// Run the pipeline for a request.
+pub fn derive(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Derivation, Diagnostics> {
+    derive_with(program, request, options, isa, |_| {})
+}
+
+/// Say through which function a callee's problem was reached.
+fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, func: FuncKey) -> Diagnostics {
+    if root != func {
+        for d in &mut e.0 {
+            let chain = call_chain(program, root, func);
+            d.notes.push(format!("reached by {}", chain.join(" -> ")));
+        }
+    }
+    e
+}
+
+/// A shortest chain of calls between two functions.
+fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
+    let mut from: HashMap<FuncKey, FuncKey> = HashMap::new();
+    let mut queue = std::collections::VecDeque::from([root]);
+    while let Some(k) = queue.pop_front() {
+        if k == func {
+            break;
+        }
+        let Some(body) = &program.funcs[k].body else { continue };
+        for r in body.dfg.ext_funcs.keys() {
+            if let Some(c) = program.callee(body, r)
+                && c != root
+                && !from.contains_key(&c)
+            {
+                from.insert(c, k);
+                queue.push_back(c);
+            }
+        }
+    }
+    let mut chain = vec![func];
+    while let Some(&k) = from.get(chain.last().expect("never empty")) {
+        chain.push(k);
+    }
+    chain.iter().rev().map(|&k| format!("%{}", program.funcs[k].symbol)).collect()
+}
+
+/// Functions that the root reaches. A known C function whose address is taken gets a thunk with a body, so that it can be
+/// derived like anything else.
+fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
+    let mut reached = summary::reachable(program, root);
+    let mut thunks = Vec::new();
+    for &k in &reached {
+        let Some(body) = &program.funcs[k].body else { continue };
+        for b in body.layout.blocks() {
+            for inst in body.layout.block_insts(b) {
+                if let InstructionData::FuncAddr { func_ref, .. } = body.dfg.insts[inst] {
+                    let symbol = symbol_of(body, &body.dfg.ext_funcs[func_ref].name);
+                    let known = program.func(&symbol).is_none_or(|f| program.funcs[f].body.is_none());
+                    if known && math_rule(&symbol).is_some() {
+                        thunks.push((symbol, body.dfg.signatures[body.dfg.ext_funcs[func_ref].signature].clone()));
+                    }
+                }
+            }
+        }
+    }
+    for (symbol, sig) in thunks {
+        let name = format!("{symbol}{THUNK}");
+        if program.func(&name).is_none() {
+            let k = program.define(&name, thunk(&name, &symbol, &sig), |_| 0).expect("the name is new");
+            reached.push(k);
+        }
+    }
+    reached
+}
+
+const THUNK: &str = "__thunk";
+
+/// A function that only calls another one.
+fn thunk(name: &str, symbol: &str, sig: &ir::Signature) -> ir::Function {
+    let mut f = ir::Function::with_name_signature(UserFuncName::testcase(name), sig.clone());
+    let mut ctx = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut f, &mut ctx);
+    let block = b.create_block();
+    b.append_block_params_for_function_params(block);
+    b.switch_to_block(block);
+    b.seal_all_blocks();
+    let signature = b.import_signature(sig.clone());
+    let name = ir::ExternalName::testcase(symbol);
+    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    let args = b.block_params(block).to_vec();
+    let call = b.ins().call(callee, &args);
+    let results = b.inst_results(call).to_vec();
+    b.ins().return_(&results);
+    drop(b);
+    f
+}
+
+/// The symbol whose address stands for a function: a thunk stands for what it calls.
+fn primal_symbol(program: &Program, k: FuncKey) -> String {
+    let s = &program.funcs[k].symbol;
+    s.strip_suffix(THUNK).unwrap_or(s).to_owned()
+}
+
+/// Functions with a body whose address is taken, in order of discovery.
+fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
+    let mut out: IndexSet<FuncKey> = IndexSet::new();
+    for n in normalised.values() {
+        for b in n.func.layout.blocks() {
+            for inst in n.func.layout.block_insts(b) {
+                if let InstructionData::FuncAddr { func_ref, .. } = n.func.dfg.insts[inst] {
+                    let symbol = symbol_of(&n.func, &n.func.dfg.ext_funcs[func_ref].name);
+                    let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
+                    out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
+                }
+            }
+        }
+    }
+    out.into_iter().filter(|k| normalised.contains_key(k)).collect()
+}
+
+fn calls_indirectly(func: &ir::Function) -> bool {
+    func.layout
+        .blocks()
+        .any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call, from the worklist")]
+fn derive_one<'a>(
+    program: &'a Program,
+    primal: &'a Normalised,
+    variant: &'a Variant,
+    options: &'a Options,
+    summaries: &Summaries,
+    (forward_symbol, pullback_symbol): (String, String),
+    work: &mut Worklist,
+    names: &mut Names,
+    isa: &dyn TargetIsa,
+    root: bool,
+) -> Result<Stages<'a>, Diagnostics> {
+    let (facts, found) = Facts::compute(program, primal, variant, options, summaries, root);
+    let mut ids = Ids::default();
+    let (lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
+
+    let mut seeds = vec![None; variant.results.len()];
+    for (i, _) in variant.result_shapes(&primal.func.signature) {
+        seeds[i] = Some(Val::D(ids.dv()));
+    }
+    let mut t = Translation {
+        facts: &facts,
+        ids: &mut ids,
+        problems: Diagnostics(found),
+        aux: IndexMap::new(),
+        seeds,
+        callees: work,
+    };
+    let mut stmts = AdStmts::new();
+    if t.problems.is_empty() {
+        for &b in &facts.cfg.blocks {
+            for inst in primal.func.layout.block_insts(b) {
+                let stmt = rules::translate(&mut t, inst);
+                stmts.insert(inst, stmt);
+            }
+        }
+    }
+    let Translation { problems, aux, seeds, .. } = t;
+    problems.or_ok(())?;
+
+    let plan = plan(&facts, &stmts, &aux);
+    let fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
+    let pull_seg = Val::D(ids.dv());
+    let pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);
+    let mut clif = |graph: &CfgBlocks, direction: Direction, seg: Val| {
+        let env = LowerEnv {
+            primal: &primal.func,
+            names: &mut *names,
+            direction,
+            seg: Some(seg),
+            frame: plan.frame.as_ref(),
+            id_bytes: plan.id_bytes,
+            ct: &facts.activity.ct,
+            target: isa.frontend_config(),
+        };
+        lower(graph, env)
+    };
+    let forward_func = clif(&fwd.graph, Direction::Forward, fwd.seg);
+    let pullback_func = clif(&pull.graph, Direction::Pullback, pull.seg);
+    for f in [&forward_func, &pullback_func] {
+        if let Err(e) = cranelift_codegen::verify_function(f, isa) {
+            let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", f.name))
+                .in_func(&program.funcs[variant.func].symbol)
+                .note(format!("{}", cranelift_codegen::print_errors::pretty_verifier_error(f, None, e)))
+                .help("this is a bug in Brolga; please report it with the input");
+            return Err(d.into());
+        }
+    }
+    let pair = DerivedPair {
+        variant: variant.clone(),
+        forward_symbol,
+        pullback_symbol,
+        forward: forward_func,
+        pullback: pullback_func,
+    };
+    Ok(Stages {
+        facts,
+        lifted,
+        stmts,
+        plan,
+        forward: fwd.graph,
+        pullback: pull.graph,
+        reverse_of: pull.reverse_of,
+        forward_of,
+        pair,
+    })
+}
+
+/// The ABI of a derived pair, spelled out for whoever calls it.
+#[derive(Clone, Debug)]
+pub struct Abi {
+    /// Which primal parameters come with a delta.
+    pub deltas: Vec<usize>,
+    /// Which primal results' cotangents the pullback receives.
+    pub seeds: Vec<usize>,
+    /// Which primal parameters' cotangents it returns.
+    pub cotangents: Vec<usize>,
+    /// How many deltas the forward pass returns after the results.
+    pub n_result_deltas: usize,
+}
+
+impl Abi {
+    /// The ABI of a variant.
+    pub fn of(variant: &Variant, sig: &ir::Signature) -> Self {
+        let dup = |p: &ParamMode| matches!(p, ParamMode::Dup { .. });
+        Abi {
+            deltas: (0..variant.params.len()).filter(|&i| dup(&variant.params[i])).collect(),
+            seeds: variant.result_shapes(sig).map(|x| x.0).collect(),
+            cotangents: variant.param_shapes(sig).map(|x| x.0).collect(),
+            n_result_deltas: variant.results.iter().filter(|r| **r == ResultMode::Ptr).count(),
+        }
+    }
+}
+
+/// The signature of a C entry point: one pointer to an array of 16-byte cells.
+pub fn entry_signature(isa: &dyn TargetIsa) -> ir::Signature {
+    let mut s = ir::Signature::new(isa.default_call_conv());
+    s.params.push(AbiParam::new(types::I64));
+    s
+}

@@ -1,0 +1,111 @@
+//! Every analysis of one variant of one function, run in order. Read-only afterwards.
+
+use brolga_analysis::activity::{self, Activity, ActivityInput};
+use brolga_analysis::contents::Uses;
+use brolga_analysis::pointers::PointerInput;
+use brolga_analysis::{Cfg, Contents, Delta, Pointers, Summaries, Variant, solid, summary};
+use brolga_ir::inst::Val;
+use brolga_ir::{Diagnostic, Options, Program};
+use cranelift_codegen::ir;
+use cranelift_entity::EntitySet;
+
+use crate::normalise::Normalised;
+
+/// What is known of one variant.
+pub struct Facts<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// The normalised function.
+    pub primal: &'a Normalised,
+    /// Modes of parameters and results.
+    pub variant: &'a Variant,
+    /// Options of the derivation.
+    pub options: &'a Options,
+    /// Control flow.
+    pub cfg: Cfg,
+    /// All uses.
+    pub uses: Uses,
+    /// Pointers and their deltas.
+    pub pointers: Pointers,
+    /// What memory holds.
+    pub contents: Contents,
+    /// Which values carry cotangents.
+    pub activity: Activity,
+    /// Whose cotangents cannot be spuriously zero.
+    pub solid: EntitySet<ir::Value>,
+}
+
+impl<'a> Facts<'a> {
+    /// Run the analyses. `root` says that the caller asks for this function itself.
+    pub fn compute(
+        program: &'a Program,
+        primal: &'a Normalised,
+        variant: &'a Variant,
+        options: &'a Options,
+        summaries: &Summaries,
+        root: bool,
+    ) -> (Self, Vec<Diagnostic>) {
+        let func = &primal.func;
+        let cfg = Cfg::compute(func);
+        let uses = Uses::compute(func, &cfg);
+        let input = PointerInput {
+            program,
+            func,
+            cfg: &cfg,
+            params: &variant.params,
+            summaries,
+            pointer_copy: EntitySet::new(),
+        };
+        let (pointers, contents, _) = summary::solve(&input, &uses);
+        let input = ActivityInput {
+            program,
+            key: variant.func,
+            func,
+            cfg: &cfg,
+            uses: &uses,
+            params: &variant.params,
+            results: &variant.results,
+            pointers: &pointers,
+            contents: &contents,
+            summaries,
+        };
+        let (activity, problems) = activity::compute(&input);
+        let n_active = variant.results.iter().filter(|r| **r != brolga_analysis::ResultMode::None).count();
+
+        let solid = solid::compute(&input, root && n_active == 1);
+        (Self { program, primal, variant, options, cfg, uses, pointers, contents, activity, solid }, problems)
+    }
+
+    /// The function's body.
+    pub fn func(&self) -> &'a ir::Function {
+        &self.primal.func
+    }
+
+    /// Whether a value carries a cotangent.
+    pub fn is_active(&self, v: ir::Value) -> bool {
+        self.activity.ct[v].is_some()
+    }
+
+    /// The name of a value's delta; `None` if it has no shadow.
+    pub fn delta(&self, v: ir::Value) -> Option<Val> {
+        match self.pointers.delta[v] {
+            Delta::Root(r) => Some(Val::Delta(r)),
+            _ => None,
+        }
+    }
+
+    /// Whether a value's delta is never zero.
+    pub fn sure(&self, v: ir::Value) -> bool {
+        self.pointers.root(v).is_some_and(|r| self.pointers.sure.contains(r))
+    }
+
+    /// The instruction of the input that an instruction stems from.
+    pub fn original(&self, inst: ir::Inst) -> ir::Inst {
+        activity::original(self.func(), inst)
+    }
+
+    /// A diagnostic placed at an instruction.
+    pub fn at(&self, inst: ir::Inst, d: Diagnostic) -> Diagnostic {
+        d.at(self.program, self.variant.func, self.original(inst))
+    }
+}

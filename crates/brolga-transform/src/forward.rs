@@ -1,0 +1,177 @@
+//! The forward graph: the primal plus forward fragments plus records.
+//!
+//! The lifted primal is copied block by block. Its instructions are neither renumbered nor reordered; a derived call stands
+//! in place of the call it replaces. What is new: an entry that begins the activation, deltas as further block parameters,
+//! records at the ends of blocks, and the end of the activation before each return. So the forward pass computes the
+//! primal's results bit for bit.
+
+use brolga_analysis::cfg::edge_args;
+use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
+use brolga_ir::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::lift::BlockMap;
+use cranelift_codegen::ir::{self, types};
+use indexmap::IndexMap;
+use smallvec::{SmallVec, smallvec};
+
+use crate::facts::Facts;
+use crate::plan::Plan;
+use crate::stmt::AdStmts;
+
+/// The forward graph, and the name of its segment parameter.
+pub struct Forward {
+    /// The graph.
+    pub graph: CfgBlocks,
+    /// The segment; `None` if the function records nothing and calls nothing that does.
+    pub seg: Val,
+}
+
+/// Block parameters of a primal block that are roots of their own deltas.
+fn delta_params(facts: &Facts<'_>, b: ir::Block) -> Vec<(usize, ir::Value)> {
+    let func = facts.func();
+    let is_phi = |v: ir::Value| {
+        facts.pointers.delta[v] == Delta::Root(v) && matches!(facts.pointers.roots.get(&v), Some(RootKind::Phi(..)))
+    };
+    func.dfg.block_params(b).iter().copied().enumerate().filter(|&(_, v)| is_phi(v)).collect()
+}
+
+/// Assemble it.
+pub fn forward(
+    facts: &Facts<'_>,
+    lifted: &CfgBlocks,
+    map: &BlockMap,
+    stmts: &AdStmts,
+    plan: &Plan,
+    symbol: String,
+    ids: &mut Ids,
+) -> Forward {
+    let func = facts.func();
+    let seg = Val::D(ids.dv());
+    let mut blocks = IndexMap::new();
+    for (&b, id) in map {
+        let primal = &lifted.blocks[id];
+        let mut params = primal.params.clone();
+        let mut insts: IndexMap<_, AdInst> = IndexMap::new();
+        let mut add = |ids: &mut Ids, defs: SmallVec<[(Val, ir::Type); 1]>, op: AdOp, at: Option<ir::Inst>| {
+            insts.insert(ids.inst(), AdInst { defs, op, at });
+        };
+        let is_entry = b == facts.cfg.blocks[0];
+        if is_entry {
+            for (i, mode) in facts.variant.params.iter().enumerate() {
+                if matches!(mode, ParamMode::Dup { .. }) {
+                    params.push((Val::Delta(func.dfg.block_params(b)[i]), types::I64));
+                }
+            }
+            params.push((seg, types::I64));
+            add(ids, smallvec![], AdOp::EnterFrame, None);
+            for (&root, kind) in &facts.pointers.roots {
+                let op = match kind {
+                    RootKind::Slot(s) => AdOp::SlotDelta(*s),
+                    RootKind::Data(k) => AdOp::DataDelta(*k),
+                    _ => continue,
+                };
+                add(ids, smallvec![(Val::Delta(root), types::I64)], op, func.dfg.value_def(root).inst());
+            }
+        } else {
+            params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
+        }
+        let mut body: IndexMap<_, AdInst> = IndexMap::new();
+        for (&i, inst) in &primal.insts {
+            let stmt = &stmts[&inst.at.expect("a lifted instruction knows its primal")];
+            body.extend(stmt.before.clone());
+            if stmt.keep {
+                body.insert(i, inst.clone());
+            }
+            body.extend(stmt.after.clone());
+        }
+        insts.extend(body);
+        let term_at = primal.term_at;
+        records(facts, plan, b, term_at, &mut insts, ids);
+        let term = terminator(facts, b, primal, map, &mut insts, ids);
+        if matches!(term, Term::Return(_)) {
+            insts.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::LeaveFrame, at: term_at });
+        }
+        blocks.insert(*id, CfgBlock { id: *id, role: Role::Forward(b), params, insts, term, term_at });
+    }
+    let signature = facts.variant.forward_signature(&func.signature);
+    Forward { graph: CfgBlocks { symbol, signature, blocks }, seg }
+}
+
+/// What a block leaves for its reverse.
+fn records(
+    facts: &Facts<'_>,
+    plan: &Plan,
+    b: ir::Block,
+    at: Option<ir::Inst>,
+    insts: &mut IndexMap<brolga_ir::InstId, AdInst>,
+    ids: &mut Ids,
+) {
+    let _ = facts;
+    let p = &plan.blocks[b];
+    let mut add = |op: AdOp| {
+        insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at });
+    };
+    for &(slot, v) in &p.keeps {
+        add(AdOp::Keep(slot, v));
+    }
+    for &slot in &p.keep_ids {
+        add(AdOp::KeepBlock(slot, plan.number[b]));
+    }
+    let id = p.push_id.then_some(plan.number[b]);
+    if !p.record.is_empty() || id.is_some() {
+        add(AdOp::Push(p.record.clone(), id));
+    }
+}
+
+/// The primal terminator, with deltas among the arguments.
+fn terminator(
+    facts: &Facts<'_>,
+    b: ir::Block,
+    primal: &CfgBlock,
+    map: &BlockMap,
+    insts: &mut IndexMap<brolga_ir::InstId, AdInst>,
+    ids: &mut Ids,
+) -> Term {
+    let func = facts.func();
+    let mut zero: Option<Val> = None;
+    let mut none = |insts: &mut IndexMap<brolga_ir::InstId, AdInst>| {
+        *zero.get_or_insert_with(|| {
+            let d = Val::D(ids.dv());
+            let op = AdOp::Arith(Arith::Iconst(0), smallvec![], types::I64);
+            insts.insert(ids.inst(), AdInst { defs: smallvec![(d, types::I64)], op, at: primal.term_at });
+            d
+        })
+    };
+    let mut extend = |t: &Target, insts: &mut IndexMap<brolga_ir::InstId, AdInst>| -> Target {
+        let to = *map.iter().find(|(_, id)| **id == t.block).expect("a target is a primal block").0;
+        let args = edge_args(func, b, to);
+        let mut t = t.clone();
+        for (i, _) in delta_params(facts, to) {
+            let d = facts.delta(args[i]).unwrap_or_else(|| none(insts));
+            t.args.push(d);
+        }
+        t
+    };
+    match &primal.term {
+        Term::Jump(t) => Term::Jump(extend(t, insts)),
+        Term::If(c, x, y) => {
+            let (x, y) = (extend(x, insts), extend(y, insts));
+            Term::If(*c, x, y)
+        }
+        Term::Table(i, d, ts) => {
+            let d = extend(d, insts);
+            Term::Table(*i, d, ts.iter().map(|t| extend(t, insts)).collect())
+        }
+        Term::Return(vs) => {
+            let mut vs = vs.clone();
+            let pointers = facts.variant.results.iter().enumerate().filter(|(_, r)| **r == ResultMode::Ptr);
+            for i in pointers.map(|(i, _)| i).collect::<Vec<_>>() {
+                let Val::Primal(v) = vs[i] else { unreachable!("a primal returns primal values") };
+                let d = facts.delta(v).unwrap_or_else(|| none(insts));
+                vs.push(d);
+            }
+            Term::Return(vs)
+        }
+        t @ (Term::Trap(_) | Term::Switch(..)) => t.clone(),
+    }
+}

@@ -1,0 +1,311 @@
+//! The pullback graph: the reverse of each block, in the reverse of the order in which they ran.
+//!
+//! ```text
+//! entry        find the frame; go to the reverse of the block that returned
+//! reverse of B pop B's record, restore what is read, reverse fragments last statement first,
+//!              take the cotangents of B's parameters, all of them at once, go to the edge by which B was entered
+//! edge P -> B  the cotangents of B's parameters go to P's branch arguments; go to the reverse of P
+//! exit         return the cotangents of the arguments
+//! ```
+//!
+//! **Where cotangents are.** A value's cotangent lives in one frontend variable, and means something exactly where the
+//! value is live: at the start of the reverse of B for the values live out of B. Liveness here counts only uses through
+//! which a cotangent comes back. On the edge P → B, a value that is live out of P but not live into B (it was needed on
+//! another path, or is only an argument of this branch) becomes zero before the arguments receive theirs; at the start of
+//! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
+//! to another by accident, and block parameters have instantaneous semantics.
+
+use brolga_analysis::cfg::edge_args;
+use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
+use brolga_ir::inst::{AdInst, AdOp, Val};
+use brolga_ir::BlockId;
+use cranelift_codegen::ir::{self, Type, types};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use indexmap::IndexMap;
+use smallvec::{SmallVec, smallvec};
+
+use crate::facts::Facts;
+use crate::plan::{Plan, PredSource, Source, type_of};
+use crate::stmt::AdStmts;
+
+/// Liveness of cotangents.
+struct Liveness {
+    live_in: SecondaryMap<ir::Block, EntitySet<ir::Value>>,
+    live_out: SecondaryMap<ir::Block, EntitySet<ir::Value>>,
+    /// Values that the reverse of a block adds to or takes.
+    touched: SecondaryMap<ir::Block, Vec<ir::Value>>,
+}
+
+/// Active arguments of the edge `p -> b`, with the parameters that they feed.
+fn active_args(facts: &Facts<'_>, p: ir::Block, b: ir::Block) -> Vec<(ir::Value, ir::Value)> {
+    edge_args(facts.func(), p, b)
+        .into_iter()
+        .zip(facts.func().dfg.block_params(b).iter().copied())
+        .filter(|&(a, q)| facts.is_active(a) && facts.is_active(q))
+        .collect()
+}
+
+impl Liveness {
+    fn compute(facts: &Facts<'_>, plan: &Plan, stmts: &AdStmts) -> Self {
+        let func = facts.func();
+        let mut l = Liveness {
+            live_in: SecondaryMap::new(),
+            live_out: SecondaryMap::new(),
+            touched: SecondaryMap::new(),
+        };
+        let mut defs: SecondaryMap<ir::Block, EntitySet<ir::Value>> = SecondaryMap::new();
+        let mut uses: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::new();
+        for &b in &facts.cfg.blocks {
+            defs[b].extend(func.dfg.block_params(b).iter().copied());
+            l.touched[b].extend(func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)));
+            for inst in func.layout.block_insts(b) {
+                defs[b].extend(func.dfg.inst_results(inst).iter().copied());
+                for i in stmts[&inst].rvs.values() {
+                    match i.op {
+                        AdOp::AddCt(v, _) => {
+                            uses[b].push(v);
+                            l.touched[b].push(v);
+                        }
+                        AdOp::TakeCt(v) => l.touched[b].push(v),
+                        _ => {}
+                    }
+                }
+            }
+            l.touched[b].sort_unstable();
+            l.touched[b].dedup();
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &b in facts.cfg.blocks.iter().rev() {
+                if !plan.returning.contains(b) {
+                    continue;
+                }
+                let mut out = std::mem::take(&mut l.live_out[b]);
+                for &s in &facts.cfg.succs[b] {
+                    if plan.returning.contains(s) {
+                        out.extend(l.live_in[s].iter());
+                        out.extend(active_args(facts, b, s).into_iter().map(|a| a.0));
+                    }
+                }
+                let before = l.live_in[b].iter().count();
+                let mut live: Vec<ir::Value> = out.iter().collect();
+                live.extend(&uses[b]);
+                l.live_in[b].extend(live.into_iter().filter(|&v| !defs[b].contains(v)));
+                changed |= l.live_in[b].iter().count() != before;
+                l.live_out[b] = out;
+            }
+        }
+        l
+    }
+}
+
+/// The pullback graph with the names of its parameters.
+pub struct Pullback {
+    /// The graph.
+    pub graph: CfgBlocks,
+    /// The segment.
+    pub seg: Val,
+    /// Reverse block of each primal block.
+    pub reverse_of: IndexMap<ir::Block, BlockId>,
+}
+
+struct Builder<'a, 'f> {
+    facts: &'a Facts<'f>,
+    stmts: &'a AdStmts,
+    plan: &'a Plan,
+    aux: &'a IndexMap<Val, Type>,
+    live: Liveness,
+    ids: &'a mut Ids,
+    reverse_of: IndexMap<ir::Block, BlockId>,
+    exit: BlockId,
+    blocks: IndexMap<BlockId, CfgBlock>,
+}
+
+/// Assemble it. `seeds` names the cotangent of each result that is a parameter of the pullback.
+#[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
+pub fn pullback(
+    facts: &Facts<'_>,
+    stmts: &AdStmts,
+    plan: &Plan,
+    aux: &IndexMap<Val, Type>,
+    seeds: &[Option<Val>],
+    seg: Val,
+    symbol: String,
+    ids: &mut Ids,
+) -> Pullback {
+    let live = Liveness::compute(facts, plan, stmts);
+    let entry = ids.block();
+    // Reverse order, so that the text reads in the order in which the pullback runs.
+    let reverse_of: IndexMap<ir::Block, BlockId> = facts
+        .cfg
+        .blocks
+        .iter()
+        .rev()
+        .filter(|&&b| plan.returning.contains(b))
+        .map(|&b| (b, ids.block()))
+        .collect();
+    let exit = ids.block();
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, exit, blocks: IndexMap::new() };
+    b.entry(entry, seg, seeds);
+    for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
+        b.reverse(block);
+    }
+    b.exit_block();
+    let signature = facts.variant.pullback_signature(&facts.func().signature);
+    Pullback { graph: CfgBlocks { symbol, signature, blocks: b.blocks }, seg, reverse_of: b.reverse_of }
+}
+
+fn to(block: BlockId) -> Target {
+    Target { block, args: vec![] }
+}
+
+impl Builder<'_, '_> {
+    fn add(
+        &mut self,
+        f: &mut Fragment,
+        defs: SmallVec<[(Val, Type); 1]>,
+        op: AdOp,
+        at: Option<ir::Inst>,
+    ) {
+        f.insert(self.ids.inst(), AdInst { defs, op, at });
+    }
+
+    fn finish(&mut self, id: BlockId, role: Role, params: Vec<(Val, Type)>, insts: Fragment, term: Term, at: Option<ir::Inst>) {
+        self.blocks.insert(id, CfgBlock { id, role, params, insts, term, term_at: at });
+    }
+
+    fn entry(&mut self, id: BlockId, seg: Val, seeds: &[Option<Val>]) {
+        let mut params = vec![(seg, types::I64)];
+        for (i, shape) in self.facts.variant.result_shapes(&self.facts.func().signature) {
+            params.push((seeds[i].expect("a result with a shape has a seed"), shape.ty()));
+        }
+        let mut f = Fragment::new();
+        self.add(&mut f, smallvec![], AdOp::OpenFrame, None);
+        let exits = &self.plan.exits;
+        let term = match (self.plan.exit, exits.as_slice()) {
+            (_, []) => Term::Jump(to(self.exit)),
+            (None, exits) => Term::Jump(to(self.reverse_of[&exits[0]])),
+            (Some(slot), exits) => {
+                let cases = exits.iter().map(|&b| (self.plan.number[b], self.reverse_of[&b])).collect();
+                let d = Val::D(self.ids.dv());
+                self.add(&mut f, smallvec![(d, types::I32)], AdOp::KeptBlock(slot), None);
+                Term::Switch(d, cases)
+            }
+        };
+        self.finish(id, Role::Entry, params, f, term, None);
+    }
+
+    fn reverse(&mut self, b: ir::Block) {
+        let facts = self.facts;
+        let func = facts.func();
+        let plan = &self.plan.blocks[b];
+        let last = func.layout.last_inst(b);
+        let mut f = Fragment::new();
+        // Popping comes first: what is on top of the tape is this block's.
+        if !plan.record.is_empty() || plan.push_id {
+            let defs = plan.record.iter().map(|&v| (v, type_of(facts, self.aux, v))).collect();
+            let id = plan.push_id.then_some(self.plan.number[b]);
+            self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
+        }
+        for &(v, source) in &plan.sources {
+            let ty = type_of(facts, self.aux, v);
+            let op = match source {
+                Source::Record => continue,
+                Source::Frame(slot) => AdOp::Restore(slot),
+                Source::Recompute(inst) => AdOp::Primal(inst),
+            };
+            self.add(&mut f, smallvec![(v, ty)], op, last);
+        }
+        for v in self.live.touched[b].clone() {
+            if !self.live.live_out[b].contains(v) {
+                self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
+            }
+        }
+        let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
+        for inst in insts.iter().rev() {
+            f.extend(self.stmts[inst].rvs.clone());
+        }
+        let first = insts.first().copied();
+        let id = self.reverse_of[&b];
+        let Some(pred) = self.plan.preds[b] else {
+            // The entry block: nothing came before it.
+            self.finish(id, Role::Reverse(b), vec![], f, Term::Jump(to(self.exit)), first);
+            return;
+        };
+        // All parameters' cotangents are taken before any argument receives one.
+        let mut taken: IndexMap<ir::Value, Val> = IndexMap::new();
+        for &p in func.dfg.block_params(b) {
+            if let Some(shape) = facts.activity.ct[p] {
+                let d = Val::D(self.ids.dv());
+                self.add(&mut f, smallvec![(d, shape.ty())], AdOp::TakeCt(p), first);
+                taken.insert(p, d);
+            }
+        }
+        let mut edges: Vec<(BlockId, Role, Fragment, Term)> = Vec::new();
+        let term = match pred {
+            PredSource::Unique(p) => {
+                self.edge(&mut f, p, b, &taken);
+                Term::Jump(to(self.reverse_of[&p]))
+            }
+            PredSource::Frame(_) | PredSource::Tape => {
+                let op = if let PredSource::Frame(slot) = pred { AdOp::KeptBlock(slot) } else { AdOp::PeekBlock };
+                let d = Val::D(self.ids.dv());
+                self.add(&mut f, smallvec![(d, types::I32)], op, first);
+                let mut cases = Vec::new();
+                for p in facts.cfg.preds[b].clone() {
+                    let mut e = Fragment::new();
+                    self.edge(&mut e, p, b, &taken);
+                    let target = if e.is_empty() {
+                        self.reverse_of[&p]
+                    } else {
+                        let edge = self.ids.block();
+                        let term = Term::Jump(to(self.reverse_of[&p]));
+                        edges.push((edge, Role::Edge(p, b), e, term));
+                        edge
+                    };
+                    cases.push((self.plan.number[p], target));
+                }
+                Term::Switch(d, cases)
+            }
+        };
+        self.finish(id, Role::Reverse(b), vec![], f, term, first);
+        for (edge, role, e, term) in edges {
+            self.finish(edge, role, vec![], e, term, first);
+        }
+    }
+
+    /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
+    fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>) {
+        let at = self.facts.func().layout.last_inst(p);
+        let dead: Vec<ir::Value> =
+            self.live.live_out[p].iter().filter(|&v| !self.live.live_in[b].contains(v)).collect();
+        for v in dead {
+            self.add(f, smallvec![], AdOp::ZeroCt(v), at);
+        }
+        for (a, q) in active_args(self.facts, p, b) {
+            self.add(f, smallvec![], AdOp::AddCt(a, taken[&q]), at);
+        }
+    }
+
+    fn exit_block(&mut self) {
+        let facts = self.facts;
+        let entry = facts.cfg.blocks[0];
+        let formal = facts.func().dfg.block_params(entry);
+        let mut f = Fragment::new();
+        let mut out = Vec::new();
+        for (i, shape) in facts.variant.param_shapes(&facts.func().signature) {
+            let d = Val::D(self.ids.dv());
+            // A lazily materialised zero: nothing was ever added to an argument without a cotangent.
+            let op = if facts.is_active(formal[i]) && !self.plan.exits.is_empty() {
+                AdOp::TakeCt(formal[i])
+            } else {
+                AdOp::Arith(brolga_ir::inst::Arith::Const(0.0), smallvec![], shape.ty())
+            };
+            self.add(&mut f, smallvec![(d, shape.ty())], op, None);
+            out.push(d);
+        }
+        self.add(&mut f, smallvec![], AdOp::CloseFrame, None);
+        self.finish(self.exit, Role::Exit, vec![], f, Term::Return(out), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! Calls of derived functions: run the callee's forward pass now and its pullback later, on the same tape.
+//!
+//! Signatures of derived functions follow from the primal signature and the modes of the call site alone
+//! (`brolga_analysis::modes`), so recursive functions need no more than a name.
+
+use brolga_analysis::activity::State;
+use brolga_analysis::modes::{canonical_params, canonical_results, signature_id};
+use brolga_analysis::{ParamMode, ResultMode, Variant};
+use brolga_ir::inst::{AdOp, Callee, Shape, Val};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
+use cranelift_codegen::ir::{self, Signature, Type, types};
+use smallvec::{SmallVec, smallvec};
+
+use crate::stmt::{StmtCx, Where};
+
+type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+
+/// A direct call of a function of the program.
+pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
+    let facts = cx.facts();
+    let sig = &facts.program.funcs[f].signature;
+    let params: Vec<ParamMode> = cx.args().to_vec().iter().map(|&a| param_mode(cx, a)).collect();
+    let results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
+    let quiet = params.iter().all(|p| *p == ParamMode::Const) && results.iter().all(|r| *r == ResultMode::None);
+    let shared = facts.program.data.values().any(|d| d.writable) || facts.options.memory == MemoryMode::Restore;
+    if quiet && !shared {
+        return;
+    }
+    let variant = Variant { func: f, params, results };
+    let (forward, pullback) = cx.t.callees.derive(variant.clone());
+    let args = cx.args().to_vec();
+    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));
+}
+
+/// A call through a pointer: the captures tell which derived pair belongs to the address.
+pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
+    let sig = cx.func().dfg.signatures[sig_ref].clone();
+    let args = cx.args()[1..].to_vec();
+    for &a in &args {
+        if !cx.ty(a).lane_type().is_float() && matches!(cx.facts().activity.state[a], State::Varied { definite: true }) {
+            let d = Diagnostic::new("AD0113", "float bits are passed in an integer to a function called through a pointer")
+                .note("which callees would know that it is a float cannot be told here")
+                .help("pass the float as a float");
+            cx.problem(d);
+        }
+    }
+    let callee = cx.args()[0];
+    let defs = smallvec![(cx.aux(0), types::I64), (cx.aux(1), types::I64)];
+    let signature = signature_id(&sig);
+    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
+    let variant = Variant {
+        func: cx.facts().variant.func,
+        params: canonical_params(&sig),
+        results: canonical_results(&sig),
+    };
+    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
+    both_halves(cx, &variant, &sig, &args, forward, pullback);
+}
+
+/// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an error.
+pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
+    let active = cx.args().iter().any(|&a| cx.facts().activity.state[a] != State::No || cx.facts().delta(a).is_some());
+    if !active {
+        return;
+    }
+    let func = cx.func();
+    let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[cx.inst()] else { unreachable!("a direct call") };
+    let sig = &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature];
+    let d = Diagnostic::new("AD0150", format!("no rule for the imported function %{symbol}"))
+        .note(format!("it is called with active arguments; its signature is {sig}"))
+        .help("define it in the file, use a C math function that has a rule, or mark its arguments const");
+    cx.problem(d);
+}
+
+fn param_mode(cx: Cx<'_, '_, '_, '_>, a: ir::Value) -> ParamMode {
+    let facts = cx.facts();
+    let state = facts.activity.state[a];
+    if Shape::of_float(cx.ty(a)).is_some() {
+        return if facts.is_active(a) { ParamMode::Active } else { ParamMode::Const };
+    }
+    if facts.delta(a).is_some() {
+        return ParamMode::Dup { sure: facts.sure(a), elem: facts.contents.of_class(a).to_elem() };
+    }
+    match state {
+        State::Varied { .. } => facts.activity.shape(facts.func(), a).map_or(ParamMode::Const, ParamMode::Bits),
+        State::Taint { definite: true } => {
+            let d = Diagnostic::new("AD0113", "an integer computed from float bits is passed to a function")
+                .note("the callee might make a float of it again")
+                .help("write the operation on floats, or compute the integer inside the callee");
+            cx.problem(d);
+            ParamMode::Const
+        }
+        State::Taint { definite: false } | State::No => ParamMode::Const,
+    }
+}
+
+fn result_mode(cx: Cx<'_, '_, '_, '_>, r: ir::Value) -> ResultMode {
+    let facts = cx.facts();
+    if facts.pointers.root(r) == Some(r) {
+        return ResultMode::Ptr;
+    }
+    match facts.activity.ct[r] {
+        Some(_) if Shape::of_float(cx.ty(r)).is_some() => ResultMode::Active,
+        Some(shape) => ResultMode::Bits(shape),
+        None => ResultMode::None,
+    }
+}
+
+/// Call the forward pass in place of the primal, and the pullback in the reverse fragment.
+fn both_halves(
+    cx: Cx<'_, '_, '_, '_>,
+    variant: &Variant,
+    sig: &Signature,
+    args: &[ir::Value],
+    forward: Callee,
+    pullback: Callee,
+) {
+    cx.replace_primal();
+    let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
+    for (&a, mode) in args.iter().zip(&variant.params) {
+        if matches!(mode, ParamMode::Dup { .. }) {
+            let d = cx.delta_or_zero(Where::Before, a);
+            operands.push(Some(d));
+        }
+    }
+    operands.push(None);
+    let results = cx.results().to_vec();
+    let mut defs: SmallVec<[(Val, Type); 1]> = results.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
+    let pointers = results.iter().zip(&variant.results).filter(|r| *r.1 == ResultMode::Ptr);
+    defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
+    let signature = variant.forward_signature(sig);
+    cx.push(Where::After, defs, AdOp::Call { callee: forward, args: operands, sig: signature, tape: true });
+
+    let mut operands: Vec<Option<Val>> = vec![None];
+    for (i, shape) in variant.result_shapes(sig) {
+        let r = results[i];
+        let ct = if cx.facts().is_active(r) { cx.take_ct(r) } else { cx.constant(0.0, shape.ty()) };
+        operands.push(Some(ct));
+    }
+    let back: Vec<(usize, Val, Type)> =
+        variant.param_shapes(sig).map(|(i, shape)| (i, Val::D(cx.t.ids.dv()), shape.ty())).collect();
+    let defs = back.iter().map(|&(_, d, ty)| (d, ty)).collect();
+    let signature = variant.pullback_signature(sig);
+    cx.push(Where::Rvs, defs, AdOp::Call { callee: pullback, args: operands, sig: signature, tape: true });
+    for (i, d, _) in back {
+        cx.add_ct(args[i], d);
+    }
+}

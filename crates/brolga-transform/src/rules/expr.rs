@@ -1,0 +1,142 @@
+//! Rows that are formulas: each operand's cotangent is the result's times a partial derivative.
+
+use std::collections::HashMap;
+
+use brolga_ir::inst::{Arith, Val};
+use brolga_rules::expr::CondNode;
+use brolga_rules::{Cond, E, ExprRow, Node, Partial, Scale};
+use cranelift_codegen::ir::{self, Type};
+
+use crate::stmt::{StmtCx, mask_type};
+
+/// A pointwise instruction with one result.
+pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &'static ExprRow) {
+    let z = cx.results()[0];
+    if !cx.facts().is_active(z) {
+        return;
+    }
+    let ct = cx.take_ct(z);
+    let args = cx.args();
+    apply(cx, row, 0, ct, args, &[z]);
+}
+
+/// Send the cotangent of one result to the operands.
+pub fn apply(
+    cx: &mut StmtCx<'_, '_, '_>,
+    row: &'static ExprRow,
+    result: usize,
+    ct: Val,
+    args: &[ir::Value],
+    results: &[ir::Value],
+) {
+    let solid = results.first().is_some_and(|&z| result == 0 && cx.facts().solid.contains(z));
+    let mut w = Walker { ct, operands: args, results, ty: ir::types::INVALID, seen: HashMap::new() };
+    for (i, &x) in args.iter().enumerate() {
+        if !cx.facts().is_active(x) {
+            continue;
+        }
+        w.ty = cx.ty(x);
+        let Partial::Scale(s) = row.partial(result, i) else { continue };
+        let by = w.scale(cx, s, solid);
+        cx.add_ct(x, by);
+    }
+}
+
+/// Whether a factor cannot be infinite or NaN, whatever the operands are.
+fn bounded(e: E) -> bool {
+    match e.node() {
+        Node::Const(c) => c.is_finite(),
+        Node::Neg(a) | Node::Abs(a) => bounded(*a),
+        Node::Copysign(a, _) => bounded(*a),
+        Node::Mul(a, b) | Node::Add(a, b) | Node::Sub(a, b) => bounded(*a) && bounded(*b),
+        Node::Select(_, a, b) => bounded(*a) && bounded(*b),
+        Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) => false,
+    }
+}
+
+/// Walks expressions and emits them; equal nodes are emitted once.
+struct Walker<'e> {
+    ct: Val,
+    operands: &'e [ir::Value],
+    results: &'e [ir::Value],
+    ty: Type,
+    seen: HashMap<*const Node, Val>,
+}
+
+impl Walker<'_> {
+    fn scale(&mut self, cx: &mut StmtCx<'_, '_, '_>, s: Scale, solid: bool) -> Val {
+        let mut r = self.ct;
+        let mut guard = false;
+        if let Some(e) = s.over {
+            let e = self.expr(cx, e);
+            r = cx.arith(Arith::Fdiv, &[r, e], self.ty);
+            guard = true;
+        }
+        if let Some(t) = s.times {
+            let e = self.expr(cx, t);
+            r = cx.arith(Arith::Fmul, &[r, e], self.ty);
+            guard |= !bounded(t);
+        }
+        if s.neg {
+            r = cx.arith(Arith::Fneg, &[r], self.ty);
+        }
+        if guard && (s.may_blow_up || !solid) { cx.strong(self.ct, r, self.ty) } else { r }
+    }
+
+    fn expr(&mut self, cx: &mut StmtCx<'_, '_, '_>, e: E) -> Val {
+        let key = std::ptr::from_ref(e.node());
+        if let Some(&v) = self.seen.get(&key) {
+            return v;
+        }
+        let ty = self.ty;
+        let v = match *e.node() {
+            Node::Operand(i) => Val::Primal(self.operands[i]),
+            Node::IntOperand(i) => cx.arith(Arith::FromInt, &[Val::Primal(self.operands[i])], ty),
+            Node::Result(i) => Val::Primal(self.results[i]),
+            Node::Const(c) => cx.constant(c, ty),
+            Node::Neg(a) => self.op(cx, Arith::Fneg, &[a]),
+            Node::Add(a, b) => self.op(cx, Arith::Fadd, &[a, b]),
+            Node::Sub(a, b) => self.op(cx, Arith::Fsub, &[a, b]),
+            Node::Mul(a, b) => self.op(cx, Arith::Fmul, &[a, b]),
+            Node::Div(a, b) => self.op(cx, Arith::Fdiv, &[a, b]),
+            Node::Sqrt(a) => self.op(cx, Arith::Sqrt, &[a]),
+            Node::Abs(a) => self.op(cx, Arith::Fabs, &[a]),
+            Node::Copysign(a, b) => self.op(cx, Arith::Copysign, &[a, b]),
+            Node::Math(f, args) => self.op(cx, Arith::Math(f.symbol()), args),
+            Node::Select(c, a, b) => {
+                let c = self.cond(cx, c);
+                let (a, b) = (self.expr(cx, a), self.expr(cx, b));
+                cx.arith(Arith::Select, &[c, a, b], ty)
+            }
+        };
+        self.seen.insert(key, v);
+        v
+    }
+
+    fn op(&mut self, cx: &mut StmtCx<'_, '_, '_>, op: Arith, args: &[E]) -> Val {
+        let args: Vec<Val> = args.iter().map(|&a| self.expr(cx, a)).collect();
+        cx.arith(op, &args, self.ty)
+    }
+
+    fn cond(&mut self, cx: &mut StmtCx<'_, '_, '_>, c: Cond) -> Val {
+        let mask = mask_type(self.ty);
+        match *c.node() {
+            CondNode::Cmp(cc, a, b) => {
+                let (a, b) = (self.expr(cx, a), self.expr(cx, b));
+                cx.arith(Arith::Fcmp(cc), &[a, b], mask)
+            }
+            CondNode::And(a, b) => {
+                let (a, b) = (self.cond(cx, a), self.cond(cx, b));
+                cx.arith(Arith::Band, &[a, b], mask)
+            }
+            CondNode::Or(a, b) => {
+                let (a, b) = (self.cond(cx, a), self.cond(cx, b));
+                cx.arith(Arith::Bor, &[a, b], mask)
+            }
+            CondNode::Not(a) => {
+                let a = self.cond(cx, a);
+                cx.arith(Arith::Not, &[a], mask)
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What each kind of instruction becomes. One file per family; a rule is a few lines: forward, reverse, done.
+
+use brolga_analysis::CalleeKind;
+use brolga_rules::{OpcodeRule, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode};
+
+use crate::stmt::{AdStmt, StmtCx, Translation};
+
+mod calls;
+mod expr;
+mod known;
+mod memory;
+mod moves;
+
+/// Translate one primal instruction.
+pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
+    let func = t.facts.func();
+    let op = func.dfg.insts[inst].opcode();
+    let mut cx = StmtCx::new(t, inst);
+    match opcode_rule(op) {
+        OpcodeRule::Expr(row) => expr::row(&mut cx, row),
+        // Nothing flows through these; the analysis has refused whatever would have to.
+        OpcodeRule::Zero | OpcodeRule::NotFloat | OpcodeRule::Refused(_) => {}
+        OpcodeRule::Structural(s) => structural(&mut cx, op, s),
+    }
+    cx.finish()
+}
+
+fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
+    match s {
+        Structural::Load | Structural::AtomicLoad => memory::load(cx),
+        Structural::Store | Structural::AtomicStore | Structural::IntStore => memory::store(cx),
+        Structural::AtomicRmw | Structural::AtomicCas => memory::store(cx),
+        Structural::StackAddr => memory::stack_addr(cx),
+        Structural::Select => moves::select(cx),
+        Structural::Bitselect | Structural::Blendv | Structural::Band | Structural::Bor | Structural::Bxor => {
+            moves::bitwise(cx);
+        }
+        Structural::Bitcast => moves::bitcast(cx),
+        Structural::Splat => moves::splat(cx),
+        Structural::Insertlane => moves::insertlane(cx),
+        Structural::Extractlane => moves::extractlane(cx),
+        Structural::ScalarToVector => moves::scalar_to_vector(cx),
+        Structural::Shuffle => moves::shuffle(cx),
+        Structural::Swizzle => moves::swizzle(cx, 16),
+        Structural::Pshufb => moves::swizzle(cx, 128),
+        Structural::Promote => moves::promote(cx),
+        Structural::Demote => moves::demote(cx),
+        Structural::PromoteLow => moves::promote_low(cx),
+        Structural::DemoteLow => moves::demote_low(cx),
+        Structural::Call | Structural::CallIndirect => {
+            match CalleeKind::of(cx.facts().program, cx.func(), cx.inst()).expect("a call has a callee") {
+                CalleeKind::Derived(f) => calls::derived(cx, f),
+                CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
+                CalleeKind::Known(rule) => known::call(cx, rule),
+                CalleeKind::Missing(symbol) => calls::missing(cx, &symbol),
+            }
+        }
+        Structural::Control if op == Opcode::Return => {
+            for (i, &v) in cx.args().iter().enumerate() {
+                if let Some(seed) = cx.t.seeds[i] {
+                    cx.add_ct(v, seed);
+                }
+            }
+        }
+        Structural::IntArith => memory::pointer_arith(cx),
+        Structural::IntBits => moves::halves(cx, op),
+        // What they mean for derivatives is nothing, or was settled by the analysis.
+        Structural::Control
+        | Structural::IntLoad
+        | Structural::Bnot
+        | Structural::TailCall
+        | Structural::TailCallIndirect
+        | Structural::SymbolValue
+        | Structural::FuncAddr
+        | Structural::Trap
+        | Structural::Effect
+        | Structural::Machine => {}
+    }
+}

@@ -1,0 +1,341 @@
+//! Values that move whole, lane by lane or bit by bit: selects, bitcasts, lanes, shuffles, sign changes and masks.
+//!
+//! Cotangents have float types even where the primal holds the bits in an integer, so one rule serves both.
+
+use brolga_analysis::bits::{self, BitOp};
+use brolga_analysis::{Delta, RootKind};
+use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, types};
+use smallvec::smallvec;
+
+use crate::stmt::{StmtCx, Where, mask_type};
+
+type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+
+fn lanes(shape: Shape) -> u8 {
+    (shape.ty().bytes() / shape.lane_bytes()) as u8
+}
+
+fn lane_type(shape: Shape) -> Type {
+    shape.ty().lane_type()
+}
+
+/// The cotangent of the only result, if it is active.
+fn ct_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(Val, Shape)> {
+    let z = cx.results()[0];
+    cx.facts().is_active(z).then(|| (cx.take_ct(z), cx.shape(z)))
+}
+
+/// A primal value as a float of the given shape.
+fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
+    if cx.ty(v) == shape.ty() { Val::Primal(v) } else { cx.arith(Arith::FromBits(shape), &[Val::Primal(v)], shape.ty()) }
+}
+
+/// `z = c ? x : y`: z̄ goes to the one that was chosen, and nothing to the other (by selection, not by a product).
+pub fn select(cx: Cx<'_, '_, '_, '_>) {
+    let (z, args) = (cx.results()[0], cx.args());
+    let c = Val::Primal(args[0]);
+    if cx.facts().pointers.delta[z] == Delta::Root(z) && matches!(cx.facts().pointers.roots.get(&z), Some(RootKind::Select(_))) {
+        let x = cx.delta_or_zero(Where::After, args[1]);
+        let y = cx.delta_or_zero(Where::After, args[2]);
+        let op = AdOp::Arith(Arith::SelectAll, smallvec![c, x, y], types::I64);
+        cx.push(Where::After, smallvec![(Val::Delta(z), types::I64)], op);
+    }
+    if let Some((ct, shape)) = ct_of_result(cx) {
+        let zero = cx.constant(0.0, shape.ty());
+        for (v, x, y) in [(args[1], ct, zero), (args[2], zero, ct)] {
+            if cx.facts().is_active(v) {
+                let by = cx.arith(Arith::SelectAll, &[c, x, y], shape.ty());
+                cx.add_ct(v, by);
+            }
+        }
+    }
+}
+
+/// `ct` with the sign of `x`: `ct · sign(x)`, zero at zero.
+fn times_sign(cx: Cx<'_, '_, '_, '_>, ct: Val, x: Val, ty: Type) -> Val {
+    let zero = cx.constant(0.0, ty);
+    let neg = cx.arith(Arith::Fneg, &[ct], ty);
+    let below = cx.arith(Arith::Fcmp(FloatCC::LessThan), &[x, zero], mask_type(ty));
+    let otherwise = cx.arith(Arith::Select, &[below, neg, zero], ty);
+    let above = cx.arith(Arith::Fcmp(FloatCC::GreaterThan), &[x, zero], mask_type(ty));
+    cx.arith(Arith::Select, &[above, ct, otherwise], ty)
+}
+
+/// Bitwise operations that are sign changes, absolute values or lane masks.
+pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
+    super::memory::pointer_arith(cx);
+    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let ty = shape.ty();
+    let facts = cx.facts();
+    let op = bits::classify(facts.func(), cx.inst(), shape.lane_bytes(), |v| facts.activity.is_varied(v));
+    match op.expect("the analysis has recognised it") {
+        BitOp::Neg(x) => {
+            let by = cx.arith(Arith::Fneg, &[ct], ty);
+            cx.add_ct(x, by);
+        }
+        BitOp::Flip { x, by } => {
+            let sign = as_float(cx, by, shape);
+            let by = cx.arith(Arith::Bxor, &[ct, sign], ty);
+            cx.add_ct(x, by);
+        }
+        BitOp::Abs(x) => {
+            let v = as_float(cx, x, shape);
+            let by = times_sign(cx, ct, v, ty);
+            cx.add_ct(x, by);
+        }
+        BitOp::NegAbs(x) => {
+            let v = as_float(cx, x, shape);
+            let neg = cx.arith(Arith::Fneg, &[ct], ty);
+            let by = times_sign(cx, neg, v, ty);
+            cx.add_ct(x, by);
+        }
+        BitOp::OrSign { x, by } => {
+            // Where the sign is put in the result is -|x|, elsewhere it is x.
+            let v = as_float(cx, x, shape);
+            let sign = as_float(cx, by, shape);
+            let one = cx.constant(1.0, ty);
+            let zero = cx.constant(0.0, ty);
+            let signed = cx.arith(Arith::Copysign, &[one, sign], ty);
+            let set = cx.arith(Arith::Fcmp(FloatCC::LessThan), &[signed, zero], mask_type(ty));
+            let neg = cx.arith(Arith::Fneg, &[ct], ty);
+            let flipped = times_sign(cx, neg, v, ty);
+            let by = cx.arith(Arith::Select, &[set, flipped, ct], ty);
+            cx.add_ct(x, by);
+        }
+        BitOp::Mask { x, mask } => {
+            let m = as_float(cx, mask, shape);
+            let by = cx.arith(Arith::Band, &[ct, m], ty);
+            cx.add_ct(x, by);
+        }
+        BitOp::Blend(x, y) => {
+            cx.add_ct(x, ct);
+            cx.add_ct(y, ct);
+        }
+        BitOp::Choose { mask, x, y } => {
+            let m = as_float(cx, mask, shape);
+            let zero = cx.constant(0.0, ty);
+            if cx.facts().is_active(x) {
+                let by = cx.arith(Arith::Band, &[ct, m], ty);
+                cx.add_ct(x, by);
+            }
+            if cx.facts().is_active(y) {
+                let by = cx.arith(Arith::Bitselect, &[m, zero, ct], ty);
+                cx.add_ct(y, by);
+            }
+        }
+        BitOp::Copysign { mag, sign } => {
+            let v = as_float(cx, mag, shape);
+            let s = as_float(cx, sign, shape);
+            let one = cx.constant(1.0, ty);
+            let s = cx.arith(Arith::Copysign, &[one, s], ty);
+            let t = times_sign(cx, ct, v, ty);
+            let by = cx.arith(Arith::Fmul, &[t, s], ty);
+            cx.add_ct(mag, by);
+        }
+        BitOp::SignOnly => {}
+    }
+}
+
+/// The same bits under another type.
+pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
+    if let Some((ct, _)) = ct_of_result(cx) {
+        cx.add_ct(cx.args()[0], ct);
+    }
+}
+
+/// A scalar in every lane: x̄ += Σ z̄.
+pub fn splat(cx: Cx<'_, '_, '_, '_>) {
+    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let t = lane_type(shape);
+    let mut sum = cx.arith(Arith::Extract(0), &[ct], t);
+    for l in 1..lanes(shape) {
+        let x = cx.arith(Arith::Extract(l), &[ct], t);
+        sum = cx.arith(Arith::Fadd, &[sum, x], t);
+    }
+    cx.add_ct(cx.args()[0], sum);
+}
+
+fn lane_immediate(cx: Cx<'_, '_, '_, '_>) -> u8 {
+    match cx.func().dfg.insts[cx.inst()] {
+        InstructionData::BinaryImm8 { imm, .. } | InstructionData::TernaryImm8 { imm, .. } => imm,
+        _ => unreachable!("a lane instruction has a lane"),
+    }
+}
+
+/// `x` with one lane replaced by `y`.
+pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
+    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let (l, t) = (lane_immediate(cx), lane_type(shape));
+    let (x, y) = (cx.args()[0], cx.args()[1]);
+    if cx.facts().is_active(x) {
+        let zero = cx.constant(0.0, t);
+        let by = cx.arith(Arith::Insert(l), &[ct, zero], shape.ty());
+        cx.add_ct(x, by);
+    }
+    if cx.facts().is_active(y) {
+        let by = cx.arith(Arith::Extract(l), &[ct], t);
+        cx.add_ct(y, by);
+    }
+}
+
+/// One lane.
+pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
+    let Some((ct, _)) = ct_of_result(cx) else { return };
+    let x = cx.args()[0];
+    if cx.facts().is_active(x) {
+        let (l, ty) = (lane_immediate(cx), cx.shape(x).ty());
+        let zero = cx.constant(0.0, ty);
+        let by = cx.arith(Arith::Insert(l), &[zero, ct], ty);
+        cx.add_ct(x, by);
+    }
+}
+
+/// A scalar in lane 0, the rest zero.
+pub fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
+    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let by = cx.arith(Arith::Extract(0), &[ct], lane_type(shape));
+    cx.add_ct(cx.args()[0], by);
+}
+
+/// Bytes of two vectors, chosen by constants: each whole lane goes back where it came from. A lane that was taken several
+/// times gets several contributions, one shuffle each.
+pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
+    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let InstructionData::Shuffle { imm, .. } = cx.func().dfg.insts[cx.inst()] else { unreachable!("a shuffle") };
+    let mask = cx.func().dfg.immediates[imm].as_slice().to_vec();
+    let w = shape.lane_bytes() as usize;
+    for (k, &x) in cx.args().iter().enumerate() {
+        if !cx.facts().is_active(x) {
+            continue;
+        }
+        // For each lane of the operand, the lanes of the result that it went to.
+        let mut went: Vec<Vec<usize>> = vec![Vec::new(); 16 / w];
+        for l in 0..16 / w {
+            let from = mask[l * w] as usize;
+            if from / 16 == k {
+                went[from % 16 / w].push(l);
+            }
+        }
+        for round in 0..went.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut back = [0xff_u8; 16];
+            for (lane, to) in went.iter().enumerate() {
+                if let Some(&l) = to.get(round) {
+                    for b in 0..w {
+                        back[lane * w + b] = (l * w + b) as u8;
+                    }
+                }
+            }
+            let by = cx.arith(Arith::ShuffleBytes(back), &[ct, ct], shape.ty());
+            cx.add_ct(x, by);
+        }
+    }
+}
+
+/// Bytes chosen by a vector at run time. Each lane of the index must name a whole lane, or none (every byte at least
+/// `limit`, or with its top bit set); anything else is checked, and traps if a cotangent is waiting there.
+pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
+    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let (x, index) = (cx.args()[0], cx.args()[1]);
+    let w = shape.lane_bytes() as usize;
+    let (word, words) = if w == 8 { (types::I64, types::I64X2) } else { (types::I32, types::I32X4) };
+    let index = cx.arith(Arith::Bitcast, &[Val::Primal(index)], words);
+    let t = lane_type(shape);
+    let zero = cx.constant(0.0, t);
+    let n = lanes(shape);
+    let word_of = |f: &dyn Fn(usize) -> u8| {
+        let mut bytes = [0_u8; 8];
+        for (b, byte) in bytes.iter_mut().enumerate().take(w) {
+            *byte = f(b);
+        }
+        if w == 8 { i64::from_le_bytes(bytes) } else { i64::from(u32::from_le_bytes(bytes[..4].try_into().unwrap())) }
+    };
+    let mut sums: Vec<Option<Val>> = vec![None; usize::from(n)];
+    for l in 0..n {
+        let i = cx.arith(Arith::Extract(l), &[index], word);
+        let part = cx.arith(Arith::Extract(l), &[ct], t);
+        // Nothing is known to have gone astray yet.
+        let mut known = cx.arith(Arith::Fcmp(FloatCC::Equal), &[part, zero], types::I8);
+        for (j, sum) in sums.iter_mut().enumerate() {
+            let c = cx.arith(Arith::Iconst(word_of(&|b| (j * w + b) as u8)), &[], word);
+            let here = cx.arith(Arith::IcmpEq, &[i, c], types::I8);
+            known = cx.arith(Arith::Bor, &[known, here], types::I8);
+            let by = cx.arith(Arith::Select, &[here, part, zero], t);
+            *sum = Some(match *sum {
+                Some(s) => cx.arith(Arith::Fadd, &[s, by], t),
+                None => by,
+            });
+        }
+        let top = cx.arith(Arith::Iconst(word_of(&|_| limit.max(0x80))), &[], word);
+        let tops = cx.arith(Arith::Band, &[i, top], word);
+        let none = cx.arith(Arith::IcmpEq, &[tops, top], types::I8);
+        known = cx.arith(Arith::Bor, &[known, none], types::I8);
+        let astray = cx.arith(Arith::Not, &[known], types::I8);
+        cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(astray, Check::UntrackedBits));
+    }
+    let mut by = cx.constant(0.0, shape.ty());
+    for (l, s) in sums.into_iter().enumerate() {
+        by = cx.arith(Arith::Insert(l as u8), &[by, s.expect("there are lanes")], shape.ty());
+    }
+    cx.add_ct(x, by);
+}
+
+/// `f32` to `f64`.
+pub fn promote(cx: Cx<'_, '_, '_, '_>) {
+    if let Some((ct, _)) = ct_of_result(cx) {
+        let by = cx.arith(Arith::Demote, &[ct], types::F32);
+        cx.add_ct(cx.args()[0], by);
+    }
+}
+
+/// `f64` to `f32`.
+pub fn demote(cx: Cx<'_, '_, '_, '_>) {
+    if let Some((ct, _)) = ct_of_result(cx) {
+        let by = cx.arith(Arith::Promote, &[ct], types::F64);
+        cx.add_ct(cx.args()[0], by);
+    }
+}
+
+/// Low lanes of `f32x4` to `f64x2`.
+pub fn promote_low(cx: Cx<'_, '_, '_, '_>) {
+    if let Some((ct, _)) = ct_of_result(cx) {
+        let by = cx.arith(Arith::DemoteLow, &[ct], types::F32X4);
+        cx.add_ct(cx.args()[0], by);
+    }
+}
+
+/// `f64x2` to the low lanes of `f32x4`.
+pub fn demote_low(cx: Cx<'_, '_, '_, '_>) {
+    if let Some((ct, _)) = ct_of_result(cx) {
+        let by = cx.arith(Arith::PromoteLow, &[ct], types::F64X2);
+        cx.add_ct(cx.args()[0], by);
+    }
+}
+
+/// `isplit` and `iconcat` of two doubles in one 128-bit integer.
+pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
+    let (args, results) = (cx.args(), cx.results());
+    match op {
+        Opcode::Isplit => {
+            for (l, &r) in results.iter().enumerate() {
+                if cx.facts().is_active(r) {
+                    let ct = cx.take_ct(r);
+                    let zero = cx.constant(0.0, types::F64X2);
+                    let by = cx.arith(Arith::Insert(l as u8), &[zero, ct], types::F64X2);
+                    cx.add_ct(args[0], by);
+                }
+            }
+        }
+        Opcode::Iconcat => {
+            if let Some((ct, _)) = ct_of_result(cx) {
+                for (l, &a) in args.iter().enumerate() {
+                    if cx.facts().is_active(a) {
+                        let by = cx.arith(Arith::Extract(l as u8), &[ct], types::F64);
+                        cx.add_ct(a, by);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}

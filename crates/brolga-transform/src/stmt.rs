@@ -1,0 +1,277 @@
+//! `AdStmt`: what one primal statement becomes.
+//!
+//! A statement is translated on its own: a forward fragment around (or instead of) the primal instruction, a reverse
+//! fragment, and, read off the latter, what must be communicated from the one to the other. Whole graphs are assembled
+//! afterwards; a rule sees no block. Source: Mooncake's `ADStmtInfo`.
+
+use brolga_ir::block::{Fragment, Ids};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Val};
+use brolga_ir::{Diagnostic, Diagnostics};
+use cranelift_codegen::ir::{self, Type, condcodes::FloatCC, types};
+use indexmap::IndexMap;
+use smallvec::{SmallVec, smallvec};
+
+use crate::facts::Facts;
+
+/// One primal statement, translated.
+#[derive(Clone, Debug)]
+pub struct AdStmt {
+    /// The primal instruction.
+    pub primal: ir::Inst,
+    /// Runs before it in the forward pass.
+    pub before: Fragment,
+    /// Whether the primal instruction itself stays; otherwise `after` defines its results.
+    pub keep: bool,
+    /// Runs after it in the forward pass.
+    pub after: Fragment,
+    /// Its reverse.
+    pub rvs: Fragment,
+}
+
+impl AdStmt {
+    /// Names of the forward pass that the reverse fragment reads, in order of first use.
+    pub fn comms(&self) -> Vec<Val> {
+        let mut out: Vec<Val> = Vec::new();
+        for i in self.rvs.values() {
+            for v in i.reads() {
+                if !matches!(v, Val::D(_)) && !out.contains(&v) {
+                    out.push(v);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// All statements of a function, by instruction, in layout order.
+pub type AdStmts = IndexMap<ir::Inst, AdStmt>;
+
+/// What translation shares between statements.
+pub struct Translation<'a, 'f> {
+    /// The facts.
+    pub facts: &'a Facts<'f>,
+    /// Fresh ids.
+    pub ids: &'a mut Ids,
+    /// What stands in the way.
+    pub problems: Diagnostics,
+    /// Types of `Val::Aux`.
+    pub aux: IndexMap<Val, Type>,
+    /// Seeds of the results, by index.
+    pub seeds: Vec<Option<Val>>,
+    /// Variants of callees that the fragments refer to.
+    pub callees: &'a mut dyn Callees,
+}
+
+/// Where translation finds the names of derived callees.
+pub trait Callees {
+    /// Symbols of the forward pass and the pullback of a variant, which will be derived in due course.
+    fn derive(&mut self, variant: brolga_analysis::Variant) -> (String, String);
+}
+
+/// Builds the fragments of one statement.
+pub struct StmtCx<'t, 'a, 'f> {
+    /// What statements share.
+    pub t: &'t mut Translation<'a, 'f>,
+    stmt: AdStmt,
+}
+
+/// One of the three fragments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// Before the primal instruction.
+    Before,
+    /// After it, or in its place.
+    After,
+    /// In the pullback.
+    Rvs,
+}
+
+impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
+    /// Begin a statement.
+    pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
+        let f = Fragment::new;
+        Self { t, stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f() } }
+    }
+
+    /// The facts.
+    pub fn facts(&self) -> &'a Facts<'f> {
+        self.t.facts
+    }
+
+    /// The body.
+    pub fn func(&self) -> &'f ir::Function {
+        self.t.facts.func()
+    }
+
+    /// The instruction.
+    pub fn inst(&self) -> ir::Inst {
+        self.stmt.primal
+    }
+
+    /// Its operands.
+    pub fn args(&self) -> &'f [ir::Value] {
+        self.func().dfg.inst_args(self.stmt.primal)
+    }
+
+    /// Its results.
+    pub fn results(&self) -> &'f [ir::Value] {
+        self.func().dfg.inst_results(self.stmt.primal)
+    }
+
+    /// The type of a primal value.
+    pub fn ty(&self, v: ir::Value) -> Type {
+        self.func().dfg.value_type(v)
+    }
+
+    /// The primal instruction does not stay.
+    pub fn replace_primal(&mut self) {
+        self.stmt.keep = false;
+    }
+
+    /// Finish.
+    pub fn finish(self) -> AdStmt {
+        self.stmt
+    }
+
+    /// Report a problem at this instruction.
+    pub fn problem(&mut self, d: Diagnostic) {
+        let d = self.facts().at(self.stmt.primal, d);
+        self.t.problems.push(d);
+    }
+
+    /// Add an instruction.
+    pub fn push(&mut self, w: Where, defs: SmallVec<[(Val, Type); 1]>, op: AdOp) {
+        let id = self.t.ids.inst();
+        for &(v, ty) in &defs {
+            if matches!(v, Val::Aux(..)) {
+                self.t.aux.insert(v, ty);
+            }
+        }
+        let inst = AdInst { defs, op, at: Some(self.stmt.primal) };
+        match w {
+            Where::Before => self.stmt.before.insert(id, inst),
+            Where::After => self.stmt.after.insert(id, inst),
+            Where::Rvs => self.stmt.rvs.insert(id, inst),
+        };
+    }
+
+    /// Add an instruction with one derived result.
+    pub fn emit(&mut self, w: Where, op: AdOp, ty: Type) -> Val {
+        let d = Val::D(self.t.ids.dv());
+        self.push(w, smallvec![(d, ty)], op);
+        d
+    }
+
+    /// Arithmetic in the reverse fragment.
+    pub fn arith(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
+        self.emit(Where::Rvs, AdOp::Arith(op, args.into(), ty), ty)
+    }
+
+    /// A constant in the reverse fragment.
+    pub fn constant(&mut self, x: f64, ty: Type) -> Val {
+        self.arith(Arith::Const(x), &[], ty)
+    }
+
+    /// An integer constant in any fragment.
+    pub fn iconst(&mut self, w: Where, x: i64) -> Val {
+        self.emit(w, AdOp::Arith(Arith::Iconst(x), smallvec![], types::I64), types::I64)
+    }
+
+    /// Take the cotangent of an active primal value.
+    pub fn take_ct(&mut self, v: ir::Value) -> Val {
+        let ty = self.shape(v).ty();
+        self.emit(Where::Rvs, AdOp::TakeCt(v), ty)
+    }
+
+    /// Add to the cotangent of a primal value, if it is active.
+    pub fn add_ct(&mut self, v: ir::Value, by: Val) {
+        if self.facts().is_active(v) {
+            self.push(Where::Rvs, smallvec![], AdOp::AddCt(v, by));
+        }
+    }
+
+    /// The shape of an active value's cotangent.
+    pub fn shape(&self, v: ir::Value) -> Shape {
+        self.facts().activity.ct[v].expect("an active value has a shape")
+    }
+
+    /// `shadow[addr + off] += by`.
+    pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape) {
+        if let Some(delta) = self.facts().delta(addr) {
+            let sure = self.facts().sure(addr);
+            self.push(
+                Where::Rvs,
+                smallvec![],
+                AdOp::AddMem { addr: Val::Primal(addr), delta, sure, off, by, shape },
+            );
+        }
+    }
+
+    /// Read `shadow[addr + off]` and clear it.
+    pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
+        let delta = self.facts().delta(addr)?;
+        let sure = self.facts().sure(addr);
+        Some(self.emit(
+            Where::Rvs,
+            AdOp::TakeMem { addr: Val::Primal(addr), delta, sure, off, shape },
+            shape.ty(),
+        ))
+    }
+
+    /// Clear `bytes` bytes of `shadow[addr + off]`.
+    pub fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
+        if let Some(delta) = self.facts().delta(addr) {
+            let sure = self.facts().sure(addr);
+            self.push(
+                Where::Rvs,
+                smallvec![],
+                AdOp::ZeroMem { addr: Val::Primal(addr), delta, sure, off, bytes, checked },
+            );
+        }
+    }
+
+    /// A name for something that the forward fragment hands over.
+    pub fn aux(&self, n: u8) -> Val {
+        Val::Aux(self.stmt.primal, n)
+    }
+
+    /// A delta, or zero.
+    pub fn delta_or_zero(&mut self, w: Where, v: ir::Value) -> Val {
+        match self.facts().delta(v) {
+            Some(d) => d,
+            None => self.iconst(w, 0),
+        }
+    }
+
+    /// Call a helper of the run time.
+    pub fn helper(
+        &mut self,
+        w: Where,
+        symbol: &str,
+        args: &[Option<Val>],
+        arg_types: &[Type],
+        defs: SmallVec<[(Val, Type); 1]>,
+        tape: bool,
+    ) {
+        let mut sig = ir::Signature::new(brolga_analysis::modes::HELPER_CONV);
+        sig.params.extend(arg_types.iter().map(|&t| ir::AbiParam::new(t)));
+        sig.returns.extend(defs.iter().map(|d| ir::AbiParam::new(d.1)));
+        let op = AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args: args.to_vec(), sig, tape };
+        self.push(w, defs, op);
+    }
+
+    /// A cotangent where `ct` is not zero, and `ct` itself (a zero) where it is: a strong zero.
+    pub fn strong(&mut self, ct: Val, product: Val, ty: Type) -> Val {
+        if !self.facts().options.strong_zero {
+            return product;
+        }
+        let zero = self.constant(0.0, ty);
+        let c = self.arith(Arith::Fcmp(FloatCC::Equal), &[ct, zero], mask_type(ty));
+        self.arith(Arith::Select, &[c, ct, product], ty)
+    }
+}
+
+/// The type of a comparison of two values of type `ty`.
+pub fn mask_type(ty: Type) -> Type {
+    if ty.is_vector() { ty.as_truthy() } else { types::I8 }
+}

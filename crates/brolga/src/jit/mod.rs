@@ -1,0 +1,312 @@
+//! Derived rules: compiled forward pass and pullback.
+//!
+//! A [`DerivedRule`] is a pair of closures over one captures tuple. The captures are immutable; everything that a run
+//! writes lives in a tape segment, taken from a pool for each forward run and kept by its [`Pullback`]. So a rule is
+//! re-entrant, threads may share one, and a second call allocates nothing.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use brolga_ir::{ArgActivity, Options, Program, Request};
+use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
+use brolga_transform::{Abi, Derivation};
+use cranelift_codegen::data_value::DataValue;
+use cranelift_codegen::ir::{Signature, Type, types};
+
+use crate::Error;
+
+mod compile;
+mod traps;
+
+pub use compile::host_isa;
+
+/// One argument of a call.
+#[derive(Clone, Debug)]
+pub struct Arg {
+    /// The primal value; a pointer is an `I64` address.
+    pub value: DataValue,
+    /// Address of the shadow of a duplicated pointer. Ignored for other arguments.
+    pub shadow: u64,
+}
+
+impl Arg {
+    /// An argument without a shadow.
+    pub fn new(value: DataValue) -> Self {
+        Self { value, shadow: 0 }
+    }
+
+    /// A pointer and its shadow.
+    pub fn duplicated(primal: u64, shadow: u64) -> Self {
+        Self { value: DataValue::I64(primal as i64), shadow }
+    }
+}
+
+/// What clones of a rule share.
+struct Inner {
+    compiled: compile::Compiled,
+    program: Program,
+    request: Request,
+    signature: Signature,
+    abi: Abi,
+    pool: Arc<Pool>,
+    primal: usize,
+    forward: usize,
+    pullback: usize,
+    forward_clif: String,
+    pullback_clif: String,
+    cotangent_types: Vec<Type>,
+}
+
+/// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so threads may share one.
+#[derive(Clone)]
+pub struct DerivedRule(Arc<Inner>);
+
+/// An argument or result in memory: large enough for any CLIF value, aligned for vectors.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Cell([u8; 16]);
+
+thread_local! {
+    /// Cells of finished calls, so that a call in the steady state allocates nothing.
+    static CELLS: RefCell<Vec<Vec<Cell>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn with_cells<R>(n: usize, f: impl FnOnce(&mut [Cell]) -> R) -> R {
+    let mut cells = CELLS.with(|c| c.borrow_mut().pop()).unwrap_or_default();
+    cells.clear();
+    cells.resize(n, Cell([0; 16]));
+    let r = f(&mut cells);
+    CELLS.with(|c| c.borrow_mut().push(cells));
+    r
+}
+
+fn write(cell: &mut Cell, v: &DataValue) {
+    let n = v.ty().bytes() as usize;
+    v.write_to_slice_ne(&mut cell.0[..n]);
+}
+
+fn read(cell: &Cell, ty: Type) -> DataValue {
+    DataValue::read_from_slice_ne(&cell.0[..ty.bytes() as usize], ty)
+}
+
+impl DerivedRule {
+    /// Differentiate and compile.
+    ///
+    /// # Errors
+    /// [`Error::Diagnostics`] with every problem of the program as asked.
+    pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
+        let isa = host_isa(options.optimize)?;
+        let d = brolga_transform::derive(program, request, options, &*isa)?;
+        Self::from_derivation(d, request, options)
+    }
+
+    /// Compile a derivation.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn from_derivation(d: Derivation, request: &Request, options: &Options) -> Result<Self, Error> {
+        let compiled = compile::compile(&d, request.func, options)?;
+        let at = |s: &str| compiled.address(s).expect("every symbol that was declared has an address");
+        let pairs = d
+            .captures
+            .iter()
+            .filter_map(|a| {
+                // A function whose address nobody took in compiled code cannot be called through a pointer.
+                Some(DerivedPair {
+                    primal: compiled.address(&a.symbol)? as *const u8,
+                    forward: at(&a.forward) as *const u8,
+                    pullback: at(&a.pullback) as *const u8,
+                    signature: a.signature,
+                })
+            })
+            .collect();
+        let captures = CaptureTable::new(pairs)
+            .map_err(|e| Error::Internal { stage: "captures", message: e.to_string() })?;
+        let globals = d
+            .program
+            .data
+            .values()
+            .map(|o| DataSpan { address: compiled.address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
+            .collect();
+        let root = &d.pairs[0];
+        let f = &d.program.funcs[request.func];
+        let pool = Pool::new(Plan { capacity: options.tape_limit, captures: Some(Arc::new(captures)), globals });
+        Ok(Self(Arc::new(Inner {
+            primal: at(&format!("{}.entry", f.symbol)),
+            forward: at(&format!("{}.entry", root.forward_symbol)),
+            pullback: at(&format!("{}.entry", root.pullback_symbol)),
+            abi: Abi::of(&root.variant, &f.signature),
+            cotangent_types: root.pullback.signature.returns.iter().map(|r| r.value_type).collect(),
+            forward_clif: root.forward.display().to_string(),
+            pullback_clif: root.pullback.display().to_string(),
+            signature: f.signature.clone(),
+            request: request.clone(),
+            pool: Arc::new(pool),
+            program: d.program,
+            compiled,
+        })))
+    }
+
+    /// The primal signature.
+    pub fn signature(&self) -> &Signature {
+        &self.0.signature
+    }
+
+    /// The forward pass and the pullback of the root as CLIF.
+    pub fn clif(&self) -> (&str, &str) {
+        (&self.0.forward_clif, &self.0.pullback_clif)
+    }
+
+    /// Bytes of machine code, of primals and derivatives together.
+    pub fn code_bytes(&self) -> usize {
+        self.0.compiled.code.code_bytes()
+    }
+
+    /// The address of a function or data object of the program, as the compiled code sees it.
+    pub fn address_of(&self, symbol: &str) -> Option<u64> {
+        self.0.compiled.address(symbol).map(|a| a as u64)
+    }
+
+    fn check_args<'a>(&self, args: impl ExactSizeIterator<Item = &'a DataValue>) -> Result<(), Error> {
+        let params = &self.0.signature.params;
+        if args.len() != params.len() {
+            return Err(Error::Usage(format!("{} arguments are given, {} are wanted", args.len(), params.len())));
+        }
+        for (i, (a, p)) in args.zip(params).enumerate() {
+            if a.ty() != p.value_type {
+                return Err(Error::Usage(format!("argument {i} has type {}, {} is wanted", a.ty(), p.value_type)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Call an entry point; everything is passed and returned in cells.
+    unsafe fn enter(&self, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
+        // SAFETY: `entry` is an entry point of this module, which takes a pointer to as many cells as it has arguments or
+        // results; the caller vouches for the pointers in them. Ranges hold generated code only.
+        unsafe {
+            let f: brolga_runtime::Entry = std::mem::transmute(entry);
+            call_guarded(f, cells.as_mut_ptr().cast(), &self.0.compiled.code.ranges)
+        }
+        .map_err(|raw| Error::Trap(Box::new(self.0.compiled.code.explain(&self.0.program, &raw))))
+    }
+
+    /// Run the primal alone, as compiled by the same Cranelift.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for arguments that do not fit, [`Error::Trap`] if it traps.
+    ///
+    /// # Safety
+    /// Pointers among the arguments must be valid for what the primal does with them.
+    pub unsafe fn primal(&self, args: &[DataValue]) -> Result<Vec<DataValue>, Error> {
+        self.check_args(args.iter())?;
+        let returns = &self.0.signature.returns;
+        with_cells(args.len().max(returns.len()), |cells| {
+            for (c, a) in cells.iter_mut().zip(args) {
+                write(c, a);
+            }
+            // SAFETY: our contract.
+            unsafe { self.enter(self.0.primal, cells) }?;
+            Ok(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect())
+        })
+    }
+
+    /// Run the forward pass: the primal results, bit for bit, and the pullback of this run.
+    ///
+    /// # Errors
+    /// As for [`Self::primal`]; also if a duplicated argument has no shadow, or the tape is full.
+    ///
+    /// # Safety
+    /// As for [`Self::primal`]; every shadow must be as large as its primal and laid out alike, and stay valid while the
+    /// pullback is used.
+    pub unsafe fn forward(&self, args: &[Arg]) -> Result<(Vec<DataValue>, Pullback), Error> {
+        self.check_args(args.iter().map(|a| &a.value).collect::<Vec<_>>().into_iter())?;
+        let inner = &*self.0;
+        let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
+        let returns = &inner.signature.returns;
+        let n = (args.len() + inner.abi.deltas.len() + 1).max(returns.len() + inner.abi.n_result_deltas);
+        with_cells(n, |cells| {
+            for (c, a) in cells.iter_mut().zip(args) {
+                write(c, &a.value);
+            }
+            for (k, &i) in inner.abi.deltas.iter().enumerate() {
+                let DataValue::I64(p) = args[i].value else { unreachable!("checked above") };
+                let delta = match (args[i].shadow, p) {
+                    // Nothing can be behind a null pointer.
+                    (0, 0) => 0,
+                    (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
+                    (s, p) => (s as i64).wrapping_sub(p),
+                };
+                write(&mut cells[args.len() + k], &DataValue::I64(delta));
+            }
+            let seg = tape.as_mut_ptr() as i64;
+            write(&mut cells[args.len() + inner.abi.deltas.len()], &DataValue::I64(seg));
+            // SAFETY: our contract; the segment is ours alone.
+            unsafe { self.enter(inner.forward, cells) }?;
+            let results = cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect();
+            Ok((results, Pullback { rule: self.clone(), tape }))
+        })
+    }
+}
+
+/// The pullback of one forward run. May be called several times with different seeds; it owns the run's tape.
+pub struct Pullback {
+    rule: DerivedRule,
+    tape: Lease,
+}
+
+impl Pullback {
+    /// Cotangents of the arguments for the given cotangents of the results (one per result; those of results that are not
+    /// floats are ignored). Returns one entry per argument: `Some` for active arguments. Shadows accumulate.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] if a cotangent reached something that cannot be followed.
+    ///
+    /// # Safety
+    /// The memory that was passed to the forward run, primal and shadow, must still be valid.
+    pub unsafe fn call(&mut self, seeds: &[DataValue]) -> Result<Vec<Option<DataValue>>, Error> {
+        let inner = &*self.rule.0;
+        let returns = &inner.signature.returns;
+        if seeds.len() != returns.len() {
+            return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
+        }
+        for &i in &inner.abi.seeds {
+            if seeds[i].ty() != returns[i].value_type {
+                let (is, want) = (seeds[i].ty(), returns[i].value_type);
+                return Err(Error::Usage(format!("seed {i} has type {is}, {want} is wanted")));
+            }
+        }
+        self.tape.begin_pullback();
+        let seg = self.tape.as_mut_ptr() as i64;
+        let n = (1 + inner.abi.seeds.len()).max(inner.abi.cotangents.len());
+        with_cells(n, |cells| {
+            write(&mut cells[0], &DataValue::I64(seg));
+            for (c, &i) in cells[1..].iter_mut().zip(&inner.abi.seeds) {
+                write(c, &seeds[i]);
+            }
+            // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
+            unsafe { self.rule.enter(inner.pullback, cells) }?;
+            let mut out = vec![None; inner.request.args.len()];
+            for (k, &i) in inner.abi.cotangents.iter().enumerate() {
+                out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+            }
+            debug_assert!(inner.request.args.iter().zip(&out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
+            debug_assert_eq!(self.tape.bytes_left(), 0, "a pullback pops everything that its forward pass pushed");
+            Ok(out)
+        })
+    }
+
+    /// Bytes that the forward run recorded.
+    pub fn tape_bytes(&self) -> usize {
+        self.tape.bytes_used()
+    }
+
+    /// The shadow of a writable data object.
+    pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
+        let key = self.rule.0.program.data_object(symbol)?;
+        self.rule.0.program.data[key].writable.then(|| self.tape.global_shadows().bytes(key.as_u32() as usize))?
+    }
+}
+
+/// The type of a pointer.
+pub const POINTER: Type = types::I64;

@@ -1,0 +1,127 @@
+//! From the address of a trap back to the instruction that the user wrote.
+//!
+//! Every instruction of derived code carries the source location of the primal instruction it stems from; Cranelift keeps
+//! source locations and trap codes by code offset. A trap's address therefore names a primal instruction and a code.
+
+use brolga_ir::inst::Check;
+use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::{FuncKey, Program};
+use brolga_runtime::{CodeRanges, RawTrap, Signal};
+use cranelift_codegen::ir::{self, TrapCode};
+
+use crate::Trap;
+
+/// What a piece of code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The primal.
+    Primal,
+    /// A forward pass.
+    Forward,
+    /// A pullback.
+    Pullback,
+    /// An entry point.
+    Entry,
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Primal | Phase::Entry => "primal",
+            Phase::Forward => "forward",
+            Phase::Pullback => "pullback",
+        }
+    }
+}
+
+/// A compiled function and what is needed to explain its traps.
+#[derive(Clone, Debug)]
+pub struct CompiledFunction {
+    /// Its symbol.
+    pub symbol: String,
+    /// The primal function that it is, or that it derives from.
+    pub owner: FuncKey,
+    /// What it is.
+    pub phase: Phase,
+    /// Address.
+    pub start: usize,
+    /// Bytes of code.
+    pub size: u32,
+    /// Trap codes by offset.
+    pub traps: Vec<(u32, TrapCode)>,
+    /// Source locations by range of offsets.
+    pub locs: Vec<(u32, u32, u32)>,
+    /// Offsets of relocations: a fault beside one is in a call.
+    pub relocs: Vec<u32>,
+}
+
+/// All functions of a module.
+#[derive(Debug)]
+pub struct CodeMap {
+    functions: Vec<CompiledFunction>,
+    /// Their addresses, for the trap handler.
+    pub ranges: CodeRanges,
+}
+
+impl CodeMap {
+    /// Sort functions by address.
+    pub fn new(mut functions: Vec<CompiledFunction>) -> Self {
+        functions.sort_by_key(|f| f.start);
+        let ranges = CodeRanges::new(functions.iter().map(|f| f.start..f.start + f.size as usize));
+        Self { functions, ranges }
+    }
+
+    /// Bytes of machine code.
+    pub fn code_bytes(&self) -> usize {
+        self.functions.iter().map(|f| f.size as usize).sum()
+    }
+
+    /// Explain a trap.
+    pub fn explain(&self, program: &Program, raw: &RawTrap) -> Trap {
+        let at = self.functions.partition_point(|f| f.start <= raw.pc);
+        let f = &self.functions[at.saturating_sub(1)];
+        let off = raw.pc.wrapping_sub(f.start) as u32;
+        let code = f.traps.iter().find(|t| t.0 == off).map(|t| t.1);
+        let loc = f.locs.iter().find(|l| l.0 <= off && off < l.1).map_or(0, |l| l.2);
+        let (code, message) = describe(code, loc, raw);
+        let prim = &program.funcs[f.owner];
+        let n = loc & !CHECK_SRCLOC;
+        let inst = (n != 0 && n != u32::MAX & !CHECK_SRCLOC).then(|| ir::Inst::from_u32(n - 1));
+        let body = prim.body.as_ref();
+        let inst = inst.filter(|&i| body.is_some_and(|b| (i.as_u32() as usize) < b.dfg.num_insts() && b.layout.inst_block(i).is_some()));
+        Trap {
+            code,
+            function: prim.symbol.clone(),
+            block: inst.and_then(|i| body?.layout.inst_block(i)),
+            inst,
+            inst_text: inst.and_then(|i| Some(body?.dfg.display_inst(i).to_string())),
+            line: inst.map(|i| prim.lines[i]).filter(|&l| l != 0),
+            phase: f.phase.name(),
+            message,
+        }
+    }
+}
+
+fn describe(code: Option<TrapCode>, loc: u32, raw: &RawTrap) -> (String, String) {
+    if let Some(c) = code {
+        let ours = (loc & CHECK_SRCLOC != 0 && loc != u32::MAX).then(|| Check::from_raw(c.as_raw().get())).flatten();
+        if let Some(check) = ours {
+            return (check.name().to_owned(), check.message().to_owned());
+        }
+    }
+    let message = match code {
+        Some(TrapCode::STACK_OVERFLOW) => "the stack overflowed".to_owned(),
+        Some(TrapCode::INTEGER_OVERFLOW) => "an integer operation overflowed".to_owned(),
+        Some(TrapCode::INTEGER_DIVISION_BY_ZERO) => "an integer was divided by zero".to_owned(),
+        Some(TrapCode::BAD_CONVERSION_TO_INTEGER) => "a NaN was converted to an integer".to_owned(),
+        Some(TrapCode::HEAP_OUT_OF_BOUNDS) => {
+            format!("memory at address {:#x} could not be accessed", raw.fault_address)
+        }
+        Some(c) => format!("the program trapped with code {c}"),
+        None if matches!(raw.signal, Signal::Segv | Signal::Bus) => {
+            return ("stk_ovf".to_owned(), "the stack overflowed: the recursion is too deep".to_owned());
+        }
+        None => "the processor refused an instruction".to_owned(),
+    };
+    (code.map_or_else(|| "unknown".to_owned(), |c| c.to_string()), message)
+}

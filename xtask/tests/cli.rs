@@ -1,0 +1,274 @@
+//! The command line from outside: exit status, output, and every way to get it wrong.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A file that lives as long as the test.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, contents: impl AsRef<[u8]>) -> Self {
+        let path = std::env::temp_dir().join(format!("brolga-cli-{}-{name}", std::process::id()));
+        std::fs::write(&path, contents).expect("the temporary folder is writable");
+        Self(path)
+    }
+
+    fn xtask(&self, command: &str, args: &[&str]) -> Run {
+        xtask(&[&[command, self.0.to_str().expect("a plain path")], args].concat())
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+struct Run {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn expect(self, status: i32) -> Self {
+        assert_eq!(self.status, Some(status), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    fn says(self, needle: &str) -> Self {
+        assert!(self.stderr.contains(needle), "no {needle:?} in:\n{}", self.stderr);
+        self
+    }
+
+    fn json(&self) -> Vec<Value> {
+        self.stdout.lines().map(|l| serde_json::from_str(l).expect("a line of JSON")).collect()
+    }
+}
+
+fn xtask(args: &[&str]) -> Run {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_xtask")).args(args).output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("output is text");
+    Run { status: status.code(), stdout: text(stdout), stderr: text(stderr) }
+}
+
+const FILE: &str = "\
+; a product, a sum over a buffer that is scaled in place, and things that trap
+; grad: %f(2.0, 3.0) value [6.0] == [3.0, 2.0]
+; grad: %scale([1.0, 2.0], 3.0) shadow 0=[1.0, 1.0] buffers [[3.0, 6.0], null] == [[3.0, 3.0], 3.0]
+test grad
+set opt_level=speed
+target s390x arch13
+function %f(f64, f64) -> f64 system_v {
+block0(v0: f64, v1: f64):
+    v2 = fmul v0, v1
+    return v2
+}
+
+function %scale(i64, f64) system_v {
+block0(v0: i64, v1: f64):
+    v2 = load.f64 v0
+    v3 = fmul v2, v1
+    store v3, v0
+    v4 = load.f64 v0+8
+    v5 = fmul v4, v1
+    store v5, v0+8
+    return
+}
+
+function %lanes(f64x2, f32, i32) -> f64x2, i32 system_v {
+block0(v0: f64x2, v1: f32, v2: i32):
+    v3 = fmul v0, v0
+    return v3, v2
+}
+
+function %trap(i32, f64) -> f64 system_v {
+block0(v0: i32, v1: f64):
+    v2 = iconst.i32 1
+    v3 = sdiv v2, v0
+    v4 = fcvt_from_sint.f64 v3
+    v5 = fmul v4, v1
+    return v5
+}
+
+function %root(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = sqrt v0
+    return v1
+}
+
+function %unknown(f64) -> f64 system_v {
+    fn0 = %a_function_that_nobody_knows(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    return v1
+}
+";
+
+#[test]
+fn gradients_as_json() {
+    let file = TempFile::new("json.clif", FILE);
+    let run =
+        file.xtask("grad", &["--call", "%f(2.0, 3.0)", "--call", "%scale([1.0, 2.0], 3.0) shadow 0=[1, 1]", "--json"]);
+    let lines = run.expect(0).json();
+    let expected = [
+        r#"{"function":"%f","value":[6.0],"buffers":[null,null],"gradient":[3.0,2.0]}"#,
+        r#"{"function":"%scale","value":[],"buffers":[[3.0,6.0],null],"gradient":[[3.0,3.0],3.0]}"#,
+    ];
+    assert_eq!(lines, expected.map(|l| serde_json::from_str::<Value>(l).unwrap()));
+    assert_eq!(lines[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["function", "value", "buffers", "gradient"]);
+
+    let run = file.xtask("grad", &["--call", "%lanes([1.0 -2.0], 0.5, 7)", "--seed", "[1 10], 0", "--json"]);
+    let expected =
+        r#"{"function":"%lanes","value":[[1.0,4.0],7],"buffers":[null,null,null],"gradient":[[2.0,-40.0],0.0,null]}"#;
+    assert_eq!(run.expect(0).json(), [serde_json::from_str::<Value>(expected).unwrap()]);
+
+    let run = file.xtask("grad", &["--call", "%root(0.0)", "--call", "%root(-1.0)", "--json"]).expect(0);
+    assert_eq!(run.json()[0]["gradient"], serde_json::json!(["inf"]));
+    assert_eq!(run.json()[1]["value"], serde_json::json!(["nan"]));
+}
+
+#[test]
+fn flags_mean_what_clauses_mean() {
+    let file = TempFile::new("flags.clif", FILE);
+    let flags = ["--call", "%scale([1.0, 2.0], 3.0)", "--shadow", "0=[1, 1]", "--memory", "restore", "--json"];
+    let run = file.xtask("grad", &flags).expect(0);
+    assert_eq!(run.json()[0]["buffers"], serde_json::json!([[1.0, 2.0], null]));
+    assert_eq!(run.json()[0]["gradient"], serde_json::json!([[3.0, 3.0], 3.0]));
+    let run = file.xtask("grad", &["--call", "%f(2.0, 3.0)", "--activity", "const,active", "--seed", "-2", "--json"]);
+    assert_eq!(run.expect(0).json()[0]["gradient"], serde_json::json!([null, -4.0]));
+}
+
+#[test]
+fn directives_of_the_file() {
+    let file = TempFile::new("directives.clif", FILE);
+    let run = file.xtask("grad", &[]).expect(0);
+    assert_eq!(run.stdout.matches("expects").count(), 2, "{}", run.stdout);
+    assert_eq!(file.xtask("grad", &["--json"]).expect(0).json().len(), 2);
+
+    let wrong = TempFile::new("wrong.clif", FILE.replace("== [3.0, 2.0]", "== [3.0, 2.5]"));
+    wrong.xtask("grad", &[]).expect(1).says("line 2").says("expected 2.5, found 2.0");
+    let run = wrong.xtask("grad", &["--json"]).expect(1);
+    assert_eq!(run.json().last().unwrap()["error"]["kind"], "mismatch");
+
+    let bad = TempFile::new("bad.clif", FILE.replace("== [3.0, 2.0]", "= [3.0, 2.0]"));
+    bad.xtask("grad", &[]).expect(1).says("AD0008").says(":2:");
+    bad.xtask("grad", &["--call", "%f(1, 1)"]).expect(0);
+    let bound = TempFile::new("bound.clif", FILE.replace("%f(2.0, 3.0)", "%f(2.0)"));
+    bound.xtask("grad", &[]).expect(1).says("takes 2 arguments, not 1").says(":2:");
+}
+
+#[test]
+fn wrong_usage_is_status_2() {
+    let file = TempFile::new("usage.clif", FILE);
+    let usage = |args: &[&str], message: &str| {
+        file.xtask("grad", args).expect(2).says(message);
+    };
+    usage(&["--call", "%f(2.0"], "expected `,`");
+    usage(&["--call", "%f(2.0)"], "takes 2 arguments, not 1");
+    usage(&["--call", "%f(2.0, [1.0])"], "argument 1 is an f64, not a buffer");
+    usage(&["--call", "%nothing(2.0)"], "`%nothing` is not defined");
+    usage(&["--call", "%scale([1.0, 2.0], 3.0)", "--shadow", "0=[1.0]"], "1 element, but the buffer has 2");
+    usage(&["--call", "%scale([1.0, 2.0], 3.0)", "--shadow", "1=[1.0]"], "not a buffer");
+    usage(&["--call", "%f(2.0, 3.0)", "--activity", "active"], "1 activity given for 2 arguments");
+    usage(&["--call", "%f(2.0, 3.0)", "--activity", "active,frozen"], "`frozen` is not an activity");
+    usage(&["--call", "%f(2.0, 3.0)", "--seed", "1,2"], "2 seeds given for 1 result");
+    usage(&["--memory", "burn"], "invalid value");
+    usage(&["--seed", "1"], "--call");
+    usage(&["--no-such-flag"], "unexpected argument");
+    xtask(&["grad"]).expect(2).says("FILE");
+    xtask(&["gradd"]).expect(2);
+    xtask(&[]).expect(2);
+    let run = file.xtask("grad", &["--call", "%f(", "--json"]).expect(2);
+    assert_eq!(run.json()[0]["error"]["kind"], "usage");
+
+    let plain = TempFile::new("plain.clif", "; nothing to run\nfunction %f() {\nblock0:\n    return\n}\n");
+    plain.xtask("grad", &[]).expect(2).says("--call").says("%f");
+}
+
+#[test]
+fn bad_files_are_status_1_with_a_line() {
+    let refused = |name: &str, text: &str, code: &str, place: &str| {
+        let file = TempFile::new(name, text);
+        file.xtask("grad", &["--call", "%f(1.0)"]).expect(1).says(code).says(place);
+        let run = file.xtask("grad", &["--call", "%f(1.0)", "--json"]).expect(1);
+        let error = &run.json()[0]["error"];
+        assert_eq!(error["kind"], "diagnostics");
+        assert_eq!(error["diagnostics"][0]["code"], code);
+        file.xtask("check", &["--call", "%f(1.0)"]).expect(1).says(code);
+        file.xtask("dump", &["--stage", "cfg"]).expect(1).says(code);
+    };
+    refused("empty.clif", "", "AD0003", "no function");
+    refused("comments.clif", "; nothing\n", "AD0003", "no function");
+    refused("noise.clif", "int main() { return 0; }\n", "AD0002", ":1:");
+    refused("syntax.clif", &FILE.replace("v2 = fmul v0, v1", "v2 = fmull v0, v1"), "AD0002", ":9:");
+    refused("verify.clif", &FILE.replace("    return v2\n", "    return v0, v1\n"), "AD0005", ":10:");
+    refused("twice.clif", &FILE.replace("%scale(i64", "%f(i64"), "AD0004", ":13:");
+    refused("open.clif", "function %f(f64) {\nblock0(v0: f64):\n    return\n", "AD0002", "%f");
+    refused("huge.clif", "function %f() {\nblock0:\n    v4000000000 = iconst.i64 1\n    return\n}\n", "AD0002", ":3:");
+    let binary = TempFile::new("binary.clif", b"\0asm\x01\0\0\0\xff\xfe");
+    binary.xtask("grad", &[]).expect(1).says("not UTF-8");
+    xtask(&["grad", "/nonexistent/file.clif"]).expect(1).says("no such file");
+    xtask(&["grad", "/"]).expect(1).says("directory");
+}
+
+#[test]
+fn refusals_and_traps_are_status_1() {
+    let file = TempFile::new("refusals.clif", FILE);
+    let run = file.xtask("grad", &["--call", "%unknown(1.0)", "--json"]).expect(1);
+    let error = &run.json()[0]["error"];
+    assert_eq!(error["kind"], "diagnostics");
+    assert_eq!(error["diagnostics"][0]["line"], 48);
+    assert!(run.stderr.contains("a_function_that_nobody_knows"), "{}", run.stderr);
+
+    let run = file.xtask("grad", &["--call", "%trap(0, 1.0)", "--json"]).expect(1).says("int_divz");
+    let error = &run.json()[0]["error"];
+    assert_eq!((&error["kind"], &error["code"], &error["line"]), (&"trap".into(), &"int_divz".into(), &33.into()));
+    file.xtask("grad", &["--call", "%trap(1, 4.0)"]).expect(0);
+}
+
+#[test]
+fn checks() {
+    let file = TempFile::new("check.clif", FILE);
+    let run = file.xtask("check", &[]).expect(0);
+    for needle in ["finite difference", "tape", "0[1]", "holds"] {
+        assert!(run.stdout.contains(needle), "no {needle:?} in\n{}", run.stdout);
+    }
+    let kink = TempFile::new(
+        "kink.clif",
+        "; a kink\nfunction %f(f64) -> f64 system_v {\nblock0(v0: f64):\n    v1 = fabs v0\n    return v1\n}\n",
+    );
+    let run = kink.xtask("check", &["--call", "%f(0.0)"]).expect(0);
+    assert!(run.stdout.contains("this point is a kink"), "{}", run.stdout);
+    let wrong = TempFile::new("check-wrong.clif", FILE.replace("== [3.0, 2.0]", "== [3.0, 2.5]"));
+    wrong.xtask("check", &[]).expect(1).says("expected 2.5");
+}
+
+#[test]
+fn dumps() {
+    let file = TempFile::new("dump.clif", FILE);
+    for stage in ["normalised", "cfg", "stmts", "forward", "pullback", "clif-forward", "clif-pullback"] {
+        let run = file.xtask("dump", &["--func", "%f", "--stage", stage]).expect(0);
+        assert!(run.stdout.contains("fmul") || stage == "pullback" || stage == "clif-pullback", "{}", run.stdout);
+        assert_eq!(run.stdout, file.xtask("dump", &["--func", "f", "--stage", stage]).expect(0).stdout);
+    }
+    let run = file.xtask("dump", &["--func", "%f", "--diff", "normalised..clif-forward"]).expect(0);
+    assert!(run.stdout.is_empty() || run.stdout.starts_with("--- normalised\n+++ clif-forward\n"), "{}", run.stdout);
+    let run = file.xtask("dump", &["--func", "%f", "--dot"]).expect(0);
+    assert!(run.stdout.starts_with("digraph"), "{}", run.stdout);
+
+    file.xtask("dump", &["--func", "%f"]).expect(2).says("--stage");
+    file.xtask("dump", &["--stage", "cfg"]).expect(2).says("--func");
+    file.xtask("dump", &["--func", "%f", "--stage", "cgf"]).expect(2).says("the stages are normalised");
+    file.xtask("dump", &["--func", "%f", "--diff", "cfg"]).expect(2).says("two stages");
+    file.xtask("dump", &["--func", "%g", "--stage", "cfg"]).expect(2).says("not defined");
+    file.xtask("dump", &["--func", "%f", "--stage", "cfg", "--activity", "active"]).expect(2).says("2 parameters");
+}
+
+#[test]
+fn the_project_is_tidy() {
+    xtask(&["tidy"]).expect(0);
+}
