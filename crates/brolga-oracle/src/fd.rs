@@ -11,7 +11,11 @@
 //! ```
 //!
 //! The answer is the entry that differs least from its neighbours (Ridders), and that difference, together with the
-//! rounding noise of the samples, is the error. Several first steps are tried and the best answer wins.
+//! rounding noise of the samples, is the error.
+//!
+//! Agreement of neighbours can be luck: samples of a sine at whole periods are all zero, and large steps may look past a jump
+//! or a kink. So several first steps are tried. The answer with the smallest error stands if no smaller scale contradicts it
+//! within the errors of both; otherwise only the smaller scales are listened to, and so on.
 //!
 //! # Kinks
 //!
@@ -91,6 +95,23 @@ impl Estimate {
     fn better(self, other: Estimate) -> Estimate {
         if other.error < self.error { other } else { self }
     }
+
+    /// Whether both can be right.
+    fn agrees(self, other: Estimate) -> bool {
+        !other.value.is_finite() || (self.value - other.value).abs() <= 10.0 * (self.error + other.error)
+    }
+}
+
+/// The most exact of some estimates, from large scales to small ones, that no smaller scale contradicts.
+fn reconcile(mut scales: &[Estimate]) -> Estimate {
+    loop {
+        let best = scales.iter().copied().fold(Estimate::NONE, Estimate::better);
+        let Some(at) = scales.iter().position(|e| e.error == best.error) else { return Estimate::NONE };
+        if scales[at + 1..].iter().all(|&smaller| best.agrees(smaller)) {
+            return best;
+        }
+        scales = &scales[at + 1..];
+    }
 }
 
 /// Extrapolate difference quotients, the step halving from row to row, whose error is a series in powers of `1/base`.
@@ -126,7 +147,7 @@ pub fn derivative(mut f: impl FnMut(f64) -> Result<f64, OracleError>, t: f64, op
     }
     let round = |x: f64| if options.f32_inputs { f64::from(x as f32) } else { x };
     let scale = t.abs().max(1e-3);
-    let (mut central, mut left, mut right) = (Estimate::NONE, Estimate::NONE, Estimate::NONE);
+    let (mut central, mut left, mut right) = (Vec::new(), Vec::new(), Vec::new());
     let first_steps: &[f64] = if options.precision > 1e-12 { &[0.3, 0.1, 0.03] } else { &[0.1, 0.01, 1e-3, 1e-4] };
     for &first in first_steps {
         let (mut c, mut l, mut r) = (Vec::new(), Vec::new(), Vec::new());
@@ -148,11 +169,11 @@ pub fn derivative(mut f: impl FnMut(f64) -> Result<f64, OracleError>, t: f64, op
             c_noise.push(2.0 * noise / (dup + ddown));
             one_noise.push(2.0 * noise / dup.min(ddown));
         }
-        central = central.better(extrapolate(&c, &c_noise, 4.0));
-        left = left.better(extrapolate(&l, &one_noise, 2.0));
-        right = right.better(extrapolate(&r, &one_noise, 2.0));
+        central.push(extrapolate(&c, &c_noise, 4.0));
+        left.push(extrapolate(&l, &one_noise, 2.0));
+        right.push(extrapolate(&r, &one_noise, 2.0));
     }
-    verdict(central, left, right, options)
+    verdict(reconcile(&central), reconcile(&left), reconcile(&right), options)
 }
 
 /// Weigh the estimates.

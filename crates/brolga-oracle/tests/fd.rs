@@ -56,6 +56,23 @@ fn no_claim_without_convergence() {
 }
 
 #[test]
+fn large_steps_are_not_believed_blindly() {
+    // Steps of the largest scale are whole periods.
+    let w = std::f64::consts::TAU * 64.0;
+    let Verdict::Smooth { value, .. } = at(|x| (w * 10.0 * (x - 1.0)).sin(), 1.0) else { panic!() };
+    assert!((value - 10.0 * w).abs() < 1e-3, "{value}");
+    // A jump, a pole and a kink close by.
+    for f in [|x: f64| x + (x * 20.0).floor(), |x| 0.5 / (x - 1.02) + x, |x| x + 3.0 * (x - 1.003).abs()] {
+        let exact = (f(1.01e0 - 1e-2 + 1e-7) - f(1.0 - 1e-7)) / 2e-7;
+        assert!(
+            at(f, 1.0 + 1e-9).accepts(exact, 1e-4) || at(f, 1.0) == Verdict::Unreliable,
+            "{:?}, {exact}",
+            at(f, 1.0)
+        );
+    }
+}
+
+#[test]
 fn several_variables_and_single_precision() {
     let f = |x: &[f64]| Ok(x[0] * x[1].sin());
     let g = gradient(f, &[2.0, 0.5], &Options::default());

@@ -6,7 +6,7 @@
 //! ```text
 //! pow(x, 0)           ∂x = 0                pow(0, y >= 0)   ∂y = 0
 //! pow(x < 0, y)       ∂y = NaN (x^y is defined at isolated y only)
-//! hypot(0, 0)         0                     fdim(x, x)       1/2, -1/2
+//! hypot, atan2(0, 0)  0                     fdim(x, x)       1/2, -1/2
 //! fmin, fmax (C)      a NaN operand is ignored: all to the other one; both NaN: 1 each
 //! fmod, remainder     1, -n where the result is x - n·y
 //! floor, round, ...   0
@@ -129,6 +129,7 @@ pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
         Math::Asin => unary(((one - a) * (one + a)).sqrt().recip()),
         Math::Acos => unary(-((one - a) * (one + a)).sqrt().recip()),
         Math::Atan => unary((one + a * a).recip()),
+        Math::Atan2 if p == 0.0 && q == 0.0 => [None; 3],
         Math::Atan2 if p.is_infinite() || q.is_infinite() => [Some(c(0.0)), Some(c(0.0)), None],
         Math::Atan2 => {
             // Dividing by the larger operand first, so that squares neither overflow nor vanish.

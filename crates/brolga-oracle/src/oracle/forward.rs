@@ -82,12 +82,14 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether both sides agree to a relative tolerance. Sides that are both infinite or NaN agree if they are the same.
+    /// Whether both sides are numbers. An infinite slope makes them sums of infinities, which say nothing.
+    pub fn is_finite(&self) -> bool {
+        self.forward.is_finite() && self.reverse.is_finite()
+    }
+
+    /// Whether both sides agree to a relative tolerance; never if they are not finite.
     pub fn holds(&self, tolerance: f64) -> bool {
-        let Identity { forward, reverse, scale } = *self;
-        forward == reverse
-            || forward.is_nan() && reverse.is_nan()
-            || (forward - reverse).abs() <= tolerance * (1.0 + scale)
+        (self.forward - self.reverse).abs() <= tolerance * (1.0 + self.scale)
     }
 }
 
