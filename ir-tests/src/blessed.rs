@@ -19,15 +19,20 @@ pub fn is_wanted(file: &File, path: &Path) -> bool {
     !stages(file).is_empty() || beside(path).exists()
 }
 
+/// Whether this run is to bless what it finds.
+pub fn is_blessing() -> bool {
+    std::env::var_os("BROLGA_BLESS").is_some_and(|v| v == "1")
+}
+
 /// Compare the dumps with those that were blessed, or bless them.
-pub fn check(file: &File, path: &Path) -> Result<(), Complaints> {
+pub fn check(file: &File, path: &Path, bless: bool) -> Result<(), Complaints> {
     let stages = stages(file);
     let kept = beside(path);
     if stages.is_empty() {
         return Err(vec![format!("{} exists, but no `; bless:` line asks for it", kept.display())]);
     }
     let actual = render(file, path, &stages).map_err(|e| vec![e])?;
-    if std::env::var_os("BROLGA_BLESS").is_some_and(|v| v == "1") {
+    if bless {
         return std::fs::write(&kept, actual).map_err(|e| vec![format!("{}: {e}", kept.display())]);
     }
     let expected = std::fs::read_to_string(&kept).unwrap_or_default();

@@ -97,7 +97,7 @@ fn of_file(root: &Path, path: &Path) -> Vec<Case> {
     }
     if blessed::is_wanted(&file, path) {
         let path = path.to_owned();
-        cases.push(Case::new(format!("{name} blessed"), move || blessed::check(&file, &path)));
+        cases.push(Case::new(format!("{name} blessed"), move || blessed::check(&file, &path, blessed::is_blessing())));
     }
     cases
 }

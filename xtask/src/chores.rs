@@ -21,17 +21,18 @@ pub fn test(filter: Option<&str>) -> Result<(), Failure> {
 
 /// Rewrite blessed dumps and generated references, then show what changed.
 pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
-    // Only blessing is asked for here; whether the gradients are right is for `test` to say.
     let mut files = command("cargo", &["test", "--package", "ir-tests", "--test", "files", "--"]);
     files.arg(filter.unwrap_or("blessed")).env("BROLGA_BLESS", "1");
-    run(files)?;
+    let mut result = run(files);
     if filter.is_none() {
         let mut expectations = command("cargo", &["test", "--workspace", "--exclude", "ir-tests", "--quiet"]);
         expectations.env("UPDATE_EXPECT", "1");
-        run(expectations)?;
+        result = result.and(run(expectations));
     }
+    // What changed is worth seeing, also if a test failed for another reason.
     run(command("git", &["status", "--short", "--", "*.stages.txt", "docs"]))?;
-    run(command("git", &["--no-pager", "diff", "--stat"]))
+    run(command("git", &["--no-pager", "diff", "--stat"]))?;
+    result
 }
 
 /// Everything that must hold before a merge. Goes on after a failure, so that one run shows all of them.

@@ -28,7 +28,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
-use crate::contents::{Contents, Kinds, Use, Uses, access_offset, cell_of};
+use crate::contents::{Contents, Kinds, Use, Uses, access_offset, cell_of, moves_half};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::{Delta, Pointers, access_address, constant_int};
 use crate::summary::Summaries;
@@ -202,6 +202,7 @@ impl Cx<'_> {
     fn lanes(&mut self) {
         let (func, cfg) = (self.i.func, self.i.cfg);
         let mut pairs: Vec<(ir::Value, ir::Value)> = Vec::new();
+        let mut halves: Vec<(ir::Value, ir::Value)> = Vec::new();
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             if let ParamMode::Bits(s) = self.i.params[i] {
                 self.a.lane[v] = s.lane_bytes();
@@ -244,6 +245,9 @@ impl Cx<'_> {
                     | Opcode::X86Pshufb => {
                         pairs.extend(args.iter().flat_map(|&a| results.iter().map(move |&r| (a, r))));
                     }
+                    Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, inst) => {
+                        halves.push((args[0], results[0]));
+                    }
                     Opcode::Load | Opcode::Store | Opcode::AtomicLoad | Opcode::AtomicStore => {
                         let addr = access_address(func, inst).expect("an access has an address");
                         let v = results.first().copied().unwrap_or(args[0]);
@@ -273,7 +277,11 @@ impl Cx<'_> {
         let mut changed = true;
         while changed {
             changed = false;
-            for &(x, y) in &pairs {
+            for &(x, y) in pairs.iter().chain(&halves) {
+                let half = self.ty(x).bytes() == 4 || self.ty(y).bytes() == 4 || !pairs.contains(&(x, y));
+                if half && halves.contains(&(x, y)) && self.a.lane[x].max(self.a.lane[y]) > 4 {
+                    continue;
+                }
                 let (lx, ly) = (self.a.lane[x], self.a.lane[y]);
                 if lx == 0 && ly != 0 && self.ty(x).bytes() >= ly {
                     self.a.lane[x] = ly;
@@ -433,6 +441,14 @@ impl Cx<'_> {
                     State::Varied { definite } => self.carried(v, definite),
                     s => s,
                 },
+                Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr
+                    if moves_half(func, inst) && self.a.lane[v] == 4 && self.a.lane[args[0]] == 4 =>
+                {
+                    match self.a.state[args[0]] {
+                        State::Varied { definite } => self.carried(v, definite),
+                        s => s,
+                    }
+                }
                 // What is left of a float above its mantissa is constant wherever it is differentiable.
                 Opcode::Ushr | Opcode::Sshr
                     if constant_int(func, args[1]).is_some_and(|n| {

@@ -185,6 +185,28 @@ fn mask_of(func: &ir::Function, v: ir::Value, lane: u32) -> Option<ir::Value> {
     }
 }
 
+/// Which halves of a 64-bit word may be other than zero.
+fn occupied(func: &ir::Function, v: ir::Value) -> u8 {
+    if let Some(b) = constant_bytes(func, v) {
+        return u8::from(b[..4].iter().any(|&x| x != 0)) | u8::from(b[4..].iter().any(|&x| x != 0)) << 1;
+    }
+    let shift = |v: ir::Value| crate::pointers::constant_int(func, v);
+    match def(func, v) {
+        Some((Opcode::Uextend, _)) => 1,
+        Some((Opcode::Ishl, a)) if shift(a[1]) == Some(32) => occupied(func, a[0]) << 1 & 3,
+        Some((Opcode::Ushr, a)) if shift(a[1]) == Some(32) => occupied(func, a[0]) >> 1,
+        Some((Opcode::Band, a)) => occupied(func, a[0]) & occupied(func, a[1]),
+        Some((Opcode::Bor | Opcode::Bxor, a)) => occupied(func, a[0]) | occupied(func, a[1]),
+        _ => 3,
+    }
+}
+
+/// Whether two 64-bit words of two singles use different halves.
+fn apart(func: &ir::Function, a: ir::Value, b: ir::Value, lane: u32) -> bool {
+    let word = |v| func.dfg.value_type(v) == ir::types::I64;
+    lane == 4 && word(a) && word(b) && occupied(func, a) & occupied(func, b) == 0
+}
+
 /// Recognise a bitwise operation; `lane` is the width in bytes of the floats that it carries, `carries` tells which
 /// operands carry float bits that vary.
 pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn(ir::Value) -> bool) -> Option<BitOp> {
@@ -207,6 +229,7 @@ pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn
                     (Opcode::Bor, _) if sign_only(func, m, lane) => BitOp::OrSign { x, by: m },
                     (Opcode::Bxor, _) if sign_only(func, m, lane) => BitOp::Flip { x, by: m },
                     // The other operand is zero wherever this one is not.
+                    (Opcode::Bor, _) if apart(func, x, m, lane) => BitOp::Blend(x, m),
                     (Opcode::Bor, _) => match (mask_of(func, x, lane), mask_of(func, m, lane)) {
                         (Some(p), Some(q)) if complementary(func, p, q) => BitOp::Blend(x, m),
                         _ => return None,
@@ -215,6 +238,9 @@ pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn
                 });
             }
             if op == Opcode::Bor && carries(a[0]) && carries(a[1]) {
+                if apart(func, a[0], a[1], lane) {
+                    return Some(BitOp::Blend(a[0], a[1]));
+                }
                 let (p, q) = (mask_of(func, a[0], lane)?, mask_of(func, a[1], lane)?);
                 return complementary(func, p, q).then_some(BitOp::Blend(a[0], a[1]));
             }

@@ -319,17 +319,43 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
                     }
                 }
                 Opcode::Select | Opcode::SelectSpectreGuard if n > 0 => follow(func.dfg.first_result(i)),
+                Opcode::Isplit
+                | Opcode::Iconcat
+                | Opcode::Insertlane
+                | Opcode::Extractlane
+                | Opcode::ScalarToVector
+                | Opcode::Splat => {
+                    func.dfg.inst_results(i).iter().for_each(|&r| follow(r));
+                }
+                // Two singles in one word are taken apart and put together by halves.
+                Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, i) => {
+                    follow(func.dfg.first_result(i));
+                }
                 Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect | Opcode::Shuffle | Opcode::Bnot => {
                     // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a float.
                     let g = fate(func, uses, func.dfg.first_result(i), seen, depth + 1);
                     f.kinds = f.kinds.join(g.kinds);
-                    f.arithmetic |= !g.kinds.has_float();
+                    f.stored |= g.stored;
+                    f.passed |= g.passed;
+                    f.arithmetic |= g.arithmetic;
                 }
                 _ => f.arithmetic = true,
             },
         }
     }
     f
+}
+
+/// Whether an instruction moves one half of a 64-bit word to the other, or to or from 32 bits.
+pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
+    let args = func.dfg.inst_args(inst);
+    let (from, to) = (func.dfg.value_type(args[0]), func.dfg.value_type(func.dfg.first_result(inst)));
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Uextend => from == types::I32 && to == types::I64,
+        Opcode::Ireduce => from == types::I64 && to == types::I32,
+        Opcode::Ishl | Opcode::Ushr => to == types::I64 && constant_int(func, args[1]) == Some(32),
+        _ => false,
+    }
 }
 
 /// Compute contents; also finds the loads that copy pointers nobody dereferences.

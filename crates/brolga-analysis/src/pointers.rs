@@ -150,6 +150,8 @@ fn rank(func: &ir::Function, cx: &PointerInput<'_>, v: ir::Value, depth: u32) ->
 /// Address operands of a memory access.
 pub fn access_address(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
     match func.dfg.insts[inst] {
+        // A bitcast has memory flags too, for its byte order.
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, .. } => None,
         InstructionData::Load { arg, .. } | InstructionData::LoadNoOffset { arg, .. } => Some(arg),
         InstructionData::Store { args, .. } | InstructionData::StoreNoOffset { args, .. } => Some(args[1]),
         InstructionData::AtomicRmw { args, .. } => Some(args[0]),

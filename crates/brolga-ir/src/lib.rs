@@ -9,11 +9,13 @@
 
 pub mod block;
 pub mod diag;
+pub mod dot;
 pub mod entities;
 pub mod inst;
 pub mod lift;
 pub mod lower;
 pub mod names;
+pub mod print;
 pub mod program;
 pub mod request;
 

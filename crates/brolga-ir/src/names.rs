@@ -8,11 +8,18 @@ use indexmap::IndexMap;
 /// A two-way table of symbols and their spelling in CLIF text.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
+    /// Names stay as they are (`u0:3` too): for functions that stay within one program.
+    pub verbatim: bool,
     spelling: IndexMap<String, String>,
     symbol: IndexMap<String, String>,
 }
 
 impl Names {
+    /// A table that changes nothing.
+    pub fn verbatim() -> Self {
+        Self { verbatim: true, ..Self::default() }
+    }
+
     /// The spelling of a symbol.
     pub fn spell(&mut self, symbol: &str) -> &str {
         if !self.spelling.contains_key(symbol) {

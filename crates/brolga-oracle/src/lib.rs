@@ -9,6 +9,33 @@
 //!   for second derivatives.
 //! - [`fd`]: finite differences, which know nothing but how to call the function.
 //!
+//! ```
+//! use brolga_ir::{Program, program::symbol_of_func};
+//! use brolga_oracle::{Oracle, OracleArg};
+//! use cranelift_codegen::data_value::DataValue;
+//!
+//! // f(x) = x·x + x
+//! let text = "function %f(f64) -> f64 system_v {
+//!     block0(v0: f64):
+//!         v1 = fmul v0, v0
+//!         v2 = fadd v1, v0
+//!         return v2
+//! }";
+//! let mut program = Program::new();
+//! for f in cranelift_reader::parse_functions(text).unwrap() {
+//!     let symbol = symbol_of_func(&f.name);
+//!     program.define(&symbol, f, |_| 0).unwrap();
+//! }
+//! let float = |x: f64| DataValue::F64(x.into());
+//! // SAFETY: the function touches no memory.
+//! let outcome = unsafe {
+//!     Oracle::new(&program).gradient(program.func("f").unwrap(), &[OracleArg::active(float(3.0))], &[float(1.0)])
+//! };
+//! let outcome = outcome.unwrap();
+//! assert_eq!(outcome.values, [float(12.0)]);
+//! assert_eq!(outcome.arg_cotangents, [Some(float(7.0))]);
+//! ```
+//!
 //! # What this oracle cannot see
 //!
 //! - *Time and memory.* A wrong gradient is found, a slow or leaking one is not.
@@ -37,6 +64,7 @@ mod special;
 pub mod tape;
 
 pub use error::{OracleError, Place, Site};
+pub use interp::Custom;
 pub use oracle::{
     Activity, BufferRef, Candidate, Elem, HessianOutcome, Identity, Oracle, OracleArg, OracleOutcome, Reverse, Tangent,
     TangentOutcome, gradient,

@@ -2,13 +2,15 @@
 
 use brolga_oracle::fd::{Options, Verdict, derivative, directional, gradient};
 
+/// A function, a point, the derivative there.
+type Row = (fn(f64) -> f64, f64, f64);
+
 fn at(f: impl Fn(f64) -> f64, t: f64) -> Verdict {
     derivative(|t| Ok(f(t)), t, &Options::default())
 }
 
 #[test]
 fn smooth_functions_to_many_digits() {
-    type Row = (fn(f64) -> f64, f64, f64);
     let rows: [Row; 8] = [
         (|x| x * x + 3.0 * x + 2.0, 5.0, 13.0),
         (f64::sin, 1.0, 0.540_302_305_868_139_8),
@@ -62,13 +64,14 @@ fn large_steps_are_not_believed_blindly() {
     let Verdict::Smooth { value, .. } = at(|x| (w * 10.0 * (x - 1.0)).sin(), 1.0) else { panic!() };
     assert!((value - 10.0 * w).abs() < 1e-3, "{value}");
     // A jump, a pole and a kink close by.
-    for f in [|x: f64| x + (x * 20.0).floor(), |x| 0.5 / (x - 1.02) + x, |x| x + 3.0 * (x - 1.003).abs()] {
-        let exact = (f(1.01e0 - 1e-2 + 1e-7) - f(1.0 - 1e-7)) / 2e-7;
-        assert!(
-            at(f, 1.0 + 1e-9).accepts(exact, 1e-4) || at(f, 1.0) == Verdict::Unreliable,
-            "{:?}, {exact}",
-            at(f, 1.0)
-        );
+    let rows: [Row; 3] = [
+        (|x| x + (x * 20.0).floor(), 1.012, 1.0),
+        (|x| x + 3.0 * (x - 1.003).abs(), 1.0, -2.0),
+        (|x| 0.5 / (x - 1.02), 1.0, -1250.0),
+    ];
+    for (i, (f, t, d)) in rows.into_iter().enumerate() {
+        let v = at(f, t);
+        assert!(matches!(v, Verdict::Smooth { .. }) && v.accepts(d, 1e-7), "row {i}: {v:?}, not {d}");
     }
 }
 

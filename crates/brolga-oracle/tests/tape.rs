@@ -2,7 +2,7 @@
 
 mod common;
 
-use brolga_oracle::{Activity, Limits, OracleArg, OracleError, OracleOutcome, gradient};
+use brolga_oracle::{Activity, Custom, Limits, Oracle, OracleArg, OracleError, OracleOutcome, gradient};
 use cranelift_codegen::data_value::DataValue;
 
 use common::{close, dup, dup32, f32v, f64_of, f64v, func, program};
@@ -468,4 +468,98 @@ fn bad_calls_are_refused() {
     let args = [OracleArg { activity: Activity::Active, ..OracleArg::constant(DataValue::I64(1)) }];
     let text = "function %f(i64) -> f64 system_v {\nblock0(v0: i64):\n v1 = f64const 0.0\n return v1\n}";
     assert!(matches!(run(text, &args, &[f64v(1.0)]), Err(OracleError::BadCall(_))));
+}
+
+#[test]
+fn floats_with_integers_and_own_functions() {
+    let two = |name: &str, second: &str, x: f64, y: i64| {
+        let text = format!(
+            "function %f(f64, i64) -> f64 system_v {{
+            ss0 = explicit_slot 8
+            fn0 = %{name}(f64, {second}) -> f64 system_v
+        block0(v0: f64, v1: i64):
+            v2 = {}
+            v3 = call fn0(v0, v2)
+            v4 = fmul v3, v0
+            return v4
+        }}",
+            if second == "i32" { "ireduce.i32 v1" } else { "stack_addr.i64 ss0" }
+        );
+        let args = [OracleArg::active(f64v(x)), OracleArg::constant(DataValue::I64(y))];
+        let r = run(&text, &args, &[f64v(1.0)]).unwrap_or_else(|e| panic!("{e}"));
+        (f64_of(&r.values[0]), f64_of(r.arg_cotangents[0].as_ref().unwrap()))
+    };
+    // (g(x)·x, g'(x)·x + g(x))
+    assert_eq!(two("ldexp", "i32", 1.5, 3), (18.0, 24.0));
+    assert_eq!(two("scalbn", "i32", 1.5, -1), (1.125, 1.5));
+    assert_eq!(two("frexp", "i64", 6.0, 0), (4.5, 1.5));
+    assert_eq!(two("modf", "i64", -2.25, 0), (0.5625, -2.5));
+
+    let p = program(
+        "function %f(f64, f64) -> f64 system_v {
+        fn0 = %area(f64, f64) -> f64 system_v
+    block0(v0: f64, v1: f64):
+        v2 = call fn0(v0, v1)
+        v3 = fmul v2, v2
+        return v3
+    }",
+    );
+    let area = Custom { arity: 2, value: |x| x[0] * x[1], slopes: |x| [x[1], x[0], 0.0] };
+    let args = [OracleArg::active(f64v(2.0)), OracleArg::active(f64v(3.0))];
+    let r = unsafe { Oracle::new(&p).external("area", area).gradient(func(&p, "f"), &args, &[f64v(1.0)]) }.unwrap();
+    assert_eq!(r.arg_lanes, vec![Some(vec![36.0]), Some(vec![24.0])]);
+}
+
+#[test]
+fn other_float_formats_are_moved_but_not_computed_with() {
+    let moved = "function %f(f64) -> f64 system_v {
+        ss0 = explicit_slot 16
+        ss1 = explicit_slot 16
+    block0(v0: f64):
+        v1 = stack_addr.i64 ss0
+        store v0, v1
+        v2 = load.f128 v1
+        v3 = stack_addr.i64 ss1
+        store v2, v3
+        v4 = load.f64 v3
+        v5 = fmul v4, v4
+        return v5
+    }";
+    check(moved, &[3.0], 9.0, &[6.0]);
+    let computed = "function %f(f16) -> f16 system_v {
+    block0(v0: f16):
+        v1 = fadd v0, v0
+        return v1
+    }";
+    let half = DataValue::F16(cranelift_codegen::ir::immediates::Ieee16::with_bits(0x3c00));
+    let e = run(computed, &[OracleArg::constant(half.clone())], &[half]).unwrap_err();
+    assert!(matches!(e, OracleError::Unsupported { .. }), "{e}");
+}
+
+#[test]
+fn lane_masks_choose_between_active_vectors() {
+    // min(x, y) in both lanes by comparison mask, in three spellings.
+    for choice in [
+        "v4 = fcmp lt v2, v3\nv5 = bitcast.f64x2 little v4\nv6 = bitselect v5, v2, v3",
+        "v4 = fcmp lt v2, v3\nv5 = bitcast.f64x2 little v4\nv6 = blendv v5, v2, v3",
+        "v4 = fcmp lt v2, v3\nv5 = bitcast.f64x2 little v4\nv7 = band v2, v5\nv8 = bnot v5\nv9 = band v3, v8\nv6 = bor v7, v9",
+    ] {
+        let text = format!(
+            "function %f(f64, f64) -> f64 system_v {{
+        block0(v0: f64, v1: f64):
+            v2 = splat.f64x2 v0
+            v13 = splat.f64x2 v1
+            v14 = f64const 0x1.0p0
+            v3 = insertlane v13, v14, 1
+            {choice}
+            v10 = extractlane v6, 0
+            v11 = extractlane v6, 1
+            v12 = fmul v10, v11
+            return v12
+        }}"
+        );
+        // lanes (x, x) and (y, 1)
+        check(&text, &[2.0, 3.0], 2.0, &[1.0, 0.0]);
+        check(&text, &[0.5, 0.25], 0.125, &[0.25, 0.5]);
+    }
 }

@@ -160,9 +160,9 @@ pub(crate) fn sign(x: E) -> E {
     x.gt(0.0).select(1.0, x.lt(0.0).select(-1.0, 0.0))
 }
 
-/// The share of `x` in max(x, y): all, none, or at a tie half. NaN results are shared too.
+/// The share of `x` in max(x, y): all, none, or at a tie half. A NaN operand is the result, so it gets all.
 pub(crate) fn share_of_larger(x: E, y: E) -> E {
-    x.gt(y).select(1.0, x.lt(y).select(0.0, 0.5))
+    x.gt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
 
 /// The row of an opcode.

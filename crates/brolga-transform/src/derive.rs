@@ -140,6 +140,8 @@ pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnos
     for (i, (a, p)) in request.args.iter().zip(&f.signature.params).enumerate() {
         let ty = p.value_type;
         match a {
+            // Refused with the reason when the function is normalised.
+            ArgActivity::Active if ty.lane_type() == types::F16 || ty.lane_type() == types::F128 => {}
             ArgActivity::Active if brolga_ir::inst::Shape::of_float(ty).is_none() => wrong(
                 format!("argument {i} of %{} is active, but its type is {ty}", f.symbol),
                 "only f32, f64 and their 128-bit vectors can be active; a pointer is `duplicated`",

@@ -176,7 +176,7 @@ fn split_parallel_edges(func: &mut ir::Function) {
 /// Number everything in layout order, by lifting and lowering once.
 fn renumber(func: ir::Function, program: &Program, key: FuncKey, target: TargetFrontendConfig) -> ir::Function {
     let (graph, _) = lift(&func, &program.funcs[key].symbol, &mut Ids::default());
-    lower(&graph, plain_env(&func, &mut Names::default(), target))
+    lower(&graph, plain_env(&func, &mut Names::verbatim(), target))
 }
 
 /// What lowering a lifted primal needs.

@@ -38,6 +38,11 @@ impl Copier<'_> {
     fn external_name(&mut self, name: &ir::ExternalName) -> ir::ExternalName {
         match name {
             ir::ExternalName::LibCall(_) | ir::ExternalName::KnownSymbol(_) => name.clone(),
+            ir::ExternalName::User(r) if self.names.verbatim => {
+                let user = self.src.params.user_named_funcs()[*r].clone();
+                ir::ExternalName::user(self.dst.declare_imported_user_function(user))
+            }
+            ir::ExternalName::TestCase(_) if self.names.verbatim => name.clone(),
             _ => ir::ExternalName::testcase(self.names.spell(&symbol_of(self.src, name))),
         }
     }

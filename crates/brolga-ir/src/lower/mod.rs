@@ -99,8 +99,12 @@ pub struct LowerEnv<'a> {
 
 /// Make CLIF of a graph.
 pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
-    let name = env.names.spell(&graph.symbol).to_owned();
-    let mut func = ir::Function::with_name_signature(UserFuncName::testcase(name), graph.signature.clone());
+    let name = if env.names.verbatim {
+        env.primal.name.clone()
+    } else {
+        UserFuncName::testcase(env.names.spell(&graph.symbol))
+    };
+    let mut func = ir::Function::with_name_signature(name, graph.signature.clone());
     let mut fctx = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut func, &mut fctx);
     let blocks: HashMap<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();

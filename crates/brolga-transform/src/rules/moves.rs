@@ -336,6 +336,30 @@ pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
                 }
             }
         }
+        // Halves of a word of two singles: one lane goes to another place.
+        Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr => {
+            if let Some((ct, _)) = ct_of_result(cx) {
+                let (from, to) = match op {
+                    Opcode::Ishl => (1, Some(0)),
+                    Opcode::Ushr => (0, Some(1)),
+                    Opcode::Ireduce => (0, Some(0)),
+                    _ => (0, None),
+                };
+                let x = cx.args()[0];
+                if !cx.facts().is_active(x) {
+                    return;
+                }
+                let part = if op == Opcode::Ireduce { ct } else { cx.arith(Arith::Extract(from), &[ct], types::F32) };
+                let by = match to {
+                    Some(lane) => {
+                        let zero = cx.constant(0.0, types::F32X4);
+                        cx.arith(Arith::Insert(lane), &[zero, part], types::F32X4)
+                    }
+                    None => part,
+                };
+                cx.add_ct(x, by);
+            }
+        }
         _ => {}
     }
 }

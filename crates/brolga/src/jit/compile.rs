@@ -14,7 +14,7 @@ use brolga_transform::Derivation;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::{Context, FinalizedRelocTarget};
+use cranelift_codegen::Context;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
@@ -35,6 +35,8 @@ pub fn host_isa(optimize: bool) -> Result<OwnedTargetIsa, Error> {
         // Large frames must touch the guard page, so that an overflow is found.
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
+        // Tail calls of the primal rely on them.
+        ("preserve_frame_pointers", "true"),
         // Every emitted function has been verified when it was emitted.
         ("enable_verifier", "false"),
     ] {
@@ -228,16 +230,7 @@ impl<'p> Builder<'p> {
         let traps = code.buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
         let locs = code.buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
         let size = code.code_info().total_size;
-        let calls = code
-            .buffer
-            .relocs()
-            .iter()
-            .filter_map(|r| match r.target {
-                FinalizedRelocTarget::ExternalName(_) => Some(r.offset),
-                FinalizedRelocTarget::Func(_) => None,
-            })
-            .collect();
-        let f = CompiledFunction { symbol: symbol.to_owned(), owner, phase, start: 0, size, traps, locs, relocs: calls };
+        let f = CompiledFunction { owner, phase, start: 0, size, traps, locs };
         self.functions.push((id, f));
         Ok(())
     }

@@ -89,6 +89,11 @@ fn read(cell: &Cell, ty: Type) -> DataValue {
     DataValue::read_from_slice_ne(&cell.0[..ty.bytes() as usize], ty)
 }
 
+/// Whether a value may be passed for a type. Vectors of values know their size only.
+fn fits(v: &DataValue, ty: Type) -> bool {
+    v.ty() == ty || v.ty().is_vector() && ty.is_vector() && v.ty().bytes() == ty.bytes()
+}
+
 impl DerivedRule {
     /// Differentiate and compile.
     ///
@@ -173,7 +178,7 @@ impl DerivedRule {
             return Err(Error::Usage(format!("{} arguments are given, {} are wanted", args.len(), params.len())));
         }
         for (i, (a, p)) in args.zip(params).enumerate() {
-            if a.ty() != p.value_type {
+            if !fits(a, p.value_type) {
                 return Err(Error::Usage(format!("argument {i} has type {}, {} is wanted", a.ty(), p.value_type)));
             }
         }
@@ -271,7 +276,7 @@ impl Pullback {
             return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
         }
         for &i in &inner.abi.seeds {
-            if seeds[i].ty() != returns[i].value_type {
+            if !fits(&seeds[i], returns[i].value_type) {
                 let (is, want) = (seeds[i].ty(), returns[i].value_type);
                 return Err(Error::Usage(format!("seed {i} has type {is}, {want} is wanted")));
             }

@@ -37,8 +37,6 @@ impl Phase {
 /// A compiled function and what is needed to explain its traps.
 #[derive(Clone, Debug)]
 pub struct CompiledFunction {
-    /// Its symbol.
-    pub symbol: String,
     /// The primal function that it is, or that it derives from.
     pub owner: FuncKey,
     /// What it is.
@@ -51,8 +49,6 @@ pub struct CompiledFunction {
     pub traps: Vec<(u32, TrapCode)>,
     /// Source locations by range of offsets.
     pub locs: Vec<(u32, u32, u32)>,
-    /// Offsets of relocations: a fault beside one is in a call.
-    pub relocs: Vec<u32>,
 }
 
 /// All functions of a module.

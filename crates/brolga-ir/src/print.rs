@@ -1,0 +1,450 @@
+//! Derived graphs as text for people: what a derivative does, block by block, in the names of the primal.
+//!
+//! **Problem.** Whoever debugs a derivative wants to see the reverse of *their* function: which cotangent goes where, what
+//! was recorded for it, and which primal instruction it is the reverse of. Debug output of the data structures hides all
+//! of that behind punctuation.
+//!
+//! **Answer.** One line per instruction, in a notation close to CLIF (`op.type operands`), with four words of our own:
+//!
+//! ```text
+//! v7  v7'  i4:0  d3          primal value, its shadow delta, by-product of inst4, derived value
+//! ct(v7)                     the cotangent of v7
+//! frame+16                   a place in the activation frame
+//! shadow.f64[v2+8; v0']      the shadow of the f64 at v2+8: v0' is the delta that leads there
+//! shadow?.f64[v2+8; v0']     the same, if v0' is not zero
+//! mem.f64[v2+8]              primal memory
+//! ```
+//!
+//! In the pullback each group of lines stands under the primal instruction whose reverse it is, as a comment. Primal
+//! instructions are printed by Cranelift, so they read as in the input.
+//!
+//! **Invariants.** The text depends on the graph alone: no addresses, no hash order, no ids drawn elsewhere. Equal graphs
+//! print equally, so texts can be compared. It is not parsed back; the CLIF that [`crate::lower`] makes can be.
+
+use std::fmt::{self, Display, Formatter};
+
+use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
+use indexmap::IndexMap;
+
+use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
+use crate::inst::{AdInst, AdOp, Arith, Callee, FrameSlot, Shape, Val};
+use crate::program::symbol_of;
+use crate::{BlockId, InstId};
+
+impl Display for Val {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Val::Primal(v) => write!(f, "{v}"),
+            Val::Delta(v) => write!(f, "{v}'"),
+            Val::Aux(inst, n) => write!(f, "i{}:{n}", inst.as_u32()),
+            Val::D(d) => write!(f, "{d}"),
+        }
+    }
+}
+
+impl Display for Shape {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Shape::F32 => "f32",
+            Shape::F64 => "f64",
+            Shape::F32X4 => "f32x4",
+            Shape::F64X2 => "f64x2",
+            Shape::F32Pair => "f32pair",
+        })
+    }
+}
+
+impl Display for FrameSlot {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "frame+{}", self.0)
+    }
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::Forward(b) => write!(f, "forward of {b}"),
+            Role::Reverse(b) => write!(f, "reverse of {b}"),
+            Role::Edge(p, b) => write!(f, "edge {p} -> {b}"),
+            Role::Entry => write!(f, "entry"),
+            Role::Exit => write!(f, "exit"),
+        }
+    }
+}
+
+impl Display for Callee {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Callee::Symbol(s) => write!(f, "%{s}"),
+            Callee::Pointer(v) => write!(f, "{v}"),
+        }
+    }
+}
+
+/// A comma-separated list.
+struct List<'a, T>(&'a [T]);
+
+impl<T: Display> Display for List<'_, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, x) in self.0.iter().enumerate() {
+            write!(f, "{}{x}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// A signed offset behind an address; nothing for zero.
+struct Offset(i32);
+
+impl Display for Offset {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, "{:+}", self.0) }
+    }
+}
+
+/// A place in shadow memory.
+struct ShadowPlace<'a> {
+    addr: &'a Val,
+    delta: &'a Val,
+    off: i32,
+    sure: bool,
+    shape: Option<Shape>,
+}
+
+impl Display for ShadowPlace<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "shadow{}", if self.sure { "" } else { "?" })?;
+        if let Some(shape) = self.shape {
+            write!(f, ".{shape}")?;
+        }
+        write!(f, "[{}{}; {}]", self.addr, Offset(self.off), self.delta)
+    }
+}
+
+/// A primal instruction as Cranelift prints it; what it refers to by number is spelled out behind it.
+pub fn primal_text(func: &ir::Function, inst: ir::Inst) -> String {
+    let mut s = func.dfg.display_inst(inst).to_string().trim_end().to_owned();
+    let refers = match func.dfg.insts[inst] {
+        InstructionData::Call { func_ref, .. } | InstructionData::FuncAddr { func_ref, .. } => {
+            Some(format!("%{}", symbol_of(func, &func.dfg.ext_funcs[func_ref].name)))
+        }
+        InstructionData::UnaryGlobalValue { global_value, .. } => match &func.global_values[global_value] {
+            ir::GlobalValueData::Symbol { name, .. } => Some(format!("%{}", symbol_of(func, name))),
+            _ => None,
+        },
+        InstructionData::UnaryConst { constant_handle, .. } => {
+            Some(func.dfg.constants.get(constant_handle).to_string())
+        }
+        _ => None,
+    };
+    if let Some(r) = refers {
+        s.push_str("  ; ");
+        s.push_str(&r);
+    }
+    s
+}
+
+/// Name of an arithmetic operation: CLIF's where CLIF has it.
+fn arith_name(op: &Arith) -> &'static str {
+    match op {
+        Arith::Const(_) => "const",
+        Arith::Iconst(_) => "iconst",
+        Arith::Fadd => "fadd",
+        Arith::Fsub => "fsub",
+        Arith::Fmul => "fmul",
+        Arith::Fdiv => "fdiv",
+        Arith::Fneg => "fneg",
+        Arith::Fabs => "fabs",
+        Arith::Sqrt => "sqrt",
+        Arith::Trunc => "trunc",
+        Arith::Nearest => "nearest",
+        Arith::Floor => "floor",
+        Arith::Copysign => "fcopysign",
+        Arith::Fcmp(_) => "fcmp",
+        Arith::IsZero => "is_zero",
+        Arith::Band => "band",
+        Arith::Bor => "bor",
+        Arith::Bxor => "bxor",
+        Arith::Bitselect => "bitselect",
+        Arith::Not => "not",
+        Arith::Select => "select",
+        Arith::SelectAll => "select_all",
+        Arith::Bitcast => "bitcast",
+        Arith::Promote => "fpromote",
+        Arith::Demote => "fdemote",
+        Arith::PromoteLow => "fvpromote_low",
+        Arith::DemoteLow => "fvdemote",
+        Arith::Extract(_) => "extractlane",
+        Arith::Insert(_) => "insertlane",
+        Arith::Splat => "splat",
+        Arith::ScalarToVector => "scalar_to_vector",
+        Arith::ShuffleBytes(_) => "shuffle",
+        Arith::Iadd => "iadd",
+        Arith::Isub => "isub",
+        Arith::Math(_) => "call",
+        Arith::ToBits => "to_bits",
+        Arith::FromBits(_) => "from_bits",
+        Arith::Uextend => "uextend",
+        Arith::FromInt => "fcvt_from_sint",
+        Arith::IcmpEq => "icmp",
+    }
+}
+
+fn write_arith(f: &mut Formatter<'_>, op: &Arith, args: &[Val], ty: Type) -> fmt::Result {
+    write!(f, "{}.{ty} ", arith_name(op))?;
+    match op {
+        // `{:?}` of a float reads back as the same float.
+        Arith::Const(x) => write!(f, "{x:?}"),
+        Arith::Iconst(x) => write!(f, "{x}"),
+        Arith::Math(symbol) => write!(f, "%{symbol}({})", List(args)),
+        Arith::Fcmp(cc) => write!(f, "{cc} {}", List(args)),
+        Arith::IcmpEq => write!(f, "eq {}", List(args)),
+        Arith::Extract(lane) | Arith::Insert(lane) => write!(f, "{}, {lane}", List(args)),
+        Arith::FromBits(shape) => write!(f, "{}, {shape}", List(args)),
+        Arith::ShuffleBytes(mask) => {
+            write!(f, "{}, 0x", List(args))?;
+            // As CLIF writes an immediate: most significant byte first.
+            mask.iter().rev().try_for_each(|b| write!(f, "{b:02x}"))
+        }
+        _ => write!(f, "{}", List(args)),
+    }
+}
+
+/// A derived instruction on one line.
+pub struct DisplayInst<'a> {
+    inst: &'a AdInst,
+    primal: &'a ir::Function,
+}
+
+impl AdInst {
+    /// The instruction on one line; `primal` is the function that its names come from.
+    pub fn display<'a>(&'a self, primal: &'a ir::Function) -> DisplayInst<'a> {
+        DisplayInst { inst: self, primal }
+    }
+}
+
+impl Display for DisplayInst<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let AdInst { defs, op, at: _ } = self.inst;
+        let ty = defs.first().map_or(types::INVALID, |d| d.1);
+        let block = |id: &Option<u32>| id.map_or(String::new(), |n| format!(", block {n}"));
+        if let AdOp::Primal(inst) = op {
+            return write!(f, "{}", primal_text(self.primal, *inst));
+        }
+        if !defs.is_empty() && !matches!(op, AdOp::Pop(..)) {
+            let names: Vec<Val> = defs.iter().map(|d| d.0).collect();
+            write!(f, "{} = ", List(&names))?;
+        }
+        match op {
+            AdOp::Primal(_) => unreachable!("printed above"),
+            AdOp::Arith(op, args, ty) => write_arith(f, op, args, *ty),
+            AdOp::SlotDelta(slot) => write!(f, "delta of {slot}"),
+            AdOp::SlotAddr(slot, off) => write!(f, "address of {slot}{} in frame", Offset(*off)),
+            AdOp::DataDelta(key) => write!(f, "delta of {key}"),
+            AdOp::LoadDelta { addr, delta, off, loaded } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
+                write!(f, "delta of {loaded} by {place}")
+            }
+            AdOp::StoreDelta { addr, delta, off, value, vdelta } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: false, shape: None };
+                match vdelta {
+                    Some(d) => write!(f, "{place} = {value} + {d}"),
+                    None => write!(f, "{place} = {value}, no shadow"),
+                }
+            }
+            AdOp::LoadOld { addr, off, ty } => write!(f, "mem.{ty}[{addr}{}]", Offset(*off)),
+            AdOp::StoreOld { addr, off, value } => write!(f, "mem[{addr}{}] = {value}", Offset(*off)),
+            AdOp::EnterFrame => write!(f, "enter frame"),
+            AdOp::Keep(slot, v) => write!(f, "keep {slot} = {v}"),
+            AdOp::KeepBlock(slot, n) => write!(f, "keep {slot} = block {n}"),
+            AdOp::Push(vs, id) => write!(f, "push [{}]{}", List(vs), block(id)),
+            AdOp::LeaveFrame => write!(f, "leave frame"),
+            AdOp::OpenFrame => write!(f, "open frame"),
+            AdOp::Restore(slot) => write!(f, "restore.{ty} {slot}"),
+            AdOp::KeptBlock(slot) => write!(f, "block at {slot}"),
+            AdOp::PeekBlock => write!(f, "block on top of tape"),
+            AdOp::Pop(vs, id) => write!(f, "pop [{}]{}", List(vs), block(id)),
+            AdOp::CloseFrame => write!(f, "close frame"),
+            AdOp::TakeCt(v) => write!(f, "take ct({v})"),
+            AdOp::AddCt(v, by) => write!(f, "ct({v}) += {by}"),
+            AdOp::ZeroCt(v) => write!(f, "ct({v}) = 0"),
+            AdOp::AddMem { addr, delta, sure, off, by, shape } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
+                write!(f, "{place} += {by}")
+            }
+            AdOp::TakeMem { addr, delta, sure, off, shape } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
+                write!(f, "take {place}")
+            }
+            AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
+                write!(f, "{place} = 0, {bytes} bytes")?;
+                if *checked { write!(f, ", trap untracked_bits if it was not 0") } else { Ok(()) }
+            }
+            AdOp::Call { callee, args, sig: _, tape } => {
+                let args: Vec<String> =
+                    args.iter().map(|a| a.map_or_else(|| "seg".to_owned(), |v| v.to_string())).collect();
+                // The callee moves the tape: the position is handed over through the segment.
+                write!(f, "{} {callee}({})", if *tape { "call" } else { "call_aside" }, List(&args))
+            }
+            AdOp::Lookup { addr, signature } => write!(f, "lookup {addr}, signature {signature:#018x}"),
+            AdOp::TrapIf(v, check) => write!(f, "trap if {v}, {}", check.name()),
+        }
+    }
+}
+
+impl Display for Target {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.block)?;
+        if self.args.is_empty() { Ok(()) } else { write!(f, "({})", List(&self.args)) }
+    }
+}
+
+impl Display for Term {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Term::Jump(t) => write!(f, "jump {t}"),
+            Term::If(c, x, y) => write!(f, "brif {c}, {x}, {y}"),
+            Term::Table(i, default, entries) => write!(f, "br_table {i}, {default}, [{}]", List(entries)),
+            Term::Switch(on, cases) => {
+                let cases: Vec<String> = cases.iter().map(|(n, to)| format!("block {n}: {to}")).collect();
+                write!(f, "switch {on}, [{}]", List(&cases))
+            }
+            Term::Return(vs) if vs.is_empty() => write!(f, "return"),
+            Term::Return(vs) => write!(f, "return {}", List(vs)),
+            Term::Trap(code) => write!(f, "trap {code}"),
+        }
+    }
+}
+
+/// Whether an instruction belongs to the block as a whole, not to the primal instruction it was placed at.
+fn belongs_to_block(op: &AdOp) -> bool {
+    matches!(
+        op,
+        AdOp::Primal(_)
+            | AdOp::EnterFrame
+            | AdOp::Keep(..)
+            | AdOp::KeepBlock(..)
+            | AdOp::Push(..)
+            | AdOp::LeaveFrame
+            | AdOp::OpenFrame
+            | AdOp::Restore(_)
+            | AdOp::KeptBlock(_)
+            | AdOp::PeekBlock
+            | AdOp::Pop(..)
+            | AdOp::CloseFrame
+            | AdOp::ZeroCt(_)
+    )
+}
+
+/// A graph as text.
+pub struct DisplayGraph<'a> {
+    graph: &'a CfgBlocks,
+    primal: &'a ir::Function,
+    ids: bool,
+}
+
+impl CfgBlocks {
+    /// The graph as text; `primal` is the function that its names come from.
+    pub fn display<'a>(&'a self, primal: &'a ir::Function) -> DisplayGraph<'a> {
+        DisplayGraph { graph: self, primal, ids: false }
+    }
+
+    /// Predecessors of each block, in layout order.
+    pub fn predecessors(&self) -> IndexMap<BlockId, Vec<BlockId>> {
+        let mut preds: IndexMap<BlockId, Vec<BlockId>> = self.blocks.keys().map(|&b| (b, Vec::new())).collect();
+        for b in self.blocks.values() {
+            for s in b.term.successors() {
+                let p = preds.entry(s).or_default();
+                if !p.contains(&b.id) {
+                    p.push(b.id);
+                }
+            }
+        }
+        preds
+    }
+}
+
+impl<'a> DisplayGraph<'a> {
+    /// Print the id of each instruction before it.
+    pub fn with_ids(mut self) -> Self {
+        self.ids = true;
+        self
+    }
+
+    /// The parameters of a block, in parentheses; nothing if it has none.
+    ///
+    /// The segment is the one integer among the derived parameters of an entry; it goes by its name.
+    pub fn params(&self, block: &CfgBlock) -> String {
+        if block.params.is_empty() {
+            return String::new();
+        }
+        let entry = block.id == self.graph.entry();
+        let name = |&(v, ty): &(Val, Type)| match v {
+            Val::D(_) if entry && ty == types::I64 => format!("seg: {ty}"),
+            _ => format!("{v}: {ty}"),
+        };
+        let names: Vec<String> = block.params.iter().map(name).collect();
+        format!("({})", List(&names))
+    }
+
+    /// The lines of a block: instructions, comments that say whose reverse they are, and the terminator.
+    pub fn lines(&self, block: &'a CfgBlock) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut said: Option<String> = None;
+        let comments = !matches!(block.role, Role::Forward(_));
+        for (id, inst) in &block.insts {
+            if comments && !belongs_to_block(&inst.op) {
+                let whose = self.whose(inst);
+                if whose.is_some() && whose != said {
+                    out.extend(whose.as_ref().map(|w| format!("; {w}")));
+                    said = whose;
+                }
+            }
+            out.push(self.margin(Some(*id)) + &inst.display(self.primal).to_string());
+        }
+        out.push(self.margin(None) + &block.term.to_string());
+        out
+    }
+
+    /// The primal text of which an instruction is the reverse.
+    fn whose(&self, inst: &AdInst) -> Option<String> {
+        if let AdOp::TakeCt(v) = inst.op
+            && let ValueDef::Param(b, _) = self.primal.dfg.value_def(v)
+        {
+            return Some(format!("parameters of {b}"));
+        }
+        inst.at.map(|at| primal_text(self.primal, at))
+    }
+
+    fn margin(&self, id: Option<InstId>) -> String {
+        match (self.ids, id) {
+            (false, _) => String::new(),
+            (true, Some(id)) => format!("{:<6}", id.to_string()),
+            (true, None) => " ".repeat(6),
+        }
+    }
+}
+
+impl Display for DisplayGraph<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "%{}{}", self.graph.symbol, self.graph.signature)?;
+        let preds = self.graph.predecessors();
+        for block in self.graph.blocks.values() {
+            write!(f, "\n{}{}:  ; {}", block.id, self.params(block), block.role)?;
+            match preds[&block.id].as_slice() {
+                [] => writeln!(f)?,
+                ps => writeln!(f, ", from {}", List(ps))?,
+            }
+            for line in self.lines(block) {
+                writeln!(f, "    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The instructions of a fragment, one per line.
+pub fn fragment_lines(fragment: &Fragment, primal: &ir::Function) -> Vec<String> {
+    fragment.values().map(|i| i.display(primal).to_string()).collect()
+}
