@@ -69,7 +69,8 @@ fn trap(t: &Trap, source: Option<&Source>) -> String {
     let place = place(&t.function, t.block.map(|b| b.to_string()), t.inst.map(|i| i.to_string()));
     let excerpt = source.zip(t.line).and_then(|((name, text), line)| Excerpt::new(name, text, line));
     let Some(excerpt) = excerpt else { return t.to_string() };
-    let title = format!("trap {} in the {}: {}", t.code, t.phase, t.message);
+    let phase = if t.phase == "forward" { "forward pass" } else { t.phase };
+    let title = format!("trap {} in the {phase}: {}", t.code, t.message);
     renderer().render(&[excerpt.group(Level::ERROR.primary_title(title.as_str()), &place)]).to_string()
 }
 

@@ -31,6 +31,7 @@ use crate::cfg::{Cfg, edge_args};
 use crate::contents::{Contents, Kinds, Use, Uses, access_offset, cell_of, moves_half};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::{Delta, Pointers, access_address, constant_int};
+use crate::reach;
 use crate::summary::Summaries;
 
 /// What a memory access means for the derivative.
@@ -452,7 +453,8 @@ impl Cx<'_> {
                 // What is left of a float above its mantissa is constant wherever it is differentiable.
                 Opcode::Ushr | Opcode::Sshr
                     if constant_int(func, args[1]).is_some_and(|n| {
-                        (self.ty(v) == types::I64 && n >= 52) || (self.ty(v) == types::I32 && n >= 23)
+                        let lane = self.ty(v).lane_type();
+                        (lane == types::I64 && n >= 52) || (lane == types::I32 && n >= 23)
                     }) =>
                 {
                     State::No
@@ -486,7 +488,8 @@ impl Cx<'_> {
                     whole && l[0] < 32 || l.iter().all(|&b| b >= 32)
                 });
         }
-        let vector = func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).find(|&&x| self.ty(x).is_vector());
+        let vector =
+            func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).find(|&&x| self.ty(x).is_vector());
         vector.is_some_and(|&x| self.ty(x).lane_type().bytes() == lane)
     }
 
@@ -496,36 +499,68 @@ impl Cx<'_> {
         if !matches!(self.i.pointers.delta[addr], Delta::Root(_)) {
             return State::No;
         }
+        let bytes = self.ty(v).bytes();
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        let last = reach::last_store(func, self.i.cfg, inst, cell, bytes);
         if self.is_float(v) {
+            if let Some(found) = last {
+                self.torn(inst, v, found);
+            }
             return State::Varied { definite: true };
         }
         let p = self.i.pointers;
         if p.address.contains(v) || p.pointer_copy.contains(v) {
             return State::No;
         }
-        let bytes = self.ty(v).bytes();
-        let cell = cell_of(func, addr, access_offset(func, inst));
-        let exact = self.i.contents.float_overlaps(cell, bytes);
-        if exact != Kinds::NONE {
-            // Known to be float bits: whole floats move, parts of one do not.
-            return match exact.shape(bytes) {
-                Some(s) if s.lane_bytes() == self.a.lane[v] => State::Varied { definite: true },
-                _ => State::Taint { definite: true },
-            };
+        let moved = self.i.contents.moved.contains(v);
+        if let Some(found) = last {
+            // We know what is there.
+            let x = func.dfg.inst_args(found.store)[0];
+            if self.is_float(x) {
+                let lane = self.a.shape(func, x).map_or(0, Shape::lane_bytes);
+                let whole = found.offset <= 0
+                    && found.offset + i64::from(found.bytes) >= i64::from(bytes)
+                    && found.offset % i64::from(lane.max(1)) == 0
+                    && lane == self.a.lane[v];
+                return if whole { State::Varied { definite: true } } else { State::Taint { definite: true } };
+            }
+            if found.offset == 0 && found.bytes == bytes {
+                return match self.a.state[x] {
+                    State::Varied { definite } => self.carried(v, definite),
+                    s => s,
+                };
+            }
         }
         let k = self.i.contents.at(cell, addr);
-        if k.shape(bytes).is_some_and(|s| s.lane_bytes() == self.a.lane[v]) && self.i.contents.moved.contains(v) {
-            State::Varied { definite: false }
-        } else if self.i.contents.moved.contains(v) && k != Kinds::INT {
-            // Half of something, or nobody knows what: the pullback checks where it is stored. A number that is also
-            // stored is a number.
-            if bytes >= 8 || k.moved() == Kinds::NONE {
-                State::Taint { definite: false }
-            } else {
-                State::Taint { definite: false }
-            }
-        } else {
-            State::No
+        if moved && k.shape(bytes).is_some_and(|s| s.lane_bytes() == self.a.lane[v]) {
+            return State::Varied { definite: false };
+        }
+        // Part of something, or nobody knows what; the pullback checks where it is stored. A number that is calculated
+        // with is a number, unless it could be a whole float.
+        let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
+        let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
+        if moved && (could_be_float || !number) { State::Taint { definite: false } } else { State::No }
+    }
+
+    /// A float that is read where the last store wrote something else over part of it.
+    fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reach::Found) {
+        let func = self.i.func;
+        let x = func.dfg.inst_args(found.store)[0];
+        let (bytes, lane) = (i64::from(self.ty(v).bytes()), Shape::of_float(self.ty(v)).map_or(0, Shape::lane_bytes));
+        let covers = found.offset <= 0 && found.offset + i64::from(found.bytes) >= bytes;
+        let same = match self.a.shape(func, x) {
+            // Part of a vector may be overwritten, float by float.
+            Some(s) => s.lane_bytes() == lane && found.offset % i64::from(lane) == 0,
+            None => covers || (found.offset % i64::from(lane) == 0 && found.bytes % lane == 0),
+        };
+        let whole_word = found.offset % i64::from(lane) == 0 && found.bytes % lane == 0;
+        let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && whole_word;
+        if !same && !inactive_word {
+            let d = Diagnostic::new("AD0114", "a float is read where part of it was overwritten by something else")
+                .note(format!("the last store there is `{}`", func.dfg.display_inst(found.store)))
+                .note("its bits are a mixture of two values, and no derivative describes that")
+                .help("store and load the place with one type");
+            self.problem(inst, Some(v), d);
         }
     }
 
@@ -631,6 +666,9 @@ impl Cx<'_> {
         let func = self.i.func;
         for &b in &self.i.cfg.blocks {
             for inst in func.layout.block_insts(b) {
+                if func.dfg.insts[inst].opcode() == Opcode::Return {
+                    self.returned(inst);
+                }
                 if let Some(addr) = access_address(func, inst) {
                     match self.i.pointers.delta[addr] {
                         Delta::Lost => self.lost(inst),
@@ -645,6 +683,20 @@ impl Cx<'_> {
                 {
                     self.copy_role(inst);
                 }
+            }
+        }
+    }
+
+    /// Bits that the caller will make a float of must still be a float's.
+    fn returned(&mut self, inst: ir::Inst) {
+        for (i, &v) in self.i.func.dfg.inst_args(inst).iter().enumerate() {
+            if matches!((self.i.results[i], self.a.state[v]), (ResultMode::Bits(_), State::Taint { definite: true })) {
+                let d = Diagnostic::new(
+                    "AD0113",
+                    "an integer computed from float bits is returned to a caller that makes a float of it",
+                )
+                .help(BITS_HELP);
+                self.problem(inst, None, d);
             }
         }
     }
@@ -698,7 +750,16 @@ impl Cx<'_> {
                 }
                 match self.a.state[x] {
                     State::Varied { .. } => self.a.shape(func, x).map_or(kill(true), MemRole::Float),
-                    State::Taint { .. } => kill(true),
+                    State::Taint { definite } => {
+                        let cell = cell_of(func, addr, access_offset(func, inst));
+                        if definite && self.i.contents.float_overlaps(cell, bytes) != Kinds::NONE {
+                            let d = Diagnostic::new("AD0110", "bits that integer arithmetic computed from an active float are stored where a float is read")
+                                .note("only sign changes, lane masks and unchanged copies of float bits can be differentiated")
+                                .help(BITS_HELP);
+                            self.problem(inst, None, d);
+                        }
+                        kill(true)
+                    }
                     State::No if self.ty(x) == types::I64 && k.moved() == Kinds::POINTER => MemRole::Pointer,
                     State::No => kill(false),
                 }

@@ -148,6 +148,11 @@ pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
         match def(func, v) {
             Some((Opcode::Fcmp | Opcode::Icmp, a)) => ty.is_vector() && wide(func.dfg.value_type(a[0])),
             Some((Opcode::Bmask, _)) => wide(ty),
+            // The sign bit in every bit.
+            Some((Opcode::Sshr, a)) => {
+                let bits = i64::from(ty.lane_type().bits());
+                wide(ty) && crate::pointers::constant_int(func, a[1]).is_some_and(|n| n == bits - 1)
+            }
             Some((Opcode::Bitcast | Opcode::Bnot | Opcode::Sextend, a)) => go(func, a[0], lane, depth + 1),
             Some((Opcode::Band | Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| go(func, x, lane, depth + 1)),
             Some((Opcode::Bitselect, a)) => a.iter().all(|&x| go(func, x, lane, depth + 1)),

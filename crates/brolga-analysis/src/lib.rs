@@ -10,6 +10,7 @@
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
 //! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
 //! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
+//! - [`reach`]: the last store to a place before a load, where that is certain.
 //! - [`solid`]: whose cotangent can be zero only because the result does not depend on it.
 //! - [`summary`]: what a callee's parameters are, for callers.
 
@@ -20,6 +21,7 @@ pub mod cfg;
 pub mod contents;
 pub mod modes;
 pub mod pointers;
+pub mod reach;
 pub mod solid;
 pub mod summary;
 

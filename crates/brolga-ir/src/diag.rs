@@ -58,8 +58,12 @@ impl Diagnostic {
     pub fn at(mut self, program: &Program, func: crate::FuncKey, inst: ir::Inst) -> Self {
         let f = &program.funcs[func];
         self.function = f.symbol.clone();
-        self.inst = Some(inst);
         if let Some(body) = &f.body {
+            if inst.as_u32() as usize >= body.dfg.num_insts() {
+                // An instruction of ours that stems from none of the input's.
+                return self;
+            }
+            self.inst = Some(inst);
             self.block = body.layout.inst_block(inst);
             self.inst_text = Some(body.dfg.display_inst(inst).to_string());
         }

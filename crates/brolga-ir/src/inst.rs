@@ -227,7 +227,9 @@ impl Check {
     /// What it means, in a sentence.
     pub fn message(self) -> &'static str {
         match self {
-            Check::TapeFull => "the run recorded more than the tape limit allows; raise `tape_limit` or shorten the run",
+            Check::TapeFull => {
+                "the run recorded more than the tape limit allows; raise `tape_limit` or shorten the run"
+            }
             Check::UnknownCallee => "an indirect call went to an address that is no function of this program",
             Check::UntrackedBits => {
                 "a cotangent reached bits that integer arithmetic had produced, where it cannot be followed"

@@ -22,8 +22,7 @@ pub fn lift(func: &ir::Function, symbol: &str, ids: &mut Ids) -> (CfgBlocks, Blo
         let mut insts = IndexMap::new();
         let last = func.layout.last_inst(b).expect("a verified block ends in a terminator");
         for inst in func.layout.block_insts(b).filter(|&i| i != last) {
-            let defs =
-                func.dfg.inst_results(inst).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();
+            let defs = func.dfg.inst_results(inst).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();
             insts.insert(ids.inst(), AdInst { defs, op: AdOp::Primal(inst), at: Some(inst) });
         }
         let term = lift_terminator(func, last, &map);
@@ -46,19 +45,15 @@ fn lift_terminator(func: &ir::Function, inst: ir::Inst, map: &BlockMap) -> Term 
     };
     match &dfg.insts[inst] {
         InstructionData::Jump { destination, .. } => Term::Jump(target(destination)),
-        InstructionData::Brif { arg, blocks, .. } => Term::If(Val::Primal(*arg), target(&blocks[0]), target(&blocks[1])),
+        InstructionData::Brif { arg, blocks, .. } => {
+            Term::If(Val::Primal(*arg), target(&blocks[0]), target(&blocks[1]))
+        }
         InstructionData::BranchTable { arg, table, .. } => {
             let t = &dfg.jump_tables[*table];
-            Term::Table(
-                Val::Primal(*arg),
-                target(&t.default_block()),
-                t.as_slice().iter().map(target).collect(),
-            )
+            Term::Table(Val::Primal(*arg), target(&t.default_block()), t.as_slice().iter().map(target).collect())
         }
         InstructionData::Trap { code, .. } => Term::Trap(*code),
-        InstructionData::MultiAry { .. } => {
-            Term::Return(dfg.inst_args(inst).iter().map(|&v| Val::Primal(v)).collect())
-        }
+        InstructionData::MultiAry { .. } => Term::Return(dfg.inst_args(inst).iter().map(|&v| Val::Primal(v)).collect()),
         other => unreachable!("{} is no terminator of a normalised function", other.opcode()),
     }
 }

@@ -93,6 +93,19 @@ impl<T: Display> Display for List<'_, T> {
     }
 }
 
+/// A block's record: values, and the block's number.
+struct Record<'a>(&'a [Val], Option<u32>);
+
+impl Display for Record<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Record([], Some(n)) => write!(f, "block {n}"),
+            Record(vs, Some(n)) => write!(f, "[{}], block {n}", List(vs)),
+            Record(vs, None) => write!(f, "[{}]", List(vs)),
+        }
+    }
+}
+
 /// A signed offset behind an address; nothing for zero.
 struct Offset(i32);
 
@@ -227,7 +240,6 @@ impl Display for DisplayInst<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let AdInst { defs, op, at: _ } = self.inst;
         let ty = defs.first().map_or(types::INVALID, |d| d.1);
-        let block = |id: &Option<u32>| id.map_or(String::new(), |n| format!(", block {n}"));
         if let AdOp::Primal(inst) = op {
             return write!(f, "{}", primal_text(self.primal, *inst));
         }
@@ -257,13 +269,13 @@ impl Display for DisplayInst<'_> {
             AdOp::EnterFrame => write!(f, "enter frame"),
             AdOp::Keep(slot, v) => write!(f, "keep {slot} = {v}"),
             AdOp::KeepBlock(slot, n) => write!(f, "keep {slot} = block {n}"),
-            AdOp::Push(vs, id) => write!(f, "push [{}]{}", List(vs), block(id)),
+            AdOp::Push(vs, id) => write!(f, "push {}", Record(vs, *id)),
             AdOp::LeaveFrame => write!(f, "leave frame"),
             AdOp::OpenFrame => write!(f, "open frame"),
             AdOp::Restore(slot) => write!(f, "restore.{ty} {slot}"),
             AdOp::KeptBlock(slot) => write!(f, "block at {slot}"),
             AdOp::PeekBlock => write!(f, "block on top of tape"),
-            AdOp::Pop(vs, id) => write!(f, "pop [{}]{}", List(vs), block(id)),
+            AdOp::Pop(vs, id) => write!(f, "pop {}", Record(vs, *id)),
             AdOp::CloseFrame => write!(f, "close frame"),
             AdOp::TakeCt(v) => write!(f, "take ct({v})"),
             AdOp::AddCt(v, by) => write!(f, "ct({v}) += {by}"),
@@ -392,8 +404,17 @@ impl<'a> DisplayGraph<'a> {
     pub fn lines(&self, block: &'a CfgBlock) -> Vec<String> {
         let mut out = Vec::new();
         let mut said: Option<String> = None;
+        let mut cleared: Vec<ir::Value> = Vec::new();
         let comments = !matches!(block.role, Role::Forward(_));
         for (id, inst) in &block.insts {
+            // Runs of cleared cotangents share a line.
+            match inst.op {
+                AdOp::ZeroCt(v) if !self.ids => {
+                    cleared.push(v);
+                    continue;
+                }
+                _ => flush_cleared(&mut cleared, &mut out),
+            }
             if comments && !belongs_to_block(&inst.op) {
                 let whose = self.whose(inst);
                 if whose.is_some() && whose != said {
@@ -403,6 +424,7 @@ impl<'a> DisplayGraph<'a> {
             }
             out.push(self.margin(Some(*id)) + &inst.display(self.primal).to_string());
         }
+        flush_cleared(&mut cleared, &mut out);
         out.push(self.margin(None) + &block.term.to_string());
         out
     }
@@ -441,6 +463,13 @@ impl Display for DisplayGraph<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn flush_cleared(cleared: &mut Vec<ir::Value>, out: &mut Vec<String>) {
+    if !cleared.is_empty() {
+        let names: Vec<String> = cleared.drain(..).map(|v| format!("ct({v})")).collect();
+        out.push(format!("{} = 0", List(&names)));
     }
 }
 

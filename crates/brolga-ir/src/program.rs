@@ -152,6 +152,13 @@ impl Program {
             f.lines[inst] = lines(inst);
         }
         body.srclocs.clear();
+        // Locations are kept relative to a base, and one value is taken for "none": with base 0 it is out of reach.
+        let named: Vec<_> = body.params.user_named_funcs().values().cloned().collect();
+        body.params = ir::function::FunctionParameters::new();
+        for n in named {
+            body.params.ensure_user_func_name(n);
+        }
+        body.params.ensure_base_srcloc(ir::SourceLoc::new(0));
         for &inst in &insts {
             body.set_srcloc(inst, ir::SourceLoc::new(inst.as_u32() + 1));
         }

@@ -165,6 +165,11 @@ pub(crate) fn share_of_larger(x: E, y: E) -> E {
     x.gt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
 
+/// The share of `x` in min(x, y). Not the share of `y` in their maximum: that one would ask `y` whether it is NaN.
+pub(crate) fn share_of_smaller(x: E, y: E) -> E {
+    x.lt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
+}
+
 /// The row of an opcode.
 pub fn opcode_rule(op: Opcode) -> OpcodeRule {
     use OpcodeRule::{Expr, NotFloat, Refused, Structural as S, Zero};
@@ -184,7 +189,7 @@ pub fn opcode_rule(op: Opcode) -> OpcodeRule {
         Opcode::Fneg => Expr(row!(x => z: MINUS_ONE)),
         Opcode::Fabs => Expr(row!(x => z: times(sign(x)))),
         Opcode::Fmax => Expr(row!(x, y => z: times(share_of_larger(x, y)), times(share_of_larger(y, x)))),
-        Opcode::Fmin => Expr(row!(x, y => z: times(share_of_larger(y, x)), times(share_of_larger(x, y)))),
+        Opcode::Fmin => Expr(row!(x, y => z: times(share_of_smaller(x, y)), times(share_of_smaller(y, x)))),
         // sign(x)·sign(y), where the sign bit decides for y (it has one even at zero), but not for x.
         Opcode::Fcopysign => {
             Expr(row!(x, y => z: times(sign(x) * E::constant(1.0).copysign(y)).bounded(), Partial::Zero))

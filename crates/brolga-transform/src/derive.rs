@@ -186,10 +186,8 @@ pub fn derive_with(
     let summaries = Summaries::compute(&program, &bodies);
     let addressed = addressed(&program, &normalised);
 
-    let mut work = Worklist {
-        symbols: program.funcs.iter().map(|(k, f)| (k, f.symbol.clone())).collect(),
-        ..Worklist::default()
-    };
+    let mut work =
+        Worklist { symbols: program.funcs.iter().map(|(k, f)| (k, f.symbol.clone())).collect(), ..Worklist::default() };
     work.derive(Variant::of_request(request, &program.funcs[request.func].signature));
     let mut names = Names::default();
     let mut pairs = Vec::new();
@@ -208,7 +206,8 @@ pub fn derive_with(
                 captures.push(Addressable { symbol, signature: signature_id(&sig), forward, pullback });
             }
         }
-        match derive_one(&program, primal, &variant, options, &summaries, symbols, &mut work, &mut names, isa, at == 1) {
+        match derive_one(&program, primal, &variant, options, &summaries, symbols, &mut work, &mut names, isa, at == 1)
+        {
             Ok(stages) => {
                 look(&stages);
                 pairs.push(stages.pair);
@@ -342,9 +341,7 @@ fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> V
 }
 
 fn calls_indirectly(func: &ir::Function) -> bool {
-    func.layout
-        .blocks()
-        .any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
+    func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call, from the worklist")]

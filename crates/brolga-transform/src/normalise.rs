@@ -41,7 +41,9 @@ pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result
     ctx.compute_cfg();
     ctx.compute_domtree();
     let internal = |what: &str, e: &dyn std::fmt::Display| {
-        Diagnostics::from(Diagnostic::new("AD0900", format!("internal: {what} failed: {e}")).in_func(&program.funcs[key].symbol))
+        Diagnostics::from(
+            Diagnostic::new("AD0900", format!("internal: {what} failed: {e}")).in_func(&program.funcs[key].symbol),
+        )
     };
     ctx.eliminate_unreachable_code(isa).map_err(|e| internal("unreachable code elimination", &e))?;
     refuse(program, key, &ctx.func)?;
@@ -91,7 +93,11 @@ fn unsupported_type(ty: Type) -> Option<(&'static str, &'static str, &'static st
         ));
     }
     if ty.is_dynamic_vector() || lane.is_float() && ty.is_vector() && ty.bytes() != 16 {
-        return Some(("AD0106", "only 128-bit float vectors are supported by Cranelift's back ends", "use f32x4 or f64x2"));
+        return Some((
+            "AD0106",
+            "only 128-bit float vectors are supported by Cranelift's back ends",
+            "use f32x4 or f64x2",
+        ));
     }
     None
 }

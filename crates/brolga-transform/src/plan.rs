@@ -313,7 +313,8 @@ impl Planner<'_, '_> {
                 let mut rest = set.clone();
                 rest.shift_remove(&v);
                 let mut leaves = IndexSet::new();
-                if operands(self.facts, v).is_some() && self.leaves(v, &rest, &mut leaves, 0) && leaves.is_subset(&rest) {
+                if operands(self.facts, v).is_some() && self.leaves(v, &rest, &mut leaves, 0) && leaves.is_subset(&rest)
+                {
                     *set = rest;
                 }
             }

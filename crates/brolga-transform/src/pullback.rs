@@ -16,9 +16,9 @@
 //! to another by accident, and block parameters have instantaneous semantics.
 
 use brolga_analysis::cfg::edge_args;
+use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Val};
-use brolga_ir::BlockId;
 use cranelift_codegen::ir::{self, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
@@ -48,11 +48,8 @@ fn active_args(facts: &Facts<'_>, p: ir::Block, b: ir::Block) -> Vec<(ir::Value,
 impl Liveness {
     fn compute(facts: &Facts<'_>, plan: &Plan, stmts: &AdStmts) -> Self {
         let func = facts.func();
-        let mut l = Liveness {
-            live_in: SecondaryMap::new(),
-            live_out: SecondaryMap::new(),
-            touched: SecondaryMap::new(),
-        };
+        let mut l =
+            Liveness { live_in: SecondaryMap::new(), live_out: SecondaryMap::new(), touched: SecondaryMap::new() };
         let mut defs: SecondaryMap<ir::Block, EntitySet<ir::Value>> = SecondaryMap::new();
         let mut uses: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::new();
         for &b in &facts.cfg.blocks {
@@ -137,14 +134,8 @@ pub fn pullback(
     let live = Liveness::compute(facts, plan, stmts);
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
-    let reverse_of: IndexMap<ir::Block, BlockId> = facts
-        .cfg
-        .blocks
-        .iter()
-        .rev()
-        .filter(|&&b| plan.returning.contains(b))
-        .map(|&b| (b, ids.block()))
-        .collect();
+    let reverse_of: IndexMap<ir::Block, BlockId> =
+        facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
     let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, exit, blocks: IndexMap::new() };
     b.entry(entry, seg, seeds);
@@ -161,17 +152,19 @@ fn to(block: BlockId) -> Target {
 }
 
 impl Builder<'_, '_> {
-    fn add(
-        &mut self,
-        f: &mut Fragment,
-        defs: SmallVec<[(Val, Type); 1]>,
-        op: AdOp,
-        at: Option<ir::Inst>,
-    ) {
+    fn add(&mut self, f: &mut Fragment, defs: SmallVec<[(Val, Type); 1]>, op: AdOp, at: Option<ir::Inst>) {
         f.insert(self.ids.inst(), AdInst { defs, op, at });
     }
 
-    fn finish(&mut self, id: BlockId, role: Role, params: Vec<(Val, Type)>, insts: Fragment, term: Term, at: Option<ir::Inst>) {
+    fn finish(
+        &mut self,
+        id: BlockId,
+        role: Role,
+        params: Vec<(Val, Type)>,
+        insts: Fragment,
+        term: Term,
+        at: Option<ir::Inst>,
+    ) {
         self.blocks.insert(id, CfgBlock { id, role, params, insts, term, term_at: at });
     }
 

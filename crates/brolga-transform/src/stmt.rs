@@ -199,11 +199,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape) {
         if let Some(delta) = self.facts().delta(addr) {
             let sure = self.facts().sure(addr);
-            self.push(
-                Where::Rvs,
-                smallvec![],
-                AdOp::AddMem { addr: Val::Primal(addr), delta, sure, off, by, shape },
-            );
+            self.push(Where::Rvs, smallvec![], AdOp::AddMem { addr: Val::Primal(addr), delta, sure, off, by, shape });
         }
     }
 
@@ -211,11 +207,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let delta = self.facts().delta(addr)?;
         let sure = self.facts().sure(addr);
-        Some(self.emit(
-            Where::Rvs,
-            AdOp::TakeMem { addr: Val::Primal(addr), delta, sure, off, shape },
-            shape.ty(),
-        ))
+        Some(self.emit(Where::Rvs, AdOp::TakeMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.

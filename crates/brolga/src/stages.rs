@@ -1,8 +1,26 @@
 //! Every stage of the pipeline as text, and the two derived graphs as a DOT drawing.
+//!
+//! A dump shows the function that was asked for first, then every other variant that was derived for it, each under a
+//! header that names the function and the modes of its parameters and results. `normalised`, `clif-forward` and
+//! `clif-pullback` are CLIF text that can be parsed and verified again; the other stages are for people.
+//!
+//! Source locations are left out of CLIF text: they number the input's instructions, and the `forward` and `pullback`
+//! stages show the instructions themselves.
 
-use brolga_ir::{Options, Program, Request};
+mod plan;
+mod stmts;
+
+use std::fmt::Write;
+
+use brolga_analysis::{ParamMode, ResultMode, Variant};
+use brolga_ir::dot::{Drawing, Pair};
+use brolga_ir::request::Elem;
+use brolga_ir::{ArgActivity, Options, Program, Request};
+use brolga_transform::{Stages, derive_with};
+use cranelift_codegen::ir;
 
 use crate::Error;
+use crate::jit::host_isa;
 
 /// A stage of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +31,7 @@ pub enum Stage {
     Cfg,
     /// What each statement becomes: forward fragment, reverse fragment, what is communicated.
     Stmts,
-    /// The forward graph.
+    /// The forward graph, under the plan of what is recorded and why.
     Forward,
     /// The pullback graph.
     Pullback,
@@ -49,12 +67,109 @@ impl Stage {
     }
 }
 
-/// One stage of the derivative of `request.func`, as text.
-pub fn dump(_program: &Program, _request: &Request, _options: &Options, _stage: Stage) -> Result<String, Error> {
-    Err(Error::Internal { stage: "dump", message: "being built".into() })
+/// One stage of the derivative of `request.func` and of everything that it calls, as text.
+///
+/// # Errors
+/// [`Error::Diagnostics`] with every problem of the program as asked.
+pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stage) -> Result<String, Error> {
+    let mut out = String::new();
+    each_variant(program, request, options, |s| {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        write!(out, "; {}\n\n{}", header(s), text(s, stage)).expect("writing to a string does not fail");
+    })?;
+    Ok(out)
 }
 
-/// Forward and pullback graphs as two DOT clusters, each reverse block tied to its primal block.
-pub fn dot(_program: &Program, _request: &Request, _options: &Options) -> Result<String, Error> {
-    Err(Error::Internal { stage: "dot", message: "being built".into() })
+/// Forward and pullback graphs as two DOT clusters for each variant, each reverse block tied to its forward block.
+///
+/// # Errors
+/// As [`dump`].
+pub fn dot(program: &Program, request: &Request, options: &Options) -> Result<String, Error> {
+    let mut drawing = Drawing::new(&format!("%{}", program.funcs[request.func].symbol));
+    each_variant(program, request, options, |s| {
+        drawing.add(&Pair { primal: s.facts.func(), forward: &s.forward, pullback: &s.pullback });
+    })?;
+    Ok(drawing.finish())
+}
+
+fn each_variant(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    look: impl FnMut(&Stages<'_>),
+) -> Result<(), Error> {
+    let isa = host_isa(options.optimize)?;
+    derive_with(program, request, options, &*isa, look)?;
+    Ok(())
+}
+
+fn text(s: &Stages<'_>, stage: Stage) -> String {
+    let primal = s.facts.func();
+    match stage {
+        Stage::Normalised => clif(primal),
+        Stage::Cfg => s.lifted.display(primal).with_ids().to_string(),
+        Stage::Stmts => stmts::text(s),
+        Stage::Forward => format!("{}\n{}", plan::comments(s), s.forward.display(primal)),
+        Stage::Pullback => s.pullback.display(primal).to_string(),
+        Stage::ClifForward => clif(&s.pair.forward),
+        Stage::ClifPullback => clif(&s.pair.pullback),
+    }
+}
+
+/// CLIF text without source locations and value aliases.
+fn clif(func: &ir::Function) -> String {
+    let mut func = func.clone();
+    func.dfg.resolve_all_aliases();
+    func.srclocs.clear();
+    func.display().to_string()
+}
+
+/// What was derived: `%f (f64 active, i64 const) -> (f64 active)`.
+fn header(s: &Stages<'_>) -> String {
+    let sig = &s.facts.func().signature;
+    let Variant { func, params, results } = s.facts.variant;
+    let params: Vec<String> =
+        sig.params.iter().zip(params).map(|(p, m)| format!("{} {}", p.value_type, param_mode(*m))).collect();
+    let results: Vec<String> =
+        sig.returns.iter().zip(results).map(|(r, m)| format!("{} {}", r.value_type, result_mode(*m))).collect();
+    let symbol = &s.facts.program.funcs[*func].symbol;
+    format!("%{symbol} ({}) -> ({})", params.join(", "), results.join(", "))
+}
+
+fn param_mode(m: ParamMode) -> String {
+    match m {
+        ParamMode::Const => word(ArgActivity::Const).to_owned(),
+        ParamMode::Active => word(ArgActivity::Active).to_owned(),
+        ParamMode::Dup { sure, elem } => {
+            let elem = match elem {
+                Some(Elem::F64) => " of f64",
+                Some(Elem::F32) => " of f32",
+                Some(Elem::Pointer) => " of pointers",
+                Some(Elem::Int) => " of integers",
+                None => "",
+            };
+            format!("{}{}{elem}", word(ArgActivity::Duplicated), if sure { "" } else { " or without shadow" })
+        }
+        ParamMode::Bits(shape) => format!("bits of {shape}"),
+    }
+}
+
+fn result_mode(m: ResultMode) -> String {
+    match m {
+        ResultMode::None => word(ArgActivity::Const).to_owned(),
+        ResultMode::Active => word(ArgActivity::Active).to_owned(),
+        ResultMode::Ptr => "pointer with delta".to_owned(),
+        ResultMode::Bits(shape) => format!("bits of {shape}"),
+    }
+}
+
+/// Activities in the words of the command line.
+fn word(a: ArgActivity) -> &'static str {
+    match a {
+        ArgActivity::Const => "const",
+        ArgActivity::Active => "active",
+        ArgActivity::Duplicated => "duplicated",
+    }
 }

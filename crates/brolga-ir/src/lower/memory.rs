@@ -329,11 +329,7 @@ impl Cx<'_> {
                     if *checked {
                         self.check_zero(b, at, o, ty, inst.at);
                     }
-                    let z = if ty == types::I128 {
-                        ops::constant(b, types::F64X2, 0.0)
-                    } else {
-                        b.ins().iconst(ty, 0)
-                    };
+                    let z = if ty == types::I128 { ops::constant(b, types::F64X2, 0.0) } else { b.ins().iconst(ty, 0) };
                     b.ins().store(MemFlagsData::new(), z, at, o);
                 }
             }

@@ -105,6 +105,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         UserFuncName::testcase(env.names.spell(&graph.symbol))
     };
     let mut func = ir::Function::with_name_signature(name, graph.signature.clone());
+    func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
     let mut fctx = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut func, &mut fctx);
     let blocks: HashMap<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();

@@ -37,10 +37,12 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let sig = cx.func().dfg.signatures[sig_ref].clone();
     let args = cx.args()[1..].to_vec();
     for &a in &args {
-        if !cx.ty(a).lane_type().is_float() && matches!(cx.facts().activity.state[a], State::Varied { definite: true }) {
-            let d = Diagnostic::new("AD0113", "float bits are passed in an integer to a function called through a pointer")
-                .note("which callees would know that it is a float cannot be told here")
-                .help("pass the float as a float");
+        if !cx.ty(a).lane_type().is_float() && matches!(cx.facts().activity.state[a], State::Varied { definite: true })
+        {
+            let d =
+                Diagnostic::new("AD0113", "float bits are passed in an integer to a function called through a pointer")
+                    .note("which callees would know that it is a float cannot be told here")
+                    .help("pass the float as a float");
             cx.problem(d);
         }
     }
@@ -48,11 +50,8 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let defs = smallvec![(cx.aux(0), types::I64), (cx.aux(1), types::I64)];
     let signature = signature_id(&sig);
     cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
-    let variant = Variant {
-        func: cx.facts().variant.func,
-        params: canonical_params(&sig),
-        results: canonical_results(&sig),
-    };
+    let variant =
+        Variant { func: cx.facts().variant.func, params: canonical_params(&sig), results: canonical_results(&sig) };
     let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
     both_halves(cx, &variant, &sig, &args, forward, pullback);
 }

@@ -50,7 +50,9 @@ fn bounded(e: E) -> bool {
         Node::Copysign(a, _) => bounded(*a),
         Node::Mul(a, b) | Node::Add(a, b) | Node::Sub(a, b) => bounded(*a) && bounded(*b),
         Node::Select(_, a, b) => bounded(*a) && bounded(*b),
-        Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) => false,
+        Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) => {
+            false
+        }
     }
 }
 

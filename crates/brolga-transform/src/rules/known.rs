@@ -38,9 +38,8 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]
     for (k, o) in outs.iter().enumerate() {
         let p = args[o.param];
         let ty = clif_type(o.ty);
-        let flows = (0..row.n_operands()).any(|i| {
-            !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i])
-        });
+        let flows = (0..row.n_operands())
+            .any(|i| !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i]));
         match Shape::of_float(ty) {
             Some(shape) if flows => {
                 if cx.facts().delta(p).is_none() {
@@ -89,7 +88,8 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         MemFn::Memset => {
             save_bytes(cx, args[0], args[2]);
             if let Some(d) = cx.facts().delta(args[0]) {
-                let pointers = cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::contents::Kinds::POINTER;
+                let pointers =
+                    cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::contents::Kinds::POINTER;
                 let w = if pointers { Where::After } else { Where::Rvs };
                 let n = wide(cx, w, args[2]);
                 let operands = [Some(Val::Primal(args[0])), Some(d), Some(n)];

@@ -28,14 +28,20 @@ fn ct_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(Val, Shape)> {
 
 /// A primal value as a float of the given shape.
 fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
-    if cx.ty(v) == shape.ty() { Val::Primal(v) } else { cx.arith(Arith::FromBits(shape), &[Val::Primal(v)], shape.ty()) }
+    if cx.ty(v) == shape.ty() {
+        Val::Primal(v)
+    } else {
+        cx.arith(Arith::FromBits(shape), &[Val::Primal(v)], shape.ty())
+    }
 }
 
 /// `z = c ? x : y`: z̄ goes to the one that was chosen, and nothing to the other (by selection, not by a product).
 pub fn select(cx: Cx<'_, '_, '_, '_>) {
     let (z, args) = (cx.results()[0], cx.args());
     let c = Val::Primal(args[0]);
-    if cx.facts().pointers.delta[z] == Delta::Root(z) && matches!(cx.facts().pointers.roots.get(&z), Some(RootKind::Select(_))) {
+    if cx.facts().pointers.delta[z] == Delta::Root(z)
+        && matches!(cx.facts().pointers.roots.get(&z), Some(RootKind::Select(_)))
+    {
         let x = cx.delta_or_zero(Where::After, args[1]);
         let y = cx.delta_or_zero(Where::After, args[2]);
         let op = AdOp::Arith(Arith::SelectAll, smallvec![c, x, y], types::I64);

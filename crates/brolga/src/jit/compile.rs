@@ -11,10 +11,10 @@ use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostic, Diagnostics, Options, Program};
 use brolga_transform::Derivation;
+use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::Context;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
@@ -138,10 +138,7 @@ impl<'p> Builder<'p> {
                 .help("define it in the program, or call a C math or memory function");
             return Err(Diagnostics::from(d).into());
         }
-        let id = self
-            .module
-            .declare_function(symbol, Linkage::Import, sig)
-            .map_err(|e| internal("import", &e))?;
+        let id = self.module.declare_function(symbol, Linkage::Import, sig).map_err(|e| internal("import", &e))?;
         self.targets.insert(symbol.to_owned(), Target::Func(id));
         Ok(Target::Func(id))
     }

@@ -125,8 +125,8 @@ impl DerivedRule {
                 })
             })
             .collect();
-        let captures = CaptureTable::new(pairs)
-            .map_err(|e| Error::Internal { stage: "captures", message: e.to_string() })?;
+        let captures =
+            CaptureTable::new(pairs).map_err(|e| Error::Internal { stage: "captures", message: e.to_string() })?;
         let globals = d
             .program
             .data

@@ -1,0 +1,136 @@
+//! The plan of one variant as comments: what each block records, for whom, and how its reverse comes by what it reads.
+//!
+//! ```text
+//! ; Plan: an activation frame of 32 bytes; block numbers of 1 byte.
+//! ; block1 runs in a loop, entered from block0, block1: the number on top of the tape tells which
+//! ;   pushes v4, its number: 9 bytes each time
+//! ;   reads v4 from the record, for inst5
+//! ;   reads v0 from frame+16, kept by block0, for inst5
+//! ```
+
+use std::fmt::Write;
+
+use brolga_ir::inst::{FrameSlot, Val};
+use brolga_ir::print::primal_text;
+use brolga_transform::Stages;
+use brolga_transform::plan::{PredSource, Source, type_of};
+use cranelift_codegen::ir::{self, Type};
+use indexmap::IndexMap;
+
+/// The plan as comment lines.
+pub fn comments(s: &Stages<'_>) -> String {
+    let mut p = Comments { s, aux: aux_types(s), out: String::new() };
+    p.summary();
+    for &b in &s.facts.cfg.blocks {
+        p.block(b);
+    }
+    p.out
+}
+
+/// Types of what forward fragments produce besides the primal.
+fn aux_types(s: &Stages<'_>) -> IndexMap<Val, Type> {
+    let fragments = s.stmts.values().flat_map(|stmt| stmt.before.values().chain(stmt.after.values()));
+    fragments.flat_map(|i| i.defs.iter().copied()).filter(|d| matches!(d.0, Val::Aux(..))).collect()
+}
+
+struct Comments<'a, 's> {
+    s: &'a Stages<'s>,
+    aux: IndexMap<Val, Type>,
+    out: String,
+}
+
+impl Comments<'_, '_> {
+    fn line(&mut self, indent: usize, text: &str) {
+        writeln!(self.out, "; {:indent$}{text}", "").expect("writing to a string does not fail");
+    }
+
+    fn summary(&mut self) {
+        let plan = &self.s.plan;
+        let mut frame = match &plan.frame {
+            Some(f) => format!("an activation frame of {} bytes", f.size),
+            None => "no activation frame".to_owned(),
+        };
+        if plan.exits.len() > 1 || self.s.facts.cfg.blocks.iter().any(|&b| plan.blocks[b].push_id) {
+            let plural = if plan.id_bytes == 1 { "" } else { "s" };
+            write!(frame, "; block numbers of {} byte{plural}", plan.id_bytes)
+                .expect("writing to a string does not fail");
+        }
+        self.line(0, &format!("Plan: {frame}."));
+        for (slot, place) in plan.frame.iter().flat_map(|f| f.slots.iter()).filter_map(|(k, p)| Some((k, (*p)?))) {
+            let primal = place.primal.map_or(String::new(), |p| format!(", {slot} itself at {}", FrameSlot(p)));
+            self.line(0, &format!("shadow of {slot} at {}{primal}", FrameSlot(place.shadow)));
+        }
+        if let Some(slot) = plan.exit {
+            self.line(0, &format!("{slot} tells which block returned"));
+        }
+    }
+
+    fn block(&mut self, b: ir::Block) {
+        let (facts, plan) = (&self.s.facts, &self.s.plan);
+        if !plan.returning.contains(b) {
+            self.line(0, &format!("{b} never reaches a return: it records nothing and has no reverse"));
+            return;
+        }
+        let runs = if facts.cfg.once(b) { "runs at most once" } else { "runs in a loop" };
+        let entered = match plan.preds[b] {
+            None => "as the entry".to_owned(),
+            Some(PredSource::Unique(p)) => format!("entered from {p} only"),
+            Some(PredSource::Frame(slot)) => format!("entered from {}: {slot} tells which", self.preds(b)),
+            Some(PredSource::Tape) => {
+                format!("entered from {}: the number on top of the tape tells which", self.preds(b))
+            }
+        };
+        self.line(0, &format!("{b} {runs}, {entered}"));
+        let block = plan.blocks[b].clone();
+        for slot in &block.keep_ids {
+            self.line(2, &format!("keeps its number at {slot}"));
+        }
+        for &(slot, v) in &block.keeps {
+            self.line(2, &format!("keeps {v} at {slot}"));
+        }
+        if !block.record.is_empty() || block.push_id {
+            let bytes: u32 = block.record.iter().map(|&v| type_of(facts, &self.aux, v).bytes()).sum();
+            let bytes = bytes + if block.push_id { plan.id_bytes } else { 0 };
+            let mut what: Vec<String> = block.record.iter().map(ToString::to_string).collect();
+            what.extend(block.push_id.then(|| "its number".to_owned()));
+            let plural = if bytes == 1 { "" } else { "s" };
+            self.line(2, &format!("pushes {}: {bytes} byte{plural} each time", what.join(", ")));
+        }
+        for &(v, source) in &block.sources {
+            let how = match source {
+                Source::Record => "from the record".to_owned(),
+                Source::Frame(slot) => format!("from {slot}{}", self.keeper(slot, b)),
+                Source::Recompute(inst) => format!("again: {}", primal_text(facts.func(), inst)),
+            };
+            self.line(2, &format!("reads {v} {how}{}", self.readers(b, v)));
+        }
+    }
+
+    fn preds(&self, b: ir::Block) -> String {
+        self.s.facts.cfg.preds[b].iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Who keeps a frame slot, if it is another block.
+    fn keeper(&self, slot: FrameSlot, reader: ir::Block) -> String {
+        let keeps = |b: ir::Block| self.s.plan.blocks[b].keeps.iter().any(|k| k.0 == slot);
+        let keeper = self.s.facts.cfg.blocks.iter().copied().find(|&b| keeps(b));
+        keeper.filter(|&k| k != reader).map_or(String::new(), |k| format!(", kept by {k}"))
+    }
+
+    /// Why a block's reverse reads a name: the statements whose reverse does, or what is computed from it.
+    fn readers(&self, b: ir::Block, v: Val) -> String {
+        let func = self.s.facts.func();
+        let direct: Vec<String> = func
+            .layout
+            .block_insts(b)
+            .filter(|i| self.s.stmts.get(i).is_some_and(|stmt| stmt.comms().contains(&v)))
+            .map(|i| i.to_string())
+            .collect();
+        let derived = self.s.plan.blocks[b].sources.iter().filter_map(|&(w, source)| match source {
+            Source::Recompute(i) if func.dfg.inst_args(i).iter().any(|&a| Val::Primal(a) == v) => Some(w.to_string()),
+            _ => None,
+        });
+        let all: Vec<String> = direct.into_iter().chain(derived).collect();
+        if all.is_empty() { String::new() } else { format!(", for {}", all.join(", ")) }
+    }
+}
