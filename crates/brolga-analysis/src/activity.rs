@@ -54,8 +54,10 @@ pub enum MemRole {
 }
 
 /// What a `memcpy` or `memmove` moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyRole {
+    /// A known number of fields of known kinds: offset and role of each.
+    Fields(Vec<(i32, MemRole)>),
     /// Floats of this many bytes.
     Floats(u32),
     /// Pointers.
@@ -181,12 +183,29 @@ pub fn original(func: &ir::Function, inst: ir::Inst) -> ir::Inst {
     ir::Inst::from_u32(bits.wrapping_sub(1).min(u32::MAX - 1))
 }
 
+/// Whether the bytes of one lane of a shuffle are one lane of an operand.
+pub fn whole_lane(bytes: &[u8], lane: u32) -> bool {
+    bytes[0] < 32 && u32::from(bytes[0]).is_multiple_of(lane) && bytes.windows(2).all(|p| p[1] == p[0].wrapping_add(1))
+}
+
 const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), or mark the arguments it \
                          depends on const";
 
 impl Cx<'_> {
     fn ty(&self, v: ir::Value) -> ir::Type {
         self.i.func.dfg.value_type(v)
+    }
+
+    /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
+    /// all functions of a program).
+    fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
+        let func = self.i.func;
+        let k = self.i.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
+        if k.moved() != Kinds::NONE {
+            return k;
+        }
+        let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
+        region.map_or(k, |r| k.join(self.i.summaries.region(r)))
     }
 
     fn is_float(&self, v: ir::Value) -> bool {
@@ -255,7 +274,7 @@ impl Cx<'_> {
                         if !self.is_float(v) && self.i.pointers.root(v).is_none() {
                             let cell = cell_of(func, addr, access_offset(func, inst));
                             let over = self.i.contents.float_overlaps(cell, self.ty(v).bytes());
-                            let k = if over == Kinds::NONE { self.i.contents.at(cell, addr) } else { over };
+                            let k = if over == Kinds::NONE { self.kinds_at(inst, addr) } else { over };
                             if let Some(s) = k.shape(self.ty(v).bytes())
                                 && self.a.lane[v] == 0
                             {
@@ -482,11 +501,8 @@ impl Cx<'_> {
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
         if let InstructionData::Shuffle { imm, .. } = func.dfg.insts[inst] {
             let mask = func.dfg.immediates[imm].as_slice();
-            return lane != 0
-                && mask.chunks(lane as usize).all(|l| {
-                    let whole = u32::from(l[0]) % lane == 0 && l.windows(2).all(|p| p[1] == p[0].wrapping_add(1));
-                    whole && l[0] < 32 || l.iter().all(|&b| b >= 32)
-                });
+            // Lanes that are no whole float may be there, if nobody uses them: the pullback checks.
+            return lane != 0 && mask.chunks(lane as usize).any(|l| whole_lane(l, lane));
         }
         let vector =
             func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).find(|&&x| self.ty(x).is_vector());
@@ -531,7 +547,7 @@ impl Cx<'_> {
                 };
             }
         }
-        let k = self.i.contents.at(cell, addr);
+        let k = self.kinds_at(inst, addr);
         if moved && k.shape(bytes).is_some_and(|s| s.lane_bytes() == self.a.lane[v]) {
             return State::Varied { definite: false };
         }
@@ -744,7 +760,7 @@ impl Cx<'_> {
                 let x = args[0];
                 let bytes = self.ty(x).bytes();
                 let kill = |checked| MemRole::Kill { bytes, checked };
-                let k = self.i.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
+                let k = self.kinds_at(inst, addr);
                 if self.i.pointers.root(x).is_some() || self.i.pointers.delta[x] == Delta::Lost {
                     return MemRole::Pointer;
                 }
@@ -801,6 +817,7 @@ impl Cx<'_> {
             Kinds::F32 => CopyRole::Floats(4),
             Kinds::POINTER => CopyRole::Pointers,
             Kinds::NONE if k.has(Kinds::INT) => CopyRole::Ints,
+            _ if let Some(fields) = self.fields(args) => CopyRole::Fields(fields),
             _ => {
                 if p.root(args[0]).is_some() || p.root(args[1]).is_some() {
                     let d = Diagnostic::new("AD0140", "cannot tell what this copy moves")
@@ -817,6 +834,36 @@ impl Cx<'_> {
             self.problem(inst, None, d);
         }
         self.a.copies[inst] = Some(role);
+    }
+
+    /// The fields of a copy of known size, word by word, if every word is of one known kind.
+    fn fields(&self, args: &[ir::Value]) -> Option<Vec<(i32, MemRole)>> {
+        let func = self.i.func;
+        let n = constant_int(func, args[2]).filter(|n| (0..=4096).contains(n))?;
+        let of = |p: ir::Value, at: i64| {
+            let cell = cell_of(func, p, at as i32);
+            self.i.contents.of_cell(cell).moved()
+        };
+        let mut out = Vec::new();
+        let mut known = false;
+        for at in (0..n).step_by(8) {
+            let bytes = (n - at).min(8) as u32;
+            let low = of(args[0], at).join(of(args[1], at));
+            let high = of(args[0], at + 4).join(of(args[1], at + 4));
+            let role = match (low, high) {
+                (Kinds::F64, Kinds::NONE) if bytes == 8 => MemRole::Float(Shape::F64),
+                (Kinds::POINTER, Kinds::NONE) if bytes == 8 => MemRole::Pointer,
+                (Kinds::F32 | Kinds::NONE, Kinds::F32) | (Kinds::F32, Kinds::NONE) if bytes == 8 => {
+                    MemRole::Float(Shape::F32Pair)
+                }
+                (Kinds::F32, Kinds::NONE) if bytes == 4 => MemRole::Float(Shape::F32),
+                (Kinds::NONE, Kinds::NONE) => MemRole::Kill { bytes, checked: true },
+                _ => return None,
+            };
+            known |= matches!(role, MemRole::Float(_) | MemRole::Pointer);
+            out.push((at as i32, role));
+        }
+        known.then_some(out)
     }
 
     /// Backwards: what an output depends on.

@@ -86,6 +86,28 @@ pub fn constant_bytes(func: &ir::Function, v: ir::Value) -> Option<Vec<u8>> {
             constant_bytes(func, arg)?.into_iter().map(|b| !b).collect()
         }
         InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => constant_bytes(func, arg)?,
+        InstructionData::Binary { opcode: op @ (Opcode::Band | Opcode::Bor | Opcode::Bxor), args } => {
+            let (x, y) = (constant_bytes(func, args[0])?, constant_bytes(func, args[1])?);
+            let f = |(a, b): (u8, u8)| match op {
+                Opcode::Band => a & b,
+                Opcode::Bor => a | b,
+                _ => a ^ b,
+            };
+            x.into_iter().zip(y).map(f).collect()
+        }
+        InstructionData::Binary { opcode: op @ (Opcode::Ishl | Opcode::Ushr), args } if ty.lane_type().bytes() <= 8 => {
+            let n = crate::pointers::constant_int(func, args[1])? as u32 % ty.lane_type().bits();
+            let w = ty.lane_type().bytes() as usize;
+            let mut out = Vec::new();
+            for lane in constant_bytes(func, args[0])?.chunks(w) {
+                let mut word = [0; 8];
+                word[..w].copy_from_slice(lane);
+                let x = u64::from_le_bytes(word);
+                let x = if op == Opcode::Ishl { x << n } else { x >> n };
+                out.extend_from_slice(&x.to_le_bytes()[..w]);
+            }
+            out
+        }
         InstructionData::Binary { opcode: Opcode::Iconcat, args } => {
             let mut lo = constant_bytes(func, args[0])?;
             lo.extend(constant_bytes(func, args[1])?);

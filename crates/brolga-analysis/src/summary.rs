@@ -12,7 +12,7 @@ use cranelift_entity::EntitySet;
 use crate::callee::CalleeKind;
 use crate::cfg::Cfg;
 use crate::contents::{self, Kinds, Uses};
-use crate::modes::ParamMode;
+use crate::modes::{ParamMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput};
 
 /// What is known of one function.
@@ -28,22 +28,38 @@ pub struct Summary {
 
 /// What is known of all functions.
 #[derive(Clone, Debug, Default)]
-pub struct Summaries(HashMap<FuncKey, Summary>);
+pub struct Summaries {
+    funcs: HashMap<FuncKey, Summary>,
+    /// What typed accesses say of each alias region, by the frontend's id.
+    regions: HashMap<u32, Kinds>,
+    /// By signature: what arguments of indirect calls point at, over all call sites.
+    indirect: HashMap<u64, Vec<Kinds>>,
+}
 
 impl Summaries {
     /// Whether a parameter of `f` is used as an address.
     pub fn is_address(&self, f: FuncKey, i: usize) -> bool {
-        self.0.get(&f).and_then(|s| s.address.get(i)).copied().unwrap_or(false)
+        self.funcs.get(&f).and_then(|s| s.address.get(i)).copied().unwrap_or(false)
     }
 
     /// What is behind a parameter of `f`.
     pub fn contents(&self, f: FuncKey, i: usize) -> Kinds {
-        self.0.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
+        self.funcs.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
     }
 
     /// Whether a result of `f` derives from a pointer.
     pub fn returns_pointer(&self, f: FuncKey, i: usize) -> bool {
-        self.0.get(&f).and_then(|s| s.pointer_result.get(i)).copied().unwrap_or(false)
+        self.funcs.get(&f).and_then(|s| s.pointer_result.get(i)).copied().unwrap_or(false)
+    }
+
+    /// What accesses of an alias region say that it holds.
+    pub fn region(&self, id: u32) -> Kinds {
+        self.regions.get(&id).copied().unwrap_or_default()
+    }
+
+    /// What the arguments of functions that are called through a pointer point at.
+    pub fn indirect_contents(&self, signature: u64, i: usize) -> Kinds {
+        self.indirect.get(&signature).and_then(|ks| ks.get(i)).copied().unwrap_or_default()
     }
 
     /// Summarise normalised functions.
@@ -54,9 +70,9 @@ impl Summaries {
         loop {
             let mut changed = false;
             for &k in &order {
-                let s = summarise(program, funcs[&k], &all);
-                if all.0.get(&k) != Some(&s) {
-                    all.0.insert(k, s);
+                let s = summarise(program, funcs[&k], &mut all);
+                if all.funcs.get(&k) != Some(&s) {
+                    all.funcs.insert(k, s);
                     changed = true;
                 }
             }
@@ -67,7 +83,7 @@ impl Summaries {
     }
 }
 
-fn summarise(program: &Program, func: &ir::Function, summaries: &Summaries) -> Summary {
+fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) -> Summary {
     let cfg = Cfg::compute(func);
     let params: Vec<ParamMode> = func
         .signature
@@ -75,8 +91,16 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &Summaries) -> S
         .iter()
         .map(|p| if p.value_type == types::I64 { ParamMode::Dup { sure: false, elem: None } } else { ParamMode::Const })
         .collect();
-    let input = PointerInput { program, func, cfg: &cfg, params: &params, summaries, pointer_copy: EntitySet::new() };
+    let input = PointerInput {
+        program,
+        func,
+        cfg: &cfg,
+        params: &params,
+        summaries: &*summaries,
+        pointer_copy: EntitySet::new(),
+    };
     let (p, c, _) = solve(&input, &Uses::compute(func, &cfg));
+    let shared = evidence_for_others(func, &cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     // A returned integer is a pointer if it is one of the parameters' or allocations', or was loaded as an address.
     let mut pointer_result = vec![false; func.signature.returns.len()];
@@ -90,11 +114,45 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &Summaries) -> S
             }
         }
     }
-    Summary {
+    let summary = Summary {
         address: formal.iter().map(|&v| p.address.contains(v)).collect(),
         contents: formal.iter().map(|&v| c.of_class(v)).collect(),
         pointer_result,
+    };
+    for (region, k) in shared.0 {
+        let e = summaries.regions.entry(region).or_default();
+        *e = e.join(k);
     }
+    for (sig, ks) in shared.1 {
+        let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
+        e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
+    }
+    summary
+}
+
+/// What a function's accesses tell about alias regions, and its indirect calls about the arguments of their callees.
+fn evidence_for_others(
+    func: &ir::Function,
+    cfg: &Cfg,
+    c: &contents::Contents,
+) -> (Vec<(u32, Kinds)>, Vec<(u64, Vec<Kinds>)>) {
+    let (mut regions, mut indirect) = (Vec::new(), Vec::new());
+    for &b in &cfg.blocks {
+        for inst in func.layout.block_insts(b) {
+            if let (Some(r), Some(addr)) =
+                (func.dfg.insts[inst].alias_region(&func.dfg), pointers::access_address(func, inst))
+            {
+                let cell = contents::cell_of(func, addr, contents::access_offset(func, inst));
+                regions.push((func.dfg.alias_regions[r].user_id, c.of_cell(cell)));
+            }
+            if let ir::InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
+                let sig = &func.dfg.signatures[sig_ref];
+                let kinds = func.dfg.inst_args(inst)[1..].iter().map(|&a| c.of_class(a)).collect();
+                indirect.push((signature_id(sig), kinds));
+            }
+        }
+    }
+    (regions, indirect)
 }
 
 /// Pointers and contents depend on each other through copies of pointers; they are solved together.

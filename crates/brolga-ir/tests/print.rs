@@ -5,7 +5,8 @@ use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Val}
 use brolga_ir::lift::lift;
 use brolga_ir::{BlockId, DataKey, Dv};
 use cranelift_codegen::ir::condcodes::FloatCC;
-use cranelift_codegen::ir::{self, EntityRef, Type, types};
+use cranelift_codegen::entity::EntityRef;
+use cranelift_codegen::ir::{self, Type, types};
 use expect_test::{Expect, expect};
 
 const SOURCE: &str = r"function %f(i64, f64) -> f64 system_v {
@@ -82,7 +83,7 @@ fn graph() {
 
 #[test]
 fn arithmetic() {
-    let two = [v(1), d(2)];
+    let arith = |op, args: &[Val], ty| AdOp::Arith(op, args.into(), ty);
     let unary = [
         Arith::Fneg,
         Arith::Fabs,
@@ -124,10 +125,10 @@ fn arithmetic() {
     ];
     let ternary = [Arith::Bitselect, Arith::Select, Arith::SelectAll];
     let constants = [Arith::Const(-0.0), Arith::Const(f64::INFINITY), Arith::Const(0.1), Arith::Iconst(-8)];
-    let ops = constants.into_iter().map(|a| AdOp::Arith(a, [].into(), types::F64));
-    let ops = ops.chain(unary.map(|a| AdOp::Arith(a, [v(1)].into(), types::F64)));
-    let ops = ops.chain(binary.map(|a| AdOp::Arith(a, two.into(), types::F64X2)));
-    let ops = ops.chain(ternary.map(|a| AdOp::Arith(a, [d(0), v(1), d(2)].into(), types::F32)));
+    let ops = constants.into_iter().map(|a| arith(a, &[], types::F64));
+    let ops = ops.chain(unary.map(|a| arith(a, &[v(1)], types::F64)));
+    let ops = ops.chain(binary.map(|a| arith(a, &[v(1), d(2)], types::F64X2)));
+    let ops = ops.chain(ternary.map(|a| arith(a, &[d(0), v(1), d(2)], types::F32)));
     check(
         &[(d(3), types::F64)],
         ops,

@@ -146,7 +146,8 @@ pub fn derivative(mut f: impl FnMut(f64) -> Result<f64, OracleError>, t: f64, op
         return Verdict::Unreliable;
     }
     let round = |x: f64| if options.f32_inputs { f64::from(x as f32) } else { x };
-    let scale = t.abs().max(1e-3);
+    // A step near 0 has only the size of the function's values to go by; where those have few digits it must be large.
+    let scale = t.abs().max(if options.precision > 1e-12 { 0.5 } else { 1e-3 });
     let (mut central, mut left, mut right) = (Vec::new(), Vec::new(), Vec::new());
     let first_steps: &[f64] = if options.precision > 1e-12 { &[0.3, 0.1, 0.03] } else { &[0.1, 0.01, 1e-3, 1e-4] };
     for &first in first_steps {
@@ -186,7 +187,7 @@ fn verdict(central: Estimate, left: Estimate, right: Estimate, options: &Options
         return Verdict::Kink { left: left.value, right: right.value };
     }
     // The error is told with the value, so here a few digits are enough to speak of a derivative.
-    if central.error < 1e-4 * (1.0 + central.value.abs()) {
+    if central.error < trust.max(1e-4) * (1.0 + central.value.abs()) {
         return Verdict::Smooth { value: central.value, error: central.error };
     }
     Verdict::Unreliable

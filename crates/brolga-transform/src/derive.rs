@@ -201,7 +201,13 @@ pub fn derive_with(
         if captures.is_empty() && calls_indirectly(&primal.func) {
             for &k in &addressed {
                 let sig = program.funcs[k].signature.clone();
-                let (forward, pullback) = work.derive(Variant::canonical(k, &sig));
+                let mut variant = Variant::canonical(k, &sig);
+                for (i, p) in variant.params.iter_mut().enumerate() {
+                    if let ParamMode::Dup { elem, .. } = p {
+                        *elem = summaries.indirect_contents(signature_id(&sig), i).to_elem();
+                    }
+                }
+                let (forward, pullback) = work.derive(variant);
                 let symbol = primal_symbol(&program, k);
                 captures.push(Addressable { symbol, signature: signature_id(&sig), forward, pullback });
             }

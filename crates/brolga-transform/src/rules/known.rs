@@ -1,6 +1,6 @@
 //! Calls of C functions that have a rule: mathematics, and memory.
 
-use brolga_analysis::CopyRole;
+use brolga_analysis::{CopyRole, MemRole};
 use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
@@ -161,9 +161,12 @@ fn save_bytes(cx: Cx<'_, '_, '_, '_>, p: ir::Value, n: ir::Value) {
 
 /// `memcpy` and `memmove`: the shadow of the source gets the cotangents of the destination, which is then cleared.
 fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
-    let role = cx.facts().activity.copies[cx.inst()].unwrap_or(CopyRole::Ints);
+    let role = cx.facts().activity.copies[cx.inst()].clone().unwrap_or(CopyRole::Ints);
     if cx.facts().delta(to).is_none() {
         return;
+    }
+    if let CopyRole::Fields(fields) = role {
+        return copy_fields(cx, to, from, &fields);
     }
     let w = if role == CopyRole::Pointers { Where::After } else { Where::Rvs };
     let (dt, df) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from));
@@ -178,6 +181,36 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
             let operands = [to, Some(dt), from, Some(df), Some(n), Some(elem)];
             cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], smallvec![], false);
         }
+        CopyRole::Fields(_) => unreachable!("handled above"),
         CopyRole::Ints => cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], smallvec![], false),
+    }
+}
+
+/// A copy of a struct: each field as a load and a store of its own, all loads before all stores, since places may overlap.
+fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &[(i32, MemRole)]) {
+    let (dt, df) = (cx.delta_or_zero(Where::Before, to), cx.delta_or_zero(Where::Before, from));
+    let (pt, pf) = (Val::Primal(to), Val::Primal(from));
+    let mut pointers = Vec::new();
+    for &(off, role) in fields {
+        if role == MemRole::Pointer {
+            let p = cx.emit(Where::Before, AdOp::LoadOld { addr: pf, off, ty: I64 }, I64);
+            let d = cx.emit(Where::Before, AdOp::LoadDelta { addr: pf, delta: df, off, loaded: p }, I64);
+            pointers.push((off, p, d));
+        }
+    }
+    for (off, value, d) in pointers {
+        let op = AdOp::StoreDelta { addr: pt, delta: dt, off, value, vdelta: Some(d) };
+        cx.push(Where::Before, smallvec![], op);
+    }
+    let mut taken = Vec::new();
+    for &(off, role) in fields {
+        match role {
+            MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
+            MemRole::Kill { bytes, checked } => cx.zero_mem(to, off, bytes, checked),
+            MemRole::Pointer | MemRole::None => {}
+        }
+    }
+    for (off, ct, shape) in taken {
+        cx.add_mem(from, off, ct, shape);
     }
 }

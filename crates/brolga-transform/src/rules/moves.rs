@@ -2,6 +2,7 @@
 //!
 //! Cotangents have float types even where the primal holds the bits in an integer, so one rule serves both.
 
+use brolga_analysis::activity::whole_lane;
 use brolga_analysis::bits::{self, BitOp};
 use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
@@ -211,6 +212,16 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
     let InstructionData::Shuffle { imm, .. } = cx.func().dfg.insts[cx.inst()] else { unreachable!("a shuffle") };
     let mask = cx.func().dfg.immediates[imm].as_slice().to_vec();
     let w = shape.lane_bytes() as usize;
+    for (l, bytes) in mask.chunks(w).enumerate() {
+        if !whole_lane(bytes, shape.lane_bytes()) && !bytes.iter().all(|&b| b >= 32) {
+            // Bytes of several floats, which nothing should use: check that nothing does.
+            let t = lane_type(shape);
+            let part = cx.arith(Arith::Extract(l as u8), &[ct], t);
+            let zero = cx.constant(0.0, t);
+            let used = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[part, zero], types::I8);
+            cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(used, Check::UntrackedBits));
+        }
+    }
     for (k, &x) in cx.args().iter().enumerate() {
         if !cx.facts().is_active(x) {
             continue;
@@ -219,7 +230,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
         let mut went: Vec<Vec<usize>> = vec![Vec::new(); 16 / w];
         for l in 0..16 / w {
             let from = mask[l * w] as usize;
-            if from / 16 == k {
+            if from / 16 == k && whole_lane(&mask[l * w..][..w], shape.lane_bytes()) {
                 went[from % 16 / w].push(l);
             }
         }

@@ -50,7 +50,8 @@ impl Comments<'_, '_> {
             Some(f) => format!("an activation frame of {} bytes", f.size),
             None => "no activation frame".to_owned(),
         };
-        if plan.exits.len() > 1 || self.s.facts.cfg.blocks.iter().any(|&b| plan.blocks[b].push_id) {
+        let numbered = |b: &ir::Block| plan.blocks[*b].push_id || !plan.blocks[*b].keep_ids.is_empty();
+        if self.s.facts.cfg.blocks.iter().any(numbered) {
             let plural = if plan.id_bytes == 1 { "" } else { "s" };
             write!(frame, "; block numbers of {} byte{plural}", plan.id_bytes)
                 .expect("writing to a string does not fail");

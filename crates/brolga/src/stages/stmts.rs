@@ -76,7 +76,7 @@ fn facts(f: &Facts<'_>, inst: ir::Inst) -> Vec<String> {
         }
     }
     parts.extend(memory(f.activity.mem[inst]));
-    parts.extend(f.activity.copies[inst].map(copy));
+    parts.extend(f.activity.copies[inst].as_ref().map(copy));
     if parts.is_empty() { vec![] } else { vec![parts.join("; ")] }
 }
 
@@ -92,8 +92,13 @@ fn memory(role: MemRole) -> Option<String> {
     }
 }
 
-fn copy(role: CopyRole) -> String {
+fn copy(role: &CopyRole) -> String {
     match role {
+        CopyRole::Fields(fields) => {
+            let fields: Vec<String> =
+                fields.iter().filter_map(|&(off, role)| Some(format!("{} at +{off}", memory(role)?))).collect();
+            if fields.is_empty() { "copies nothing active".to_owned() } else { fields.join(", ") }
+        }
         CopyRole::Floats(bytes) => format!("copies floats of {bytes} bytes"),
         CopyRole::Pointers => "copies pointers".to_owned(),
         CopyRole::Ints => "copies integers".to_owned(),

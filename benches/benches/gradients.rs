@@ -1,0 +1,20 @@
+//! The problems under criterion, for statistics and for comparisons with an earlier run.
+
+use benches::{Prepared, problems};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+fn gradients(c: &mut Criterion) {
+    for problem in problems::all() {
+        let mut p = Prepared::new(&problem).and_then(|mut p| p.check().map(|()| p)).unwrap_or_else(|e| panic!("{e}"));
+        let mut group = c.benchmark_group(problem.name);
+        group.bench_function("primal", |b| b.iter(|| p.primal()));
+        group.bench_function("gradient", |b| b.iter(|| p.gradient()));
+        if p.has_hand() {
+            group.bench_function("by hand", |b| b.iter(|| p.hand()));
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(all, gradients);
+criterion_main!(all);
