@@ -385,8 +385,19 @@ fn transfer(
                 MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Realloc) => root(p, RootKind::Call(inst, k)),
                 _ => Delta::None,
             },
-            Some(CalleeKind::Derived(f)) if p.address.contains(v) || cx.summaries.returns_pointer(f, k) => {
-                root(p, RootKind::Call(inst, k))
+            Some(CalleeKind::Derived(f)) => {
+                let from = cx.summaries.pointer_result(f, k);
+                let own = p.address.contains(v) || from.is_some_and(|o| o.own);
+                let params: Vec<Delta> = from.map(|o| o.params.iter().map(|&i| d(i)).collect()).unwrap_or_default();
+                if own || params.iter().any(|d| matches!(d, Delta::Root(_))) {
+                    root(p, RootKind::Call(inst, k))
+                } else if params.contains(&Delta::Lost) {
+                    Delta::Lost
+                } else if params.contains(&Delta::Unknown) {
+                    Delta::Unknown
+                } else {
+                    Delta::None
+                }
             }
             Some(CalleeKind::Indirect(_)) => root(p, RootKind::Call(inst, k)),
             _ => Delta::None,

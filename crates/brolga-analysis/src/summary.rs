@@ -3,17 +3,17 @@
 //! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
 //! function without a body contributes nothing (known C functions are asked about directly).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use brolga_ir::{FuncKey, Program};
-use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
+use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
 
 use crate::callee::CalleeKind;
-use crate::cfg::Cfg;
+use crate::cfg::{Cfg, edge_args};
 use crate::contents::{self, Kinds, Uses};
 use crate::modes::{ParamMode, signature_id};
-use crate::pointers::{self, Delta, PointerInput};
+use crate::pointers::{self, Delta, PointerInput, RootKind};
 
 /// What is known of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,8 +22,17 @@ pub struct Summary {
     pub address: Vec<bool>,
     /// Per parameter: what is behind it.
     pub contents: Vec<Kinds>,
-    /// Per result: derives from a pointer.
-    pub pointer_result: Vec<bool>,
+    /// Per result: which pointers it may derive from.
+    pub pointer_result: Vec<Origins>,
+}
+
+/// Where a returned pointer may come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// From the callee's own doings: an allocation, a data object, memory.
+    pub own: bool,
+    /// From these parameters, if they are pointers.
+    pub params: BTreeSet<usize>,
 }
 
 /// What is known of all functions.
@@ -47,9 +56,9 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
     }
 
-    /// Whether a result of `f` derives from a pointer.
-    pub fn returns_pointer(&self, f: FuncKey, i: usize) -> bool {
-        self.funcs.get(&f).and_then(|s| s.pointer_result.get(i)).copied().unwrap_or(false)
+    /// Which pointers a result of `f` may derive from.
+    pub fn pointer_result(&self, f: FuncKey, i: usize) -> Option<&Origins> {
+        self.funcs.get(&f).and_then(|s| s.pointer_result.get(i))
     }
 
     /// What accesses of an alias region say that it holds.
@@ -102,15 +111,12 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
     let (p, c, _) = solve(&input, &Uses::compute(func, &cfg));
     let shared = evidence_for_others(func, &cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
-    // A returned integer is a pointer if it is one of the parameters' or allocations', or was loaded as an address.
-    let mut pointer_result = vec![false; func.signature.returns.len()];
+    let mut pointer_result = vec![Origins::default(); func.signature.returns.len()];
     for &b in &cfg.blocks {
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         if func.dfg.insts[last].opcode() == Opcode::Return {
             for (i, &v) in func.dfg.inst_args(last).iter().enumerate() {
-                let number = matches!(func.dfg.value_def(v), ValueDef::Param(q, n)
-                    if q == cfg.blocks[0] && !p.address.contains(formal[n]));
-                pointer_result[i] |= matches!(p.delta[v], Delta::Root(_)) && !number;
+                origins(func, &cfg, &p, v, &mut EntitySet::new(), &mut pointer_result[i]);
             }
         }
     }
@@ -128,6 +134,37 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
         e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
     }
     summary
+}
+
+/// Follow the roots of a value's delta to the function's own pointers and its parameters.
+fn origins(
+    func: &ir::Function,
+    cfg: &Cfg,
+    p: &pointers::Pointers,
+    v: ir::Value,
+    seen: &mut EntitySet<ir::Value>,
+    out: &mut Origins,
+) {
+    let Delta::Root(r) = p.delta[v] else { return };
+    if !seen.insert(r) {
+        return;
+    }
+    let next: Vec<ir::Value> = match p.roots.get(&r) {
+        Some(RootKind::Param(i)) => {
+            out.params.insert(*i);
+            vec![]
+        }
+        Some(RootKind::Phi(b, i)) => cfg.preds[*b].iter().map(|&q| edge_args(func, q, *b)[*i]).collect(),
+        Some(RootKind::Select(inst)) => func.dfg.inst_args(*inst)[1..].to_vec(),
+        Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => vec![*a, *b],
+        _ => {
+            out.own = true;
+            vec![]
+        }
+    };
+    for w in next {
+        origins(func, cfg, p, w, seen, out);
+    }
 }
 
 /// What a function's accesses tell about alias regions, and its indirect calls about the arguments of their callees.

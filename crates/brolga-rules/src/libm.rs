@@ -17,7 +17,7 @@ use crate::expr::E;
 use crate::math_fn::MathFn;
 use crate::row::{ExprRow, Partial, over, row, times};
 use crate::sig::Ty;
-use crate::table::{OpcodeRule, opcode_rule, share_of_larger};
+use crate::table::{OpcodeRule, opcode_rule};
 
 /// What a known function means for derivatives.
 #[derive(Clone, Debug, PartialEq)]
@@ -232,10 +232,15 @@ fn choosing(m: &mut Rules) {
     m.float(["fabs", "fabsf"], as_opcode(cranelift_codegen::ir::Opcode::Fabs));
     m.float(["copysign", "copysignf"], as_opcode(cranelift_codegen::ir::Opcode::Fcopysign));
     def!(m, "nextafter", x, y => z: ONE, ZERO);
-    def!(m, "fdim", x, y => z: times(share_of_larger(x, y)), -times(share_of_larger(x, y)));
+    def!(m, "fdim", x, y => z: times(slope_of_dim(x, y)), -times(slope_of_dim(x, y)));
     // Unlike the instructions, these pass over a NaN: the other operand is the result.
     def!(m, "fmax", x, y => z: times(share_of_max_num(x, y)), times(share_of_max_num(y, x)));
     def!(m, "fmin", x, y => z: times(share_of_min_num(x, y)), times(share_of_min_num(y, x)));
+}
+
+/// ∂x of C's `fdim(x, y)`. Where an operand is NaN the result is that of x - y, and so are the slopes.
+fn slope_of_dim(x: E, y: E) -> E {
+    x.lt(y).select(0.0, x.eq(y).select(0.5, 1.0))
 }
 
 /// The share of `x` in C's `fmax(x, y)`.

@@ -161,12 +161,12 @@ pub(crate) fn sign(x: E) -> E {
 }
 
 /// The share of `x` in max(x, y): all, none, or at a tie half. A NaN operand is the result, so it gets all.
-pub(crate) fn share_of_larger(x: E, y: E) -> E {
+fn share_of_larger(x: E, y: E) -> E {
     x.gt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
 
 /// The share of `x` in min(x, y). Not the share of `y` in their maximum: that one would ask `y` whether it is NaN.
-pub(crate) fn share_of_smaller(x: E, y: E) -> E {
+fn share_of_smaller(x: E, y: E) -> E {
     x.lt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
 

@@ -6,7 +6,7 @@
 //! ```text
 //! pow(x, 0)           ∂x = 0                pow(0, y >= 0)   ∂y = 0
 //! pow(x < 0, y)       ∂y = NaN (x^y is defined at isolated y only)
-//! hypot, atan2(0, 0)  0                     fdim(x, x)       1/2, -1/2
+//! hypot, atan2(0, 0)  0                     fdim(x, x)       1/2, -1/2; NaN: 1, -1
 //! fmin, fmax (C)      a NaN operand is ignored: all to the other one; both NaN: 1 each
 //! fmod, remainder     1, -n where the result is x - n·y
 //! floor, round, ...   0
@@ -189,10 +189,9 @@ pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
             };
             [s.map(c), t.map(c), None]
         }
-        Math::Fdim if p > q => [Some(one), Some(-one), None],
         Math::Fdim if p == q => [Some(c(0.5)), Some(c(-0.5)), None],
         Math::Fdim if p < q => [None; 3],
-        Math::Fdim => [Some(c(f64::NAN)), Some(c(f64::NAN)), None],
+        Math::Fdim => [Some(one), Some(-one), None],
         Math::Fabs => [sign(p).map(c), None, None],
         Math::Copysign if p == 0.0 => [None; 3],
         Math::Copysign => unary(c(if p.is_sign_negative() == v.is_sign_negative() { 1.0 } else { -1.0 })),

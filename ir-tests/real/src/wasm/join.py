@@ -44,6 +44,8 @@ block0(v0: i64, v1: i64, v2: i32, v3: i32, v4: i32):
     v8 = uextend.i64 v3
     v9 = iadd v5, v8
     v10 = uextend.i64 v4
+    ; What is copied is doubles: in a shim that nothing else says it in, a load does.
+    v12 = load.f64 little v9
     v11 = call fn0(v7, v9, v10)
     return v2
 }
