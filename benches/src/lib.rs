@@ -40,3 +40,8 @@ pub fn run(filter: Option<&str>) -> Result<Vec<Row>, Failure> {
 pub fn selected(filter: Option<&str>) -> Vec<Problem> {
     problems::all().into_iter().filter(|p| filter.is_none_or(|f| p.name.contains(f))).collect()
 }
+
+/// The program of README.md, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -247,18 +247,18 @@ fn straight_line() -> Problem {
     let [x, y] = D::inputs(at);
     let mut text = String::from("function %straight_line(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
     text += "    v2 = f64const 0x1.0p-2\n    v3 = fadd v0, v1\n";
-    let (mut before, mut last) = (x, x + y);
+    let mut last = x + y;
     for i in 4..LINE + 2 {
         let n = i - 1;
-        // The four kinds keep the value below 2, wherever it starts.
+        // Every fourth value tends to the smaller root of v = ((v x + y) / 2)^2, so that nothing over- or underflows.
         let (inst, value) = match i % 4 {
             0 => (format!("fmul v{n}, v0"), last * x),
             1 => (format!("fadd v{n}, v1"), last + y),
-            2 => (format!("fmul v{n}, v{}", n - 1), last * before),
+            2 => (format!("fmul v{n}, v{n}"), last * last),
             _ => (format!("fmul v{n}, v2"), last * D::constant(0.25)),
         };
         writeln!(text, "    v{i} = {inst}").expect("strings grow");
-        (before, last) = (last, value);
+        last = value;
     }
     writeln!(text, "    return v{}\n}}", LINE + 1).expect("strings grow");
     Problem {

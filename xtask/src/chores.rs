@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::report::show;
 use crate::tidy;
 
 /// The workspace's root.
@@ -33,6 +34,16 @@ pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
     run(command("git", &["status", "--short", "--", "*.stages.txt", "docs"]))?;
     run(command("git", &["--no-pager", "diff", "--stat"]))?;
     result
+}
+
+/// Measure all problems, or those whose name contains `filter`.
+pub fn bench(filter: Option<&str>, json: bool) -> Result<(), Failure> {
+    let rows = benches::run(filter).map_err(|e| Failure::Chore(e.to_string()))?;
+    match (filter, json) {
+        (Some(filter), _) if rows.is_empty() => Err(Failure::Usage(format!("no problem is called `{filter}`"))),
+        (_, true) => Ok(show(&format!("{:#}\n", benches::report::json(&rows)))),
+        (_, false) => Ok(show(&format!("{}\n", benches::report::table(&rows)))),
+    }
 }
 
 /// Everything that must hold before a merge. Goes on after a failure, so that one run shows all of them.

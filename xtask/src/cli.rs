@@ -32,6 +32,14 @@ pub enum Command {
         /// Part of a test's name.
         filter: Option<String>,
     },
+    /// Measure what gradients cost: all problems of `benches`, or those whose name contains FILTER.
+    Bench {
+        /// Part of a problem's name.
+        filter: Option<String>,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
     /// Everything that must hold before a merge: format, lints, tests, documentation, tidiness, determinism.
     Ci,
     /// Check the rules that no compiler knows: file headers, file sizes, forbidden leftovers.
@@ -45,7 +53,7 @@ impl Command {
             Self::Grad(a) => Some(&a.file),
             Self::Check(a) => Some(&a.file),
             Self::Dump(a) => Some(&a.file),
-            Self::Test { .. } | Self::Bless { .. } | Self::Ci | Self::Tidy => None,
+            Self::Test { .. } | Self::Bless { .. } | Self::Bench { .. } | Self::Ci | Self::Tidy => None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | `grad FILE` | runs the calls given with `--call`, or every `; grad:` line of the file |
 //! | `check FILE` | compares each gradient with finite differences and with the tape oracle |
 //! | `dump FILE` | prints a stage of the pipeline, or the difference between two |
+//! | `bench` | measures gradients beside their primals and beside adjoints written by hand |
 //! | `test`, `bless`, `ci` | the tests, their expectations, and everything that must hold before a merge |
 //!
 //! Exit status: 0 if all went well; 1 if something is wrong with the file, the program or the run; 2 if the command line
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::run(args),
         Command::Test { filter } => chores::test(filter.as_deref()),
         Command::Bless { filter } => chores::bless(filter.as_deref()),
+        Command::Bench { filter, json } => chores::bench(filter.as_deref(), *json),
         Command::Ci => chores::ci(),
         Command::Tidy => tidy::run(),
     };

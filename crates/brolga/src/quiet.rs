@@ -27,3 +27,11 @@ pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
     QUIET.with(|q| q.set(q.get() - 1));
     r
 }
+
+/// Run a stage; a panic becomes an internal error.
+pub fn caught<R>(stage: &'static str, f: impl FnOnce() -> Result<R, crate::Error>) -> Result<R, crate::Error> {
+    quietly(|| panic::catch_unwind(panic::AssertUnwindSafe(f))).unwrap_or_else(|p| {
+        let text = p.downcast_ref::<String>().cloned().or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        Err(crate::Error::Internal { stage, message: text.unwrap_or_else(|| "panic".to_owned()) })
+    })
+}

@@ -175,12 +175,11 @@ impl Cx<'_> {
 
     /// Instructions of ours have no meaning for the user beyond the primal instruction that they belong to.
     fn locate(&self, b: &mut FunctionBuilder<'_>, at: Option<ir::Inst>, check: bool) {
-        let loc = match at {
-            Some(i) => {
-                let bits = self.env.primal.srcloc(i).bits();
-                ir::SourceLoc::new(if check && bits != u32::MAX { bits | CHECK_SRCLOC } else { bits })
-            }
-            None => ir::SourceLoc::default(),
+        let bits = at.map(|i| self.env.primal.srcloc(i).bits()).filter(|&b| b != u32::MAX);
+        let loc = match (bits, check) {
+            (bits, true) => ir::SourceLoc::new(bits.unwrap_or(0) | CHECK_SRCLOC),
+            (Some(bits), false) => ir::SourceLoc::new(bits),
+            (None, false) => ir::SourceLoc::default(),
         };
         b.set_srcloc(loc);
     }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
@@ -64,8 +65,8 @@ pub struct Builder<'p> {
 
 /// A finished module.
 pub struct Compiled {
-    /// The module; its memory is freed when this is dropped.
-    module: Option<JITModule>,
+    /// The module; its memory is freed when this is dropped. Behind a lock only because it is not `Sync`.
+    module: Mutex<Option<JITModule>>,
     /// Where everything lies.
     pub code: CodeMap,
     addresses: HashMap<String, usize>,
@@ -80,7 +81,7 @@ impl Compiled {
 
 impl Drop for Compiled {
     fn drop(&mut self) {
-        if let Some(m) = self.module.take() {
+        if let Some(m) = self.module.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // SAFETY: every run holds a reference to this value, so none is on its way, and nobody else was given an
             // address that outlives it.
             unsafe { m.free_memory() }
@@ -288,7 +289,7 @@ impl<'p> Builder<'p> {
             .into_iter()
             .map(|(id, f)| CompiledFunction { start: self.module.get_finalized_function(id) as usize, ..f })
             .collect();
-        Ok(Compiled { module: Some(self.module), code: CodeMap::new(functions), addresses })
+        Ok(Compiled { module: Mutex::new(Some(self.module)), code: CodeMap::new(functions), addresses })
     }
 }
 

@@ -101,8 +101,11 @@ impl DerivedRule {
     /// [`Error::Diagnostics`] with every problem of the program as asked.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
         let isa = host_isa(options.optimize)?;
-        let d = brolga_transform::derive(program, request, options, &*isa)?;
-        Self::from_derivation(d, request, options)
+        // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.
+        crate::quiet::caught("derive", || {
+            let d = brolga_transform::derive(program, request, options, &*isa)?;
+            Self::from_derivation(d, request, options)
+        })
     }
 
     /// Compile a derivation.
@@ -204,6 +207,20 @@ impl DerivedRule {
     /// # Safety
     /// Pointers among the arguments must be valid for what the primal does with them.
     pub unsafe fn primal(&self, args: &[DataValue]) -> Result<Vec<DataValue>, Error> {
+        let mut results = Vec::with_capacity(self.0.signature.returns.len());
+        // SAFETY: our contract.
+        unsafe { self.primal_into(args, &mut results) }?;
+        Ok(results)
+    }
+
+    /// [`Self::primal`] into a vector of the caller's: allocates nothing if that has room.
+    ///
+    /// # Errors
+    /// As [`Self::primal`].
+    ///
+    /// # Safety
+    /// As [`Self::primal`].
+    pub unsafe fn primal_into(&self, args: &[DataValue], results: &mut Vec<DataValue>) -> Result<(), Error> {
         self.check_args(args.iter())?;
         let returns = &self.0.signature.returns;
         with_cells(args.len().max(returns.len()), |cells| {
@@ -212,7 +229,9 @@ impl DerivedRule {
             }
             // SAFETY: our contract.
             unsafe { self.enter(self.0.primal, cells) }?;
-            Ok(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect())
+            results.clear();
+            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            Ok(())
         })
     }
 
@@ -225,7 +244,22 @@ impl DerivedRule {
     /// As for [`Self::primal`]; every shadow must be as large as its primal and laid out alike, and stay valid while the
     /// pullback is used.
     pub unsafe fn forward(&self, args: &[Arg]) -> Result<(Vec<DataValue>, Pullback), Error> {
-        self.check_args(args.iter().map(|a| &a.value).collect::<Vec<_>>().into_iter())?;
+        let mut results = Vec::with_capacity(self.0.signature.returns.len());
+        // SAFETY: our contract.
+        let pullback = unsafe { self.forward_into(args, &mut results) }?;
+        Ok((results, pullback))
+    }
+
+    /// [`Self::forward`] into a vector of the caller's. In the steady state (the tape of an earlier run has been given back,
+    /// the vector has room) this allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Self::forward`].
+    ///
+    /// # Safety
+    /// As [`Self::forward`].
+    pub unsafe fn forward_into(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
+        self.check_args(args.iter().map(|a| &a.value))?;
         let inner = &*self.0;
         let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
         let returns = &inner.signature.returns;
@@ -248,8 +282,9 @@ impl DerivedRule {
             write(&mut cells[args.len() + inner.abi.deltas.len()], &DataValue::I64(seg));
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(inner.forward, cells) }?;
-            let results = cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect();
-            Ok((results, Pullback { rule: self.clone(), tape }))
+            results.clear();
+            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            Ok(Pullback { rule: self.clone(), tape })
         })
     }
 }
@@ -270,6 +305,20 @@ impl Pullback {
     /// # Safety
     /// The memory that was passed to the forward run, primal and shadow, must still be valid.
     pub unsafe fn call(&mut self, seeds: &[DataValue]) -> Result<Vec<Option<DataValue>>, Error> {
+        let mut out = Vec::with_capacity(self.rule.0.request.args.len());
+        // SAFETY: our contract.
+        unsafe { self.call_into(seeds, &mut out) }?;
+        Ok(out)
+    }
+
+    /// [`Self::call`] into a vector of the caller's: allocates nothing if that has room.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    ///
+    /// # Safety
+    /// As [`Self::call`].
+    pub unsafe fn call_into(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
         let inner = &*self.rule.0;
         let returns = &inner.signature.returns;
         if seeds.len() != returns.len() {
@@ -291,13 +340,14 @@ impl Pullback {
             }
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
             unsafe { self.rule.enter(inner.pullback, cells) }?;
-            let mut out = vec![None; inner.request.args.len()];
+            out.clear();
+            out.resize(inner.request.args.len(), None);
             for (k, &i) in inner.abi.cotangents.iter().enumerate() {
                 out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
             }
-            debug_assert!(inner.request.args.iter().zip(&out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
+            debug_assert!(inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
             debug_assert_eq!(self.tape.bytes_left(), 0, "a pullback pops everything that its forward pass pushed");
-            Ok(out)
+            Ok(())
         })
     }
 

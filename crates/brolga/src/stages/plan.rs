@@ -6,6 +6,7 @@
 //! ;   pushes v4, its number: 9 bytes each time
 //! ;   reads v4 from the record, for inst5
 //! ;   reads v0 from frame+16, kept by block0, for inst5
+//! ;   computes v7 = iconst.i64 3, for v8
 //! ```
 
 use std::fmt::Write;
@@ -31,6 +32,11 @@ pub fn comments(s: &Stages<'_>) -> String {
 fn aux_types(s: &Stages<'_>) -> IndexMap<Val, Type> {
     let fragments = s.stmts.values().flat_map(|stmt| stmt.before.values().chain(stmt.after.values()));
     fragments.flat_map(|i| i.defs.iter().copied()).filter(|d| matches!(d.0, Val::Aux(..))).collect()
+}
+
+/// Cranelift repeats constant operands behind an instruction.
+fn without_comment(text: &str) -> &str {
+    text.split("  ;").next().unwrap_or(text)
 }
 
 struct Comments<'a, 's> {
@@ -99,11 +105,11 @@ impl Comments<'_, '_> {
         }
         for &(v, source) in &block.sources {
             let how = match source {
-                Source::Record => "from the record".to_owned(),
-                Source::Frame(slot) => format!("from {slot}{}", self.keeper(slot, b)),
-                Source::Recompute(inst) => format!("again: {}", primal_text(facts.func(), inst)),
+                Source::Record => format!("reads {v} from the record"),
+                Source::Frame(slot) => format!("reads {v} from {slot}{}", self.keeper(slot, b)),
+                Source::Recompute(inst) => format!("computes {}", without_comment(&primal_text(facts.func(), inst))),
             };
-            self.line(2, &format!("reads {v} {how}{}", self.readers(b, v)));
+            self.line(2, &format!("{how}{}", self.readers(b, v)));
         }
     }
 

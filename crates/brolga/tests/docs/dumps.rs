@@ -93,12 +93,14 @@ fn shown(path: &Path, stage: &str) -> String {
     dump(&file.program, &request, &Options::default(), stage).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The named units of a dump: each begins with a line whose first word is the name, and goes on while lines are indented
+/// The named units of a dump's first function: each begins with a line whose first word is the name, and goes on while lines are indented
 /// deeper; the plan goes on to the end of its paragraph.
 fn select(text: &str, units: &[&str]) -> String {
     let mut out = String::new();
     let mut inside: Option<(usize, bool)> = None;
-    for line in text.lines() {
+    let headers = text.lines().enumerate().filter(|(_, l)| l.starts_with("; %"));
+    let end = headers.map(|(n, _)| n).nth(1).unwrap_or(usize::MAX);
+    for line in text.lines().take(end) {
         let bare = line.strip_prefix("; ").unwrap_or(line);
         let indent = bare.len() - bare.trim_start().len();
         let first = bare.trim_start().split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();

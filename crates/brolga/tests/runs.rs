@@ -1,0 +1,203 @@
+//! What a rule promises about its runs: no allocation in the steady state, threads may share it, the pullback may be called
+//! again, a trap leaves the rule usable, and everything is released.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::cranelift_codegen::ir::UserFuncName;
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Options, Program, Request};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: forwards to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: our contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        // SAFETY: our contract.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn program(text: &str) -> Program {
+    let mut p = Program::new();
+    for f in cranelift_reader::parse_functions(text).expect("the test's text parses") {
+        let UserFuncName::Testcase(t) = &f.name else { panic!("a named function") };
+        let name = String::from_utf8_lossy(t.raw()).into_owned();
+        p.define(&name, f, |_| 0).expect("defined once");
+    }
+    p
+}
+
+/// `x^n` by a loop, with a callee, so that stacks, frames and calls are all in it.
+const POWER: &str = "
+function %times(f64, f64) -> f64 {
+block0(v0: f64, v1: f64):
+    v2 = fmul v0, v1
+    return v2
+}
+function %power(f64, i64) -> f64 {
+    fn0 = %times(f64, f64) -> f64
+block0(v0: f64, v1: i64):
+    v2 = f64const 0x1.0
+    v3 = iconst.i64 -1
+    jump block1(v1, v2)
+block1(v4: i64, v5: f64):
+    brif v4, block2, block3
+block2:
+    v6 = call fn0(v5, v0)
+    v7 = iadd v4, v3
+    jump block1(v7, v6)
+block3:
+    return v5
+}";
+
+fn power() -> DerivedRule {
+    let p = program(POWER);
+    let request = Request::new(p.func("power").unwrap(), [ArgActivity::Active, ArgActivity::Const]);
+    DerivedRule::new(&p, &request, &Options::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn f64_of(v: &DataValue) -> f64 {
+    match v {
+        DataValue::F64(x) => x.as_f64(),
+        other => panic!("{other:?} is no f64"),
+    }
+}
+
+fn args(x: f64, n: i64) -> [Arg; 2] {
+    [Arg::new(DataValue::F64(x.into())), Arg::new(DataValue::I64(n))]
+}
+
+#[test]
+fn a_second_call_allocates_nothing() {
+    let rule = power();
+    let (args, seed) = (args(1.25, 40), [DataValue::F64(1.0.into())]);
+    let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+    let mut run = || {
+        // SAFETY: no pointers are passed.
+        unsafe {
+            let mut pullback = rule.forward_into(&args, &mut results).unwrap();
+            pullback.call_into(&seed, &mut cotangents).unwrap();
+        }
+    };
+    run();
+    let before = ALLOCATIONS.with(Cell::get);
+    run();
+    assert_eq!(ALLOCATIONS.with(Cell::get), before);
+    assert!((f64_of(cotangents[0].as_ref().unwrap()) / (40.0 * 1.25_f64.powi(39)) - 1.0).abs() < 1e-13);
+}
+
+#[test]
+fn threads_share_a_rule() {
+    fn shareable<T: Send + Sync + Clone>(_: &T) {}
+    let rule = power();
+    shareable(&rule);
+    std::thread::scope(|s| {
+        for t in 0..4_i64 {
+            let rule = rule.clone();
+            s.spawn(move || {
+                for i in 0..200 {
+                    let n = (t * 200 + i) % 37 + 1;
+                    // SAFETY: no pointers are passed.
+                    let (y, mut pullback) = unsafe { rule.forward(&args(1.5, n)) }.unwrap();
+                    // SAFETY: as above.
+                    let g = unsafe { pullback.call(&[DataValue::F64(2.0.into())]) }.unwrap();
+                    assert!((f64_of(&y[0]) / 1.5_f64.powi(n as i32) - 1.0).abs() < 1e-13);
+                    let want = 2.0 * n as f64 * 1.5_f64.powi(n as i32 - 1);
+                    let got = f64_of(g[0].as_ref().unwrap());
+                    assert!((got - want).abs() <= 1e-12 * want.abs(), "{got} {want}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_pullback_may_be_called_again_and_runs_may_overlap() {
+    let rule = power();
+    // SAFETY: no pointers are passed.
+    unsafe {
+        let (_, mut first) = rule.forward(&args(2.0, 3)).unwrap();
+        let (_, mut second) = rule.forward(&args(3.0, 2)).unwrap();
+        for seed in [1.0, 0.0, -2.5] {
+            let seeds = [DataValue::F64(seed.into())];
+            assert_eq!(f64_of(first.call(&seeds).unwrap()[0].as_ref().unwrap()), 12.0 * seed);
+            assert_eq!(f64_of(second.call(&seeds).unwrap()[0].as_ref().unwrap()), 6.0 * seed);
+        }
+    }
+}
+
+#[test]
+fn a_trap_leaves_the_rule_usable() {
+    let p = program(
+        "function %f(f64, i64) -> f64 {
+block0(v0: f64, v1: i64):
+    v2 = iconst.i64 100
+    v3 = sdiv v2, v1
+    v4 = fcvt_from_sint.f64 v3
+    v5 = fmul v4, v0
+    return v5
+}",
+    );
+    let request = Request::new(p.func("f").unwrap(), [ArgActivity::Active, ArgActivity::Const]);
+    let rule = DerivedRule::new(&p, &request, &Options::default()).unwrap();
+    for _ in 0..100 {
+        // SAFETY: no pointers are passed.
+        unsafe {
+            let Err(Error::Trap(trap)) = rule.forward(&args(1.5, 0)) else { panic!("it divides by zero") };
+            assert_eq!((trap.code.as_str(), trap.phase), ("int_divz", "forward"));
+            assert_eq!(trap.inst_text.as_deref(), Some("v3 = sdiv.i64 v2, v1  ; v2 = 100"));
+            let (_, mut pullback) = rule.forward(&args(1.5, 4)).unwrap();
+            let g = pullback.call(&[DataValue::F64(1.0.into())]).unwrap();
+            assert_eq!(f64_of(g[0].as_ref().unwrap()), 25.0);
+        }
+    }
+}
+
+#[test]
+fn the_tape_limit_is_an_error() {
+    let p = program(POWER);
+    let request = Request::new(p.func("power").unwrap(), [ArgActivity::Active, ArgActivity::Const]);
+    let options = Options { tape_limit: 1 << 20, ..Options::default() };
+    let rule = DerivedRule::new(&p, &request, &options).unwrap();
+    // SAFETY: no pointers are passed.
+    unsafe {
+        let Err(Error::Trap(trap)) = rule.forward(&args(1.0, 10_000_000)) else { panic!("the tape is full") };
+        assert_eq!(trap.code, "tape_full");
+        assert!(rule.forward(&args(1.0, 100)).is_ok());
+    }
+}
+
+/// Mappings of this process.
+#[cfg(target_os = "linux")]
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps").unwrap().lines().count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn code_and_tapes_are_released() {
+    let once = || {
+        let rule = power();
+        // SAFETY: no pointers are passed.
+        let _run = unsafe { rule.forward(&args(1.1, 10)) }.unwrap();
+    };
+    (0..3).for_each(|_| once());
+    let before = mappings();
+    (0..50).for_each(|_| once());
+    // Other tests of this binary run meanwhile.
+    assert!(mappings() <= before + 40, "{} mappings, {before} before", mappings());
+}
