@@ -140,6 +140,7 @@ fn mlp() -> Problem {
     let dw = db.iter().flat_map(|d| x.iter().map(move |x| d * x));
     let dx = (0..M).map(|j| (0..M).map(|i| db[i] * w[i * M + j]).sum::<f64>());
     Problem {
+        hand: Some("mlp_hand"),
         iterations: M * M,
         value: u.iter().zip(&h).map(|(u, h)| u * h).sum(),
         gradient: dw.chain(db.iter().copied()).chain(h.iter().copied()).chain(dx).collect(),
@@ -230,6 +231,7 @@ fn machine() -> Problem {
         _ => s,
     });
     Problem {
+        hand: Some("machine_hand"),
         args: vec![Input::Bytes(code), Input::Int(10_000), Input::Floats(at.to_vec())],
         iterations: 10_000,
         value: end.value,
@@ -267,6 +269,6 @@ fn straight_line() -> Problem {
         iterations: LINE,
         value: last.value,
         gradient: last.slope.to_vec(),
-        ..problem("straight_line", "10 000 instructions, one block", "")
+        ..problem("straight_line", "10 000 instructions in one block", "")
     }
 }

@@ -42,7 +42,7 @@ fn rows() {
     let problem = problems::all().into_iter().find(|p| p.name == "logistic").expect("it is in the list");
     let row = measure::measure(&problem, quick).unwrap_or_else(|e| panic!("{e}"));
     assert!(row.primal_ns > 0.0 && row.gradient_ns > 0.0 && row.hand_ns.is_some_and(|ns| ns > 0.0));
-    let json = report::json(&[row.clone()]);
+    let json = report::json(std::slice::from_ref(&row));
     let keys: Vec<_> = json[0].as_object().expect("an object").keys().map(String::as_str).collect();
     let wanted = ["name", "primal_ns", "gradient_ns", "hand_ns", "tape_bytes", "differentiate_us", "compile_us"];
     assert_eq!(keys, wanted);

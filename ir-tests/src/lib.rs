@@ -10,3 +10,4 @@
 pub mod blessed;
 pub mod cases;
 pub mod checks;
+pub mod inputs;

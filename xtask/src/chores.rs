@@ -39,16 +39,19 @@ pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
 /// Measure all problems, or those whose name contains `filter`.
 pub fn bench(filter: Option<&str>, json: bool) -> Result<(), Failure> {
     let rows = benches::run(filter).map_err(|e| Failure::Chore(e.to_string()))?;
-    match (filter, json) {
-        (Some(filter), _) if rows.is_empty() => Err(Failure::Usage(format!("no problem is called `{filter}`"))),
-        (_, true) => Ok(show(&format!("{:#}\n", benches::report::json(&rows)))),
-        (_, false) => Ok(show(&format!("{}\n", benches::report::table(&rows)))),
+    if let (Some(filter), true) = (filter, rows.is_empty()) {
+        return Err(Failure::Usage(format!("no problem is called `{filter}`")));
     }
+    show(&if json { format!("{:#}\n", benches::report::json(&rows)) } else { benches::report::table(&rows) + "\n" });
+    Ok(())
 }
+
+/// Something that must hold.
+type Step = fn() -> Result<(), Failure>;
 
 /// Everything that must hold before a merge. Goes on after a failure, so that one run shows all of them.
 pub fn ci() -> Result<(), Failure> {
-    let steps: [(&str, fn() -> Result<(), Failure>); 6] = [
+    let steps: [(&str, Step); 6] = [
         ("format", || cargo(&["fmt", "--all", "--check"])),
         ("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
         ("tidy", tidy::run),

@@ -76,6 +76,9 @@ pub struct CallOptions {
     /// What the pullback does with memory that the function wrote.
     #[arg(long, value_enum)]
     pub memory: Option<Memory>,
+    /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
+    #[arg(long)]
+    pub debug: bool,
 }
 
 /// What the pullback does with memory that the function wrote.

@@ -18,6 +18,8 @@ pub struct Job<'a> {
     pub call: Invocation,
     /// Its clauses.
     pub clauses: Clauses,
+    /// Whether derived code checks itself.
+    pub debug: bool,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -54,7 +56,7 @@ fn run_all(args: &GradArgs) -> Result<(), Failure> {
 
 /// Differentiate the function of a call and run it.
 pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
-    let options = Options { memory: job.call.memory, ..Options::default() };
+    let options = Options { memory: job.call.memory, debug: job.debug, ..Options::default() };
     let rule = derive(&file.program, &job.call.request(), &options);
     rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
 }
@@ -90,7 +92,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
         let bound = Invocation::bind(&file.program, &text, &parsed, &clauses)?;
-        jobs.push(Job { text, call: bound, clauses, line: None });
+        jobs.push(Job { text, call: bound, clauses, debug: options.debug, line: None });
     }
     if options.calls.is_empty() {
         if !file.malformed.is_empty() {
@@ -104,7 +106,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
                 call.memory = memory.into();
             }
             let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
-            jobs.push(Job { text, call, clauses: line.clauses.clone(), line: Some(line) });
+            jobs.push(Job { text, call, clauses: line.clauses.clone(), debug: options.debug, line: Some(line) });
         }
     }
     if jobs.is_empty() {

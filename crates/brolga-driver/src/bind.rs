@@ -141,7 +141,7 @@ fn argument(text: &str, literal: &Literal, ty: Type, i: usize, before: &[BoundAr
         Literal::Number(n) => Ok(BoundArg::Value(scalar(text, n, ty)?)),
         Literal::List(list) if ty.is_vector() => Ok(BoundArg::Value(vector(text, list, ty)?)),
         Literal::List(list) if ty == types::I64 => {
-            if list.items.len() > 1 && !list.commas {
+            if list.len() > 1 && !list.commas {
                 let message = format!("argument {i} is a pointer, and this is a vector");
                 return fail(list.span.clone(), message).map_err(|e: Box<SyntaxError>| {
                     e.help("separate the elements of a buffer by commas: `[1.0, 2.0]`")
@@ -180,15 +180,15 @@ fn vector(text: &str, list: &List, ty: Type) -> Parsed<DataValue> {
     if list.elem.is_some_and(|e| ElemType::of(ty.lane_type()) != Some(e)) {
         return Err(wrong(format!("this is a buffer, but a value of type {ty} is wanted")));
     }
-    if list.items.len() != lanes {
-        return Err(wrong(format!("a value of type {ty} has {lanes} lanes, not {}", list.items.len())));
+    if list.len() != lanes {
+        return Err(wrong(format!("a value of type {ty} has {lanes} lanes, not {}", list.len())));
     }
     let mut nums = Vec::new();
     for item in &list.items {
         let num = number(&item.node, ty.lane_type());
         nums.push(num.map_err(|e| SyntaxError::new(text, item.span.clone(), e))?);
     }
-    to_data(ty, |i| nums[i]).ok_or_else(|| wrong(format!("values of type {ty} cannot be passed")))
+    to_data(ty, |i| nums[i % nums.len()]).ok_or_else(|| wrong(format!("values of type {ty} cannot be passed")))
 }
 
 /// `text` as a scalar of type `ty`.
@@ -214,7 +214,7 @@ pub(crate) fn encode_list(text: &str, list: &List, elem: Option<ElemType>) -> Pa
     for item in &list.items {
         elem.encode(&item.node, &mut data).map_err(|e| SyntaxError::new(text, item.span.clone(), e))?;
     }
-    Ok((elem, data))
+    Ok((elem, data.repeat(list.copies)))
 }
 
 fn activities(text: &str, clauses: &Clauses, args: &[BoundArg], params: &[Type]) -> Parsed<Vec<ArgActivity>> {

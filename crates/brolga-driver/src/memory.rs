@@ -36,6 +36,11 @@ impl Block {
         self.words.as_ptr().wrapping_add(FENCE_WORDS) as u64
     }
 
+    /// Bytes of the contents.
+    pub fn size(&self) -> u64 {
+        self.len as u64
+    }
+
     /// The contents.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the range lies inside `words`, whose bytes are all initialised.
@@ -135,9 +140,10 @@ impl Memory {
     /// What to pass to the forward pass.
     pub fn arguments(&self) -> Vec<Arg> {
         (0..self.args.len())
-            .map(|i| match self.shadow(i) {
-                Some(b) => Arg::duplicated(b.primal.address(), b.shadow.address()),
-                None => Arg::new(self.value(i)),
+            .map(|i| match (self.shadow(i), self.buffer(i)) {
+                (Some(b), _) => Arg::duplicated_len(b.primal.address(), b.shadow.address(), b.primal.size()),
+                (None, Some(b)) => Arg::new(self.value(i)).with_len(b.primal.size()),
+                (None, None) => Arg::new(self.value(i)),
             })
             .collect()
     }

@@ -4,10 +4,14 @@
 //!
 //! - the forward pass returns what the primal returns and leaves in memory what the primal leaves, bit for bit;
 //! - after the pullback memory is as the mode says: left, or restored;
-//! - a second run gives the same bits;
+//! - addresses that it returns or leaves in memory point where the primal's would: into the same argument, as far in;
+//! - a second run gives the same bits, and so do two threads that run one rule at once;
 //! - the pullback can be called again, with other seeds, and then gives what a fresh run with those seeds gives;
 //! - what comes out is linear in seeds and initial shadows together;
 //! - nothing is written outside of its bounds.
+//!
+//! Buffers cannot move, since the driver owns them; that a pullback leaves its stacks empty, [`brolga::Pullback::call`]
+//! asserts itself; that a second call allocates nothing needs an allocator that counts, which the file tests have.
 //!
 //! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
 
@@ -15,10 +19,10 @@ use brolga::{ArgActivity, DerivedRule, Error, MemoryMode, Options, Program, Requ
 
 use crate::bind::{BoundArg, Invocation};
 use crate::compare::close;
-use crate::memory::Memory;
+use crate::memory::{Block, Memory};
 use crate::noise::Noise;
 use crate::quiet::catch;
-use crate::run::{Outcome, collect, contents, gradient, primal_in};
+use crate::run::{Outcome, collect, contents, gradient, items, primal_in};
 use crate::value::{Num, is_float, to_data};
 
 /// Differentiate; a panic inside is the bug that it is, but does not end the process.
@@ -27,14 +31,22 @@ pub fn derive(program: &Program, request: &Request, options: &Options) -> Result
         .unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
 }
 
+/// How to get a rule for a set of options. Nearly always [`derive`]; tests of the tests pass wrong rules on purpose.
+pub type Deriver<'a> = &'a dyn Fn(&Options) -> Result<DerivedRule, Error>;
+
 /// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by bit.
 pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
+    violations_of(program, call, tol, &|options| derive(program, &call.request(), options))
+}
+
+/// [`violations`] of rules that `rule` makes.
+pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriver<'_>) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let mut gradients = Vec::new();
     for memory in [MemoryMode::Leave, MemoryMode::Restore] {
         let options = Options { memory, ..Options::default() };
         let name = if memory == MemoryMode::Leave { "memory leave" } else { "memory restore" };
-        let subject = Subject::new(program, call, options)?;
+        let subject = Subject::new(program, call, options, rule)?;
         let mut complaints = Vec::new();
         gradients.push(subject.run(&mut complaints, tol)?);
         found.extend(complaints.into_iter().map(|c| format!("{name}: {c}")));
@@ -47,7 +59,7 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
 
 /// A call under one set of options.
 struct Subject<'a> {
-    program: &'a Program,
+    derive: Deriver<'a>,
     call: &'a Invocation,
     options: Options,
     /// The rule, unless runs leave traces in its data objects.
@@ -55,17 +67,17 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn new(program: &'a Program, call: &'a Invocation, options: Options) -> Result<Self, Error> {
-        let rule = derive(program, &call.request(), &options)?;
+    fn new(program: &Program, call: &'a Invocation, options: Options, derive: Deriver<'a>) -> Result<Self, Error> {
+        let rule = derive(&options)?;
         let stateful = program.data.values().any(|d| d.writable);
-        Ok(Self { program, call, options, stateless: (!stateful).then_some(rule) })
+        Ok(Self { derive, call, options, stateless: (!stateful).then_some(rule) })
     }
 
     /// A rule whose data objects are as at the start.
     fn rule(&self) -> Result<DerivedRule, Error> {
         match &self.stateless {
             Some(rule) => Ok(rule.clone()),
-            None => derive(self.program, &self.call.request(), &self.options),
+            None => (self.derive)(&self.options),
         }
     }
 
@@ -76,6 +88,7 @@ impl<'a> Subject<'a> {
         if !again.same_gradient(&first) || !again.same_value(&first) {
             found.push("a second run gives other bits".to_owned());
         }
+        self.threads(&first, found);
         self.linear(&first, found, tol)?;
         Ok(first)
     }
@@ -85,23 +98,24 @@ impl<'a> Subject<'a> {
         let call = self.call;
         let mut plain = Memory::new(call);
         let value = primal_in(&self.rule()?, call, &mut plain)?;
-        let after_primal = contents(call, &plain);
+        let value: Vec<_> = value.iter().map(|v| seen(&plain, v.nums())).collect();
+        let after_primal = everything(call, &plain);
 
         let rule = self.rule()?;
         let mut memory = Memory::new(call);
-        let before = contents(call, &memory);
+        let before = everything(call, &memory);
         // SAFETY: as in `run::gradient_in`.
         let (results, mut pullback) = unsafe { rule.forward(&memory.arguments()) }?;
-        let forward_value = crate::run::items(call, &results);
-        if !(value.len() == forward_value.len() && value.iter().zip(&forward_value).all(|(a, b)| a.same_bits(b))) {
+        let forward_value: Vec<_> = items(call, &results).iter().map(|v| seen(&memory, v.nums())).collect();
+        if !(value.len() == forward_value.len() && value.iter().zip(&forward_value).all(|(a, b)| same(a, b))) {
             found.push(format!("the forward pass returns {forward_value:?}, the primal {value:?}"));
         }
-        same_contents("the forward pass", &after_primal, &contents(call, &memory), found);
+        same_contents("the forward pass", &after_primal, &everything(call, &memory), found);
         // SAFETY: `memory` is alive.
         let cotangents = unsafe { pullback.call(&call.seeds) }?;
         let first = collect(call, &memory, &results, &cotangents, pullback.tape_bytes());
         let promised = if self.options.memory == MemoryMode::Leave { &after_primal } else { &before };
-        same_contents("the pullback", promised, &contents(call, &memory), found);
+        same_contents("the pullback", promised, &everything(call, &memory), found);
 
         let other = reseeded(call, 2);
         for (what, call) in [("with other seeds", &other), ("with the first seeds again", call)] {
@@ -117,12 +131,34 @@ impl<'a> Subject<'a> {
                     describe(&fresh)
                 ));
             }
-            same_contents("a repeated pullback", promised, &contents(call, &memory), found);
+            same_contents("a repeated pullback", promised, &everything(call, &memory), found);
         }
         if let Some(damage) = memory.damage() {
             found.push(damage);
         }
         Ok(first)
+    }
+
+    /// Two threads, one rule.
+    fn threads(&self, first: &Outcome, found: &mut Vec<String>) {
+        let (Some(rule), call) = (&self.stateless, self.call) else { return };
+        let work = || catch(|| gradient(rule, call));
+        let outcomes = std::thread::scope(|s| {
+            let handles = [s.spawn(work), s.spawn(work)];
+            handles.map(|h| h.join().unwrap_or_else(|_| Err("a thread died".to_owned())))
+        });
+        for outcome in outcomes {
+            match outcome {
+                Ok(Ok(o)) if o.same_gradient(first) && o.same_value(first) => {}
+                Ok(Ok(o)) => found.push(format!(
+                    "two threads at once: one gets {}, a run alone {}",
+                    describe(&o),
+                    describe(first)
+                )),
+                Ok(Err(e)) => found.push(format!("two threads at once: {e}")),
+                Err(panic) => found.push(format!("two threads at once: panic: {panic}")),
+            }
+        }
     }
 
     /// G(s + r) = G(s) + G(r), for seeds and initial shadows together.
@@ -192,10 +228,61 @@ fn added(a: &Invocation, b: &Invocation) -> Invocation {
     out
 }
 
-fn same_contents(who: &str, expected: &[Option<Vec<Num>>], actual: &[Option<Vec<Num>>], found: &mut Vec<String>) {
+/// A number in memory or among results, independent of where the memory lies.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    /// A number that is no address of ours.
+    Number(Num),
+    /// So many bytes into the buffer of an argument.
+    Buffer(usize, u64),
+    /// So many bytes into its shadow.
+    Shadow(usize, u64),
+}
+
+impl Seen {
+    fn same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => a.same_bits(b),
+            (Self::Buffer(i, m), Self::Buffer(j, n)) | (Self::Shadow(i, m), Self::Shadow(j, n)) => (i, m) == (j, n),
+            _ => false,
+        }
+    }
+}
+
+fn same(a: &[Seen], b: &[Seen]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(*b))
+}
+
+/// Numbers with addresses taken apart. The end of a buffer counts as inside; fences keep it from being another's start.
+fn seen(memory: &Memory, nums: &[Num]) -> Vec<Seen> {
+    let owned = || (0..memory.values().len()).filter_map(|i| Some((i, memory.buffer(i)?)));
+    let within = |address: u64, block: &Block| {
+        address.checked_sub(block.address()).filter(|offset| *offset <= block.bytes().len() as u64)
+    };
+    let place = |address: u64| {
+        owned().find_map(|(i, b)| {
+            let primal = within(address, &b.primal).map(|n| Seen::Buffer(i, n));
+            primal.or_else(|| within(address, &b.shadow).map(|n| Seen::Shadow(i, n)))
+        })
+    };
+    let look = |num: &Num| match *num {
+        Num::Int(v) => i64::try_from(v).ok().and_then(|v| place(v as u64)).unwrap_or(Seen::Number(*num)),
+        _ => Seen::Number(*num),
+    };
+    nums.iter().map(look).collect()
+}
+
+type Contents = Vec<Option<Vec<Seen>>>;
+
+/// Contents of all buffers.
+fn everything(call: &Invocation, memory: &Memory) -> Contents {
+    contents(call, memory).iter().map(|c| c.as_ref().map(|nums| seen(memory, nums))).collect()
+}
+
+fn same_contents(who: &str, expected: &Contents, actual: &Contents, found: &mut Vec<String>) {
     for (arg, (e, a)) in expected.iter().zip(actual).enumerate() {
         let (Some(e), Some(a)) = (e, a) else { continue };
-        if let Some(i) = e.iter().zip(a).position(|(e, a)| !e.same_bits(*a)) {
+        if let Some(i) = e.iter().zip(a).position(|(e, a)| !e.same(*a)) {
             found.push(format!("{who} leaves {:?} in element {i} of argument {arg} instead of {:?}", a[i], e[i]));
         }
     }
@@ -236,9 +323,19 @@ pub fn dump_violations(program: &Program, request: &Request, options: &Options) 
 
 /// The gradient of a call whose seeds and shadows are random, against the tape. `None` if the tape cannot run.
 pub fn disagreement_with_tape(program: &Program, call: &Invocation, tol: f64) -> Result<Option<String>, Error> {
+    disagreement_with_tape_of(program, call, tol, &|options| derive(program, &call.request(), options))
+}
+
+/// [`disagreement_with_tape`] of a rule that `rule` makes.
+pub fn disagreement_with_tape_of(
+    program: &Program,
+    call: &Invocation,
+    tol: f64,
+    rule: Deriver<'_>,
+) -> Result<Option<String>, Error> {
     let call = reseeded(call, 5);
     let options = Options { memory: call.memory, ..Options::default() };
-    let outcome = gradient(&derive(program, &call.request(), &options)?, &call)?;
+    let outcome = gradient(&rule(&options)?, &call)?;
     let Ok(tape) = crate::check::tape_gradient(program, &call) else { return Ok(None) };
     for (arg, (a, b)) in outcome.gradient.iter().zip(&tape.gradient).enumerate() {
         let (Some(a), Some(b)) = (a, b) else { continue };

@@ -206,12 +206,29 @@ pub enum Check {
     ConstStore = 243,
     /// A run-time helper failed: out of memory, or memory that it does not know.
     Helper = 244,
+    /// Debug runs: an access outside of the declared shadow.
+    ShadowBounds = 245,
+    /// Debug runs: a shadow on top of a primal.
+    ShadowAliasesPrimal = 246,
+    /// Debug runs: the pullback does not find on the tape what the forward pass put there.
+    TapeCorrupt = 247,
+    /// Debug runs: memory with a shadow was reached through a pointer without.
+    ConstAlias = 248,
 }
 
 impl Check {
     /// All checks.
-    pub const ALL: [Check; 5] =
-        [Check::TapeFull, Check::UnknownCallee, Check::UntrackedBits, Check::ConstStore, Check::Helper];
+    pub const ALL: [Check; 9] = [
+        Check::TapeFull,
+        Check::UnknownCallee,
+        Check::UntrackedBits,
+        Check::ConstStore,
+        Check::Helper,
+        Check::ShadowBounds,
+        Check::ShadowAliasesPrimal,
+        Check::TapeCorrupt,
+        Check::ConstAlias,
+    ];
 
     /// Name, as reported.
     pub fn name(self) -> &'static str {
@@ -221,6 +238,10 @@ impl Check {
             Check::UntrackedBits => "untracked_bits",
             Check::ConstStore => "const_store",
             Check::Helper => "runtime_helper",
+            Check::ShadowBounds => "shadow_bounds",
+            Check::ShadowAliasesPrimal => "shadow_aliases_primal",
+            Check::TapeCorrupt => "tape_corrupt",
+            Check::ConstAlias => "const_alias",
         }
     }
 
@@ -238,6 +259,16 @@ impl Check {
                 "active data was stored through a pointer that has no shadow; give that memory a shadow (duplicated)"
             }
             Check::Helper => "a memory helper failed: out of memory, or a block that the derived code did not allocate",
+            Check::ShadowBounds => {
+                "a shadow was accessed outside of its declared length; make it as long as its primal, and declare all of it"
+            }
+            Check::ShadowAliasesPrimal => "a shadow lies on top of a primal buffer; give the shadow memory of its own",
+            Check::TapeCorrupt => {
+                "the tape does not hold what the forward pass recorded; something wrote over it, or it is of another run"
+            }
+            Check::ConstAlias => {
+                "memory that has a shadow was reached through a pointer that has none; its derivative would be lost"
+            }
         }
     }
 

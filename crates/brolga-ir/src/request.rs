@@ -69,6 +69,9 @@ pub struct Options {
     pub tape_limit: usize,
     /// Verify every stage and every emitted function (Cranelift's verifier runs in any case).
     pub verify_stages: bool,
+    /// Check at run time what the caller promises and what generated code relies on: bounds and overlaps of shadows whose
+    /// arguments declare a length, lost shadows, the order of the tape. Slower, and never another gradient.
+    pub debug: bool,
     /// Cranelift's `opt_level=speed` for primal and derivative; otherwise `none`.
     pub optimize: bool,
 }
@@ -80,6 +83,7 @@ impl Default for Options {
             strong_zero: true,
             tape_limit: 8 << 30,
             verify_stages: cfg!(debug_assertions),
+            debug: false,
             optimize: true,
         }
     }

@@ -4,8 +4,8 @@ use brolga_ir::block::{Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::{BlockId, DataKey, Dv};
-use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::entity::EntityRef;
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 use expect_test::{Expect, expect};
 

@@ -12,6 +12,7 @@
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `math`, `gamma` | C's mathematical functions by name, and the two that C lacks |
+//! | `debug` | what a debug run checks of shadow accesses |
 //! | `guard` | hardware traps as errors |
 //!
 //! Conventions shared with the code generator:
@@ -24,6 +25,7 @@
 
 mod blocks;
 pub mod captures;
+pub mod debug;
 pub mod gamma;
 mod globals;
 pub mod guard;
@@ -35,6 +37,7 @@ pub mod segment;
 pub mod status;
 
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
+pub use debug::Declared;
 pub use globals::{DataSpan, GlobalShadows};
 pub use guard::{CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use heap::Pair;

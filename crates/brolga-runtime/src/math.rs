@@ -5,7 +5,7 @@
 //! lack; `exp10` outside glibc; and the block routines `memcpy` and its family, which are C's behind a stub that makes bad
 //! addresses traps (see `memory`).
 
-use crate::{captures, gamma, heap, memory};
+use crate::{captures, debug, gamma, heap, memory};
 
 /// Addresses by name.
 type Table = Vec<(&'static str, *const u8)>;
@@ -103,6 +103,7 @@ fn own() -> Table {
         ("brolga_digammaf", gamma::brolga_digammaf as *const u8),
         ("brolga_trigamma", gamma::brolga_trigamma as *const u8),
         ("brolga_trigammaf", gamma::brolga_trigammaf as *const u8),
+        ("brolga_debug_shadow", debug::brolga_debug_shadow as *const u8),
         ("brolga_lookup", captures::brolga_lookup as *const u8),
         ("brolga_malloc", heap::brolga_malloc as *const u8),
         ("brolga_calloc", heap::brolga_calloc as *const u8),

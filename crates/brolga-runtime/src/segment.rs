@@ -27,6 +27,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
+use crate::debug::Declared;
 use crate::globals::GlobalShadows;
 
 /// Offsets of the fields that generated code uses, in bytes.
@@ -88,6 +89,8 @@ pub struct Segment {
     touched: usize,
     /// Heap blocks of the run and their shadows.
     pub(crate) blocks: Blocks,
+    /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
+    pub(crate) declared: Vec<Declared>,
     /// Keeps `globals` valid.
     global_shadows: GlobalShadows,
     /// Keeps `captures` valid.
@@ -118,6 +121,7 @@ impl Segment {
             mapping,
             touched: 0,
             blocks: Blocks::default(),
+            declared: Vec::new(),
             global_shadows,
             capture_table: None,
         }))
@@ -150,6 +154,7 @@ impl Segment {
         let base = self.mapping.as_mut_ptr();
         (self.top, self.cursor) = (base, base);
         self.blocks.release();
+        self.declared.clear();
         self.global_shadows.zero();
         let kept = used.max(RETAINED);
         if self.touched > kept {
@@ -181,6 +186,17 @@ impl Segment {
     /// The recorded bytes.
     pub fn tape(&self) -> &[u8] {
         &self.mapping[..self.bytes_used()]
+    }
+
+    /// The recorded bytes, to be changed: whoever tests the checks of a debug run has a reason to.
+    pub fn tape_mut(&mut self) -> &mut [u8] {
+        let used = self.bytes_used();
+        &mut self.mapping[..used]
+    }
+
+    /// Tell the checks of a debug run of a pointer argument.
+    pub fn declare(&mut self, buffer: Declared) {
+        self.declared.push(buffer);
     }
 
     /// The shadows of data objects.

@@ -404,6 +404,7 @@ fn derive_one<'a>(
             frame: plan.frame.as_ref(),
             id_bytes: plan.id_bytes,
             ct: &facts.activity.ct,
+            debug: options.debug,
             target: isa.frontend_config(),
         };
         lower(graph, env)

@@ -40,7 +40,11 @@ block0(v0: f64):
     v1 = sqrt v0
     return v1
 }";
-    check(source, &Options::default(), Stage::Stmts, expect![[r#"
+    check(
+        source,
+        &Options::default(),
+        Stage::Stmts,
+        expect![[r#"
         ; %f (f64 active) -> (f64 active)
 
         block0:  ; runs at most once
@@ -58,8 +62,13 @@ block0(v0: f64):
               comms    v1
           inst1 return v1
               reverse  ct(v1) += d0
-    "#]]);
-    check(source, &Options::default(), Stage::Pullback, expect![[r#"
+    "#]],
+    );
+    check(
+        source,
+        &Options::default(),
+        Stage::Pullback,
+        expect![[r#"
         ; %f (f64 active) -> (f64 active)
 
         %f__pullback(i64, f64) -> f64 fast
@@ -89,7 +98,8 @@ block0(v0: f64):
             d10 = take ct(v0)
             close frame
             return d10
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -101,7 +111,11 @@ block1(v3: f64):
     v4 = fneg v3
     return v4
 }";
-    check(source, &Options::default(), Stage::Cfg, expect![[r#"
+    check(
+        source,
+        &Options::default(),
+        Stage::Cfg,
+        expect![[r#"
         ; %f (f64 active, f64 active, i32 const) -> (f64 active)
 
         %f(f64, f64, i32) -> f64 system_v
@@ -115,8 +129,13 @@ block1(v3: f64):
         bb2(v3: f64):  ; forward of block2, from bb0, bb1
             i0    v4 = fneg.f64 v3
                   return v4
-    "#]]);
-    check(source, &Options::default(), Stage::Pullback, expect![[r#"
+    "#]],
+    );
+    check(
+        source,
+        &Options::default(),
+        Stage::Pullback,
+        expect![[r#"
         ; %f (f64 active, f64 active, i32 const) -> (f64 active)
 
         %f__pullback(i64, f64) -> f64, f64 fast
@@ -163,7 +182,8 @@ block1(v3: f64):
             d8 = take ct(v1)
             close frame
             return d7, d8
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -180,7 +200,11 @@ block1(v3: f64, v4: f64, v5: i32):
 block2:
     return v6
 }";
-    check(source, &Options::default(), Stage::Forward, expect![[r#"
+    check(
+        source,
+        &Options::default(),
+        Stage::Forward,
+        expect![[r#"
         ; %f (f64 active, i32 const) -> (f64 active)
 
         ; Plan: no activation frame; block numbers of 1 byte.
@@ -210,8 +234,13 @@ block2:
         bb2:  ; forward of block2, from bb1
             leave frame
             return v6
-    "#]]);
-    check(source, &Options::default(), Stage::Pullback, expect![[r#"
+    "#]],
+    );
+    check(
+        source,
+        &Options::default(),
+        Stage::Pullback,
+        expect![[r#"
         ; %f (f64 active, i32 const) -> (f64 active)
 
         %f__pullback(i64, f64) -> f64 fast
@@ -264,7 +293,8 @@ block2:
             d9 = take ct(v0)
             close frame
             return d9
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -278,7 +308,11 @@ block1:
 block2:
     return v0
 }";
-    check(source, &Options::default(), Stage::Forward, expect![[r#"
+    check(
+        source,
+        &Options::default(),
+        Stage::Forward,
+        expect![[r#"
         ; %f (f64 active, i32 const) -> (f64 active)
 
         ; Plan: an activation frame of 16 bytes; block numbers of 1 byte.
@@ -305,8 +339,13 @@ block2:
             keep frame+8 = block 2
             leave frame
             return v0
-    "#]]);
-    check(source, &Options::default(), Stage::Pullback, expect![[r#"
+    "#]],
+    );
+    check(
+        source,
+        &Options::default(),
+        Stage::Pullback,
+        expect![[r#"
         ; %f (f64 active, i32 const) -> (f64 active)
 
         %f__pullback(i64, f64) -> f64 fast
@@ -340,7 +379,8 @@ block2:
             d6 = take ct(v0)
             close frame
             return d6
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -354,7 +394,11 @@ block0(v0: i64, v1: f64):
     store v3, v0+16
     return
 }";
-    check(source, &Options::default(), Stage::Stmts, expect![[r#"
+    check(
+        source,
+        &Options::default(),
+        Stage::Stmts,
+        expect![[r#"
         ; %f (i64 duplicated, f64 active) -> ()
 
         block0:  ; runs at most once
@@ -378,9 +422,14 @@ block0(v0: i64, v1: f64):
                        ct(v3) += d2
               comms    v0, v0'
           inst4 return
-    "#]]);
+    "#]],
+    );
     let restore = Options { memory: MemoryMode::Restore, ..Options::default() };
-    check(source, &restore, Stage::Forward, expect![[r#"
+    check(
+        source,
+        &restore,
+        Stage::Forward,
+        expect![[r#"
         ; %f (i64 duplicated, f64 active) -> ()
 
         ; Plan: an activation frame of 96 bytes.
@@ -418,8 +467,13 @@ block0(v0: i64, v1: f64):
             keep frame+88 = v0'
             leave frame
             return
-    "#]]);
-    check(source, &restore, Stage::Pullback, expect![[r#"
+    "#]],
+    );
+    check(
+        source,
+        &restore,
+        Stage::Pullback,
+        expect![[r#"
         ; %f (i64 duplicated, f64 active) -> ()
 
         %f__pullback(i64) -> f64 fast
@@ -454,7 +508,8 @@ block0(v0: i64, v1: f64):
             d5 = take ct(v1)
             close frame
             return d5
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -474,7 +529,11 @@ block0(v0: i64, v1: f64):
     v3 = fadd v2, v1
     return v3
 }";
-    check(source, &Options::default(), Stage::Forward, expect![[r#"
+    check(
+        source,
+        &Options::default(),
+        Stage::Forward,
+        expect![[r#"
         ; %f (f64 active, i64 duplicated) -> (f64 active)
 
         ; Plan: an activation frame of 32 bytes.
@@ -519,8 +578,13 @@ block0(v0: i64, v1: f64):
             keep frame+16 = v0'
             leave frame
             return v3
-    "#]]);
-    check(source, &Options::default(), Stage::Pullback, expect![[r#"
+    "#]],
+    );
+    check(
+        source,
+        &Options::default(),
+        Stage::Pullback,
+        expect![[r#"
         ; %f (f64 active, i64 duplicated) -> (f64 active)
 
         %f__pullback(i64, f64) -> f64 fast
@@ -583,7 +647,8 @@ block0(v0: i64, v1: f64):
             d5 = take ct(v1)
             close frame
             return d5
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -609,9 +674,10 @@ block0(v0: f64):
 #[test]
 fn clif_stages_are_clif() {
     for (name, file) in examples() {
-        for (options, stage) in modes().iter().flat_map(|o| {
-            [Stage::Normalised, Stage::ClifForward, Stage::ClifPullback].map(|stage| (o, stage))
-        }) {
+        for (options, stage) in modes()
+            .iter()
+            .flat_map(|o| [Stage::Normalised, Stage::ClifForward, Stage::ClifPullback].map(|stage| (o, stage)))
+        {
             let request = guess::request(&file.program, file.functions[0].0);
             let text = dump(&file.program, &request, options, stage).unwrap_or_else(|e| panic!("{name}: {e}"));
             let again = File::parse(&name, &text).unwrap_or_else(|e| panic!("{name}, {}: {e}", stage.name()));
@@ -643,7 +709,11 @@ fn drawing() {
         well_formed(&name, &text);
         let count = |what: &str| text.matches(what).count();
         let pullback = dump(&file.program, &request, &Options::default(), Stage::Pullback).unwrap();
-        assert_eq!(count("style=dashed"), pullback.matches("; reverse of").count(), "{name}: a tie for each reverse block");
+        assert_eq!(
+            count("style=dashed"),
+            pullback.matches("; reverse of").count(),
+            "{name}: a tie for each reverse block"
+        );
         assert_eq!(count("subgraph"), 2 * pullback.lines().filter(|l| l.starts_with('%')).count(), "{name}");
     }
 }

@@ -14,8 +14,8 @@
 use super::cursor::{Cursor, Parsed, Span, Spanned};
 use super::number::ElemType;
 
-/// Most elements that `[x; n]` may ask for: a gigabyte of `f64`.
-const MAX_REPEAT: usize = 1 << 27;
+/// Most elements that `[x; n]` may ask for: 128 MiB of `f64`.
+const MAX_REPEAT: usize = 1 << 24;
 
 /// A bracketed list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +24,24 @@ pub struct List {
     pub elem: Option<ElemType>,
     /// The numbers, as written.
     pub items: Vec<Spanned<String>>,
+    /// How often the numbers are repeated: `n` in `[x; n]`, otherwise 1.
+    pub copies: usize,
     /// Whether commas (or a repeat count) separate them, which makes it a buffer.
     pub commas: bool,
     /// The whole list.
     pub span: Span,
+}
+
+impl List {
+    /// How many numbers it stands for.
+    pub fn len(&self) -> usize {
+        self.items.len() * self.copies
+    }
+
+    /// Whether it stands for no number at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// An argument as written.
@@ -124,6 +138,7 @@ pub(super) fn list(c: &mut Cursor<'_>, elem: Option<ElemType>) -> Parsed<List> {
     let start = c.at();
     c.expect("[")?;
     let mut items = Vec::new();
+    let mut copies = 1;
     let mut commas = false;
     while !c.eat("]") {
         if !items.is_empty() {
@@ -138,8 +153,7 @@ pub(super) fn list(c: &mut Cursor<'_>, elem: Option<ElemType>) -> Parsed<List> {
                 if n.node > MAX_REPEAT {
                     return Err(c.error(n.span, format!("at most {MAX_REPEAT} elements")));
                 }
-                let item: Spanned<String> = items.remove(0);
-                items = vec![item; n.node];
+                copies = n.node;
                 commas = true;
                 c.expect("]")?;
                 break;
@@ -153,7 +167,7 @@ pub(super) fn list(c: &mut Cursor<'_>, elem: Option<ElemType>) -> Parsed<List> {
         items.push(c.number()?);
     }
     let end = c.text()[..c.text().len() - c.rest().len()].trim_end().len();
-    Ok(List { elem, items, commas, span: start..end })
+    Ok(List { elem, items, copies, commas, span: start..end })
 }
 
 impl Call {
@@ -178,7 +192,7 @@ mod tests {
             .args
             .iter()
             .filter_map(|a| match a {
-                Literal::List(l) => Some((l.elem, l.items.len(), l.commas)),
+                Literal::List(l) => Some((l.elem, l.len(), l.commas)),
                 _ => None,
             })
             .collect();

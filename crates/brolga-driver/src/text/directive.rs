@@ -241,7 +241,7 @@ fn clauses(c: &mut Cursor<'_>) -> Parsed<Clauses> {
                 _ => return Err(c.error(n.span, "a tolerance is a decimal number, not negative")),
             }
         } else if c.eat_word("value") {
-            let value = if c.peek() == Some('[') { expect_list(c)? } else { vec![expect(c)?] };
+            let value = if c.peek() == Some('[') { expect_list(c)? } else { vec![expect(c, MAX_DEPTH)?] };
             out.value.replace(value).is_some()
         } else if c.eat_word("buffers") {
             out.buffers.replace(expect_list(c)?).is_some()
@@ -312,24 +312,34 @@ fn shadow(c: &mut Cursor<'_>) -> Parsed<(Spanned<usize>, List)> {
     }
 }
 
+/// Lists in lists that an expectation may have. A gradient is a list of lists; the rest is room for better messages.
+const MAX_DEPTH: usize = 4;
+
 fn expect_list(c: &mut Cursor<'_>) -> Parsed<Vec<Expect>> {
+    nested_list(c, MAX_DEPTH)
+}
+
+fn nested_list(c: &mut Cursor<'_>, depth: usize) -> Parsed<Vec<Expect>> {
     let start = c.at();
+    if depth == 0 {
+        return Err(c.unexpected("a number: no list is nested as deep as this"));
+    }
     c.expect("[")?;
     let mut items = Vec::new();
     while !c.eat("]") {
         if c.is_done() {
             return Err(c.error(start..start + 1, "this bracket is never closed"));
         }
-        items.push(expect(c)?);
+        items.push(expect(c, depth - 1)?);
         // Lanes are written without commas, elements with them.
         c.eat(",");
     }
     Ok(items)
 }
 
-fn expect(c: &mut Cursor<'_>) -> Parsed<Expect> {
+fn expect(c: &mut Cursor<'_>, depth: usize) -> Parsed<Expect> {
     if c.peek() == Some('[') {
-        return Ok(Expect::List(expect_list(c)?));
+        return Ok(Expect::List(nested_list(c, depth)?));
     }
     if c.eat_word("null") {
         return Ok(Expect::Null);
@@ -342,7 +352,7 @@ fn expect(c: &mut Cursor<'_>) -> Parsed<Expect> {
         super::number::parse_f64(&number.node).is_ok() || super::number::parse_int(&number.node, 128).is_ok();
     if c.peek() == Some('[') {
         // A typed list, as arguments are written: the type says nothing new here.
-        return Ok(Expect::List(expect_list(c)?));
+        return Ok(Expect::List(nested_list(c, depth)?));
     }
     if plausible {
         Ok(Expect::Number(number))

@@ -12,11 +12,13 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
+use super::debug::Missing;
 use super::{Cx, Direction, ops, segment};
 use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Val};
 
-/// Byte offsets of the fields of a block's record, and its size. Fields keep their order; the block number comes last.
-pub fn record_layout(types: &[Type], id_bytes: u32) -> (Vec<u32>, u32) {
+/// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
+/// run, and of the block's number, which comes last. Fields keep their order.
+pub fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {
     let mut at = 0;
     let offs = types
         .iter()
@@ -26,11 +28,11 @@ pub fn record_layout(types: &[Type], id_bytes: u32) -> (Vec<u32>, u32) {
             o
         })
         .collect();
-    (offs, at + id_bytes)
+    (offs, at + extra)
 }
 
 impl Cx<'_> {
-    fn seg(&self) -> ir::Value {
+    pub(super) fn seg(&self) -> ir::Value {
         self.seg_value.expect("this function has a segment")
     }
 
@@ -42,7 +44,7 @@ impl Cx<'_> {
         b.use_var(self.fp.expect("this function has a segment"))
     }
 
-    fn trap_if(&self, b: &mut FunctionBuilder<'_>, cond: ir::Value, check: Check, at: Option<ir::Inst>) {
+    pub(super) fn trap_if(&self, b: &mut FunctionBuilder<'_>, cond: ir::Value, check: Check, at: Option<ir::Inst>) {
         self.locate(b, at, true);
         b.ins().trapnz(cond, TrapCode::unwrap_user(check as u8));
         self.locate(b, at, false);
@@ -183,6 +185,7 @@ impl Cx<'_> {
                 self.values.insert(inst.defs[0].0, r);
             }
             AdOp::LoadDelta { addr, delta, off, loaded } => {
+                self.check_access(b, (*addr, *delta, *off), 8, Missing::Nothing, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), false, segment::ZEROS);
                 let s = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
                 let p = self.get(*loaded);
@@ -192,6 +195,7 @@ impl Cx<'_> {
                 self.values.insert(inst.defs[0].0, r);
             }
             AdOp::StoreDelta { addr, delta, off, value, vdelta } => {
+                self.check_access(b, (*addr, *delta, *off), 8, Missing::Nothing, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), false, segment::SINK);
                 let mut s = self.get(*value);
                 if let Some(d) = vdelta {
@@ -219,8 +223,9 @@ impl Cx<'_> {
                     let c = b.ins().iconst(types::I64, -16);
                     let fp = b.ins().band(fp, c);
                     b.def_var(self.fp.expect("this function has a segment"), fp);
-                    self.bump(b, fp, frame.size, inst.at);
+                    self.bump(b, fp, frame.size + self.seal_bytes(), inst.at);
                     b.ins().store(flags, top, fp, 0);
+                    self.put_seal(b, fp, frame.size as i32, self.frame_seal());
                     self.clear_slots(b);
                 }
             }
@@ -233,12 +238,14 @@ impl Cx<'_> {
                 let fp = self.frame_pointer(b);
                 self.store_id(b, fp, slot.0 as i32, *id);
             }
-            AdOp::Push(vals, id) => {
-                let vals: Vec<_> = vals.iter().map(|&v| self.get(v)).collect();
+            AdOp::Push(names, id) => {
+                let vals: Vec<_> = names.iter().map(|&v| self.get(v)).collect();
                 let tys: Vec<_> = vals.iter().map(|&v| b.func.dfg.value_type(v)).collect();
-                let (offs, size) = record_layout(&tys, if id.is_some() { id_bytes } else { 0 });
+                let id_bytes = if id.is_some() { id_bytes } else { 0 };
+                let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
                 let at = b.use_var(self.tape_var());
                 self.bump(b, at, size, inst.at);
+                self.put_seal(b, at, (size - id_bytes - self.seal_bytes()) as i32, self.record_seal(names, *id));
                 let flags = self.tape_flags(b);
                 for (v, o) in vals.into_iter().zip(offs) {
                     b.ins().store(flags, v, at, o as i32);
@@ -251,20 +258,24 @@ impl Cx<'_> {
                 if self.env.frame.is_some() {
                     let fp = self.frame_pointer(b);
                     let at = b.use_var(self.tape_var());
-                    self.bump(b, at, 8, inst.at);
+                    self.bump(b, at, self.seal_bytes() + 8, inst.at);
                     let flags = self.tape_flags(b);
-                    b.ins().store(flags, fp, at, 0);
+                    self.put_seal(b, at, 0, self.link_seal());
+                    b.ins().store(flags, fp, at, self.seal_bytes() as i32);
                 }
                 self.publish(b);
             }
             AdOp::OpenFrame => {
                 self.reload(b);
-                if self.env.frame.is_some() {
+                if let Some(frame) = self.env.frame {
                     let flags = self.tape_flags(b);
                     let at = b.use_var(self.tape_var());
+                    let link = 8 + self.seal_bytes() as i32;
+                    self.check_seal(b, at, -link, self.link_seal(), inst.at);
                     let fp = b.ins().load(types::I64, flags, at, -8);
                     b.def_var(self.fp.expect("this function has a segment"), fp);
-                    let c = b.ins().iconst(types::I64, -8);
+                    self.check_seal(b, fp, frame.size as i32, self.frame_seal(), inst.at);
+                    let c = b.ins().iconst(types::I64, -i64::from(link));
                     let at = b.ins().iadd(at, c);
                     b.def_var(self.tape_var(), at);
                     self.clear_slots(b);
@@ -287,13 +298,16 @@ impl Cx<'_> {
                 let r = self.load_id(b, at, -(id_bytes as i32));
                 self.values.insert(inst.defs[0].0, r);
             }
-            AdOp::Pop(_, id) => {
+            AdOp::Pop(names, id) => {
                 let tys: Vec<_> = inst.defs.iter().map(|d| d.1).collect();
-                let (offs, size) = record_layout(&tys, if id.is_some() { id_bytes } else { 0 });
+                let id_bytes = if id.is_some() { id_bytes } else { 0 };
+                let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
                 let top = b.use_var(self.tape_var());
                 let n = b.ins().iconst(types::I64, -i64::from(size));
                 let at = b.ins().iadd(top, n);
                 b.def_var(self.tape_var(), at);
+                let seal = self.record_seal(names, *id);
+                self.check_seal(b, at, (size - id_bytes - self.seal_bytes()) as i32, seal, inst.at);
                 let flags = self.tape_flags(b);
                 for (&(name, ty), o) in inst.defs.iter().zip(offs) {
                     let r = b.ins().load(ty, flags, at, o as i32);
@@ -301,15 +315,17 @@ impl Cx<'_> {
                 }
             }
             AdOp::CloseFrame => {
-                if self.env.frame.is_some() {
+                if let Some(frame) = self.env.frame {
                     let fp = self.frame_pointer(b);
                     let flags = self.tape_flags(b);
+                    self.check_seal(b, fp, frame.size as i32, self.frame_seal(), inst.at);
                     let before = b.ins().load(types::I64, flags, fp, 0);
                     b.def_var(self.tape_var(), before);
                 }
                 self.publish(b);
             }
             AdOp::AddMem { addr, delta, sure, off, by, shape } => {
+                self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
                 let by = self.get(*by);
                 let old = self.load_ct(b, at, *shape);
@@ -317,6 +333,7 @@ impl Cx<'_> {
                 self.store_ct(b, at, new, *shape);
             }
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
+                self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
                 let r = self.load_ct(b, at, *shape);
                 let zero = self.zero(b, shape.ty());
@@ -324,6 +341,7 @@ impl Cx<'_> {
                 self.values.insert(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
+                self.check_access(b, (*addr, *delta, *off), *bytes, Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
                 for (o, ty) in pieces(*bytes) {
                     if *checked {
@@ -345,6 +363,7 @@ impl Cx<'_> {
                 }
                 let call = match callee {
                     Callee::Symbol(s) => {
+                        self.check_helper(b, s, &args, inst.at);
                         let f = self.symbol(b, s, &sig);
                         b.ins().call(f, &args)
                     }

@@ -22,6 +22,7 @@ use crate::inst::{AdInst, AdOp, Shape, Val};
 use crate::names::Names;
 
 mod copy;
+pub mod debug;
 mod memory;
 mod ops;
 
@@ -93,6 +94,8 @@ pub struct LowerEnv<'a> {
     pub id_bytes: u32,
     /// Shape of each primal value's cotangent.
     pub ct: &'a SecondaryMap<ir::Value, Option<Shape>>,
+    /// Emit the checks of a debug run.
+    pub debug: bool,
     /// The target.
     pub target: TargetFrontendConfig,
 }

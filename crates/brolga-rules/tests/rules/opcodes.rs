@@ -6,6 +6,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Opcode, Type, Value, types};
 use cranelift_frontend::FunctionBuilder;
 
+use crate::kinks::{Line, Subject, lines};
 use crate::subjects::{Compiled, lane, lanes, scalar};
 
 /// Opcodes with a formula.

@@ -16,6 +16,7 @@ use cranelift_codegen::ir::{Signature, Type, types};
 use crate::Error;
 
 mod compile;
+mod declared;
 mod traps;
 
 pub use compile::host_isa;
@@ -27,17 +28,30 @@ pub struct Arg {
     pub value: DataValue,
     /// Address of the shadow of a duplicated pointer. Ignored for other arguments.
     pub shadow: u64,
+    /// Bytes behind a pointer, and as many behind its shadow, if the caller says so. Then an overlap of shadows with
+    /// primals is refused, and a debug run checks every access of a shadow.
+    pub len: Option<u64>,
 }
 
 impl Arg {
     /// An argument without a shadow.
     pub fn new(value: DataValue) -> Self {
-        Self { value, shadow: 0 }
+        Self { value, shadow: 0, len: None }
     }
 
     /// A pointer and its shadow.
     pub fn duplicated(primal: u64, shadow: u64) -> Self {
-        Self { value: DataValue::I64(primal as i64), shadow }
+        Self { value: DataValue::I64(primal as i64), shadow, len: None }
+    }
+
+    /// A pointer and its shadow, with the length of both in bytes.
+    pub fn duplicated_len(primal: u64, shadow: u64, len: u64) -> Self {
+        Self::duplicated(primal, shadow).with_len(len)
+    }
+
+    /// The same argument, with a declared length in bytes.
+    pub fn with_len(self, len: u64) -> Self {
+        Self { len: Some(len), ..self }
     }
 }
 
@@ -55,6 +69,7 @@ struct Inner {
     forward_clif: String,
     pullback_clif: String,
     cotangent_types: Vec<Type>,
+    debug: bool,
 }
 
 /// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so threads may share one.
@@ -149,6 +164,7 @@ impl DerivedRule {
             pullback_clif: root.pullback.display().to_string(),
             signature: f.signature.clone(),
             request: request.clone(),
+            debug: options.debug,
             pool: Arc::new(pool),
             program: d.program,
             compiled,
@@ -238,7 +254,8 @@ impl DerivedRule {
     /// Run the forward pass: the primal results, bit for bit, and the pullback of this run.
     ///
     /// # Errors
-    /// As for [`Self::primal`]; also if a duplicated argument has no shadow, or the tape is full.
+    /// As for [`Self::primal`]; also if a duplicated argument has no shadow, if a shadow overlaps a primal as far as their
+    /// lengths are declared, or if the tape is full.
     ///
     /// # Safety
     /// As for [`Self::primal`]; every shadow must be as large as its primal and laid out alike, and stay valid while the
@@ -261,7 +278,11 @@ impl DerivedRule {
     pub unsafe fn forward_into(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
         self.check_args(args.iter().map(|a| &a.value))?;
         let inner = &*self.0;
+        declared::check(args, &inner.request.args, inner.debug)?;
         let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
+        if inner.debug {
+            declared::register(args, &inner.request.args, &mut tape);
+        }
         let returns = &inner.signature.returns;
         let n = (args.len() + inner.abi.deltas.len() + 1).max(returns.len() + inner.abi.n_result_deltas);
         with_cells(n, |cells| {
@@ -345,8 +366,15 @@ impl Pullback {
             for (k, &i) in inner.abi.cotangents.iter().enumerate() {
                 out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
             }
-            debug_assert!(inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
-            debug_assert_eq!(self.tape.bytes_left(), 0, "a pullback pops everything that its forward pass pushed");
+            debug_assert!(
+                inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some())
+            );
+            let left = self.tape.bytes_left();
+            debug_assert_eq!(left, 0, "a pullback pops everything that its forward pass pushed");
+            if inner.debug && left != 0 {
+                let message = format!("{left} bytes of the tape were pushed and not popped");
+                return Err(Error::Internal { stage: "pullback", message });
+            }
             Ok(())
         })
     }
@@ -354,6 +382,12 @@ impl Pullback {
     /// Bytes that the forward run recorded.
     pub fn tape_bytes(&self) -> usize {
         self.tape.bytes_used()
+    }
+
+    /// The recorded bytes, to be damaged by whoever tests that a debug run notices.
+    #[doc(hidden)]
+    pub fn tape_mut(&mut self) -> &mut [u8] {
+        self.tape.tape_mut()
     }
 
     /// The shadow of a writable data object.

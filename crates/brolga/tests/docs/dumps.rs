@@ -29,7 +29,8 @@ fn documents_show_real_dumps() {
         expect_test::expect_file![&path].assert_eq(&fresh);
     }
     let examples = files(&root().join("docs/examples"), "clif");
-    let unused: Vec<_> = examples.iter().filter(|p| !used.contains(&*p.file_name().unwrap().to_string_lossy())).collect();
+    let unused: Vec<_> =
+        examples.iter().filter(|p| !used.contains(&*p.file_name().unwrap().to_string_lossy())).collect();
     assert!(unused.is_empty(), "no document shows {unused:?}");
 }
 

@@ -2,6 +2,7 @@
 
 mod diagnostics;
 mod dumps;
+mod map;
 
 use std::path::{Path, PathBuf};
 

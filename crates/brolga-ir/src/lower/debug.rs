@@ -1,0 +1,181 @@
+//! Checks that only a debug run has: of shadow accesses, and of the tape's protocol.
+//!
+//! **Shadows.** Before each access the run time is asked (`brolga_debug_shadow`) whether it agrees with what the caller
+//! declared; its answer is a sum of bits, one for each check that traps.
+//!
+//! **Tape.** A pullback relies on popping what its forward pass pushed, and nothing else. In a debug run each record, each
+//! frame and each link to a frame carries a *seal*, a number that names the function and what was recorded:
+//!
+//! ```text
+//!   record   [ values … | seal | block number ]     frame  [ top before | … | seal ]     link  [ seal | frame ]
+//! ```
+//!
+//! The number of a block stays last, because the pullback looks there before it knows whose record it is. A seal is checked
+//! before anything that it covers is used: the link's before the frame's address, the frame's before slots are read.
+//!
+//! **Invariants.** Without `debug` nothing here emits an instruction, and seals take no space. Seals depend on names only,
+//! so that they are the same in both halves and in every derivation.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
+use cranelift_frontend::FunctionBuilder;
+
+use super::{Cx, Direction};
+use crate::inst::{Check, Val};
+
+/// Bytes of a seal.
+const SEAL: u32 = 8;
+
+/// Bits of the helper's answer; the run time tests that it agrees.
+pub mod answer {
+    /// [`Check::ShadowBounds`](crate::inst::Check::ShadowBounds).
+    pub const SHADOW_BOUNDS: i64 = 1;
+    /// [`Check::ShadowAliasesPrimal`](crate::inst::Check::ShadowAliasesPrimal).
+    pub const SHADOW_ALIASES_PRIMAL: i64 = 2;
+    /// [`Check::ConstAlias`](crate::inst::Check::ConstAlias).
+    pub const CONST_ALIAS: i64 = 4;
+}
+
+/// What an access means, if there is no shadow behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// A derivative is lost if the memory has a shadow under another pointer.
+    Loses,
+    /// Nothing that we can tell.
+    Nothing,
+}
+
+impl Cx<'_> {
+    /// Bytes that a seal takes.
+    pub(super) fn seal_bytes(&self) -> u32 {
+        if self.env.debug { SEAL } else { 0 }
+    }
+
+    /// The seal of a record (what it holds and its block's number), of a frame or of a link (`"frame"`, `"link"`).
+    pub(super) fn record_seal(&self, vals: &[Val], id: Option<u32>) -> i64 {
+        let mut text = id.map_or_else(String::new, |i| i.to_string());
+        for v in vals {
+            text += &format!(" {v}");
+        }
+        self.seal(&text)
+    }
+
+    fn seal(&self, what: &str) -> i64 {
+        let name = self.env.primal.name.to_string();
+        // FNV-1a: any hash that is the same everywhere will do.
+        let bytes = name.bytes().chain([0]).chain(what.bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)) as i64
+    }
+
+    /// Write a seal at `at + off`.
+    pub(super) fn put_seal(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, seal: i64) {
+        if self.env.debug {
+            let flags = self.tape_flags(b);
+            let seal = b.ins().iconst(types::I64, seal);
+            b.ins().store(flags, seal, at, off);
+        }
+    }
+
+    /// Trap if there is another number at `at + off`.
+    pub(super) fn check_seal(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        at: ir::Value,
+        off: i32,
+        seal: i64,
+        inst: Option<ir::Inst>,
+    ) {
+        if self.env.debug {
+            let flags = self.tape_flags(b);
+            let found = b.ins().load(types::I64, flags, at, off);
+            let wrong = b.ins().icmp_imm_s(IntCC::NotEqual, found, seal);
+            self.trap_if(b, wrong, Check::TapeCorrupt, inst);
+        }
+    }
+
+    /// The seal at the end of an activation frame.
+    pub(super) fn frame_seal(&self) -> i64 {
+        self.seal("frame")
+    }
+
+    /// The seal of the link that leads to a frame.
+    pub(super) fn link_seal(&self) -> i64 {
+        self.seal("link")
+    }
+
+    /// Check an access of `bytes` bytes to the shadow of `addr + off`.
+    pub(super) fn check_access(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (addr, delta, off): (Val, Val, i32),
+        bytes: u32,
+        missing: Missing,
+        at: Option<ir::Inst>,
+    ) {
+        if self.env.debug {
+            let n = b.ins().iconst(types::I64, i64::from(bytes));
+            let (a, d) = (self.get(addr), self.get(delta));
+            self.ask(b, (a, d, off), n, missing, at);
+        }
+    }
+
+    fn ask(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (addr, delta, off): (ir::Value, ir::Value, i32),
+        n: ir::Value,
+        missing: Missing,
+        at: Option<ir::Inst>,
+    ) {
+        let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+        sig.params.extend([types::I64; 5].map(AbiParam::new));
+        sig.returns.push(AbiParam::new(types::I64));
+        let f = self.symbol(b, "brolga_debug_shadow", &sig);
+        let off = b.ins().iconst(types::I64, i64::from(off));
+        let seg = self.seg();
+        let call = b.ins().call(f, &[seg, addr, delta, off, n]);
+        let found = b.inst_results(call)[0];
+        let checks = [
+            (answer::SHADOW_ALIASES_PRIMAL, Check::ShadowAliasesPrimal, true),
+            (answer::SHADOW_BOUNDS, Check::ShadowBounds, true),
+            (answer::CONST_ALIAS, Check::ConstAlias, missing == Missing::Loses),
+        ];
+        for (bit, check, wanted) in checks {
+            if wanted {
+                let bit = b.ins().band_imm_s(found, bit);
+                self.trap_if(b, bit, check, at);
+            }
+        }
+    }
+
+    /// Check the shadows that a helper of the run time is about to use.
+    pub(super) fn check_helper(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        symbol: &str,
+        args: &[ir::Value],
+        at: Option<ir::Inst>,
+    ) {
+        if !self.env.debug {
+            return;
+        }
+        let loses = if self.env.direction == Direction::Pullback { Missing::Loses } else { Missing::Nothing };
+        match (symbol, args) {
+            ("brolga_zero", &[p, delta, n]) => self.ask(b, (p, delta, 0), n, loses, at),
+            ("brolga_copy_shadow" | "brolga_memmove_rev", &[to, to_delta, from, from_delta, n, ..]) => {
+                self.ask(b, (to, to_delta, 0), n, loses, at);
+                self.ask(b, (from, from_delta, 0), n, loses, at);
+                if symbol == "brolga_memmove_rev" {
+                    // What a store of the same floats would be refused for.
+                    let lost = b.ins().icmp_imm_s(IntCC::Equal, to_delta, 0);
+                    let known = b.ins().icmp_imm_s(IntCC::NotEqual, from_delta, 0);
+                    let some = b.ins().icmp_imm_s(IntCC::NotEqual, n, 0);
+                    let both = b.ins().band(lost, known);
+                    let both = b.ins().band(both, some);
+                    self.trap_if(b, both, Check::ConstStore, at);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a value of a generated program is for.
+//!
+//! CLIF types do not tell an index from the bits of a float or from a pointer, so a generator that went by types alone would
+//! read memory at random. Every value has a [`Kind`], and only values of equal kind are exchanged: as arguments of blocks and
+//! calls, through `select`, and through memory.
+
+use cranelift_codegen::ir::{Type, Value, types};
+
+/// What floats a pointer points at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elem {
+    /// `f64`.
+    F64,
+    /// `f32`.
+    F32,
+}
+
+impl Elem {
+    /// Both.
+    pub const ALL: [Elem; 2] = [Elem::F64, Elem::F32];
+
+    /// Bytes of one element.
+    pub fn bytes(self) -> i64 {
+        match self {
+            Elem::F64 => 8,
+            Elem::F32 => 4,
+        }
+    }
+
+    /// The kind of one element.
+    pub fn scalar(self) -> Kind {
+        match self {
+            Elem::F64 => Kind::F64,
+            Elem::F32 => Kind::F32,
+        }
+    }
+
+    /// The kind of a vector of elements.
+    pub fn vector(self) -> Kind {
+        match self {
+            Elem::F64 => Kind::F64x2,
+            Elem::F32 => Kind::F32x4,
+        }
+    }
+}
+
+/// Float bits in another type: which floats, and the type that holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// One `f64` in an `i64`.
+    F64,
+    /// One `f32` in an `i32`.
+    F32,
+    /// Two `f64` in an `i128`.
+    F64Pair,
+    /// Two `f32` in an `i64`.
+    F32Pair,
+    /// Two `f64` in an `i8x16`.
+    F64Bytes,
+    /// Four `f32` in an `i8x16`.
+    F32Bytes,
+}
+
+impl Bits {
+    /// All of them.
+    pub const ALL: [Bits; 6] =
+        [Bits::F64, Bits::F32, Bits::F64Pair, Bits::F32Pair, Bits::F64Bytes, Bits::F32Bytes];
+
+    /// The floats inside.
+    pub fn elem(self) -> Elem {
+        match self {
+            Bits::F64 | Bits::F64Pair | Bits::F64Bytes => Elem::F64,
+            Bits::F32 | Bits::F32Pair | Bits::F32Bytes => Elem::F32,
+        }
+    }
+
+    /// How many floats are inside.
+    pub fn count(self) -> usize {
+        (self.ty().bytes() as usize) / self.elem().bytes() as usize
+    }
+
+    /// The type that holds them.
+    pub fn ty(self) -> Type {
+        match self {
+            Bits::F64 | Bits::F32Pair => types::I64,
+            Bits::F32 => types::I32,
+            Bits::F64Pair => types::I128,
+            Bits::F64Bytes | Bits::F32Bytes => types::I8X16,
+        }
+    }
+}
+
+/// What a value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number to differentiate.
+    F64,
+    /// A number to differentiate.
+    F32,
+    /// Two numbers.
+    F64x2,
+    /// Four numbers.
+    F32x4,
+    /// A truth value or a small number.
+    I8,
+    /// A number to count with.
+    I32,
+    /// A number to count with.
+    I64,
+    /// Bits of floats.
+    Bits(Bits),
+    /// A pointer to at least [`WINDOW`] elements that may be read and written.
+    Ptr(Elem),
+    /// A pointer to at least [`WINDOW`] elements that may only be read.
+    ReadPtr(Elem),
+    /// The address of a leaf function of the group with this number.
+    Code(usize),
+}
+
+/// How many elements every pointer can reach.
+pub const WINDOW: i64 = 4;
+
+impl Kind {
+    /// The kinds of numbers.
+    pub const FLOATS: [Kind; 4] = [Kind::F64, Kind::F32, Kind::F64x2, Kind::F32x4];
+
+    /// The type of such values.
+    pub fn ty(self) -> Type {
+        match self {
+            Kind::F64 => types::F64,
+            Kind::F32 => types::F32,
+            Kind::F64x2 => types::F64X2,
+            Kind::F32x4 => types::F32X4,
+            Kind::I8 => types::I8,
+            Kind::I32 => types::I32,
+            Kind::I64 | Kind::Ptr(_) | Kind::ReadPtr(_) | Kind::Code(_) => types::I64,
+            Kind::Bits(b) => b.ty(),
+        }
+    }
+
+    /// Whether such values are numbers to differentiate.
+    pub fn is_float(self) -> bool {
+        Kind::FLOATS.contains(&self)
+    }
+
+    /// The floats in a number, if it is one.
+    pub fn elem(self) -> Option<Elem> {
+        match self {
+            Kind::F64 | Kind::F64x2 => Some(Elem::F64),
+            Kind::F32 | Kind::F32x4 => Some(Elem::F32),
+            _ => None,
+        }
+    }
+
+    /// Whether such values are vectors of numbers.
+    pub fn is_vector(self) -> bool {
+        matches!(self, Kind::F64x2 | Kind::F32x4)
+    }
+}
+
+/// A value that instructions may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Val {
+    /// The value.
+    pub value: Value,
+    /// What it is for.
+    pub kind: Kind,
+    /// For numbers: no lane is larger in magnitude.
+    pub bound: f64,
+    /// For pointers: elements that can be reached beyond [`WINDOW`].
+    pub room: i64,
+}
+
+/// The bound of every number that goes through memory, blocks or calls, where it cannot be followed.
+pub const TAME: f64 = 4.0;
+
+impl Val {
+    /// A value about which nothing more is known than that it obeys the conventions of its kind.
+    pub fn new(value: Value, kind: Kind) -> Self {
+        Val { value, kind, bound: TAME, room: 0 }
+    }
+}

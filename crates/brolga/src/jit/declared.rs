@@ -1,0 +1,57 @@
+//! What a caller declares of its pointer arguments, and what can be checked of it before anything runs.
+//!
+//! With declared lengths an overlap of a shadow with a primal is seen at once, in a few comparisons; that is always done. In
+//! a debug run the declarations also go into the segment, where generated code looks at each shadow access, and a constant
+//! argument must not overlap one that has a shadow: what is read through it would have no derivative.
+
+use brolga_ir::ArgActivity;
+use brolga_runtime::debug::overlap;
+use brolga_runtime::{Declared, Segment};
+use cranelift_codegen::data_value::DataValue;
+
+use super::Arg;
+use crate::Error;
+
+/// The pointer arguments, each with its number and declaration.
+fn pointers<'a>(
+    args: &'a [Arg],
+    activities: &'a [ArgActivity],
+) -> impl Iterator<Item = (usize, Declared)> + Clone + use<'a> {
+    args.iter().zip(activities).enumerate().filter_map(|(i, (arg, activity))| {
+        let &DataValue::I64(primal) = &arg.value else { return None };
+        let dup = *activity == ArgActivity::Duplicated;
+        // A constant number that nobody declared is as likely a size as a pointer.
+        (dup || arg.len.is_some())
+            .then_some((i, Declared { primal: primal as u64, shadow: if dup { arg.shadow } else { 0 }, len: arg.len }))
+    })
+}
+
+/// Refuse arguments whose shadows lie on primals.
+pub fn check(args: &[Arg], activities: &[ArgActivity], debug: bool) -> Result<(), Error> {
+    if args.iter().all(|a| a.len.is_none()) {
+        return Ok(());
+    }
+    for (i, a) in pointers(args, activities) {
+        for (j, b) in pointers(args, activities) {
+            let (Some(n), Some(m)) = (a.len, b.len) else { continue };
+            if a.shadow != 0 && overlap(a.shadow, n, b.primal, m) {
+                let whose = if i == j { "its own primal".to_owned() } else { format!("the primal of argument {j}") };
+                return Err(Error::Usage(format!("the shadow of argument {i} overlaps {whose}")));
+            }
+            if debug && a.shadow == 0 && b.shadow != 0 && overlap(a.primal, n, b.primal, m) {
+                return Err(Error::Usage(format!(
+                    "argument {i} is constant, but overlaps argument {j}, which has a shadow: what is read through \
+                     argument {i} would have no derivative"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tell a debug run of its arguments.
+pub fn register(args: &[Arg], activities: &[ArgActivity], segment: &mut Segment) {
+    for (_, declared) in pointers(args, activities) {
+        segment.declare(declared);
+    }
+}

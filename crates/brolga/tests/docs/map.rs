@@ -1,0 +1,87 @@
+//! What documents point at is there, and the code map of `docs/ARCHITECTURE.md` is that of the workspace.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::{files, root};
+
+#[test]
+fn imports_go_downwards_in_the_code_map() {
+    let text = std::fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let map = text.split("## Code map").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = map.lines().filter_map(|l| l.strip_prefix("| `")).map(|l| l.split(" |").next().unwrap_or_default());
+    let order: Vec<String> = rows.flat_map(|r| r.split(", ").map(|c| c.replace('`', ""))).collect();
+    let crates = files(&root().join("crates"), "toml").into_iter();
+    let manifests = crates.chain([root().join("xtask/Cargo.toml"), root().join("ir-tests/Cargo.toml")]);
+    let mut seen = BTreeSet::new();
+    for path in manifests.filter(|p| p.ends_with("Cargo.toml")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = text.lines().find_map(|l| l.strip_prefix("name = \"")).unwrap().trim_end_matches('"').to_owned();
+        let place = |c: &str| order.iter().position(|o| o == c).unwrap_or_else(|| panic!("{c} is not in the code map"));
+        let dependencies = text.split("\n[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap();
+        for dependency in dependencies.lines().filter_map(|l| l.split(['.', ' ', '=']).next()) {
+            if dependency.starts_with("brolga") {
+                assert!(place(&name) < place(dependency), "{name} stands below {dependency}, but imports it");
+            }
+        }
+        place(&name);
+        seen.insert(name);
+    }
+    assert_eq!(order.len(), seen.len(), "the code map has {order:?}, the workspace {seen:?}");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for path in files(&root().join("docs"), "md") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for target in text.split("](").skip(1).filter_map(|t| t.split(')').next()) {
+            if target.starts_with("http") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').map_or((target, None), |(f, a)| (f, Some(a)));
+            let to = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let found = to.exists() && anchor.is_none_or(|a| anchors(&to).contains(a));
+            if !found {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Anchors of headings, as GitHub makes them.
+fn anchors(path: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let headings = text.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim().to_lowercase());
+    let kept =
+        |h: String| h.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).collect::<String>();
+    headings.map(|h| kept(h).replace(' ', "-")).collect()
+}
+
+#[test]
+fn files_that_documents_name_exist() {
+    let mut missing = Vec::new();
+    for path in files(&root().join("docs"), "md") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        // Odd pieces between backticks are code.
+        for name in
+            text.split('`').skip(1).step_by(2).filter(|n| n.contains("/src/") && !n.contains(char::is_whitespace))
+        {
+            let name = name.strip_prefix("crates/").unwrap_or(name);
+            for file in braces(name) {
+                if !root().join("crates").join(&file).exists() && !root().join(&file).exists() {
+                    missing.push(format!("{}: {file}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`; a folder may stand for a file.
+fn braces(name: &str) -> Vec<String> {
+    let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
+    let (inside, after) = rest.split_once('}').unwrap_or((rest, ""));
+    inside.split(',').map(|x| format!("{before}{x}{after}")).collect()
+}
