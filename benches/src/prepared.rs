@@ -1,7 +1,7 @@
 //! A problem that is compiled and has its memory, so that all that is left to do is to call it.
 //!
-//! The hand-written adjoint is compiled as the primal of a derivative in which every argument is constant. That makes the
-//! door to it the same as to the primal: what a call costs is in both, and in the gradient twice.
+//! The hand-written adjoint is compiled as the primal of a derivative of its own. That makes the door to it the same as to
+//! the primal: what a call costs is in both, and in the gradient twice.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Options, Program, Request};
@@ -80,6 +80,16 @@ pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
     Ok((file.program, request))
 }
 
+/// A derivative of the hand-written adjoint that nobody calls: its primal is what we are after.
+fn hand_request(problem: &Problem, func: FuncKey) -> Request {
+    let activity = |input: &Input| match input {
+        Input::Floats(_) => ArgActivity::Duplicated,
+        _ => ArgActivity::Const,
+    };
+    let shadows = problem.args.iter().filter(|input| matches!(input, Input::Floats(_)));
+    Request::new(func, problem.args.iter().chain(shadows).map(activity))
+}
+
 fn defined(problem: &Problem, program: &Program, symbol: &str) -> Result<FuncKey, Failure> {
     program
         .func(symbol)
@@ -103,9 +113,7 @@ impl<'a> Prepared<'a> {
             None => None,
             Some(symbol) => {
                 let func = defined(problem, &program, symbol)?;
-                let n = program.funcs[func].signature.params.len();
-                let constant = Request::new(func, vec![ArgActivity::Const; n]);
-                Some(DerivedRule::new(&program, &constant, &options()).map_err(failed)?)
+                Some(DerivedRule::new(&program, &hand_request(problem, func), &options()).map_err(failed)?)
             }
         };
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());

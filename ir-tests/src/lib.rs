@@ -11,3 +11,4 @@ pub mod blessed;
 pub mod cases;
 pub mod checks;
 pub mod inputs;
+pub mod mutants;

@@ -73,7 +73,7 @@ pub fn ci() -> Result<(), Failure> {
 }
 
 /// Two processes print the same dumps for all cases: nothing depends on addresses, hash seeds or time.
-fn determinism() -> Result<(), Failure> {
+pub fn determinism() -> Result<(), Failure> {
     let dumps = || {
         let output = command("cargo", &["run", "--quiet", "--package", "ir-tests", "--bin", "dumps"]).output();
         match output {
@@ -97,13 +97,15 @@ fn cargo(args: &[&str]) -> Result<(), Failure> {
     run(command("cargo", args))
 }
 
-fn command(program: &str, args: &[&str]) -> Command {
+/// A command in the workspace's root.
+pub fn command(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).current_dir(root());
     command
 }
 
-fn run(mut command: Command) -> Result<(), Failure> {
+/// Run it to its end.
+pub fn run(mut command: Command) -> Result<(), Failure> {
     let shown = format!("{command:?}").replace('"', "");
     match command.status() {
         Ok(status) if status.success() => Ok(()),

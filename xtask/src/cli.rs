@@ -20,6 +20,8 @@ pub enum Command {
     Grad(GradArgs),
     /// Compare gradients with finite differences and with the tape oracle.
     Check(CheckArgs),
+    /// Say why a gradient is what it is: what cuts it, where it stops being finite, what it is made of, what it costs.
+    Explain(ExplainArgs),
     /// Print a stage of the pipeline.
     Dump(DumpArgs),
     /// Run all tests, or the file tests whose name contains FILTER.
@@ -40,6 +42,28 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Break rules on purpose, one mistake at a time, and list the mistakes that no test notices.
+    Mutants {
+        /// Only this row of the rule tables, such as fmul or atan2.
+        #[arg(long, value_name = "NAME", conflicts_with = "case")]
+        row: Option<String>,
+        /// Only pullbacks of the files whose name contains this, such as memory/loads.
+        #[arg(long, value_name = "FILTER")]
+        case: Option<String>,
+        /// Most mistakes in one derivative.
+        #[arg(long, value_name = "N", default_value_t = 30)]
+        most: usize,
+    },
+    /// Search for inputs that break a promise: clif_text, call_syntax, activities or program.
+    Fuzz {
+        /// What to search.
+        target: String,
+        /// For how long.
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        minutes: u64,
+    },
+    /// Compare the dumps of all cases between two processes.
+    Determinism,
     /// Everything that must hold before a merge: format, lints, tests, documentation, tidiness, determinism.
     Ci,
     /// Check the rules that no compiler knows: file headers, file sizes, forbidden leftovers.
@@ -52,8 +76,9 @@ impl Command {
         match self {
             Self::Grad(a) => Some(&a.file),
             Self::Check(a) => Some(&a.file),
+            Self::Explain(a) => Some(&a.file),
             Self::Dump(a) => Some(&a.file),
-            Self::Test { .. } | Self::Bless { .. } | Self::Bench { .. } | Self::Ci | Self::Tidy => None,
+            _ => None,
         }
     }
 }
@@ -114,6 +139,25 @@ pub struct CheckArgs {
     /// Print every input element, not only the first hundred of a call.
     #[arg(long)]
     pub all: bool,
+}
+
+/// `explain`.
+#[derive(Args)]
+pub struct ExplainArgs {
+    /// A CLIF file.
+    pub file: PathBuf,
+    /// The calls.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Only the gradient of this argument (1) or element (1[3]), counted from 0.
+    #[arg(long, value_name = "N[i]")]
+    pub wrt: Option<String>,
+    /// Most instructions to list by contribution.
+    #[arg(long, value_name = "K", default_value_t = 8)]
+    pub top: usize,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `dump`.

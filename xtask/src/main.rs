@@ -4,9 +4,12 @@
 //! |---|---|
 //! | `grad FILE` | runs the calls given with `--call`, or every `; grad:` line of the file |
 //! | `check FILE` | compares each gradient with finite differences and with the tape oracle |
+//! | `explain FILE` | says why a gradient is what it is: cut edges, where it stops being finite, contributions, records |
 //! | `dump FILE` | prints a stage of the pipeline, or the difference between two |
 //! | `bench` | measures gradients beside their primals and beside adjoints written by hand |
-//! | `test`, `bless`, `ci` | the tests, their expectations, and everything that must hold before a merge |
+//! | `mutants` | breaks rules on purpose and lists what no test notices |
+//! | `fuzz TARGET` | searches for inputs that break a promise |
+//! | `test`, `bless`, `determinism`, `ci` | the tests, their expectations, and everything that must hold before a merge |
 //!
 //! Exit status: 0 if all went well; 1 if something is wrong with the file, the program or the run; 2 if the command line
 //! is wrong, which includes a call that does not fit its function.
@@ -15,10 +18,12 @@ mod check;
 mod chores;
 mod cli;
 mod dump;
+mod explain;
 mod failure;
 mod grad;
 mod report;
 mod tidy;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -30,10 +35,14 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Grad(args) => grad::run(args),
         Command::Check(args) => check::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Test { filter } => chores::test(filter.as_deref()),
         Command::Bless { filter } => chores::bless(filter.as_deref()),
         Command::Bench { filter, json } => chores::bench(filter.as_deref(), *json),
+        Command::Mutants { row, case, most } => trust::mutants(row.as_deref(), case.as_deref(), *most),
+        Command::Fuzz { target, minutes } => trust::fuzz(target, *minutes),
+        Command::Determinism => chores::determinism(),
         Command::Ci => chores::ci(),
         Command::Tidy => tidy::run(),
     };

@@ -297,9 +297,10 @@ impl Cx<'_> {
         let mut changed = true;
         while changed {
             changed = false;
-            for &(x, y) in pairs.iter().chain(&halves) {
-                let half = self.ty(x).bytes() == 4 || self.ty(y).bytes() == 4 || !pairs.contains(&(x, y));
-                if half && halves.contains(&(x, y)) && self.a.lane[x].max(self.a.lane[y]) > 4 {
+            let both = pairs.iter().map(|&p| (p, false)).chain(halves.iter().map(|&p| (p, true)));
+            for ((x, y), half) in both {
+                // A half of a word can be one single, never part of a double.
+                if half && self.a.lane[x].max(self.a.lane[y]) > 4 {
                     continue;
                 }
                 let (lx, ly) = (self.a.lane[x], self.a.lane[y]);

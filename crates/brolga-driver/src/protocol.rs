@@ -41,20 +41,28 @@ pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<
 
 /// [`violations`] of rules that `rule` makes.
 pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriver<'_>) -> Result<Vec<String>, Error> {
-    let mut found = Vec::new();
-    let mut gradients = Vec::new();
-    for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-        let options = Options { memory, ..Options::default() };
-        let name = if memory == MemoryMode::Leave { "memory leave" } else { "memory restore" };
-        let subject = Subject::new(program, call, options, rule)?;
-        let mut complaints = Vec::new();
-        gradients.push(subject.run(&mut complaints, tol)?);
-        found.extend(complaints.into_iter().map(|c| format!("{name}: {c}")));
-    }
-    if !gradients[0].same_gradient(&gradients[1]) {
+    let (mut found, leave) = violations_in(program, call, MemoryMode::Leave, tol, rule)?;
+    let (others, restore) = violations_in(program, call, MemoryMode::Restore, tol, rule)?;
+    found.extend(others);
+    if !leave.same_gradient(&restore) {
         found.push("the gradient depends on the memory mode".to_owned());
     }
     Ok(found)
+}
+
+/// [`violations_of`] in one memory mode, and what came out.
+pub fn violations_in(
+    program: &Program,
+    call: &Invocation,
+    memory: MemoryMode,
+    tol: f64,
+    rule: Deriver<'_>,
+) -> Result<(Vec<String>, Outcome), Error> {
+    let options = Options { memory, ..Options::default() };
+    let name = if memory == MemoryMode::Leave { "memory leave" } else { "memory restore" };
+    let mut found = Vec::new();
+    let outcome = Subject::new(program, call, options, rule)?.run(&mut found, tol)?;
+    Ok((found.into_iter().map(|c| format!("{name}: {c}")).collect(), outcome))
 }
 
 /// A call under one set of options.
@@ -255,14 +263,14 @@ fn same(a: &[Seen], b: &[Seen]) -> bool {
 
 /// Numbers with addresses taken apart. The end of a buffer counts as inside; fences keep it from being another's start.
 fn seen(memory: &Memory, nums: &[Num]) -> Vec<Seen> {
-    let owned = || (0..memory.values().len()).filter_map(|i| Some((i, memory.buffer(i)?)));
+    let owned: Vec<_> = (0..memory.values().len()).filter_map(|i| Some((i, memory.buffer(i)?))).collect();
     let within = |address: u64, block: &Block| {
         address.checked_sub(block.address()).filter(|offset| *offset <= block.bytes().len() as u64)
     };
     let place = |address: u64| {
-        owned().find_map(|(i, b)| {
-            let primal = within(address, &b.primal).map(|n| Seen::Buffer(i, n));
-            primal.or_else(|| within(address, &b.shadow).map(|n| Seen::Shadow(i, n)))
+        owned.iter().find_map(|(i, b)| {
+            let primal = within(address, &b.primal).map(|n| Seen::Buffer(*i, n));
+            primal.or_else(|| within(address, &b.shadow).map(|n| Seen::Shadow(*i, n)))
         })
     };
     let look = |num: &Num| match *num {

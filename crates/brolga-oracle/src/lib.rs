@@ -57,11 +57,13 @@
 pub mod dual;
 pub mod error;
 pub mod fd;
+pub mod generate;
 pub mod interp;
 mod oracle;
 pub mod real;
 mod special;
 pub mod tape;
+pub mod trace;
 
 pub use error::{OracleError, Place, Site};
 pub use interp::Custom;

@@ -13,11 +13,12 @@
 //!   delta 0                        it overlaps no declared primal that has a shadow, or else: CONST_ALIAS
 //! ```
 //!
-//! Deltas that nobody declared (heap, stack, data objects, pointers found in memory) are checked by the second line only.
+//! Deltas that nobody declared (heap, stack, data objects) are checked by the second line only, and generated code does not
+//! heed the first one for pointers that it has loaded: those may have a declared delta by chance.
 //! A buffer without a declared length takes its delta out of the first line: what cannot be judged is not reported.
 //!
-//! *Limits.* Buffers that a caller carves out of two arenas with one distance between them share a delta. Then an access
-//! to a part of the arena that was not declared looks like one that is out of bounds.
+//! *Limits.* Buffers that a caller carves out of two arenas with one distance between them share a delta. If a callee is
+//! given a pointer to one that was not declared, its accesses look like ones that are out of bounds.
 
 use crate::segment::Segment;
 

@@ -5,10 +5,13 @@
 //! records at the ends of blocks, and the end of the activation before each return. So the forward pass computes the
 //! primal's results bit for bit.
 
+use std::collections::HashMap;
+
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
+use brolga_ir::InstId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::lift::BlockMap;
 use cranelift_codegen::ir::{self, types};
 use indexmap::IndexMap;
@@ -86,8 +89,9 @@ pub fn forward(
         }
         insts.extend(body);
         let term_at = primal.term_at;
-        records(facts, plan, b, term_at, &mut insts, ids);
-        let term = terminator(facts, b, primal, map, &mut insts, ids);
+        keep_early(plan, b, &params, &mut insts, ids);
+        records(plan, b, term_at, &mut insts, ids);
+        let term = terminator(facts, b, lifted, primal, &mut insts, ids);
         if matches!(term, Term::Return(_)) {
             insts.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::LeaveFrame, at: term_at });
         }
@@ -97,23 +101,51 @@ pub fn forward(
     Forward { graph: CfgBlocks { symbol, signature, blocks }, seg }
 }
 
-/// What a block leaves for its reverse.
-fn records(
-    facts: &Facts<'_>,
-    plan: &Plan,
-    b: ir::Block,
-    at: Option<ir::Inst>,
-    insts: &mut IndexMap<brolga_ir::InstId, AdInst>,
-    ids: &mut Ids,
-) {
-    let _ = facts;
+type Insts = IndexMap<InstId, AdInst>;
+
+/// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
+fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
+    let mut waiting: HashMap<Val, Vec<FrameSlot>> = HashMap::new();
+    for &(slot, v) in &plan.blocks[b].keeps {
+        waiting.entry(v).or_default().push(slot);
+    }
+    let mut out: Insts = IndexMap::with_capacity(insts.len() + waiting.len());
+    let mut keep = |v: Val, at: Option<ir::Inst>, out: &mut Insts| {
+        for slot in waiting.remove(&v).unwrap_or_default() {
+            out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at });
+        }
+    };
+    // The frame must have been entered before anything can be kept in it.
+    let enters = insts.values().any(|i| i.op == AdOp::EnterFrame);
+    if !enters {
+        params.iter().for_each(|p| keep(p.0, None, &mut out));
+    }
+    for (id, inst) in std::mem::take(insts) {
+        let entered = inst.op == AdOp::EnterFrame;
+        let (defs, at) = (inst.defs.clone(), inst.at);
+        out.insert(id, inst);
+        if entered {
+            params.iter().for_each(|p| keep(p.0, None, &mut out));
+        }
+        defs.iter().for_each(|d| keep(d.0, at, &mut out));
+    }
+    // What an earlier block defined.
+    for &(slot, v) in &plan.blocks[b].keeps {
+        if let Some(slots) = waiting.get(&v)
+            && slots.contains(&slot)
+        {
+            out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at: None });
+        }
+    }
+    *insts = out;
+}
+
+/// What a block leaves for its reverse at its end.
+fn records(plan: &Plan, b: ir::Block, at: Option<ir::Inst>, insts: &mut Insts, ids: &mut Ids) {
     let p = &plan.blocks[b];
     let mut add = |op: AdOp| {
         insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at });
     };
-    for &(slot, v) in &p.keeps {
-        add(AdOp::Keep(slot, v));
-    }
     for &slot in &p.keep_ids {
         add(AdOp::KeepBlock(slot, plan.number[b]));
     }
@@ -127,14 +159,14 @@ fn records(
 fn terminator(
     facts: &Facts<'_>,
     b: ir::Block,
+    lifted: &CfgBlocks,
     primal: &CfgBlock,
-    map: &BlockMap,
-    insts: &mut IndexMap<brolga_ir::InstId, AdInst>,
+    insts: &mut Insts,
     ids: &mut Ids,
 ) -> Term {
     let func = facts.func();
     let mut zero: Option<Val> = None;
-    let mut none = |insts: &mut IndexMap<brolga_ir::InstId, AdInst>| {
+    let mut none = |insts: &mut Insts| {
         *zero.get_or_insert_with(|| {
             let d = Val::D(ids.dv());
             let op = AdOp::Arith(Arith::Iconst(0), smallvec![], types::I64);
@@ -142,8 +174,8 @@ fn terminator(
             d
         })
     };
-    let mut extend = |t: &Target, insts: &mut IndexMap<brolga_ir::InstId, AdInst>| -> Target {
-        let to = *map.iter().find(|(_, id)| **id == t.block).expect("a target is a primal block").0;
+    let mut extend = |t: &Target, insts: &mut Insts| -> Target {
+        let Role::Forward(to) = lifted.blocks[&t.block].role else { unreachable!("a target is a primal block") };
         let args = edge_args(func, b, to);
         let mut t = t.clone();
         for (i, _) in delta_params(facts, to) {

@@ -227,10 +227,12 @@ impl Planner<'_, '_> {
         self.plan.frame = Some(layout);
     }
 
+    /// Whether a value is made of constants alone, by little arithmetic.
     fn is_free(&self, v: Val) -> bool {
-        let Val::Primal(p) = v else { return false };
-        operands(self.facts, v).is_some_and(|(_, args)| args.iter().all(|&a| self.is_free(a)))
-            && self.facts.func().dfg.value_def(p).inst().is_some()
+        fn go(facts: &Facts<'_>, v: Val, depth: u32) -> bool {
+            depth < 6 && operands(facts, v).is_some_and(|(_, args)| args.iter().all(|&a| go(facts, a, depth + 1)))
+        }
+        go(self.facts, v, 0)
     }
 
     fn block(&mut self, b: ir::Block, stmts: &AdStmts) {

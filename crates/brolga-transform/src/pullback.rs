@@ -15,12 +15,14 @@
 //! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
 //! to another by accident, and block parameters have instantaneous semantics.
 
+use std::collections::{BTreeSet, HashMap};
+
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Val};
 use cranelift_codegen::ir::{self, Type, types};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -30,8 +32,8 @@ use crate::stmt::AdStmts;
 
 /// Liveness of cotangents.
 struct Liveness {
-    live_in: SecondaryMap<ir::Block, EntitySet<ir::Value>>,
-    live_out: SecondaryMap<ir::Block, EntitySet<ir::Value>>,
+    live_in: SecondaryMap<ir::Block, BTreeSet<ir::Value>>,
+    live_out: SecondaryMap<ir::Block, BTreeSet<ir::Value>>,
     /// Values that the reverse of a block adds to or takes.
     touched: SecondaryMap<ir::Block, Vec<ir::Value>>,
 }
@@ -50,7 +52,7 @@ impl Liveness {
         let func = facts.func();
         let mut l =
             Liveness { live_in: SecondaryMap::new(), live_out: SecondaryMap::new(), touched: SecondaryMap::new() };
-        let mut defs: SecondaryMap<ir::Block, EntitySet<ir::Value>> = SecondaryMap::new();
+        let mut defs: SecondaryMap<ir::Block, BTreeSet<ir::Value>> = SecondaryMap::new();
         let mut uses: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::new();
         for &b in &facts.cfg.blocks {
             defs[b].extend(func.dfg.block_params(b).iter().copied());
@@ -81,15 +83,15 @@ impl Liveness {
                 let mut out = std::mem::take(&mut l.live_out[b]);
                 for &s in &facts.cfg.succs[b] {
                     if plan.returning.contains(s) {
-                        out.extend(l.live_in[s].iter());
+                        out.extend(&l.live_in[s]);
                         out.extend(active_args(facts, b, s).into_iter().map(|a| a.0));
                     }
                 }
-                let before = l.live_in[b].iter().count();
-                let mut live: Vec<ir::Value> = out.iter().collect();
+                let before = l.live_in[b].len();
+                let mut live: Vec<ir::Value> = out.iter().copied().collect();
                 live.extend(&uses[b]);
-                l.live_in[b].extend(live.into_iter().filter(|&v| !defs[b].contains(v)));
-                changed |= l.live_in[b].iter().count() != before;
+                l.live_in[b].extend(live.into_iter().filter(|&v| !defs[b].contains(&v)));
+                changed |= l.live_in[b].len() != before;
                 l.live_out[b] = out;
             }
         }
@@ -201,23 +203,22 @@ impl Builder<'_, '_> {
             let id = plan.push_id.then_some(self.plan.number[b]);
             self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
         }
-        for &(v, source) in &plan.sources {
-            let ty = type_of(facts, self.aux, v);
-            let op = match source {
-                Source::Record => continue,
-                Source::Frame(slot) => AdOp::Restore(slot),
-                Source::Recompute(inst) => AdOp::Primal(inst),
-            };
-            self.add(&mut f, smallvec![(v, ty)], op, last);
-        }
+        // Values are had just before their first use: a block may be long, and registers are few.
+        let mut waiting: HashMap<Val, Source> =
+            plan.sources.iter().copied().filter(|s| s.1 != Source::Record).collect();
         for v in self.live.touched[b].clone() {
-            if !self.live.live_out[b].contains(v) {
+            if !self.live.live_out[b].contains(&v) {
                 self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
         let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
         for inst in insts.iter().rev() {
-            f.extend(self.stmts[inst].rvs.clone());
+            for (&id, i) in &self.stmts[inst].rvs {
+                for v in i.reads() {
+                    self.have(&mut f, v, &mut waiting, i.at);
+                }
+                f.insert(id, i.clone());
+            }
         }
         let first = insts.first().copied();
         let id = self.reverse_of[&b];
@@ -268,11 +269,27 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// Restore or recompute a value, and before that whatever it is recomputed from.
+    fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut HashMap<Val, Source>, at: Option<ir::Inst>) {
+        let Some(source) = waiting.remove(&v) else { return };
+        let op = match source {
+            Source::Record => unreachable!("popped already"),
+            Source::Frame(slot) => AdOp::Restore(slot),
+            Source::Recompute(inst) => {
+                for &a in self.facts.func().dfg.inst_args(inst) {
+                    self.have(f, Val::Primal(a), waiting, at);
+                }
+                AdOp::Primal(inst)
+            }
+        };
+        let ty = type_of(self.facts, self.aux, v);
+        self.add(f, smallvec![(v, ty)], op, at);
+    }
+
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
     fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>) {
         let at = self.facts.func().layout.last_inst(p);
-        let dead: Vec<ir::Value> =
-            self.live.live_out[p].iter().filter(|&v| !self.live.live_in[b].contains(v)).collect();
+        let dead: Vec<ir::Value> = self.live.live_out[p].difference(&self.live.live_in[b]).copied().collect();
         for v in dead {
             self.add(f, smallvec![], AdOp::ZeroCt(v), at);
         }

@@ -62,14 +62,19 @@ fn main() {
         let k = p.func("f").unwrap();
         let args = if what == "memory" { vec![ArgActivity::Duplicated] } else { vec![ArgActivity::Active; 2] };
         let req = Request::new(k, args);
-        let o = Options::default();
+        let o = Options { optimize: std::env::var("O0").is_err(), ..Options::default() };
         let isa = brolga::jit::host_isa(true).unwrap();
         let t = Instant::now();
         let d = brolga_transform::derive(&p, &req, &o, &*isa).unwrap_or_else(|e| panic!("{e}"));
         let derive = t.elapsed();
         let t = Instant::now();
         let r = DerivedRule::from_derivation(d, &req, &o).unwrap_or_else(|e| panic!("{e}"));
-        if n < 60 { println!("{}\n{}", r.clif().0, r.clif().1); }
+        if let Ok(f) = std::env::var("DUMP") {
+            std::fs::write(format!("{f}.{what}.clif"), format!("{}\n{}", r.clif().0, r.clif().1)).unwrap();
+        }
+        if n < 60 {
+            println!("{}\n{}", r.clif().0, r.clif().1);
+        }
         println!("{what:10} {n:7} derive {derive:9.1?} compile {:9.1?} code {}", t.elapsed(), r.code_bytes());
     }
 }

@@ -1,5 +1,7 @@
 //! Debug runs: each check fires on what it is for, none on what is right, and gradients stay what they are.
 
+use std::cell::Cell;
+
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::UserFuncName;
 use brolga::{Arg, ArgActivity, DerivedRule, Elem, Error, MemoryMode, Options, Program, Request};
@@ -20,7 +22,12 @@ fn debug() -> Options {
     Options { debug: true, ..Options::default() }
 }
 
-fn at<T>(data: &[T]) -> u64 {
+/// Memory that derived code may write to.
+fn cells<const N: usize>(x: [f64; N]) -> [Cell<f64>; N] {
+    x.map(Cell::new)
+}
+
+fn at<T>(data: &[Cell<T>]) -> u64 {
     data.as_ptr() as u64
 }
 
@@ -80,17 +87,17 @@ fn three(p: Arg, n: i64, q: Arg) -> [Arg; 3] {
 
 #[test]
 fn what_is_right_passes_and_gives_the_same_gradient() {
-    let x = [1.0, -2.0, 3.0, 0.5];
+    let x = cells([1.0, -2.0, 3.0, 0.5]);
     let mut gradients = Vec::new();
     for memory in [MemoryMode::Leave, MemoryMode::Restore] {
         for debug in [false, true] {
             let rule = squares(&Options { memory, debug, ..Options::default() });
-            let (q, dx, dq) = ([7.0], [0.25; 4], [1.0]);
+            let (q, dx, dq) = (cells([7.0]), cells([0.25; 4]), cells([1.0]));
             let args = three(Arg::duplicated_len(at(&x), at(&dx), 32), 4, Arg::duplicated_len(at(&q), at(&dq), 8));
             for _ in 0..2 {
                 run(&rule, &args).unwrap();
             }
-            gradients.push((dx, dq));
+            gradients.push((dx.map(|c| c.get()), dq.map(|c| c.get())));
         }
     }
     assert_eq!(gradients[0], ([4.25, -7.75, 12.25, 2.25], [0.0]));
@@ -99,9 +106,9 @@ fn what_is_right_passes_and_gives_the_same_gradient() {
 
 #[test]
 fn a_shadow_that_is_too_short() {
-    let (x, q) = ([1.0; 4], [0.0]);
+    let (x, q) = (cells([1.0; 4]), cells([0.0]));
     // The memory is there; only the declaration is short.
-    let (dx, dq) = ([0.0; 4], [0.0]);
+    let (dx, dq) = (cells([0.0; 4]), cells([0.0]));
     let args = three(Arg::duplicated_len(at(&x), at(&dx), 24), 4, Arg::duplicated_len(at(&q), at(&dq), 8));
     assert_eq!(code(run(&squares(&debug()), &args)), "shadow_bounds in the pullback");
     assert_eq!(code(run(&squares(&Options::default()), &args)), "fine");
@@ -112,7 +119,7 @@ fn a_shadow_that_is_too_short() {
 
 #[test]
 fn shadows_on_declared_primals_are_refused_in_any_mode() {
-    let (x, dx) = ([1.0; 8], [0.0; 8]);
+    let (x, dx) = (cells([1.0; 8]), cells([0.0; 8]));
     let rules = [squares(&Options::default()), squares(&debug())];
     let own = three(Arg::duplicated_len(at(&x), at(&x[2..]), 32), 4, Arg::duplicated(at(&x), at(&dx)));
     let other = three(Arg::duplicated_len(at(&x), at(&dx), 32), 4, Arg::duplicated_len(at(&dx[3..]), at(&x[7..]), 8));
@@ -137,25 +144,25 @@ block0(v0: i64, v1: i64):
 fn a_shadow_in_memory_that_lies_on_a_primal() {
     let args = [ArgActivity::Duplicated; 2];
     let rule = rule(INDIRECT, "indirect", &args, &[Some(Elem::Pointer), None], &debug());
-    let (y, z, dy, dz) = ([2.0], [3.0], [0.0], [0.0]);
-    let p = [at(&y)];
-    let cells = |shadow: u64, p_len: u64, z_len: u64, dp: &mut [u64; 1]| {
-        *dp = [shadow];
-        [Arg::duplicated_len(at(&p), at(dp), p_len), Arg::duplicated_len(at(&z), at(&dz), z_len)]
+    let (y, z, dy, dz) = (cells([2.0]), cells([3.0]), cells([0.0]), cells([0.0]));
+    let (p, dp) = ([Cell::new(at(&y))], [Cell::new(0_u64)]);
+    let with = |shadow: u64, p_len: u64| {
+        dp[0].set(shadow);
+        let args = [Arg::duplicated_len(at(&p), at(&dp), p_len), Arg::duplicated_len(at(&z), at(&dz), 8)];
+        code(run(&rule, &args))
     };
-    let mut dp = [0];
-    assert_eq!(code(run(&rule, &cells(at(&dy), 8, 8, &mut dp))), "fine");
-    assert_eq!(code(run(&rule, &cells(at(&z), 8, 8, &mut dp))), "shadow_aliases_primal in the pullback");
-    assert_eq!(code(run(&rule, &cells(at(&dy), 4, 8, &mut dp))), "shadow_bounds in the forward");
+    assert_eq!(with(at(&dy), 8), "fine");
+    assert_eq!(with(at(&z), 8), "shadow_aliases_primal in the pullback");
+    assert_eq!(with(at(&dy), 4), "shadow_bounds in the forward");
 }
 
 #[test]
 fn a_shadow_that_is_lost_on_the_way() {
     let args = [ArgActivity::Duplicated; 2];
     let rule = rule(INDIRECT, "indirect", &args, &[Some(Elem::Pointer), None], &debug());
-    let (z, dz) = ([3.0], [0.0]);
+    let (z, dz) = (cells([3.0]), cells([0.0]));
     // Both arguments lead to z, but the first one's shadow does not say so.
-    let (p, dp) = ([at(&z)], [0_u64]);
+    let (p, dp) = ([Cell::new(at(&z))], [Cell::new(0_u64)]);
     let args = [Arg::duplicated_len(at(&p), at(&dp), 8), Arg::duplicated_len(at(&z), at(&dz), 8)];
     assert_eq!(code(run(&rule, &args)), "const_alias in the pullback");
 }
@@ -171,7 +178,7 @@ block0(v0: i64, v1: i64):
     v4 = fmul v2, v3
     return v4
 }";
-    let (x, dx) = ([3.0], [0.0]);
+    let (x, dx) = (cells([3.0]), cells([0.0]));
     let args = [Arg::duplicated_len(at(&x), at(&dx), 8), Arg::new(DataValue::I64(at(&x) as i64)).with_len(8)];
     let refused = code(run(&rule(text, "product", &[Duplicated, Const], &[], &debug()), &args));
     assert!(refused.starts_with("argument 1 is constant, but overlaps argument 0, which has a shadow"), "{refused}");
@@ -195,10 +202,10 @@ block0(v0: f64, v1: i64, v2: i64):
 }";
     use ArgActivity::{Active, Const, Duplicated};
     let rule = rule(text, "spill", &[Active, Duplicated, Const], &[None, Some(Elem::Pointer)], &debug());
-    let (y, dy) = ([0.0], [0.0]);
-    let p = [at(&y)];
+    let (y, dy) = (cells([0.0]), cells([0.0]));
+    let p = [Cell::new(at(&y))];
     for (shadow, want) in [(at(&dy), "fine"), (0, "const_store in the pullback")] {
-        let dp = [shadow];
+        let dp = [Cell::new(shadow)];
         let args = [Arg::new(float(3.0)), Arg::duplicated_len(at(&p), at(&dp), 8), Arg::new(DataValue::I64(8))];
         assert_eq!(code(run(&rule, &args)), want);
     }

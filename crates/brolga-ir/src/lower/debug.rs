@@ -1,7 +1,8 @@
 //! Checks that only a debug run has: of shadow accesses, and of the tape's protocol.
 //!
 //! **Shadows.** Before each access the run time is asked (`brolga_debug_shadow`) whether it agrees with what the caller
-//! declared; its answer is a sum of bits, one for each check that traps.
+//! declared; its answer is a sum of bits, one for each check that traps. Whether an access is inside of a buffer is only
+//! asked where its pointer comes from a parameter: a pointer that was loaded may have a declared buffer's delta by chance.
 //!
 //! **Tape.** A pullback relies on popping what its forward pass pushed, and nothing else. In a debug run each record, each
 //! frame and each link to a frame carries a *seal*, a number that names the function and what was recorded:
@@ -10,8 +11,9 @@
 //!   record   [ values … | seal | block number ]     frame  [ top before | … | seal ]     link  [ seal | frame ]
 //! ```
 //!
-//! The number of a block stays last, because the pullback looks there before it knows whose record it is. A seal is checked
-//! before anything that it covers is used: the link's before the frame's address, the frame's before slots are read.
+//! The number of a block stays last, because the pullback looks there before it knows whose record it is. The seals of a
+//! frame and of a link are combined with the address beside them, since a wrong address would lead anywhere. A seal is checked
+//! before what it covers is used.
 //!
 //! **Invariants.** Without `debug` nothing here emits an instruction, and seals take no space. Seals depend on names only,
 //! so that they are the same in both halves and in every derivation.
@@ -45,13 +47,27 @@ pub(super) enum Missing {
     Nothing,
 }
 
+/// What is asked of an access.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// The pointer comes from a parameter, so it must stay in the buffer that was declared for it.
+    ours: bool,
+    missing: Missing,
+}
+
 impl Cx<'_> {
+    /// Whether a delta is that of a parameter.
+    fn from_parameter(&self, delta: Val) -> bool {
+        let (Val::Delta(v), Some(entry)) = (delta, self.env.primal.layout.entry_block()) else { return false };
+        self.env.primal.dfg.block_params(entry).contains(&v)
+    }
+
     /// Bytes that a seal takes.
     pub(super) fn seal_bytes(&self) -> u32 {
         if self.env.debug { SEAL } else { 0 }
     }
 
-    /// The seal of a record (what it holds and its block's number), of a frame or of a link (`"frame"`, `"link"`).
+    /// The seal of a record, by what it holds and its block's number.
     pub(super) fn record_seal(&self, vals: &[Val], id: Option<u32>) -> i64 {
         let mut text = id.map_or_else(String::new, |i| i.to_string());
         for v in vals {
@@ -67,29 +83,50 @@ impl Cx<'_> {
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)) as i64
     }
 
-    /// Write a seal at `at + off`.
-    pub(super) fn put_seal(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, seal: i64) {
+    fn seal_value(&self, b: &mut FunctionBuilder<'_>, seal: i64, covers: Option<ir::Value>) -> ir::Value {
+        let seal = b.ins().iconst(types::I64, seal);
+        covers.map_or(seal, |c| b.ins().bxor(seal, c))
+    }
+
+    /// Write a seal at `at.0 + at.1`; it also covers the address `covers`.
+    pub(super) fn put_seal(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        at: (ir::Value, i32),
+        seal: i64,
+        covers: Option<ir::Value>,
+    ) {
         if self.env.debug {
             let flags = self.tape_flags(b);
-            let seal = b.ins().iconst(types::I64, seal);
-            b.ins().store(flags, seal, at, off);
+            let seal = self.seal_value(b, seal, covers);
+            b.ins().store(flags, seal, at.0, at.1);
         }
     }
 
-    /// Trap if there is another number at `at + off`.
+    /// Trap if there is another number at `at.0 + at.1` than [`Self::put_seal`] has written.
     pub(super) fn check_seal(
         &self,
         b: &mut FunctionBuilder<'_>,
-        at: ir::Value,
-        off: i32,
+        at: (ir::Value, i32),
         seal: i64,
+        covers: Option<ir::Value>,
         inst: Option<ir::Inst>,
     ) {
         if self.env.debug {
             let flags = self.tape_flags(b);
-            let found = b.ins().load(types::I64, flags, at, off);
-            let wrong = b.ins().icmp_imm_s(IntCC::NotEqual, found, seal);
+            let found = b.ins().load(types::I64, flags, at.0, at.1);
+            let seal = self.seal_value(b, seal, covers);
+            let wrong = b.ins().icmp(IntCC::NotEqual, found, seal);
             self.trap_if(b, wrong, Check::TapeCorrupt, inst);
+        }
+    }
+
+    /// Check the seal of a frame of `size` bytes, and with it the tape's position before the call.
+    pub(super) fn check_frame(&self, b: &mut FunctionBuilder<'_>, fp: ir::Value, size: u32, inst: Option<ir::Inst>) {
+        if self.env.debug {
+            let flags = self.tape_flags(b);
+            let before = b.ins().load(types::I64, flags, fp, 0);
+            self.check_seal(b, (fp, size as i32), self.frame_seal(), Some(before), inst);
         }
     }
 
@@ -115,7 +152,8 @@ impl Cx<'_> {
         if self.env.debug {
             let n = b.ins().iconst(types::I64, i64::from(bytes));
             let (a, d) = (self.get(addr), self.get(delta));
-            self.ask(b, (a, d, off), n, missing, at);
+            let ours = self.from_parameter(delta);
+            self.ask(b, (a, d, off), n, Asked { ours, missing }, at);
         }
     }
 
@@ -124,7 +162,7 @@ impl Cx<'_> {
         b: &mut FunctionBuilder<'_>,
         (addr, delta, off): (ir::Value, ir::Value, i32),
         n: ir::Value,
-        missing: Missing,
+        asked: Asked,
         at: Option<ir::Inst>,
     ) {
         let mut sig = ir::Signature::new(self.env.target.default_call_conv);
@@ -137,8 +175,8 @@ impl Cx<'_> {
         let found = b.inst_results(call)[0];
         let checks = [
             (answer::SHADOW_ALIASES_PRIMAL, Check::ShadowAliasesPrimal, true),
-            (answer::SHADOW_BOUNDS, Check::ShadowBounds, true),
-            (answer::CONST_ALIAS, Check::ConstAlias, missing == Missing::Loses),
+            (answer::SHADOW_BOUNDS, Check::ShadowBounds, asked.ours),
+            (answer::CONST_ALIAS, Check::ConstAlias, asked.missing == Missing::Loses),
         ];
         for (bit, check, wanted) in checks {
             if wanted {
@@ -153,18 +191,20 @@ impl Cx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         symbol: &str,
-        args: &[ir::Value],
+        (names, args): (&[Option<Val>], &[ir::Value]),
         at: Option<ir::Inst>,
     ) {
         if !self.env.debug {
             return;
         }
-        let loses = if self.env.direction == Direction::Pullback { Missing::Loses } else { Missing::Nothing };
+        let ours = |i: usize| names[i].is_some_and(|n| self.from_parameter(n));
+        let ours: Vec<bool> = (0..names.len()).map(ours).collect();
+        let missing = if self.env.direction == Direction::Pullback { Missing::Loses } else { Missing::Nothing };
         match (symbol, args) {
-            ("brolga_zero", &[p, delta, n]) => self.ask(b, (p, delta, 0), n, loses, at),
+            ("brolga_zero", &[p, delta, n]) => self.ask(b, (p, delta, 0), n, Asked { ours: ours[1], missing }, at),
             ("brolga_copy_shadow" | "brolga_memmove_rev", &[to, to_delta, from, from_delta, n, ..]) => {
-                self.ask(b, (to, to_delta, 0), n, loses, at);
-                self.ask(b, (from, from_delta, 0), n, loses, at);
+                self.ask(b, (to, to_delta, 0), n, Asked { ours: ours[1], missing }, at);
+                self.ask(b, (from, from_delta, 0), n, Asked { ours: ours[3], missing }, at);
                 if symbol == "brolga_memmove_rev" {
                     // What a store of the same floats would be refused for.
                     let lost = b.ins().icmp_imm_s(IntCC::Equal, to_delta, 0);

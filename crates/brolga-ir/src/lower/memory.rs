@@ -225,7 +225,7 @@ impl Cx<'_> {
                     b.def_var(self.fp.expect("this function has a segment"), fp);
                     self.bump(b, fp, frame.size + self.seal_bytes(), inst.at);
                     b.ins().store(flags, top, fp, 0);
-                    self.put_seal(b, fp, frame.size as i32, self.frame_seal());
+                    self.put_seal(b, (fp, frame.size as i32), self.frame_seal(), Some(top));
                     self.clear_slots(b);
                 }
             }
@@ -245,7 +245,8 @@ impl Cx<'_> {
                 let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
                 let at = b.use_var(self.tape_var());
                 self.bump(b, at, size, inst.at);
-                self.put_seal(b, at, (size - id_bytes - self.seal_bytes()) as i32, self.record_seal(names, *id));
+                let seal_at = (size - id_bytes - self.seal_bytes()) as i32;
+                self.put_seal(b, (at, seal_at), self.record_seal(names, *id), None);
                 let flags = self.tape_flags(b);
                 for (v, o) in vals.into_iter().zip(offs) {
                     b.ins().store(flags, v, at, o as i32);
@@ -260,7 +261,7 @@ impl Cx<'_> {
                     let at = b.use_var(self.tape_var());
                     self.bump(b, at, self.seal_bytes() + 8, inst.at);
                     let flags = self.tape_flags(b);
-                    self.put_seal(b, at, 0, self.link_seal());
+                    self.put_seal(b, (at, 0), self.link_seal(), Some(fp));
                     b.ins().store(flags, fp, at, self.seal_bytes() as i32);
                 }
                 self.publish(b);
@@ -271,10 +272,10 @@ impl Cx<'_> {
                     let flags = self.tape_flags(b);
                     let at = b.use_var(self.tape_var());
                     let link = 8 + self.seal_bytes() as i32;
-                    self.check_seal(b, at, -link, self.link_seal(), inst.at);
                     let fp = b.ins().load(types::I64, flags, at, -8);
+                    self.check_seal(b, (at, -link), self.link_seal(), Some(fp), inst.at);
                     b.def_var(self.fp.expect("this function has a segment"), fp);
-                    self.check_seal(b, fp, frame.size as i32, self.frame_seal(), inst.at);
+                    self.check_frame(b, fp, frame.size, inst.at);
                     let c = b.ins().iconst(types::I64, -i64::from(link));
                     let at = b.ins().iadd(at, c);
                     b.def_var(self.tape_var(), at);
@@ -307,7 +308,8 @@ impl Cx<'_> {
                 let at = b.ins().iadd(top, n);
                 b.def_var(self.tape_var(), at);
                 let seal = self.record_seal(names, *id);
-                self.check_seal(b, at, (size - id_bytes - self.seal_bytes()) as i32, seal, inst.at);
+                let seal_at = (size - id_bytes - self.seal_bytes()) as i32;
+                self.check_seal(b, (at, seal_at), seal, None, inst.at);
                 let flags = self.tape_flags(b);
                 for (&(name, ty), o) in inst.defs.iter().zip(offs) {
                     let r = b.ins().load(ty, flags, at, o as i32);
@@ -318,7 +320,7 @@ impl Cx<'_> {
                 if let Some(frame) = self.env.frame {
                     let fp = self.frame_pointer(b);
                     let flags = self.tape_flags(b);
-                    self.check_seal(b, fp, frame.size as i32, self.frame_seal(), inst.at);
+                    self.check_frame(b, fp, frame.size, inst.at);
                     let before = b.ins().load(types::I64, flags, fp, 0);
                     b.def_var(self.tape_var(), before);
                 }
@@ -355,6 +357,7 @@ impl Cx<'_> {
                 if *tape {
                     self.publish(b);
                 }
+                let names = args;
                 let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
                 let mut sig = sig.clone();
                 if sig.call_conv != CallConv::Fast {
@@ -363,7 +366,7 @@ impl Cx<'_> {
                 }
                 let call = match callee {
                     Callee::Symbol(s) => {
-                        self.check_helper(b, s, &args, inst.at);
+                        self.check_helper(b, s, (names, &args), inst.at);
                         let f = self.symbol(b, s, &sig);
                         b.ins().call(f, &args)
                     }

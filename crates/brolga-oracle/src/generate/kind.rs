@@ -63,8 +63,7 @@ pub enum Bits {
 
 impl Bits {
     /// All of them.
-    pub const ALL: [Bits; 6] =
-        [Bits::F64, Bits::F32, Bits::F64Pair, Bits::F32Pair, Bits::F64Bytes, Bits::F32Bytes];
+    pub const ALL: [Bits; 6] = [Bits::F64, Bits::F32, Bits::F64Pair, Bits::F32Pair, Bits::F64Bytes, Bits::F32Bytes];
 
     /// The floats inside.
     pub fn elem(self) -> Elem {

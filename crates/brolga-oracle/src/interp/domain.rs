@@ -4,6 +4,8 @@
 //! floats which the domain knows: value, operands, slopes. What comes of it is the domain's business: nothing
 //! ([`Plain`]), a graph to go back through ([`crate::tape::Tape`]), or a tangent ([`crate::dual::Forward`]).
 
+use brolga_ir::FuncKey;
+use cranelift_codegen::ir;
 use cranelift_entity::entity_impl;
 
 use crate::error::Site;
@@ -14,6 +16,28 @@ use crate::real::Real;
 pub struct NodeId(u32);
 entity_impl!(NodeId, "node");
 
+/// What a domain that observes is told beside float operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// An instruction was executed that had active operands.
+    Executed {
+        /// The instruction.
+        site: Site,
+        /// The floats among its operands; of a branch, among the arguments of all its edges.
+        operands: &'a [NodeId],
+        /// The floats in its results, or among the arguments of the edge that was taken.
+        results: &'a [NodeId],
+        /// Nodes from here on were made by it.
+        first_new: usize,
+    },
+    /// A float was put into memory.
+    Stored(NodeId, Site),
+    /// Memory that held a float was overwritten.
+    Overwritten(NodeId, Site),
+    /// A block was entered.
+    Entered(FuncKey, ir::Block),
+}
+
 /// A receiver of the computation, float by float.
 pub trait Domain {
     /// The numbers in which slopes are computed.
@@ -21,6 +45,9 @@ pub trait Domain {
 
     /// Whether anything is recorded at all; if not, no provenance is kept either.
     const TRACKS: bool;
+
+    /// Whether [`Domain::observe`] wants to know anything. It costs time at every instruction.
+    const OBSERVES: bool = false;
 
     /// The value of a node.
     fn value(&self, node: NodeId) -> Self::Num;
@@ -34,6 +61,9 @@ pub trait Domain {
 
     /// How many nodes there are.
     fn n_nodes(&self) -> usize;
+
+    /// Something happened. Not called unless the domain observes.
+    fn observe(&mut self, _event: Event<'_>) {}
 }
 
 /// The domain that records nothing.

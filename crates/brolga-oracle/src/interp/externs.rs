@@ -153,11 +153,13 @@ impl<D: Domain> Machine<'_, D> {
             match (symbol, a.as_slice()) {
                 ("memcpy" | "memmove", &[dst, src, n]) => {
                     std::ptr::copy(src as *const u8, dst as *mut u8, n);
+                    self.observe_overwrite(dst, n);
                     self.marks.copy(dst, src, n);
                     dst as u128
                 }
                 ("memset", &[dst, byte, n]) => {
                     std::ptr::write_bytes(dst as *mut u8, byte as u8, n);
+                    self.observe_overwrite(dst, n);
                     self.marks.clear(dst, n);
                     dst as u128
                 }

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self, BlockArg, InstructionData, TrapCode};
 use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
 
-use super::domain::{Domain, NodeId};
+use super::domain::{Domain, Event, NodeId};
 use super::externs::Externs;
 use super::linkage::Linkage;
 use super::provenance::{Marks, Origin, OriginId, Prov};
@@ -176,10 +176,14 @@ impl<'p, D: Domain> Machine<'p, D> {
             if self.domain.n_nodes() > self.limits.nodes {
                 return Err(OracleError::Nodes { limit: self.limits.nodes });
             }
+            let first_new = self.domain.n_nodes();
             // SAFETY: promised by the caller of `call`.
             let mut flow = unsafe { self.step(body, inst)? };
             // An imported function is executed on the spot, so that only defined functions get frames.
             loop {
+                if D::OBSERVES {
+                    self.observe_flow(body, inst, &flow, first_new);
+                }
                 match flow {
                     Flow::Next => self.finish(inst, []),
                     Flow::Value(v) => self.finish(inst, [v]),
@@ -229,6 +233,9 @@ impl<'p, D: Domain> Machine<'p, D> {
         self.marks.clear(slots.storage.as_ptr() as usize, slots.storage.len());
         let inst = body.layout.first_inst(entry).expect("a verified block has a terminator");
         self.frames.push(Frame { func, body, values, inst, slots });
+        if D::OBSERVES {
+            self.domain.observe(Event::Entered(func, entry));
+        }
         Ok(())
     }
 
@@ -269,6 +276,10 @@ impl<'p, D: Domain> Machine<'p, D> {
             frame.values[p.as_u32() as usize] = a;
         }
         frame.inst = frame.body.layout.first_inst(block).expect("a verified block has a terminator");
+        if D::OBSERVES {
+            let func = frame.func;
+            self.domain.observe(Event::Entered(func, block));
+        }
     }
 
     /// The program.

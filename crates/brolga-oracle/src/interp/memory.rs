@@ -76,6 +76,9 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) unsafe fn write(&mut self, addr: usize, n: usize, v: &Val) {
         // SAFETY: promised by the caller; `n` is at most 16.
         unsafe { std::ptr::copy_nonoverlapping(v.bits.to_le_bytes().as_ptr(), addr as *mut u8, n) };
+        if D::OBSERVES {
+            self.observe_write(addr, n, &v.prov);
+        }
         if D::TRACKS {
             self.marks.store(addr, n, &v.prov);
         }

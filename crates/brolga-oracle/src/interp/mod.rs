@@ -14,6 +14,7 @@
 //! machine.rs      frames and calls         step.rs                   one instruction: the exhaustive table
 //! arith.rs        operations by lanes      moves.rs                  operations that move or mask bits
 //! memory.rs       loads, stores, atomics   externs.rs linkage.rs     C functions; addresses
+//! observe.rs      what happens to floats that no float operation takes
 //! ```
 //!
 //! # Invariants
@@ -32,11 +33,12 @@ mod linkage;
 mod machine;
 mod memory;
 mod moves;
+mod observe;
 mod provenance;
 mod step;
 mod value;
 
-pub use domain::{Domain, NodeId, Plain};
+pub use domain::{Domain, Event, NodeId, Plain};
 pub use externs::{Custom, Externs};
 pub use linkage::Linkage;
 pub use machine::Machine;

@@ -19,6 +19,7 @@
 
 mod forward;
 mod inputs;
+mod trace;
 
 use brolga_ir::{DataKey, FuncKey, Program};
 use cranelift_codegen::data_value::DataValue;

@@ -2,6 +2,7 @@
 
 mod functions;
 mod kinks;
+mod mutants;
 mod opcodes;
 mod reference;
 mod subjects;

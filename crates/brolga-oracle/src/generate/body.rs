@@ -1,0 +1,244 @@
+//! The body of one function: where instructions go, which values they may use, and what happens next.
+
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{
+    Block, BlockArg, Function, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, UserFuncName, Value,
+    types,
+};
+
+use super::kind::{Elem, Kind, TAME, Val};
+use super::sketch::{BUFFER, Outline, Role, Sketch};
+use super::{Feature, Source};
+
+/// A function under construction.
+pub struct Body<'a> {
+    /// Decisions.
+    pub source: &'a mut Source,
+    /// The program.
+    pub sketch: &'a Sketch,
+    /// Which of its functions this is.
+    pub index: usize,
+    /// What there is of it.
+    pub func: Function,
+    /// The block that instructions are appended to.
+    pub block: Block,
+    /// Values that dominate the end of that block, oldest first.
+    pub scope: Vec<Val>,
+    /// Statements that may still be made.
+    pub statements: usize,
+    /// Regions around the current one.
+    pub nesting: usize,
+    /// Calls that are left of those that could multiply the running time.
+    pub recursive_calls: usize,
+    /// What stack slots hold.
+    pub slots: Vec<(StackSlot, Kind)>,
+    entry: Block,
+}
+
+impl<'a> Body<'a> {
+    /// Build function `index` of the sketch.
+    pub fn build(source: &'a mut Source, sketch: &'a Sketch, index: usize) -> Function {
+        let outline = &sketch.functions[index];
+        let name = UserFuncName::testcase(&outline.name);
+        let mut func = Function::with_name_signature(name, outline.signature());
+        let entry = func.dfg.make_block();
+        func.layout.append_block(entry);
+        let mut scope = Vec::new();
+        for &kind in &outline.params {
+            let mut val = Val::new(func.dfg.append_block_param(entry, kind.ty()), kind);
+            if index == 0 {
+                val.room = BUFFER - super::kind::WINDOW;
+            }
+            scope.push(val);
+        }
+        let mut body = Body {
+            source,
+            sketch,
+            index,
+            func,
+            block: entry,
+            scope,
+            statements: outline.statements,
+            nesting: 0,
+            recursive_calls: 2,
+            slots: Vec::new(),
+            entry,
+        };
+        body.run();
+        body.func
+    }
+
+    /// The function's sketch.
+    pub fn outline(&self) -> &'a Outline {
+        &self.sketch.functions[self.index]
+    }
+
+    /// Whether the program may use `feature`.
+    pub fn has(&self, feature: Feature) -> bool {
+        self.sketch.has(feature)
+    }
+
+    fn run(&mut self) {
+        if self.outline().role == Role::Recursive {
+            self.return_if_shallow();
+        }
+        while self.statements > 0 {
+            self.statement();
+        }
+        self.finish();
+    }
+
+    /// A few statements, fewer the deeper we are.
+    pub fn some_statements(&mut self) {
+        let n = self.source.between(1, 5 - self.nesting.min(3));
+        for _ in 0..n {
+            if self.statements > 0 {
+                self.statement();
+            }
+        }
+    }
+
+    /// One statement, simple or not.
+    fn statement(&mut self) {
+        self.statements -= 1;
+        let yes = |c: bool, weight: usize| if c { weight } else { 0 };
+        let nested = self.nesting < 3;
+        let weights = [
+            (20, Self::float_statement as fn(&mut Self)),
+            (4, Self::int_statement),
+            (yes(self.has(Feature::Vectors), 10), Self::vector_statement),
+            (yes(self.has(Feature::Memory), 18), Self::memory_statement),
+            (yes(self.has(Feature::MemoryCalls) && self.has(Feature::Memory), 3), Self::memory_call),
+            (yes(self.has(Feature::Bits), 9), Self::bits_statement),
+            (yes(self.has(Feature::Pointers) && self.has(Feature::Memory), 8), Self::pointer_statement),
+            (yes(nested && self.has(Feature::Branches), 5), Self::branch_statement),
+            (yes(nested && self.has(Feature::Branches), 2), Self::switch_statement),
+            (yes(nested && self.has(Feature::Loops), 6), Self::loop_statement),
+            (yes(self.nesting < 2 && self.has(Feature::Graphs), 2), Self::graph_statement),
+            (yes(self.can_call(), 7), Self::call_statement),
+            (yes(self.has(Feature::Indirect) && self.can_call(), 4), Self::indirect_statement),
+            (1, Self::check_statement),
+        ];
+        // Function pointers are no `PartialEq` items, but `weighted` needs only copies.
+        self.source.weighted(&weights)(self);
+    }
+
+    /// The place for the next instruction.
+    pub fn at_end(&mut self) -> FuncCursor<'_> {
+        FuncCursor::new(&mut self.func).at_bottom(self.block)
+    }
+
+    /// Continue in a block that is new to the layout.
+    pub fn switch_to(&mut self, block: Block) {
+        self.func.layout.append_block(block);
+        self.block = block;
+    }
+
+    /// A block with parameters of these kinds, which is not in the layout yet.
+    pub fn make_block(&mut self, kinds: &[Kind]) -> (Block, Vec<Val>) {
+        let block = self.func.dfg.make_block();
+        let params = kinds.iter().map(|&k| Val::new(self.func.dfg.append_block_param(block, k.ty()), k)).collect();
+        (block, params)
+    }
+
+    /// Arguments for parameters of these kinds.
+    pub fn block_args(&mut self, kinds: &[Kind]) -> Vec<BlockArg> {
+        kinds.iter().map(|&k| BlockArg::Value(self.pick_tame(k))).collect()
+    }
+
+    /// Let later instructions use a value.
+    pub fn keep(&mut self, value: Value, kind: Kind, bound: f64) -> Val {
+        let val = Val { value, kind, bound, room: 0 };
+        self.scope.push(val);
+        val
+    }
+
+    /// A value of this kind, rather a recent one; made now if there is none.
+    pub fn pick(&mut self, kind: Kind) -> Val {
+        let fits = |v: &Val| v.kind == kind || matches!((kind, v.kind), (Kind::ReadPtr(a), Kind::Ptr(b)) if a == b);
+        let found: Vec<Val> = self.scope.iter().copied().filter(fits).collect();
+        if found.is_empty() || self.source.chance(4) {
+            return self.make(kind);
+        }
+        if self.source.chance(60) {
+            let recent = &found[found.len().saturating_sub(4)..];
+            return recent[self.source.below(recent.len())];
+        }
+        found[self.source.below(found.len())]
+    }
+
+    /// A value that may be stored, passed or returned: numbers are scaled down if necessary.
+    pub fn pick_tame(&mut self, kind: Kind) -> Value {
+        let val = self.pick(kind);
+        self.tame(val).value
+    }
+
+    /// A value of this kind from nothing.
+    fn make(&mut self, kind: Kind) -> Val {
+        match kind {
+            k if k.is_float() => {
+                let x = self.source.number();
+                Val { value: self.constant(k, x), kind, bound: 2.0, room: 0 }
+            }
+            Kind::I8 | Kind::I32 | Kind::I64 => {
+                let n = self.source.below(6) as i64;
+                let value = self.at_end().ins().iconst(kind.ty(), n);
+                self.keep(value, kind, TAME)
+            }
+            Kind::Bits(b) => self.make_bits(b),
+            Kind::Ptr(elem) | Kind::ReadPtr(elem) => self.slot_pointer(elem),
+            Kind::Code(group) => self.make_code(group),
+            _ => unreachable!("all kinds of floats are handled above"),
+        }
+    }
+
+    /// A stack slot that holds values of this kind, filled at the function's entry.
+    pub fn slot(&mut self, kind: Kind) -> StackSlot {
+        let known: Vec<StackSlot> = self.slots.iter().filter(|(_, k)| *k == kind).map(|(s, _)| *s).collect();
+        if !known.is_empty() && (known.len() > 1 || self.source.chance(60)) {
+            return self.source.choose(&known);
+        }
+        let size = kind.ty().bytes() * BUFFER as u32;
+        let slot = self.func.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 4));
+        self.slots.push((slot, kind));
+        let numbers: Vec<f64> = (0..BUFFER).map(|_| self.source.number()).collect();
+        let zero = self.source.chance(50);
+        // A pointer slot is filled with the address of a slot of numbers, which has to be there first.
+        let target = match kind {
+            Kind::Ptr(elem) => Some(self.slot(elem.scalar())),
+            _ => None,
+        };
+        let mut at = FuncCursor::new(&mut self.func).at_first_insertion_point(self.entry);
+        let address = at.ins().stack_addr(types::I64, slot, 0);
+        let flags = MemFlagsData::new();
+        for (i, x) in numbers.into_iter().enumerate() {
+            let x = if zero { 0.0 } else { x };
+            let value = match kind {
+                Kind::F32 => at.ins().f32const(x as f32),
+                Kind::F64 => at.ins().f64const(x),
+                _ => at.ins().stack_addr(types::I64, target.expect("only these are asked for"), 0),
+            };
+            at.ins().store(flags, value, address, i as i32 * kind.ty().bytes() as i32);
+        }
+        slot
+    }
+
+    /// A pointer to a stack slot of numbers.
+    fn slot_pointer(&mut self, elem: Elem) -> Val {
+        let slot = self.slot(elem.scalar());
+        let offset = self.source.weighted(&[(3, 0), (1, 2), (1, 4)]);
+        let value = self.at_end().ins().stack_addr(types::I64, slot, offset * elem.bytes() as i32);
+        let val = Val { room: super::kind::WINDOW - i64::from(offset), ..Val::new(value, Kind::Ptr(elem)) };
+        self.scope.push(val);
+        val
+    }
+
+    /// Statements until something other than a number is wanted end with this: return, or call in tail position.
+    pub fn finish(&mut self) {
+        if self.source.chance(30) && self.tail_call() {
+            return;
+        }
+        let values: Vec<Value> = self.outline().returns.iter().map(|&k| self.pick_tame(k)).collect();
+        self.at_end().ins().return_(&values);
+    }
+}

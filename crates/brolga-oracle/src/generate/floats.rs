@@ -1,0 +1,264 @@
+//! Scalar arithmetic.
+
+use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::{InstBuilder, Value};
+
+use super::Feature;
+use super::body::Body;
+use super::kind::{Kind, TAME, Val};
+
+/// Beyond this bound a number is scaled down at once.
+const WILD: f64 = 100.0;
+
+impl Body<'_> {
+    /// A constant in every lane.
+    pub fn constant(&mut self, kind: Kind, x: f64) -> Value {
+        match kind {
+            Kind::F64 => self.at_end().ins().f64const(x),
+            Kind::F32 => self.at_end().ins().f32const(x as f32),
+            Kind::F64x2 => {
+                let x = self.at_end().ins().f64const(x);
+                self.at_end().ins().splat(kind.ty(), x)
+            }
+            _ => {
+                let x = self.at_end().ins().f32const(x as f32);
+                self.at_end().ins().splat(kind.ty(), x)
+            }
+        }
+    }
+
+    /// The number itself if it is small enough to travel, or else something small made of it.
+    pub fn tame(&mut self, x: Val) -> Val {
+        if !x.kind.is_float() || x.bound <= TAME {
+            return x;
+        }
+        let value = if x.bound > WILD || self.source.chance(25) {
+            return self.squash(x);
+        } else {
+            // A power of two, so that nothing is rounded.
+            let factor = (TAME / x.bound).log2().floor().exp2();
+            let c = self.constant(x.kind, factor);
+            self.at_end().ins().fmul(x.value, c)
+        };
+        Val { value, bound: TAME, ..x }
+    }
+
+    /// x / sqrt(1 + x²).
+    pub fn squash(&mut self, x: Val) -> Val {
+        let one = self.constant(x.kind, 1.0);
+        let square = self.at_end().ins().fmul(x.value, x.value);
+        let sum = self.at_end().ins().fadd(square, one);
+        let root = self.at_end().ins().sqrt(sum);
+        let value = self.at_end().ins().fdiv(x.value, root);
+        Val { value, bound: 1.0, ..x }
+    }
+
+    /// x² + c, which is positive, with c > 0 in every lane.
+    fn positive(&mut self, x: Val, c: f64) -> Val {
+        let c_value = self.constant(x.kind, c);
+        let square = self.at_end().ins().fmul(x.value, x.value);
+        let value = self.at_end().ins().fadd(square, c_value);
+        Val { value, bound: x.bound * x.bound + c, ..x }
+    }
+
+    /// Keep a number, scaled down if it is very large.
+    fn keep_float(&mut self, value: Value, kind: Kind, bound: f64) {
+        let val = Val { value, kind, bound, room: 0 };
+        let val = if bound > WILD { self.tame(val) } else { val };
+        self.scope.push(val);
+    }
+
+    /// A scalar computation.
+    pub fn float_statement(&mut self) {
+        let kind = if self.has(Feature::Single) && self.source.chance(35) { Kind::F32 } else { Kind::F64 };
+        let libm = if self.has(Feature::Libm) { 5 } else { 0 };
+        let single = if self.has(Feature::Single) { 2 } else { 0 };
+        match self.source.weighted(&[(20, 0), (2, 1), (2, 2), (libm, 3), (single, 4), (1, 5)]) {
+            0 => self.arithmetic(kind),
+            1 => self.choose_by_select(kind),
+            2 => self.copy_sign(kind),
+            3 => self.libm(kind),
+            4 => self.convert(),
+            _ => self.from_int(kind),
+        }
+    }
+
+    /// An instruction that exists for scalars and vectors.
+    pub fn arithmetic(&mut self, kind: Kind) {
+        let x = self.pick(kind);
+        let y = self.pick(kind);
+        let (a, b) = (x.value, y.value);
+        let (value, bound) = match self.source.weighted(&[
+            (6, 0),
+            (5, 1),
+            (9, 2),
+            (3, 3),
+            (2, 4),
+            (2, 5),
+            (1, 6),
+            (1, 7),
+            (1, 8),
+            (2, 9),
+            (3, 10),
+            (1, 11),
+            (1, 12),
+        ]) {
+            0 => (self.at_end().ins().fadd(a, b), x.bound + y.bound),
+            1 => (self.at_end().ins().fsub(a, b), x.bound + y.bound),
+            2 => (self.at_end().ins().fmul(a, b), x.bound * y.bound),
+            3 => {
+                let d = self.positive(y, 0.5);
+                (self.at_end().ins().fdiv(a, d.value), x.bound / 0.5)
+            }
+            4 => (self.at_end().ins().fmin(a, b), x.bound.max(y.bound)),
+            5 => (self.at_end().ins().fmax(a, b), x.bound.max(y.bound)),
+            6 => (self.at_end().ins().fneg(a), x.bound),
+            7 => (self.at_end().ins().fabs(a), x.bound),
+            8 => {
+                let p = self.positive(x, 0.25);
+                (self.at_end().ins().sqrt(p.value), p.bound.sqrt())
+            }
+            9 => {
+                let s = self.squash(x);
+                (s.value, s.bound)
+            }
+            10 => {
+                let z = self.pick(kind);
+                (self.at_end().ins().fma(a, b, z.value), x.bound * y.bound + z.bound)
+            }
+            11 => {
+                let c = self.source.number();
+                let c_value = self.constant(kind, c);
+                (self.at_end().ins().fmul(a, c_value), x.bound * c.abs())
+            }
+            _ => {
+                let rounded = match self.source.below(4) {
+                    0 => self.at_end().ins().ceil(a),
+                    1 => self.at_end().ins().floor(a),
+                    2 => self.at_end().ins().trunc(a),
+                    _ => self.at_end().ins().nearest(a),
+                };
+                (rounded, x.bound + 1.0)
+            }
+        };
+        self.keep_float(value, kind, bound);
+    }
+
+    /// A truth value from a comparison of numbers.
+    pub fn float_condition(&mut self) -> Value {
+        let kind = if self.has(Feature::Single) && self.source.chance(30) { Kind::F32 } else { Kind::F64 };
+        let (a, b) = (self.pick(kind), self.pick(kind));
+        let cc = self.source.choose(FloatCC::all());
+        self.at_end().ins().fcmp(cc, a.value, b.value)
+    }
+
+    fn choose_by_select(&mut self, kind: Kind) {
+        let c = self.condition();
+        let (x, y) = (self.pick(kind), self.pick(kind));
+        let value = if self.source.chance(15) {
+            self.at_end().ins().select_spectre_guard(c, x.value, y.value)
+        } else {
+            self.at_end().ins().select(c, x.value, y.value)
+        };
+        self.keep_float(value, kind, x.bound.max(y.bound));
+    }
+
+    fn copy_sign(&mut self, kind: Kind) {
+        let (x, y) = (self.pick(kind), self.pick(kind));
+        let value = self.at_end().ins().fcopysign(x.value, y.value);
+        self.keep_float(value, kind, x.bound);
+    }
+
+    fn convert(&mut self) {
+        if self.source.chance(50) {
+            let x = self.pick(Kind::F32);
+            let value = self.at_end().ins().fpromote(Kind::F64.ty(), x.value);
+            self.keep_float(value, Kind::F64, x.bound);
+        } else {
+            let x = self.pick(Kind::F64);
+            let value = self.at_end().ins().fdemote(Kind::F32.ty(), x.value);
+            self.keep_float(value, Kind::F32, x.bound * 1.001);
+        }
+    }
+
+    fn from_int(&mut self, kind: Kind) {
+        let n = self.small_int();
+        let value = if self.source.chance(50) {
+            self.at_end().ins().fcvt_from_sint(kind.ty(), n)
+        } else {
+            self.at_end().ins().fcvt_from_uint(kind.ty(), n)
+        };
+        self.keep_float(value, kind, 8.0);
+    }
+
+    /// A call of a C function, with operands for which it is defined.
+    fn libm(&mut self, kind: Kind) {
+        let x = self.pick(kind);
+        let x = self.tame(x);
+        let e = std::f64::consts::E;
+        let unary = [
+            ("sin", 1.0),
+            ("cos", 1.0),
+            ("tanh", 1.0),
+            ("atan", 2.0),
+            ("asinh", 3.0),
+            ("erf", 1.0),
+            ("erfc", 2.0),
+            ("exp", e.powi(4)),
+            ("expm1", e.powi(4)),
+            ("exp2", 16.0),
+            ("sinh", 28.0),
+            ("cosh", 28.0),
+            ("fabs", TAME),
+            ("floor", TAME + 1.0),
+            ("round", TAME + 1.0),
+        ];
+        let of_positive = [
+            ("log", 4.0),
+            ("log2", 5.0),
+            ("log10", 3.0),
+            ("log1p", 4.0),
+            ("sqrt", 5.0),
+            ("cbrt", 3.0),
+            ("lgamma", 50.0),
+        ];
+        let of_squashed = [("asin", 2.0), ("acos", 4.0), ("atanh", 10.0), ("tan", 2.0)];
+        let (name, args, bound) = match self.source.weighted(&[(6, 0), (3, 1), (2, 2), (4, 3)]) {
+            0 => {
+                let (name, bound) = self.source.choose(&unary);
+                (name, vec![x.value], bound)
+            }
+            1 => {
+                let (name, bound) = self.source.choose(&of_positive);
+                (name, vec![self.positive(x, 0.5).value], bound)
+            }
+            2 => {
+                let (name, bound) = self.source.choose(&of_squashed);
+                let s = self.squash(x);
+                (name, vec![s.value], bound)
+            }
+            _ => {
+                let y = self.pick(kind);
+                let y = self.tame(y);
+                match self.source.below(8) {
+                    0 => {
+                        let p = self.positive(x, 0.5);
+                        let s = self.squash(y);
+                        ("pow", vec![p.value, s.value], 17.0)
+                    }
+                    1 => ("atan2", vec![x.value, self.positive(y, 0.25).value], 2.0),
+                    2 => ("hypot", vec![x.value, self.positive(y, 0.25).value], 20.0),
+                    3 => ("fmin", vec![x.value, y.value], TAME),
+                    4 => ("fmax", vec![x.value, y.value], TAME),
+                    5 => ("fdim", vec![x.value, y.value], 2.0 * TAME),
+                    6 => ("copysign", vec![x.value, y.value], TAME),
+                    _ => ("fmod", vec![x.value, self.positive(y, 0.75).value], TAME),
+                }
+            }
+        };
+        let name = if kind == Kind::F32 { format!("{name}f") } else { name.to_owned() };
+        let types = vec![kind.ty(); args.len()];
+        let results = self.call_import(&name, &types, &[kind.ty()], &args);
+        self.keep_float(results[0], kind, bound);
+    }
+}

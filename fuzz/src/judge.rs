@@ -1,0 +1,251 @@
+//! Whether the engine does right by a program.
+//!
+//! The tape oracle goes first: it says whether the program ends in reasonable time, what it returns and what its gradient
+//! is. Then the engine may refuse with a diagnostic that users are told about; otherwise its primal, its gradient and every
+//! promise about forward pass and pullback must hold.
+
+use std::fmt;
+
+use brolga::{DerivedRule, Error, MemoryMode, Options};
+use brolga_driver::inputs::oracle_args;
+use brolga_driver::protocol::{derive, dump_violations, violations};
+use brolga_driver::value::{Item, Num};
+use brolga_driver::{Directive, File, Invocation, Memory, Outcome, compare, quiet, run};
+use brolga_oracle::{Limits, Oracle, OracleError, OracleOutcome};
+
+/// Instructions after which a program is not worth waiting for.
+const FUEL: u64 = 300_000;
+
+/// What was found out about a program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// All is well, and there is a derivative.
+    Useful,
+    /// All is well, and the gradient is what it would be without the program.
+    Trivial,
+    /// The engine says that it cannot, with these codes.
+    Refused(Vec<&'static str>),
+    /// The program runs too long.
+    TooLong,
+    /// The oracle does not follow the program, so nothing was compared.
+    Unjudged(String),
+    /// Something is wrong.
+    Wrong(Wrong),
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrong {
+    /// What kind of mistake: stays the same while a program is made smaller.
+    pub class: String,
+    /// What was expected and found.
+    pub detail: String,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Useful => write!(f, "useful"),
+            Self::Trivial => write!(f, "trivial"),
+            Self::Refused(codes) => write!(f, "refused {}", codes.join(" ")),
+            Self::TooLong => write!(f, "too long"),
+            Self::Unjudged(why) => write!(f, "unjudged {}", one_line(why)),
+            Self::Wrong(w) => write!(f, "wrong {}\t{}", w.class, one_line(&w.detail)),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn wrong(class: impl Into<String>, detail: impl Into<String>) -> Verdict {
+    Verdict::Wrong(Wrong { class: class.into(), detail: detail.into() })
+}
+
+/// How much to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Care {
+    /// What programs compute.
+    Usual,
+    /// Also the text of every stage, which takes most of the time and hardly ever shows anything.
+    Full,
+}
+
+/// Judge the first `; grad:` line of a file's text.
+pub fn judge(text: &str, care: Care) -> Verdict {
+    match quiet::catch(|| try_judge(text, care)) {
+        Ok(Ok(verdict) | Err(verdict)) => verdict,
+        Err(panic) => wrong(format!("panic {}", template(&panic)), panic),
+    }
+}
+
+fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
+    let file = File::parse("random", text).map_err(|e| wrong("program", e.to_string()))?;
+    if let Some(d) = file.malformed.0.first() {
+        return Err(wrong("program", d.to_string()));
+    }
+    let call = first_call(&file)?;
+    let tol = if compare::uses_f32(&file.program, call.func) { 1e-4 } else { 1e-9 };
+
+    // The oracle works in memory of its own.
+    let memory = Memory::new(&call);
+    let tape = tape(&file, &call, &memory)?;
+
+    let rule = derive(&file.program, &call.request(), &Options::default()).map_err(refusal)?;
+    let outcome = run::gradient(&rule, &call).map_err(failure)?;
+    compare_with_tape(&call, &memory, &rule, &outcome, &tape, tol)?;
+
+    let broken = violations(&file.program, &call, tol).map_err(failure)?;
+    if let Some(first) = broken.first() {
+        return Err(wrong(format!("protocol {}", template(first)), broken.join("; ")));
+    }
+    other_options(&file, &call, &outcome, tol)?;
+    let modes: &[MemoryMode] =
+        if care == Care::Full { &[MemoryMode::Leave, MemoryMode::Restore] } else { &[] };
+    for &memory in modes {
+        let options = Options { memory, ..Options::default() };
+        let broken = dump_violations(&file.program, &call.request(), &options).map_err(failure)?;
+        if let Some(first) = broken.first() {
+            return Err(wrong(format!("dump {}", template(first)), first.clone()));
+        }
+    }
+    Ok(if is_trivial(&call, &outcome) { Verdict::Trivial } else { Verdict::Useful })
+}
+
+/// The call of the first `; grad:` line.
+fn first_call(file: &File) -> Result<Invocation, Verdict> {
+    let line = file.directives.iter().find_map(|d| if let Directive::Grad(line) = d { Some(line) } else { None });
+    let line = line.ok_or_else(|| wrong("program", "there is no `; grad:` line"))?;
+    Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).map_err(|e| wrong("program", e.to_string()))
+}
+
+fn tape(file: &File, call: &Invocation, memory: &Memory) -> Result<OracleOutcome, Verdict> {
+    let limits = Limits { fuel: FUEL, depth: 1000, nodes: 1_000_000 };
+    let oracle = Oracle::new(&file.program).limits(limits);
+    // SAFETY: generated programs stay inside of their buffers, which are those of `memory`.
+    let outcome = unsafe { oracle.gradient(call.func, &oracle_args(call, memory), &call.seeds) };
+    outcome.map_err(|e| match e {
+        OracleError::Fuel { .. } | OracleError::Depth { .. } | OracleError::Nodes { .. } => Verdict::TooLong,
+        OracleError::Untracked { .. } => Verdict::Unjudged(e.to_string()),
+        e => wrong("oracle", e.to_string()),
+    })
+}
+
+fn refusal(error: Error) -> Verdict {
+    match error {
+        Error::Diagnostics(ds) if ds.0.iter().all(|d| is_users(d.code)) => {
+            let mut codes: Vec<_> = ds.0.iter().map(|d| d.code).collect();
+            codes.sort_unstable();
+            codes.dedup();
+            Verdict::Refused(codes)
+        }
+        other => failure(other),
+    }
+}
+
+/// Whether a code speaks of the program, not of a mistake of ours.
+fn is_users(code: &str) -> bool {
+    code.starts_with("AD01")
+}
+
+fn failure(error: Error) -> Verdict {
+    let class = match &error {
+        Error::Diagnostics(ds) => format!("diagnostic {}", ds.0.first().map_or("", |d| d.code)),
+        Error::Trap(t) => format!("trap {} in {}", t.code, t.phase),
+        Error::Usage(m) => format!("usage {}", template(m)),
+        Error::Internal { stage, message } => format!("internal {stage} {}", template(message)),
+    };
+    wrong(class, error.to_string())
+}
+
+/// The letters of a message: numbers and names of values differ from program to program.
+fn template(message: &str) -> String {
+    let words = message.split_whitespace().filter(|w| w.chars().all(|c| c.is_ascii_alphabetic() || c == ':' || c == ','));
+    words.take(12).collect::<Vec<_>>().join(" ")
+}
+
+fn compare_with_tape(
+    call: &Invocation,
+    oracle_memory: &Memory,
+    rule: &DerivedRule,
+    outcome: &Outcome,
+    tape: &OracleOutcome,
+    tol: f64,
+) -> Result<(), Verdict> {
+    let mut memory = Memory::new(call);
+    let value = run::primal_in(rule, call, &mut memory).map_err(failure)?;
+    let expected = run::items(call, &tape.values);
+    if value.len() != expected.len() || value.iter().zip(&expected).any(|(a, b)| !same_value(a, b)) {
+        return Err(wrong("primal", format!("the primal returns {value:?}, the interpreter {expected:?}")));
+    }
+    let buffers = (run::contents(call, &memory), run::contents(call, oracle_memory));
+    for (i, (a, b)) in buffers.0.iter().zip(&buffers.1).enumerate() {
+        if let (Some(a), Some(b)) = (a, b)
+            && !same_value(&Item::Many(a.clone()), &Item::Many(b.clone()))
+        {
+            return Err(wrong("primal", format!("buffer {i} is {a:?}, in the interpreter {b:?}")));
+        }
+    }
+
+    let expected: Vec<Option<&Vec<f64>>> =
+        tape.arg_lanes.iter().zip(&tape.shadows).map(|(lanes, shadow)| lanes.as_ref().or(shadow.as_ref())).collect();
+    let largest = expected.iter().flatten().flat_map(|v| v.iter()).map(|x| x.abs()).filter(|x| x.is_finite());
+    let scale = largest.fold(1.0, f64::max);
+    for (arg, (a, b)) in outcome.gradient.iter().zip(&expected).enumerate() {
+        let (Some(a), Some(b)) = (a, b) else { continue };
+        for (i, (a, b)) in a.nums().iter().zip(b.iter()).enumerate() {
+            let a = a.as_f64();
+            if !compare::close(a / scale, b / scale, tol) {
+                return Err(wrong(
+                    "gradient",
+                    format!("argument {arg}, element {i}: gradient {a:?}, the tape says {b:?} (largest {scale:?})"),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether values agree bit by bit, except that one NaN is as good as another.
+fn same_value(a: &Item, b: &Item) -> bool {
+    let same = |a: Num, b: Num| a.same_bits(b) || a.is_float() && a.as_f64().is_nan() && b.as_f64().is_nan();
+    a.nums().len() == b.nums().len() && a.nums().iter().zip(b.nums()).all(|(a, b)| same(*a, *b))
+}
+
+/// Options that must not change a gradient.
+fn other_options(file: &File, call: &Invocation, expected: &Outcome, tol: f64) -> Result<(), Verdict> {
+    let others = [
+        ("without optimisation", Options { optimize: false, ..Options::default() }),
+        ("with run-time checks", Options { debug: true, ..Options::default() }),
+    ];
+    for (what, options) in others {
+        let rule = derive(&file.program, &call.request(), &options).map_err(failure)?;
+        let outcome = run::gradient(&rule, call).map_err(failure)?;
+        if !agree(&outcome, expected, tol) {
+            let detail = format!("{:?} instead of {:?}", outcome.gradient, expected.gradient);
+            return Err(wrong(format!("options {what}"), detail));
+        }
+    }
+    Ok(())
+}
+
+fn agree(a: &Outcome, b: &Outcome, tol: f64) -> bool {
+    let numbers = |o: &Outcome| -> Vec<f64> {
+        o.gradient.iter().flatten().flat_map(|g| g.nums().iter().map(|n| n.as_f64())).collect()
+    };
+    let (a, b) = (numbers(a), numbers(b));
+    let scale = b.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
+    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| compare::close(a / scale, b / scale, tol))
+}
+
+/// Whether no argument by value has a cotangent and every shadow is as it was.
+fn is_trivial(call: &Invocation, outcome: &Outcome) -> bool {
+    outcome.gradient.iter().enumerate().all(|(i, g)| match (g, call.buffer(i)) {
+        (None, _) => true,
+        (Some(g), Some((_, elem, _, shadow))) => {
+            g.same_bits(&Item::Many(brolga_driver::value::decode_all(elem, shadow)))
+        }
+        (Some(g), None) => g.nums().iter().all(|n| n.as_f64() == 0.0),
+    })
+}

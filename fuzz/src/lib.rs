@@ -1,0 +1,24 @@
+//! Random programs against the engine.
+//!
+//! [`brolga_oracle::generate`] makes programs that can be run as they are. [`judge`] differentiates one, runs it, and compares
+//! with the tape oracle and with the promises of [`brolga_driver::protocol`]. [`reduce`] makes a failing program small.
+//! The binary does this for as long as it is told to ([`campaign`]), each program in a process that may crash or hang.
+//!
+//! Nothing here knows how a derivative is made, and nothing here decides what one should be.
+
+pub mod campaign;
+pub mod judge;
+pub mod outside;
+pub mod reduce;
+
+use brolga_oracle::generate::{Feature, Size, Source, program};
+
+/// The program with this number.
+pub fn text_of(seed: u64) -> String {
+    let mut source = Source::seed(seed);
+    let features = Feature::some(&mut source);
+    // Small programs find most mistakes and explain them better; large ones find the rest.
+    let statements = source.choose(&[6, 12, 24, 48]);
+    let size = Size { statements, ..Size::default() };
+    program(&mut source, &features, size)
+}

@@ -1,0 +1,38 @@
+//! Tries mutants of emitted pullbacks: `mutants [FILTER] [PER_SUBJECT]`. Exit status 1 if one survives without an excuse.
+//!
+//! `mutants --worker …` is the process in which they run.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use ir_tests::mutants::batch::{self, Plan};
+use ir_tests::mutants::worker::{self, Task};
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((first, rest)) = args.split_first()
+        && first == "--worker"
+    {
+        let ended = Task::from_args(rest).map(|task| worker::run(root, &task));
+        return if matches!(ended, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    }
+    let filter = args.first().cloned().unwrap_or_default();
+    let per_subject = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(usize::MAX);
+    let myself = std::env::current_exe().unwrap_or_else(|_| "mutants".into());
+    let worker = |task: &Task| {
+        let mut command = Command::new(&myself);
+        command.arg("--worker").args(task.to_args());
+        command
+    };
+    match batch::run(root, &Plan { filter, per_subject }, worker) {
+        Ok(report) => {
+            print!("{}", report.text());
+            if report.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::from(2)
+        }
+    }
+}

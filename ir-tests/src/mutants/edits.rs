@@ -1,0 +1,296 @@
+//! One mistake in an emitted pullback.
+//!
+//! The mistakes are those that a structural rule can make: an addition that subtracts or forgets an operand (a cotangent is
+//! not accumulated), a store that is missing (a slot is not zeroed, a shadow not updated), arms or targets that are swapped
+//! (`select`, a predecessor), a block or callee that receives its arguments in another order (edges, calls), a lane, a
+//! recorded slot or a constant that is another one.
+//!
+//! Every mutant still verifies: types are kept. What it does when it runs is anybody's guess, endless loops and wild stores
+//! included; whoever runs mutants does so in a process of their own.
+
+use std::collections::HashSet;
+
+use brolga::cranelift_codegen::ir::{self, BlockCall, Function, InstructionData, Opcode, Value};
+use brolga_transform::Derivation;
+
+/// A kind of mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `fadd` for `fsub` and the reverse; `fneg` left out.
+    Sign,
+    /// A sum, difference or product that is its first operand.
+    OnlyFirst,
+    /// One that is its second operand.
+    OnlySecond,
+    /// A store of zero that is missing.
+    NoZeroing,
+    /// Another store that is missing.
+    NoStore,
+    /// A `select` or `bitselect` with swapped arms.
+    Arms,
+    /// A branch with swapped targets.
+    Targets,
+    /// A jump whose arguments arrive in another order.
+    EdgeArguments,
+    /// A call or return whose floats arrive in another order.
+    CallArguments,
+    /// A lane that is another one.
+    Lane,
+    /// A load from the next slot.
+    Slot,
+    /// A float constant that is another one.
+    Constant,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 12] = [
+        Kind::Sign,
+        Kind::OnlyFirst,
+        Kind::OnlySecond,
+        Kind::NoZeroing,
+        Kind::NoStore,
+        Kind::Arms,
+        Kind::Targets,
+        Kind::EdgeArguments,
+        Kind::CallArguments,
+        Kind::Lane,
+        Kind::Slot,
+        Kind::Constant,
+    ];
+
+    /// Its name in tables and in the list of equivalent mutants.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Sign => "sign",
+            Kind::OnlyFirst => "only-first",
+            Kind::OnlySecond => "only-second",
+            Kind::NoZeroing => "no-zeroing",
+            Kind::NoStore => "no-store",
+            Kind::Arms => "arms",
+            Kind::Targets => "targets",
+            Kind::EdgeArguments => "edge-arguments",
+            Kind::CallArguments => "call-arguments",
+            Kind::Lane => "lane",
+            Kind::Slot => "slot",
+            Kind::Constant => "constant",
+        }
+    }
+}
+
+/// A place in a derivation and a mistake to make there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mutant {
+    /// Index among the pairs.
+    pub pair: usize,
+    /// The instruction of the pullback.
+    pub inst: ir::Inst,
+    /// What to do to it.
+    pub kind: Kind,
+}
+
+/// What an instruction is there for, where that can be seen and says why a mutant of it may do no harm.
+pub fn role(f: &Function, inst: ir::Inst) -> &'static str {
+    let data = &f.dfg.insts[inst];
+    let segment = f.layout.entry_block().and_then(|b| f.dfg.block_params(b).first().copied());
+    if let InstructionData::Store { args, .. } = data
+        && segment == Some(args[1])
+    {
+        return "cursor";
+    }
+    let Some(&result) = f.dfg.inst_results(inst).first() else { return "" };
+    let is_used = |i: &ir::Inst| f.dfg.inst_values(*i).any(|v| f.dfg.resolve_aliases(v) == result);
+    let mut users = f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).filter(is_used).peekable();
+    let choice = |i: ir::Inst| matches!(f.dfg.insts[i].opcode(), Opcode::Fcmp | Opcode::Select | Opcode::Bitselect);
+    let is_constant = matches!(data.opcode(), Opcode::F64const | Opcode::F32const);
+    if is_constant && users.peek().is_some() && users.all(choice) { "guard" } else { "" }
+}
+
+/// Every mutant of every pullback, in order of layout. Instructions whose results nobody uses are left alone.
+pub fn mutants(d: &Derivation) -> Vec<Mutant> {
+    let mut out = Vec::new();
+    for (pair, p) in d.pairs.iter().enumerate() {
+        let f = &p.pullback;
+        let live = live(f);
+        for inst in f.layout.blocks().flat_map(|b| f.layout.block_insts(b)) {
+            if live.contains(&inst) {
+                out.extend(kinds(f, inst).into_iter().map(|kind| Mutant { pair, inst, kind }));
+            }
+        }
+    }
+    out
+}
+
+/// Instructions that something observable depends on.
+fn live(f: &Function) -> HashSet<ir::Inst> {
+    let mut live = HashSet::new();
+    let all = || f.layout.blocks().flat_map(|b| f.layout.block_insts(b));
+    let mut todo: Vec<ir::Inst> = all().filter(|i| observable(f.dfg.insts[*i].opcode())).collect();
+    while let Some(inst) = todo.pop() {
+        if !live.insert(inst) {
+            continue;
+        }
+        for v in f.dfg.inst_values(inst) {
+            if let ir::ValueDef::Result(def, _) = f.dfg.value_def(v) {
+                todo.push(def);
+            }
+        }
+    }
+    live
+}
+
+fn observable(op: Opcode) -> bool {
+    op.is_terminator() || op.can_store() || op.is_call() || op.other_side_effects() || op.can_trap()
+}
+
+fn kinds(f: &Function, inst: ir::Inst) -> Vec<Kind> {
+    let op = f.dfg.insts[inst].opcode();
+    let args = f.dfg.inst_args(inst);
+    let is_zero = |v: Value| is_zero(f, v);
+    match op {
+        Opcode::Fneg => vec![Kind::Sign],
+        // Adding to zero is how a sum starts: what is added to it is the sum.
+        Opcode::Fadd if is_zero(args[0]) => vec![Kind::Sign, Kind::OnlyFirst],
+        Opcode::Fadd if is_zero(args[1]) => vec![Kind::OnlySecond],
+        Opcode::Fadd => vec![Kind::Sign, Kind::OnlyFirst, Kind::OnlySecond],
+        Opcode::Fsub if is_zero(args[1]) => vec![Kind::OnlySecond],
+        Opcode::Fsub => vec![Kind::Sign, Kind::OnlyFirst],
+        Opcode::Fmul => vec![Kind::OnlyFirst, Kind::OnlySecond],
+        Opcode::Fdiv => vec![Kind::OnlyFirst],
+        Opcode::Store if is_zero(args[0]) => vec![Kind::NoZeroing],
+        Opcode::Store => vec![Kind::NoStore],
+        Opcode::Select | Opcode::Bitselect if args[1] != args[2] => vec![Kind::Arms],
+        Opcode::Brif | Opcode::BrTable | Opcode::Jump => {
+            let calls = calls(f, inst);
+            let mut kinds = Vec::new();
+            if op != Opcode::Jump && calls.windows(2).any(|c| differ(f, c)) {
+                kinds.push(Kind::Targets);
+            }
+            if calls.iter().any(|c| exchange(f, *c).is_some()) {
+                kinds.push(Kind::EdgeArguments);
+            }
+            kinds
+        }
+        Opcode::Call | Opcode::CallIndirect | Opcode::Return => {
+            float_pair(f, args).map(|_| Kind::CallArguments).into_iter().collect()
+        }
+        Opcode::Extractlane | Opcode::Insertlane => vec![Kind::Lane],
+        Opcode::Load => vec![Kind::Slot],
+        Opcode::F64const | Opcode::F32const => vec![Kind::Constant],
+        _ => vec![],
+    }
+}
+
+/// The same derivation with one mistake.
+pub fn apply(d: &Derivation, m: &Mutant) -> Derivation {
+    let mut d = d.clone();
+    edit(&mut d.pairs[m.pair].pullback, m.inst, m.kind);
+    d
+}
+
+fn edit(f: &mut Function, inst: ir::Inst, kind: Kind) {
+    match kind {
+        Kind::Sign => match &mut f.dfg.insts[inst] {
+            InstructionData::Binary { opcode, .. } => {
+                *opcode = if *opcode == Opcode::Fadd { Opcode::Fsub } else { Opcode::Fadd };
+            }
+            _ => become_operand(f, inst, 0),
+        },
+        Kind::OnlyFirst => become_operand(f, inst, 0),
+        Kind::OnlySecond => become_operand(f, inst, 1),
+        Kind::NoZeroing | Kind::NoStore => {
+            f.layout.remove_inst(inst);
+        }
+        Kind::Arms => f.dfg.inst_args_mut(inst).swap(1, 2),
+        Kind::Targets => {
+            let Some(i) = calls(f, inst).windows(2).position(|c| differ(f, c)) else { return };
+            let dfg = &mut f.dfg;
+            let calls = dfg.insts[inst].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+            calls.swap(i, i + 1);
+        }
+        Kind::EdgeArguments => {
+            let found = calls(f, inst).into_iter().enumerate().find_map(|(k, c)| Some((k, exchange(f, c)?)));
+            let Some((k, (i, j))) = found else { return };
+            let mut call = calls(f, inst)[k];
+            let mut args: Vec<_> = call.args(&f.dfg.value_lists).collect();
+            args.swap(i, j);
+            let mut args = args.into_iter();
+            call.update_args(&mut f.dfg.value_lists, |old| args.next().unwrap_or(old));
+            let dfg = &mut f.dfg;
+            dfg.insts[inst].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[k] = call;
+        }
+        Kind::CallArguments => {
+            if let Some((i, j)) = float_pair(f, f.dfg.inst_args(inst)) {
+                f.dfg.inst_args_mut(inst).swap(i, j);
+            }
+        }
+        Kind::Lane => match &mut f.dfg.insts[inst] {
+            InstructionData::BinaryImm8 { imm, .. } | InstructionData::TernaryImm8 { imm, .. } => *imm ^= 1,
+            _ => {}
+        },
+        Kind::Slot => {
+            let size = f.dfg.value_type(f.dfg.first_result(inst)).bytes() as i64;
+            if let InstructionData::Load { offset, .. } = &mut f.dfg.insts[inst] {
+                *offset = ((i64::from(*offset) + size) as i32).into();
+            }
+        }
+        Kind::Constant => match &mut f.dfg.insts[inst] {
+            InstructionData::UnaryIeee64 { imm, .. } => *imm = (imm.as_f64() + 1.0).into(),
+            InstructionData::UnaryIeee32 { imm, .. } => *imm = (imm.as_f32() + 1.0).into(),
+            _ => {}
+        },
+    }
+}
+
+/// Remove an instruction with one result; its users take the operand.
+fn become_operand(f: &mut Function, inst: ir::Inst, operand: usize) {
+    let (result, operand) = (f.dfg.first_result(inst), f.dfg.inst_args(inst)[operand]);
+    f.layout.remove_inst(inst);
+    f.dfg.clear_results(inst);
+    f.dfg.change_to_alias(result, operand);
+}
+
+fn calls(f: &Function, inst: ir::Inst) -> Vec<BlockCall> {
+    f.dfg.insts[inst].branch_destination(&f.dfg.jump_tables, &f.dfg.exception_tables).to_vec()
+}
+
+/// Whether two neighbours go to different places, or bring different arguments.
+fn differ(f: &Function, pair: &[BlockCall]) -> bool {
+    let of = |c: &BlockCall| (c.block(&f.dfg.value_lists), c.args(&f.dfg.value_lists).collect::<Vec<_>>());
+    of(&pair[0]) != of(&pair[1])
+}
+
+/// Two arguments of a jump that may change places: of one type, and different.
+fn exchange(f: &Function, call: BlockCall) -> Option<(usize, usize)> {
+    let args: Vec<Option<Value>> = call.args(&f.dfg.value_lists).map(|a| a.as_value()).collect();
+    pair(f, &args)
+}
+
+/// Likewise of a call or return, floats only: exchanged pointers would be found by the crash, which proves little.
+fn float_pair(f: &Function, args: &[Value]) -> Option<(usize, usize)> {
+    let is_float = |v: &Value| f.dfg.value_type(*v).lane_type().is_float();
+    pair(f, &args.iter().map(|v| Some(*v).filter(is_float)).collect::<Vec<_>>())
+}
+
+fn pair(f: &Function, args: &[Option<Value>]) -> Option<(usize, usize)> {
+    let resolved: Vec<_> = args.iter().map(|a| a.map(|v| f.dfg.resolve_aliases(v))).collect();
+    let places = (0..args.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
+    places.into_iter().find(|&(i, j)| match (resolved[i], resolved[j]) {
+        (Some(a), Some(b)) => a != b && f.dfg.value_type(a) == f.dfg.value_type(b),
+        _ => false,
+    })
+}
+
+/// Whether a value is a constant without a bit set.
+fn is_zero(f: &Function, v: Value) -> bool {
+    let ir::ValueDef::Result(inst, _) = f.dfg.value_def(f.dfg.resolve_aliases(v)) else { return false };
+    match f.dfg.insts[inst] {
+        InstructionData::UnaryIeee64 { imm, .. } => imm.bits() == 0,
+        InstructionData::UnaryIeee32 { imm, .. } => imm.bits() == 0,
+        InstructionData::UnaryImm { imm, .. } => imm.bits() == 0,
+        InstructionData::UnaryConst { constant_handle, .. } => {
+            f.dfg.constants.get(constant_handle).iter().all(|b| *b == 0)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,48 @@
+//! `cargo xtask explain`: why the gradient of a call is what it is.
+
+use brolga_driver::File;
+use brolga_driver::explain::{Wanted, explain, json, text};
+
+use crate::cli::ExplainArgs;
+use crate::failure::Failure;
+use crate::grad::jobs;
+use crate::report::show;
+
+/// Run the command.
+pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
+    let wrt = args.wrt.as_deref().map(parse).transpose()?;
+    let file = File::read(&args.file)?;
+    for (i, job) in jobs(&file, &args.call)?.iter().enumerate() {
+        if let Some((arg, _)) = wrt
+            && arg >= job.call.args.len()
+        {
+            return Err(Failure::Usage(format!("`--wrt {arg}`: {} has {} arguments", job.name(), job.call.args.len())));
+        }
+        let wanted = Wanted { wrt, top: args.top };
+        let found = explain(&file.program, &job.call, wanted)
+            .map_err(|e| Failure::Chore(format!("{}: the tape cannot run: {e}", job.name())))?;
+        if wrt.is_some() && found.entries.is_empty() {
+            let given = args.wrt.as_deref().unwrap_or_default();
+            return Err(Failure::Usage(format!("`--wrt {given}`: {} has no such float", job.name())));
+        }
+        if args.json {
+            show(&format!("{}\n", json::json(&job.call, &found)));
+        } else {
+            show(&format!("{}{}", if i > 0 { "\n" } else { "" }, text::text(&job.text, &found)));
+        }
+    }
+    Ok(())
+}
+
+/// `1` or `1[3]`.
+fn parse(text: &str) -> Result<(usize, Option<usize>), Failure> {
+    let wrong =
+        || Failure::Usage(format!("`--wrt {text}`: expected an argument such as 1, or an element such as 1[3]"));
+    match text.trim().split_once('[') {
+        None => Ok((text.trim().parse().map_err(|_| wrong())?, None)),
+        Some((arg, rest)) => {
+            let index = rest.strip_suffix(']').ok_or_else(wrong)?;
+            Ok((arg.trim().parse().map_err(|_| wrong())?, Some(index.trim().parse().map_err(|_| wrong())?)))
+        }
+    }
+}

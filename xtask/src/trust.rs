@@ -1,0 +1,109 @@
+//! Chores that ask whether the tests would notice: mutants of rules, and search for inputs that break a promise.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::chores::{command, root, run};
+use crate::failure::Failure;
+use crate::report::show;
+
+/// Targets whose oracle is in `ir_tests::inputs`.
+const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
+
+/// The target whose inputs are whole programs.
+const PROGRAM: &str = "program";
+
+/// Mutants of rule rows, or of one row, and of emitted pullbacks of the cases whose name contains `case`.
+pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(), Failure> {
+    let mut survived = Vec::new();
+    if case.is_none() {
+        show("Rows, against the functions that they describe:\n\n");
+        let args = ["test", "--quiet", "--package", "brolga-rules", "--test", "rules", "mutants", "--", "--nocapture"];
+        let mut rows = command("cargo", &args);
+        if let Some(row) = row {
+            rows.env("BROLGA_ROW", row);
+        }
+        run(rows).unwrap_or_else(|_| survived.push("rows"));
+    }
+    if row.is_none() {
+        show("\nEmitted pullbacks, against the lines of their files:\n\n");
+        let most = most.to_string();
+        let args =
+            ["run", "--quiet", "--package", "ir-tests", "--bin", "mutants", "--", case.unwrap_or("cases/"), &most];
+        run(command("cargo", &args)).unwrap_or_else(|_| survived.push("pullbacks"));
+    }
+    match survived.as_slice() {
+        [] => Ok(()),
+        which => Err(Failure::Mismatch(format!("mutants of {} survived", which.join(" and of ")))),
+    }
+}
+
+/// Search for inputs that break a promise, for some minutes.
+pub fn fuzz(target: &str, minutes: u64) -> Result<(), Failure> {
+    match target {
+        PROGRAM => {
+            let manifest = root().join("fuzz/Cargo.toml");
+            if !manifest.exists() {
+                return Err(Failure::Chore(format!("{} does not exist", manifest.display())));
+            }
+            let mut search = command("cargo", &["run", "--release", "--quiet", "--manifest-path"]);
+            search.arg(manifest).args(["--", "--minutes", &minutes.to_string()]);
+            run(search)
+        }
+        target if !INPUTS.contains(&target) => {
+            Err(Failure::Usage(format!("`{target}` is no target; there are {}, {PROGRAM}", INPUTS.join(", "))))
+        }
+        target if has_libfuzzer() => by_coverage(target, minutes),
+        target => {
+            show("cargo-fuzz and a nightly toolchain are not installed, so inputs are drawn blindly.\n");
+            let args = ["test", "--release", "--package", "ir-tests", "--test", "inputs", "--"];
+            let mut search = command("cargo", &args);
+            search.args([target, "--exact", "--nocapture"]);
+            search.env("BROLGA_FUZZ_SECONDS", (minutes * 60 / parts(target)).to_string());
+            run(search)
+        }
+    }
+}
+
+/// How many searches a test of `tests/inputs.rs` makes, one after the other.
+fn parts(target: &str) -> u64 {
+    if target == "activities" { 1 } else { 2 }
+}
+
+fn has_libfuzzer() -> bool {
+    let mut asked = Command::new("cargo");
+    asked.args(["+nightly", "fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    asked.status().is_ok_and(|s| s.success())
+}
+
+/// libFuzzer, from the cases as a corpus. It prints its statistics at the end.
+fn by_coverage(target: &str, minutes: u64) -> Result<(), Failure> {
+    let folder = root().join("fuzz/libfuzzer");
+    let corpus = folder.join("corpus").join(target);
+    seed(target, &corpus).map_err(|e| Failure::Chore(format!("{}: {e}", corpus.display())))?;
+    // Address sanitizing would fight with the guard pages of generated code over signals.
+    let mut search = command("cargo", &["+nightly", "fuzz", "run", "--sanitizer", "none", "--fuzz-dir"]);
+    search.arg(&folder).arg(target).arg(&corpus).arg("--");
+    search.arg(format!("-max_total_time={}", minutes * 60));
+    search.args(["-print_final_stats=1", "-timeout=20", "-rss_limit_mb=4096"]);
+    run(search)
+}
+
+/// Texts of the cases, so that the search starts where parsers say yes.
+fn seed(target: &str, corpus: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(corpus)?;
+    for (i, path) in ir_tests::cases::files(&root().join("ir-tests")).iter().enumerate() {
+        let text = std::fs::read_to_string(path)?;
+        match target {
+            "clif_text" if text.len() < 20_000 => std::fs::write(corpus.join(format!("case-{i}")), text)?,
+            "call_syntax" => {
+                let directives = text.lines().filter_map(|l| l.strip_prefix("; ")?.split_once(": "));
+                for (j, (_, rest)) in directives.enumerate() {
+                    std::fs::write(corpus.join(format!("case-{i}-{j}")), rest)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
