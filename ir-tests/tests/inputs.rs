@@ -15,12 +15,18 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 fn search<T: std::fmt::Debug>(name: &str, strategy: impl Strategy<Value = T>, oracle: impl Fn(&T)) {
     let asked = std::env::var("BROLGA_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
     let time = asked.map_or(Duration::from_millis(700), Duration::from_secs);
-    let config = Config { cases: 64, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner =
-        if asked.is_some() { TestRunner::new(config) } else { TestRunner::new_with_rng(config, rng) };
     let (start, tried) = (Instant::now(), Cell::new(0usize));
-    while start.elapsed() < time {
+    for round in 0u64.. {
+        if start.elapsed() >= time {
+            break;
+        }
+        let config = Config { cases: 16, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&round.to_le_bytes());
+        let mut runner = match asked {
+            Some(_) => TestRunner::new(config),
+            None => TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed)),
+        };
         let result = runner.run(&strategy, |input| {
             tried.set(tried.get() + 1);
             brolga_driver::quiet::catch(|| oracle(&input)).map_err(TestCaseError::fail)

@@ -1,16 +1,25 @@
-//! README.md says what the commands print, and this runs them. `UPDATE_EXPECT=1` writes what they print now.
+//! README.md and docs/DEBUGGING.md say what commands print, and this runs them. `UPDATE_EXPECT=1` writes what they print now.
 //!
-//! A block ```` ```console ```` starts with one line `$ cargo xtask …`; the rest is its output. Arguments with spaces stand in
-//! double quotes.
+//! A block ```` ```console ```` starts with one line `$ cargo xtask …`; the rest is its output, and behind that what it says
+//! if it fails. Arguments with spaces stand in double quotes.
 
 use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn commands() {
+fn commands_of_the_readme() {
+    commands("README.md");
+}
+
+#[test]
+fn commands_of_the_page_on_debugging() {
+    commands("docs/DEBUGGING.md");
+}
+
+fn commands(name: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
-    let path = root.join("README.md");
-    let text = std::fs::read_to_string(&path).expect("README.md is there");
+    let path = root.join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut renewed = String::new();
     let mut rest = text.as_str();
     let mut n_blocks = 0;
@@ -23,16 +32,16 @@ fn commands() {
         n_blocks += 1;
     }
     renewed += rest;
-    assert!(n_blocks > 0, "README.md shows no command");
+    assert!(n_blocks > 0, "{name} shows no command");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, renewed).expect("README.md can be written");
+        std::fs::write(&path, renewed).unwrap_or_else(|e| panic!("{name}: {e}"));
     } else if let Some((old, new)) = text.lines().zip(renewed.lines()).find(|(old, new)| !same(old, new)) {
-        panic!("README.md says\n{old}\nbut the command says\n{new}\n(UPDATE_EXPECT=1 writes what the commands print)");
+        panic!("{name} says\n{old}\nbut the command says\n{new}\n(UPDATE_EXPECT=1 writes what the commands print)");
     } else {
         assert_eq!(
             text.lines().count(),
             renewed.lines().count(),
-            "README.md shows another number of lines than a command prints"
+            "{name} shows another number of lines than a command prints"
         );
     }
 }
@@ -53,8 +62,10 @@ fn run(root: &Path, command: &str) -> String {
         .current_dir(root)
         .output()
         .expect("xtask can be started");
-    assert!(output.status.success(), "`{command}` failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("the output is text")
+    // Status 2 is wrong usage, which no document shows.
+    assert!(output.status.code() < Some(2), "`{command}` failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    let said = if output.status.success() { Vec::new() } else { output.stderr };
+    String::from_utf8([output.stdout, said].concat()).expect("the output is text")
 }
 
 /// Words of a command line: what stands between quotes is one, quotes taken off.

@@ -134,8 +134,10 @@ struct Unit {
 
 impl Unit {
     fn read(chunk: &Chunk<'_>, isa: &OwnedTargetIsa) -> Result<Self, Diagnostics> {
+        // Where the text ends too early, the reader names the line after the last.
+        let last = chunk.text.lines().count().max(1);
         let located = |line: usize, d: Diagnostic| Diagnostic {
-            line: Some(chunk.line + (line.max(1) as u32) - 1),
+            line: Some(chunk.line + (line.clamp(1, last) as u32) - 1),
             function: header_symbol(chunk.text),
             ..d
         };
@@ -178,8 +180,9 @@ impl Unit {
         }
         func.stack_limit = None;
         fill_gaps(&mut func);
-        let line_of =
-            |entity: AnyEntity| details.map.location(entity).map(|l| chunk.line + (l.line_number.max(1) as u32) - 1);
+        let line_of = |entity: AnyEntity| {
+            details.map.location(entity).map(|l| chunk.line + (l.line_number.clamp(1, last) as u32) - 1)
+        };
         verify(&func, &symbol, chunk.line, isa, &details.map, &line_of)?;
 
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));

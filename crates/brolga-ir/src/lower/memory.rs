@@ -41,7 +41,8 @@ impl Cx<'_> {
     }
 
     fn frame_pointer(&self, b: &mut FunctionBuilder<'_>) -> ir::Value {
-        b.use_var(self.fp.expect("this function has a segment"))
+        let _ = b;
+        self.fp.expect("the frame has been entered")
     }
 
     pub(super) fn trap_if(&self, b: &mut FunctionBuilder<'_>, cond: ir::Value, check: Check, at: Option<ir::Inst>) {
@@ -54,7 +55,7 @@ impl Cx<'_> {
     fn bump(&self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) {
         let n = b.ins().iconst(types::I64, i64::from(size));
         let top = b.ins().iadd(from, n);
-        let limit = b.use_var(self.limit.expect("this function has a segment"));
+        let limit = self.limit.expect("the activation has begun");
         let over = b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit);
         self.trap_if(b, over, Check::TapeFull, at);
         b.def_var(self.tape_var(), top);
@@ -168,7 +169,7 @@ impl Cx<'_> {
                         b.ins().isub(shadow, primal)
                     }
                 };
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::SlotAddr(slot, off) => {
                 let place = self.env.frame.and_then(|f| f.slots[*slot]).expect("a slot with a shadow has a place");
@@ -176,13 +177,13 @@ impl Cx<'_> {
                 let at = i64::from(place.primal.expect("the slot lives in the frame")) + i64::from(*off);
                 let at = b.ins().iconst(types::I64, at);
                 let r = b.ins().iadd(fp, at);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::DataDelta(key) => {
                 let flags = MemFlagsData::trusted().with_readonly();
                 let table = b.ins().load(types::I64, flags, self.seg(), segment::GLOBALS);
                 let r = b.ins().load(types::I64, flags, table, key.as_u32() as i32 * 8);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::LoadDelta { addr, delta, off, loaded } => {
                 self.check_access(b, (*addr, *delta, *off), 8, Missing::Nothing, inst.at);
@@ -192,7 +193,7 @@ impl Cx<'_> {
                 let d = b.ins().isub(s, p);
                 let z = b.ins().iconst(types::I64, 0);
                 let r = b.ins().select(s, d, z);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::StoreDelta { addr, delta, off, value, vdelta } => {
                 self.check_access(b, (*addr, *delta, *off), 8, Missing::Nothing, inst.at);
@@ -206,7 +207,7 @@ impl Cx<'_> {
             }
             AdOp::LoadOld { addr, off, ty } => {
                 let r = b.ins().load(*ty, MemFlagsData::new(), self.get(*addr), *off);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::StoreOld { addr, off, value } => {
                 b.ins().store(MemFlagsData::new(), self.get(*value), self.get(*addr), *off);
@@ -215,14 +216,14 @@ impl Cx<'_> {
                 self.reload(b);
                 let flags = self.tape_flags(b);
                 let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), segment::LIMIT);
-                b.def_var(self.limit.expect("this function has a segment"), limit);
+                self.limit = Some(limit);
                 if let Some(frame) = self.env.frame {
                     let top = b.use_var(self.tape_var());
                     let c = b.ins().iconst(types::I64, 15);
                     let fp = b.ins().iadd(top, c);
                     let c = b.ins().iconst(types::I64, -16);
                     let fp = b.ins().band(fp, c);
-                    b.def_var(self.fp.expect("this function has a segment"), fp);
+                    self.fp = Some(fp);
                     self.bump(b, fp, frame.size + self.seal_bytes(), inst.at);
                     b.ins().store(flags, top, fp, 0);
                     self.put_seal(b, (fp, frame.size as i32), self.frame_seal(), Some(top));
@@ -274,7 +275,7 @@ impl Cx<'_> {
                     let link = 8 + self.seal_bytes() as i32;
                     let fp = b.ins().load(types::I64, flags, at, -8);
                     self.check_seal(b, (at, -link), self.link_seal(), Some(fp), inst.at);
-                    b.def_var(self.fp.expect("this function has a segment"), fp);
+                    self.fp = Some(fp);
                     self.check_frame(b, fp, frame.size, inst.at);
                     let c = b.ins().iconst(types::I64, -i64::from(link));
                     let at = b.ins().iadd(at, c);
@@ -287,17 +288,17 @@ impl Cx<'_> {
                 let flags = self.tape_flags(b);
                 let (name, ty) = inst.defs[0];
                 let r = b.ins().load(ty, flags, fp, slot.0 as i32);
-                self.values.insert(name, r);
+                self.name(name, r);
             }
             AdOp::KeptBlock(slot) => {
                 let fp = self.frame_pointer(b);
                 let r = self.load_id(b, fp, slot.0 as i32);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::PeekBlock => {
                 let at = b.use_var(self.tape_var());
                 let r = self.load_id(b, at, -(id_bytes as i32));
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::Pop(names, id) => {
                 let tys: Vec<_> = inst.defs.iter().map(|d| d.1).collect();
@@ -313,7 +314,7 @@ impl Cx<'_> {
                 let flags = self.tape_flags(b);
                 for (&(name, ty), o) in inst.defs.iter().zip(offs) {
                     let r = b.ins().load(ty, flags, at, o as i32);
-                    self.values.insert(name, r);
+                    self.name(name, r);
                 }
             }
             AdOp::CloseFrame => {
@@ -340,7 +341,7 @@ impl Cx<'_> {
                 let r = self.load_ct(b, at, *shape);
                 let zero = self.zero(b, shape.ty());
                 self.store_ct(b, at, zero, *shape);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 self.check_access(b, (*addr, *delta, *off), *bytes, Missing::Loses, inst.at);
@@ -378,7 +379,7 @@ impl Cx<'_> {
                 };
                 let results: Vec<_> = b.inst_results(call).to_vec();
                 for (&(name, _), r) in inst.defs.iter().zip(results) {
-                    self.values.insert(name, r);
+                    self.name(name, r);
                 }
                 if *tape {
                     self.reload(b);
@@ -400,7 +401,7 @@ impl Cx<'_> {
                 self.trap_if(b, none, Check::UnknownCallee, inst.at);
                 for (k, &(name, _)) in inst.defs.iter().enumerate() {
                     let r = b.ins().load(types::I64, MemFlagsData::trusted(), pair, 8 * (k as i32 + 1));
-                    self.values.insert(name, r);
+                    self.name(name, r);
                 }
             }
             AdOp::TrapIf(v, check) => {

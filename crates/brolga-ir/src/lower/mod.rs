@@ -112,10 +112,15 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     let mut fctx = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut func, &mut fctx);
     let blocks: HashMap<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();
+    let mut waiting: HashMap<crate::BlockId, usize> = graph.blocks.keys().map(|&id| (id, 0)).collect();
+    for s in graph.blocks.values().flat_map(|b| b.term.successors()) {
+        *waiting.get_mut(&s).expect("a successor is a block") += 1;
+    }
     let target = env.target;
     let mut cx = Cx {
         env,
         values: HashMap::new(),
+        derived: HashMap::new(),
         imported: copy::Imported::default(),
         symbols: HashMap::new(),
         cts: HashMap::new(),
@@ -129,7 +134,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
         if cx.env.direction == Direction::Pullback {
-            cx.values.retain(|k, _| matches!(k, Val::D(_)));
+            cx.values.clear();
         }
         if i == 0 {
             b.append_block_params_for_function_params(clif);
@@ -139,7 +144,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
             }
         }
         for (k, &(val, _)) in block.params.iter().enumerate() {
-            cx.values.insert(val, b.block_params(clif)[k]);
+            let v = b.block_params(clif)[k];
+            cx.name(val, v);
         }
         if i == 0 {
             cx.begin(&mut b, graph);
@@ -150,6 +156,18 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         }
         cx.locate(&mut b, block.term_at, false);
         cx.term(&mut b, &block.term, &blocks);
+        // A block all of whose predecessors are there is sealed at once: every block left open gets a parameter for every
+        // variable that is read in it.
+        for s in block.term.successors() {
+            let n = waiting.get_mut(&s).expect("a successor is a block");
+            *n -= 1;
+            if *n == 0 {
+                b.seal_block(blocks[&s]);
+            }
+        }
+        if i == 0 {
+            b.seal_block(clif);
+        }
     }
     b.seal_all_blocks();
     b.finalize(target);
@@ -159,21 +177,37 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
 /// State of one lowering.
 struct Cx<'a> {
     env: LowerEnv<'a>,
+    /// Names of the forward pass; in the pullback, those of the current block.
     values: HashMap<Val, ir::Value>,
+    /// Derived values.
+    derived: HashMap<crate::Dv, ir::Value>,
     imported: copy::Imported,
     symbols: HashMap<String, ir::FuncRef>,
     cts: HashMap<ir::Value, Variable>,
     /// `top` or `cursor`.
     tape: Option<Variable>,
-    fp: Option<Variable>,
-    limit: Option<Variable>,
+    /// Address of the activation frame and end of the tape: made in the entry block, which dominates everything.
+    fp: Option<ir::Value>,
+    limit: Option<ir::Value>,
     zeros: HashMap<Type, ir::Value>,
     seg_value: Option<ir::Value>,
 }
 
 impl Cx<'_> {
     fn get(&self, v: Val) -> ir::Value {
-        *self.values.get(&v).unwrap_or_else(|| panic!("{v:?} is not available here"))
+        let found = match v {
+            Val::D(d) => self.derived.get(&d),
+            _ => self.values.get(&v),
+        };
+        *found.unwrap_or_else(|| panic!("{v:?} is not available here"))
+    }
+
+    /// From here on, a name means this value.
+    fn name(&mut self, v: Val, value: ir::Value) {
+        match v {
+            Val::D(d) => self.derived.insert(d, value),
+            _ => self.values.insert(v, value),
+        };
     }
 
     /// Instructions of ours have no meaning for the user beyond the primal instruction that they belong to.
@@ -192,8 +226,6 @@ impl Cx<'_> {
         if let Some(seg) = self.env.seg {
             self.seg_value = Some(self.get(seg));
             self.tape = Some(b.declare_var(types::I64));
-            self.fp = Some(b.declare_var(types::I64));
-            self.limit = Some(b.declare_var(types::I64));
         }
         let mut named: Vec<ir::Value> = graph
             .blocks
@@ -237,17 +269,17 @@ impl Cx<'_> {
                 let (new, dfg) = ir::InstBuilderBase::build(b.ins(), data, ctrl);
                 let results: Vec<_> = dfg.inst_results(new).to_vec();
                 for (&(name, _), r) in inst.defs.iter().zip(results) {
-                    self.values.insert(name, r);
+                    self.name(name, r);
                 }
             }
             AdOp::Arith(op, args, ty) => {
                 let args: Vec<_> = args.iter().map(|&a| self.get(a)).collect();
                 let r = ops::arith(self, b, op, &args, *ty);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::TakeCt(v) => {
                 let r = b.use_var(self.cts[v]);
-                self.values.insert(inst.defs[0].0, r);
+                self.name(inst.defs[0].0, r);
             }
             AdOp::AddCt(v, by) => {
                 let by = self.get(*by);

@@ -1,0 +1,84 @@
+//! The second call of a rule allocates nothing, whatever the program: a sample of the cases under an allocator that counts.
+//!
+//! What programs themselves take from `malloc` does not count; nor do mappings of the tape, which stay with the rule.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::path::Path;
+
+use brolga::Options;
+use brolga_driver::protocol::derive;
+use brolga_driver::{BoundArg, Directive, File, Invocation, Memory};
+use ir_tests::cases;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: forwards to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: our contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        // SAFETY: our contract.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of each of three calls in the same memory. `None` if the call does not finish.
+fn allocations(file: &File, call: &Invocation) -> Option<[usize; 3]> {
+    let options = Options { memory: call.memory, ..Options::default() };
+    let rule = derive(&file.program, &call.request(), &options).ok()?;
+    let mut memory = Memory::new(call);
+    let args = memory.arguments();
+    let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+    let mut counts = [0; 3];
+    for count in &mut counts {
+        for (i, arg) in call.args.iter().enumerate() {
+            if let (BoundArg::Buffer { data, .. }, Some(b)) = (arg, memory.buffer_mut(i)) {
+                b.primal.bytes_mut().copy_from_slice(data);
+            }
+        }
+        memory.reset_shadows(call);
+        let before = ALLOCATIONS.with(Cell::get);
+        // SAFETY: every pointer is to a live block of `memory`, as the file's own tests pass it.
+        unsafe {
+            let mut pullback = rule.forward_into(&args, &mut results).ok()?;
+            pullback.call_into(&call.seeds, &mut cotangents).ok()?;
+        }
+        *count = ALLOCATIONS.with(Cell::get) - before;
+    }
+    Some(counts)
+}
+
+#[test]
+fn a_second_call_allocates_nothing() {
+    let (mut n, mut wrong) = (0, Vec::new());
+    let mut some = false;
+    for path in cases::files(Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        let Ok(file) = File::read(&path) else { continue };
+        // Every seventh line: a few of each file.
+        for directive in file.directives.iter().step_by(7) {
+            let Directive::Grad(line) = directive else { continue };
+            let Ok(call) = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses) else { continue };
+            let Some(counts) = allocations(&file, &call) else { continue };
+            n += 1;
+            some |= counts[0] > 0;
+            if counts[1..] != [0, 0] {
+                wrong.push(format!("{}:{}: {counts:?}", path.display(), line.line));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(n > 100, "only {n} calls");
+    assert!(some, "the first calls allocate, or the allocator does not count");
+}
