@@ -56,7 +56,7 @@ fn main() -> Result<ExitCode> {
         let text = read(path)?;
         let outside = Outside::new()?;
         let report = outside.judge(&text)?;
-        let class = report.class.with_context(|| format!("nothing is wrong with this program: {}", report.line))?;
+        let class = report.key().to_owned();
         print!("{}", reduce(&outside, &text, &class)?);
     } else if let Some(first) = cli.worker {
         for number in first..first + cli.count.unwrap_or(0) {

@@ -208,7 +208,7 @@ fn a_stack_that_is_not_empty_at_the_end() {
 ; grad: %f(1.5, 3) == _
 function %f(f64, i64) -> f64 {
 block0(v0: f64, v1: i64):
-    v9 = f64const 1.0
+    v9 = f64const 0x1.0
     jump block1(v1, v9)
 block1(v2: i64, v3: f64):
     v4 = fmul v3, v0

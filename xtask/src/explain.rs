@@ -5,11 +5,21 @@ use brolga_driver::explain::{Wanted, explain, json, text};
 
 use crate::cli::ExplainArgs;
 use crate::failure::Failure;
-use crate::grad::jobs;
+use crate::grad::{failure_json, jobs};
 use crate::report::show;
 
 /// Run the command.
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
+    let result = run_all(args);
+    if args.json
+        && let Err(failure) = &result
+    {
+        show(&format!("{}\n", failure_json(failure)));
+    }
+    result
+}
+
+fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
     let wrt = args.wrt.as_deref().map(parse).transpose()?;
     let file = File::read(&args.file)?;
     for (i, job) in jobs(&file, &args.call)?.iter().enumerate() {

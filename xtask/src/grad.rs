@@ -154,7 +154,8 @@ impl From<Memory> for MemoryMode {
     }
 }
 
-fn failure_json(failure: &Failure) -> serde_json::Value {
+/// A failure as JSON.
+pub fn failure_json(failure: &Failure) -> serde_json::Value {
     match failure {
         Failure::Usage(message) => output::message_json("usage", message),
         Failure::Problems(problems) => output::diagnostics_json(problems),

@@ -248,6 +248,43 @@ fn checks() {
 }
 
 #[test]
+fn explanations() {
+    let file = TempFile::new("explain.clif", FILE);
+    let run = file.xtask("explain", &["--call", "%f(2.0, 0.0)", "--json"]).expect(0);
+    let inputs = &run.json()[0]["inputs"];
+    assert_eq!(inputs[0]["gradient"], 0.0);
+    assert_eq!(inputs[0]["why"][0]["kind"], "zero_slope");
+    assert_eq!(inputs[0]["why"][0]["at"]["text"], "v2 = fmul.f64 v0, v1");
+    assert!(inputs[0]["why"][0]["at"]["line"].as_u64().is_some());
+    let run = file.xtask("explain", &["--call", "%root(0.0)"]).expect(0);
+    assert!(run.stdout.contains("First cotangent that is not finite"), "{}", run.stdout);
+    // Without calls: those of the file.
+    assert_eq!(file.xtask("explain", &["--json"]).expect(0).json().len(), 2);
+    let run = file.xtask("explain", &["--call", "%scale([1.0, 2.0], 3.0) shadow 0=[1, 1]", "--wrt", "0[1]", "--json"]);
+    let run = run.expect(0);
+    assert_eq!(run.json()[0]["inputs"].as_array().unwrap().len(), 1);
+    assert_eq!(run.json()[0]["contributions"]["of"], "0[1]");
+
+    for wrt in ["x", "1[", "1[x]", "7", "0[9]"] {
+        file.xtask("explain", &["--call", "%scale([1.0, 2.0], 3.0)", "--wrt", wrt]).expect(2).says("--wrt");
+    }
+    let run = file.xtask("explain", &["--call", "%trap(0, 2.0)", "--json"]).expect(1).says("int_divz");
+    assert!(run.json()[0]["error"]["message"].as_str().unwrap().contains("int_divz"));
+}
+
+#[test]
+fn debug_runs() {
+    let file = TempFile::new("debug.clif", FILE);
+    for command in ["grad", "check"] {
+        file.xtask(command, &["--debug"]).expect(0);
+    }
+    let short = "%scale([1.0], 3.0)";
+    let run = file.xtask("grad", &["--call", short, "--debug", "--json"]).expect(1).says("shadow_bounds");
+    assert_eq!(run.json()[0]["error"]["code"], "shadow_bounds");
+    assert_eq!(run.json()[0]["error"]["phase"], "pullback");
+}
+
+#[test]
 fn dumps() {
     let file = TempFile::new("dump.clif", FILE);
     for stage in ["normalised", "cfg", "stmts", "forward", "pullback", "clif-forward", "clif-pullback"] {

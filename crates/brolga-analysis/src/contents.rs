@@ -146,8 +146,7 @@ pub type Cell = (ir::Value, i64);
 /// The cell that an address and an offset name.
 pub fn cell_of(func: &ir::Function, mut addr: ir::Value, off: i32) -> Cell {
     let mut off = i64::from(off);
-    loop {
-        let ValueDef::Result(inst, _) = func.dfg.value_def(addr) else { break };
+    while let ValueDef::Result(inst, _) = func.dfg.value_def(addr) {
         match func.dfg.insts[inst] {
             InstructionData::Binary { opcode: Opcode::Iadd, args } => {
                 if let Some(c) = constant_int(func, args[1]) {

@@ -413,7 +413,7 @@ fn transfer(
 /// A pointer masked by an integer: alignment and tags keep the delta, taking the low bits gives a number.
 fn masked(func: &ir::Function, mask: ir::Value, d: Delta, is_and: bool) -> Delta {
     match (constant_int(func, mask), is_and) {
-        (Some(m), true) if m >= 0 && m < 1 << 20 => Delta::None,
+        (Some(m), true) if (0..1 << 20).contains(&m) => Delta::None,
         (Some(m), true) if m < 0 => d,
         (Some(m), false) if (0..1 << 16).contains(&m) => d,
         _ if d == Delta::Unknown => Delta::Unknown,

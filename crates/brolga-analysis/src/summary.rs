@@ -125,11 +125,11 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
         contents: formal.iter().map(|&v| c.of_class(v)).collect(),
         pointer_result,
     };
-    for (region, k) in shared.0 {
+    for (region, k) in shared.regions {
         let e = summaries.regions.entry(region).or_default();
         *e = e.join(k);
     }
-    for (sig, ks) in shared.1 {
+    for (sig, ks) in shared.indirect {
         let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
         e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
     }
@@ -167,12 +167,16 @@ fn origins(
     }
 }
 
+/// Evidence that one function has for the rest of the program.
+struct ForOthers {
+    /// What accesses of alias regions move.
+    regions: Vec<(u32, Kinds)>,
+    /// By signature: what arguments of indirect calls point at.
+    indirect: Vec<(u64, Vec<Kinds>)>,
+}
+
 /// What a function's accesses tell about alias regions, and its indirect calls about the arguments of their callees.
-fn evidence_for_others(
-    func: &ir::Function,
-    cfg: &Cfg,
-    c: &contents::Contents,
-) -> (Vec<(u32, Kinds)>, Vec<(u64, Vec<Kinds>)>) {
+fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> ForOthers {
     let (mut regions, mut indirect) = (Vec::new(), Vec::new());
     for &b in &cfg.blocks {
         for inst in func.layout.block_insts(b) {
@@ -189,7 +193,7 @@ fn evidence_for_others(
             }
         }
     }
-    (regions, indirect)
+    ForOthers { regions, indirect }
 }
 
 /// Pointers and contents depend on each other through copies of pointers; they are solved together.

@@ -8,7 +8,8 @@
 //! - a second run gives the same bits, and so do two threads that run one rule at once;
 //! - the pullback can be called again, with other seeds, and then gives what a fresh run with those seeds gives;
 //! - what comes out is linear in seeds and initial shadows together;
-//! - nothing is written outside of its bounds.
+//! - nothing is written outside of its bounds;
+//! - a debug run has nothing to complain of, and gives the same bits.
 //!
 //! Buffers cannot move, since the driver owns them; that a pullback leaves its stacks empty, [`brolga::Pullback::call`]
 //! asserts itself; that a second call allocates nothing needs an allocator that counts, which the file tests have.
@@ -22,8 +23,8 @@ use crate::compare::close;
 use crate::memory::{Block, Memory};
 use crate::noise::Noise;
 use crate::quiet::catch;
-use crate::run::{Outcome, collect, contents, gradient, items, primal_in};
-use crate::value::{Num, is_float, to_data};
+use crate::run::{Outcome, collect, contents, gradient, gradient_in, items, primal_in};
+use crate::value::{Item, Num, is_float, to_data};
 
 /// Differentiate; a panic inside is the bug that it is, but does not end the process.
 pub fn derive(program: &Program, request: &Request, options: &Options) -> Result<DerivedRule, Error> {
@@ -46,6 +47,12 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     found.extend(others);
     if !leave.same_gradient(&restore) {
         found.push("the gradient depends on the memory mode".to_owned());
+    }
+    let debug = Options { debug: true, ..Options::default() };
+    match rule(&debug).and_then(|rule| gradient(&rule, call)) {
+        Ok(outcome) if outcome.same_gradient(&leave) => {}
+        Ok(_) => found.push("a debug run gives another gradient".to_owned()),
+        Err(e) => found.push(format!("debug run: {e}")),
     }
     Ok(found)
 }
@@ -91,7 +98,7 @@ impl<'a> Subject<'a> {
 
     fn run(&self, found: &mut Vec<String>, tol: f64) -> Result<Outcome, Error> {
         let first = self.one_run(found)?;
-        let again = gradient(&self.rule()?, self.call)?;
+        let again = run_anywhere(&self.rule()?, self.call)?;
         // Unless there are data objects, both runs are of the same compiled code.
         if !again.same_gradient(&first) || !again.same_value(&first) {
             found.push("a second run gives other bits".to_owned());
@@ -106,24 +113,25 @@ impl<'a> Subject<'a> {
         let call = self.call;
         let mut plain = Memory::new(call);
         let value = primal_in(&self.rule()?, call, &mut plain)?;
-        let value: Vec<_> = value.iter().map(|v| seen(&plain, v.nums())).collect();
-        let after_primal = everything(call, &plain);
+        let value = Unmoored::new(call, &plain).items(&value);
+        let after_primal = Unmoored::new(call, &plain).contents();
 
         let rule = self.rule()?;
         let mut memory = Memory::new(call);
-        let before = everything(call, &memory);
+        let before = Unmoored::new(call, &memory).contents();
         // SAFETY: as in `run::gradient_in`.
         let (results, mut pullback) = unsafe { rule.forward(&memory.arguments()) }?;
-        let forward_value: Vec<_> = items(call, &results).iter().map(|v| seen(&memory, v.nums())).collect();
-        if !(value.len() == forward_value.len() && value.iter().zip(&forward_value).all(|(a, b)| same(a, b))) {
+        let forward_value = Unmoored::new(call, &memory).items(&items(call, &results));
+        if !(value.len() == forward_value.len() && value.iter().zip(&forward_value).all(|(a, b)| a.same_bits(b))) {
             found.push(format!("the forward pass returns {forward_value:?}, the primal {value:?}"));
         }
-        same_contents("the forward pass", &after_primal, &everything(call, &memory), found);
+        same_contents("the forward pass", &after_primal, &Unmoored::new(call, &memory).contents(), found);
         // SAFETY: `memory` is alive.
         let cotangents = unsafe { pullback.call(&call.seeds) }?;
         let first = collect(call, &memory, &results, &cotangents, pullback.tape_bytes());
+        let first = Unmoored::new(call, &memory).outcome(&first);
         let promised = if self.options.memory == MemoryMode::Leave { &after_primal } else { &before };
-        same_contents("the pullback", promised, &everything(call, &memory), found);
+        same_contents("the pullback", promised, &Unmoored::new(call, &memory).contents(), found);
 
         let other = reseeded(call, 2);
         for (what, call) in [("with other seeds", &other), ("with the first seeds again", call)] {
@@ -131,7 +139,8 @@ impl<'a> Subject<'a> {
             // SAFETY: `memory` is alive.
             let cotangents = unsafe { pullback.call(&call.seeds) }?;
             let repeated = collect(call, &memory, &results, &cotangents, pullback.tape_bytes());
-            let fresh = gradient(&self.rule()?, call)?;
+            let repeated = Unmoored::new(call, &memory).outcome(&repeated);
+            let fresh = run_anywhere(&self.rule()?, call)?;
             if !repeated.same_gradient(&fresh) {
                 found.push(format!(
                     "a pullback called again {what} gives {}, a fresh run {}",
@@ -139,7 +148,7 @@ impl<'a> Subject<'a> {
                     describe(&fresh)
                 ));
             }
-            same_contents("a repeated pullback", promised, &everything(call, &memory), found);
+            same_contents("a repeated pullback", promised, &Unmoored::new(call, &memory).contents(), found);
         }
         if let Some(damage) = memory.damage() {
             found.push(damage);
@@ -150,7 +159,7 @@ impl<'a> Subject<'a> {
     /// Two threads, one rule.
     fn threads(&self, first: &Outcome, found: &mut Vec<String>) {
         let (Some(rule), call) = (&self.stateless, self.call) else { return };
-        let work = || catch(|| gradient(rule, call));
+        let work = || catch(|| run_anywhere(rule, call));
         let outcomes = std::thread::scope(|s| {
             let handles = [s.spawn(work), s.spawn(work)];
             handles.map(|h| h.join().unwrap_or_else(|_| Err("a thread died".to_owned())))
@@ -236,64 +245,93 @@ fn added(a: &Invocation, b: &Invocation) -> Invocation {
     out
 }
 
-/// A number in memory or among results, independent of where the memory lies.
-#[derive(Clone, Copy, Debug)]
-enum Seen {
-    /// A number that is no address of ours.
-    Number(Num),
-    /// So many bytes into the buffer of an argument.
-    Buffer(usize, u64),
-    /// So many bytes into its shadow.
-    Shadow(usize, u64),
-}
-
-impl Seen {
-    fn same(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Number(a), Self::Number(b)) => a.same_bits(b),
-            (Self::Buffer(i, m), Self::Buffer(j, n)) | (Self::Shadow(i, m), Self::Shadow(j, n)) => (i, m) == (j, n),
-            _ => false,
-        }
-    }
-}
-
-fn same(a: &[Seen], b: &[Seen]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(*b))
-}
-
-/// Numbers with addresses taken apart. The end of a buffer counts as inside; fences keep it from being another's start.
-fn seen(memory: &Memory, nums: &[Num]) -> Vec<Seen> {
-    let owned: Vec<_> = (0..memory.values().len()).filter_map(|i| Some((i, memory.buffer(i)?))).collect();
-    let within = |address: u64, block: &Block| {
-        address.checked_sub(block.address()).filter(|offset| *offset <= block.bytes().len() as u64)
-    };
-    let place = |address: u64| {
-        owned.iter().find_map(|(i, b)| {
-            let primal = within(address, &b.primal).map(|n| Seen::Buffer(*i, n));
-            primal.or_else(|| within(address, &b.shadow).map(|n| Seen::Shadow(*i, n)))
-        })
-    };
-    let look = |num: &Num| match *num {
-        Num::Int(v) => i64::try_from(v).ok().and_then(|v| place(v as u64)).unwrap_or(Seen::Number(*num)),
-        _ => Seen::Number(*num),
-    };
-    nums.iter().map(look).collect()
-}
-
-type Contents = Vec<Option<Vec<Seen>>>;
-
-/// Contents of all buffers.
-fn everything(call: &Invocation, memory: &Memory) -> Contents {
-    contents(call, memory).iter().map(|c| c.as_ref().map(|nums| seen(memory, nums))).collect()
-}
+/// Contents of all buffers, addresses unmoored.
+type Contents = Vec<Option<Vec<Num>>>;
 
 fn same_contents(who: &str, expected: &Contents, actual: &Contents, found: &mut Vec<String>) {
     for (arg, (e, a)) in expected.iter().zip(actual).enumerate() {
         let (Some(e), Some(a)) = (e, a) else { continue };
-        if let Some(i) = e.iter().zip(a).position(|(e, a)| !e.same(*a)) {
-            found.push(format!("{who} leaves {:?} in element {i} of argument {arg} instead of {:?}", a[i], e[i]));
+        if let Some(i) = e.iter().zip(a).position(|(e, a)| !e.same_bits(*a)) {
+            let (e, a) = (told(e[i]), told(a[i]));
+            found.push(format!("{who} leaves {a} in element {i} of argument {arg} instead of {e}"));
         }
     }
+}
+
+/// Numbers as they would read if memory lay elsewhere: an address inside a buffer becomes a number beyond all addresses that
+/// names the argument and the offset. The end of a buffer counts as inside; fences keep it from being another's start.
+struct Unmoored<'a> {
+    call: &'a Invocation,
+    memory: &'a Memory,
+    /// Start and length of every buffer and every shadow.
+    blocks: Vec<(u64, u64)>,
+}
+
+/// Where unmoored addresses begin, and how far blocks are apart there.
+const SEA: i128 = 1 << 100;
+const BERTH: i128 = 1 << 64;
+
+impl<'a> Unmoored<'a> {
+    fn new(call: &'a Invocation, memory: &'a Memory) -> Self {
+        let extent = |b: Option<&Block>| b.map_or((0, 0), |b| (b.address(), b.bytes().len() as u64));
+        let buffers = (0..call.args.len()).map(|i| memory.buffer(i));
+        let blocks = buffers.flat_map(|b| [extent(b.map(|b| &b.primal)), extent(b.map(|b| &b.shadow))]).collect();
+        Self { call, memory, blocks }
+    }
+
+    fn num(&self, num: Num) -> Num {
+        let Num::Int(v) = num else { return num };
+        let Ok(address) = i64::try_from(v).map(|v| v as u64) else { return num };
+        let inside = |(start, len): &(u64, u64)| *start != 0 && (*start..=start + len).contains(&address);
+        match self.blocks.iter().position(inside) {
+            Some(k) => Num::Int(SEA + k as i128 * BERTH + i128::from(address - self.blocks[k].0)),
+            None => num,
+        }
+    }
+
+    fn item(&self, item: &Item) -> Item {
+        match item {
+            Item::One(n) => Item::One(self.num(*n)),
+            Item::Many(v) => Item::Many(v.iter().map(|n| self.num(*n)).collect()),
+        }
+    }
+
+    fn items(&self, results: &[Item]) -> Vec<Item> {
+        results.iter().map(|v| self.item(v)).collect()
+    }
+
+    fn contents(&self) -> Contents {
+        let all = contents(self.call, self.memory);
+        all.into_iter().map(|c| c.map(|nums| nums.into_iter().map(|n| self.num(n)).collect())).collect()
+    }
+
+    fn outcome(&self, o: &Outcome) -> Outcome {
+        Outcome {
+            value: self.items(&o.value),
+            buffers: self.contents(),
+            gradient: o.gradient.iter().map(|g| g.as_ref().map(|g| self.item(g))).collect(),
+            tape_bytes: o.tape_bytes,
+        }
+    }
+}
+
+/// A number as a person would say it.
+fn told(num: Num) -> String {
+    match num {
+        Num::Int(v) if v >= SEA => {
+            let (block, offset) = ((v - SEA) / BERTH, (v - SEA) % BERTH);
+            let what = if block % 2 == 0 { "argument" } else { "the shadow of argument" };
+            format!("the address of {what} {} + {offset}", block / 2)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// [`gradient`], its addresses unmoored.
+fn run_anywhere(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error> {
+    let mut memory = Memory::new(call);
+    let outcome = gradient_in(rule, call, &mut memory)?;
+    Ok(Unmoored::new(call, &memory).outcome(&outcome))
 }
 
 fn describe(outcome: &Outcome) -> String {

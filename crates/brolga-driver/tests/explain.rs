@@ -67,12 +67,16 @@ block0(v0: f64, v1: f64):
     return v7
 }"
     .replace("system_v {", "system_v {\n    fn0 = %round(f64) -> f64 system_v");
-    why(&f, "%f(-1.5, 0.6)", &expect![[r#"
+    why(
+        &f,
+        "%f(-1.5, 0.6)",
+        &expect![[r#"
         0: 0.0
           not_chosen: not chosen: another operand was taken @ 6: v4 = select.f64 v3, v0, v2
         1: 0.0
           rounded: rounded to an integral number, which has no slope @ 7: v5 = call fn0(v1)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -305,7 +309,8 @@ fn terms_of_one_gradient_and_what_is_recorded() {
             ],
             "more": 0
           }
-        }"#]].assert_eq(&serde_json::to_string_pretty(&without("recorded")).unwrap());
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&without("recorded")).unwrap());
     let functions = object["recorded"]["functions"].as_array().unwrap();
     let bytes: u64 = functions
         .iter()

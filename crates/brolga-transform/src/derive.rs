@@ -319,7 +319,6 @@ fn thunk(name: &str, symbol: &str, sig: &ir::Signature) -> ir::Function {
     let call = b.ins().call(callee, &args);
     let results = b.inst_results(call).to_vec();
     b.ins().return_(&results);
-    drop(b);
     f
 }
 
@@ -415,7 +414,7 @@ fn derive_one<'a>(
         if let Err(e) = cranelift_codegen::verify_function(f, isa) {
             let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", f.name))
                 .in_func(&program.funcs[variant.func].symbol)
-                .note(format!("{}", cranelift_codegen::print_errors::pretty_verifier_error(f, None, e)))
+                .note(cranelift_codegen::print_errors::pretty_verifier_error(f, None, e))
                 .help("this is a bug in Brolga; please report it with the input");
             return Err(d.into());
         }

@@ -28,7 +28,7 @@ use crate::inst::{Check, Val};
 /// Bytes of a seal.
 const SEAL: u32 = 8;
 
-/// Bits of the helper's answer; the run time tests that it agrees.
+/// Bits of the helper's answer; a test says that the run time agrees.
 pub mod answer {
     /// [`Check::ShadowBounds`](crate::inst::Check::ShadowBounds).
     pub const SHADOW_BOUNDS: i64 = 1;

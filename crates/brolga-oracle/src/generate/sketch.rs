@@ -146,6 +146,15 @@ impl Sketch {
         }
     }
 
+    /// A random kind for a parameter or a result. An `i128` cannot be either without an extension of the ABI.
+    fn param_kind(&self, source: &mut Source, groups: usize, bits: bool) -> Kind {
+        match self.kind(source, groups) {
+            Kind::Bits(_) if !bits => self.float(source),
+            Kind::Bits(Bits::F64Pair) => Kind::Bits(Bits::F64),
+            kind => kind,
+        }
+    }
+
     /// A random form of float bits.
     pub fn bits(&self, source: &mut Source) -> Bits {
         let elems = self.elems();
@@ -180,14 +189,15 @@ impl Sketch {
     }
 
     fn helper(&self, source: &mut Source, name: String, role: Role, groups: usize, size: Size) -> Outline {
-        let params = (0..source.between(1, 5)).map(|_| self.kind(source, groups)).collect();
+        // Bits may only be passed to callees that are known, except that this is refused as it should.
+        let bits = !matches!(role, Role::Leaf { .. }) || source.chance(5);
+        let params = (0..source.between(1, 5)).map(|_| self.param_kind(source, groups, bits)).collect();
         let conv = source.weighted(&[(4, CallConv::SystemV), (1, CallConv::Fast), (2, CallConv::Tail)]);
         let mut returns: Vec<Kind> = vec![];
         for _ in 0..source.between(0, 3) {
-            let kind = self.kind(source, groups);
+            let kind = self.param_kind(source, groups, bits);
             // Results are in registers, of which there are two for each class. Pointers may be to what dies with the callee.
             let in_register = |k: &Kind| match k {
-                Kind::Bits(Bits::F64Pair) => (2, 0),
                 Kind::Bits(Bits::F64Bytes | Bits::F32Bytes) => (0, 1),
                 k if k.is_float() => (0, 1),
                 _ => (1, 0),

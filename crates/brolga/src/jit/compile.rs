@@ -109,12 +109,10 @@ impl<'p> Builder<'p> {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
             desc.set_align(d.align.max(1));
-            let define = |m: &mut JITModule| -> Result<DataId, cranelift_module::ModuleError> {
-                let id = m.declare_data(&format!("data.{}", d.symbol), Linkage::Local, d.writable, false)?;
-                m.define_data(id, &desc)?;
-                Ok(id)
-            };
-            let id = define(&mut this.module).map_err(|e| internal("data", &e))?;
+            let name = format!("data.{}", d.symbol);
+            let id =
+                this.module.declare_data(&name, Linkage::Local, d.writable, false).map_err(|e| internal("data", &e))?;
+            this.module.define_data(id, &desc).map_err(|e| internal("data", &e))?;
             this.targets.insert(d.symbol.clone(), Target::Data(id));
         }
         Ok(this)
@@ -211,16 +209,16 @@ impl<'p> Builder<'p> {
         let plain = derived && is_large(&self.ctx.func);
         let (module, ctx, plain_isa) = (&mut self.module, &mut self.ctx, &*self.plain);
         // Cranelift panics on some instructions that a back end does not support.
-        let define = || -> Result<(), ModuleError> {
+        let define = || -> Result<(), Box<ModuleError>> {
             let isa = if plain { plain_isa } else { module.isa() };
             let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32);
-            ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| e.inner)?;
+            ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| Box::new(ModuleError::Compilation(e.inner)))?;
             let code = ctx.compiled_code().expect("just compiled");
             let bytes = code.code_buffer().to_vec();
             let align = u64::from(align).max(u64::from(code.buffer.alignment));
             let relocs: Vec<ModuleReloc> =
                 code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &ctx.func, id)).collect();
-            module.define_function_bytes(id, align, &bytes, &relocs)
+            module.define_function_bytes(id, align, &bytes, &relocs).map_err(Box::new)
         };
         let result = crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(define)));
         let refused = |what: String| {

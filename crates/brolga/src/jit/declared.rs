@@ -55,3 +55,16 @@ pub fn register(args: &[Arg], activities: &[ArgActivity], segment: &mut Segment)
         segment.declare(declared);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use brolga_ir::lower::debug::answer;
+    use brolga_runtime::debug;
+
+    #[test]
+    fn run_time_and_generated_code_agree_on_answers() {
+        assert_eq!(answer::SHADOW_BOUNDS as u64, debug::SHADOW_BOUNDS);
+        assert_eq!(answer::SHADOW_ALIASES_PRIMAL as u64, debug::SHADOW_ALIASES_PRIMAL);
+        assert_eq!(answer::CONST_ALIAS as u64, debug::CONST_ALIAS);
+    }
+}

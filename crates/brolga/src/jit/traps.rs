@@ -82,7 +82,7 @@ impl CodeMap {
         let (code, message) = describe(code, loc, raw);
         let prim = &program.funcs[f.owner];
         let n = loc & !CHECK_SRCLOC;
-        let inst = (n != 0 && n != u32::MAX & !CHECK_SRCLOC).then(|| ir::Inst::from_u32(n - 1));
+        let inst = (n != 0 && n != !CHECK_SRCLOC).then(|| ir::Inst::from_u32(n - 1));
         let body = prim.body.as_ref();
         let inst = inst.filter(|&i| {
             body.is_some_and(|b| (i.as_u32() as usize) < b.dfg.num_insts() && b.layout.inst_block(i).is_some())

@@ -1,0 +1,229 @@
+//! Which values carry a cotangent, of which shape, and what cannot be followed.
+//!
+//! **Question.** A value is *active* if it is *varied* (depends on an active input) and *useful* (an output depends on it).
+//! Floats are the easy part; integers may carry float bits unchanged, and what arithmetic does to such bits is lost.
+//!
+//! **Answer.** Forwards, each value has a state; joins take the larger:
+//!
+//! ```text
+//! No      nothing active in it
+//! Varied  a float, or an integer that carries float bits of known lane width unchanged
+//! Taint   an integer computed from such bits
+//! ```
+//!
+//! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no cotangent waits there);
+//! where it becomes a float again, there is a problem. Bits are *definite* if they are known to be a float's (from a
+//! bitcast, or from a cell that is also accessed as a float), otherwise only possible; a possible float that is converted
+//! as an integer number is an integer number.
+//!
+//! Backwards from returns, stores and calls, the useful ones. Problems are reported only where the result is useful: bit
+//! tricks on inactive data, and on data that only steers control flow, are nobody's business.
+
+use brolga_ir::inst::Shape;
+use brolga_ir::{Diagnostic, FuncKey, Program};
+use cranelift_codegen::ir::{self, InstructionData};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+use crate::cfg::Cfg;
+use crate::contents::{Contents, Kinds, Uses, access_offset, cell_of};
+use crate::modes::{ParamMode, ResultMode};
+use crate::pointers::Pointers;
+use crate::summary::Summaries;
+
+/// What a memory access means for the derivative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemRole {
+    /// Nothing: there is no shadow.
+    #[default]
+    None,
+    /// It moves floats, or their bits.
+    Float(Shape),
+    /// It moves a pointer.
+    Pointer,
+    /// It overwrites `bytes` bytes with something inactive; `checked` if cotangents there would have gone astray.
+    Kill {
+        /// How many.
+        bytes: u32,
+        /// Whether the pullback checks that there are none.
+        checked: bool,
+    },
+}
+
+/// What a `memcpy` or `memmove` moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyRole {
+    /// A known number of fields of known kinds: offset and role of each.
+    Fields(Vec<(i32, MemRole)>),
+    /// Floats of this many bytes.
+    Floats(u32),
+    /// Pointers.
+    Pointers,
+    /// Integers.
+    Ints,
+}
+
+/// A value's state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Nothing active in it.
+    #[default]
+    No,
+    /// Carries floats.
+    Varied {
+        /// They are known to be floats.
+        definite: bool,
+    },
+    /// Computed from float bits.
+    Taint {
+        /// They are known to be floats.
+        definite: bool,
+    },
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    /// Shape of the cotangent of each active value.
+    pub ct: SecondaryMap<ir::Value, Option<Shape>>,
+    /// State of each value.
+    pub state: SecondaryMap<ir::Value, State>,
+    /// Role of each memory access.
+    pub mem: SecondaryMap<ir::Inst, MemRole>,
+    /// Role of each copy.
+    pub copies: SecondaryMap<ir::Inst, Option<CopyRole>>,
+    /// Width of the floats that an integer carries.
+    pub lane: SecondaryMap<ir::Value, u32>,
+}
+
+impl Activity {
+    /// Whether a value depends on an active input.
+    pub fn is_varied(&self, v: ir::Value) -> bool {
+        matches!(self.state[v], State::Varied { .. })
+    }
+
+    /// The shape of what a value carries, active or not.
+    pub fn shape(&self, func: &ir::Function, v: ir::Value) -> Option<Shape> {
+        let ty = func.dfg.value_type(v);
+        Shape::of_float(ty).or_else(|| Shape::of_bits(ty.bytes(), self.lane[v]))
+    }
+}
+
+/// What the analysis needs to know.
+pub struct ActivityInput<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Which function this is.
+    pub key: FuncKey,
+    /// The normalised function.
+    pub func: &'a ir::Function,
+    /// Its control flow.
+    pub cfg: &'a Cfg,
+    /// All uses.
+    pub uses: &'a Uses,
+    /// Modes of parameters.
+    pub params: &'a [ParamMode],
+    /// Modes of results.
+    pub results: &'a [ResultMode],
+    /// Pointers and deltas.
+    pub pointers: &'a Pointers,
+    /// What memory holds.
+    pub contents: &'a Contents,
+    /// What is known of callees.
+    pub summaries: &'a Summaries,
+}
+
+mod lanes;
+mod roles;
+mod useful;
+mod varied;
+
+struct Problem {
+    inst: ir::Inst,
+    /// Reported only if this is useful; `None`: always.
+    if_useful: Option<ir::Value>,
+    diagnostic: Diagnostic,
+}
+
+struct Cx<'a> {
+    i: &'a ActivityInput<'a>,
+    a: Activity,
+    useful: EntitySet<ir::Value>,
+    problems: Vec<Problem>,
+}
+
+/// Compute activity, and everything that stands in its way.
+pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
+    let mut cx = Cx { i: input, a: Activity::default(), useful: EntitySet::new(), problems: Vec::new() };
+    cx.lanes();
+    cx.varied();
+    cx.roles();
+    cx.usefulness();
+    let func = input.func;
+    for &b in &input.cfg.blocks {
+        let params = func.dfg.block_params(b).iter().copied();
+        let results = func.layout.block_insts(b).flat_map(|i| func.dfg.inst_results(i).iter().copied());
+        for v in params.chain(results).collect::<Vec<_>>() {
+            if cx.a.is_varied(v) && cx.useful.contains(v) {
+                cx.a.ct[v] = cx.a.shape(func, v);
+            }
+        }
+    }
+    let useful = cx.useful;
+    let found = cx
+        .problems
+        .into_iter()
+        .filter(|p| p.if_useful.is_none_or(|v| useful.contains(v)))
+        .map(|p| p.diagnostic.at(input.program, input.key, original(func, p.inst)))
+        .collect();
+    (cx.a, found)
+}
+
+/// The instruction of the input that an instruction of the normalised function stems from.
+pub fn original(func: &ir::Function, inst: ir::Inst) -> ir::Inst {
+    let bits = func.srcloc(inst).bits();
+    ir::Inst::from_u32(bits.wrapping_sub(1).min(u32::MAX - 1))
+}
+
+/// Whether the bytes of one lane of a shuffle are one lane of an operand.
+pub fn whole_lane(bytes: &[u8], lane: u32) -> bool {
+    bytes[0] < 32 && u32::from(bytes[0]).is_multiple_of(lane) && bytes.windows(2).all(|p| p[1] == p[0].wrapping_add(1))
+}
+
+const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), or mark the arguments it \
+                         depends on const";
+
+impl Cx<'_> {
+    pub(super) fn ty(&self, v: ir::Value) -> ir::Type {
+        self.i.func.dfg.value_type(v)
+    }
+
+    /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
+    /// all functions of a program).
+    pub(super) fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
+        let func = self.i.func;
+        let k = self.i.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
+        if k.moved() != Kinds::NONE {
+            return k;
+        }
+        let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
+        region.map_or(k, |r| k.join(self.i.summaries.region(r)))
+    }
+
+    pub(super) fn is_float(&self, v: ir::Value) -> bool {
+        Shape::of_float(self.ty(v)).is_some()
+    }
+
+    pub(super) fn problem(&mut self, inst: ir::Inst, if_useful: Option<ir::Value>, d: Diagnostic) {
+        if !self.problems.iter().any(|p| p.inst == inst && p.diagnostic.code == d.code) {
+            self.problems.push(Problem { inst, if_useful, diagnostic: d });
+        }
+    }
+}
+
+/// The offset of a load or store instruction, for callers that emit the access to the shadow.
+pub fn offset(func: &ir::Function, inst: ir::Inst) -> i32 {
+    match func.dfg.insts[inst] {
+        InstructionData::Load { .. } | InstructionData::Store { .. } => access_offset(func, inst),
+        _ => 0,
+    }
+}

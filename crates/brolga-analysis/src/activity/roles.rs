@@ -1,0 +1,203 @@
+//! What each memory access means for the derivative, and stores that would lose one.
+
+use brolga_ir::Diagnostic;
+use brolga_ir::inst::Shape;
+use brolga_rules::{MathKind, MemFn};
+use cranelift_codegen::ir::{self, Opcode, types};
+
+use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
+use crate::callee::CalleeKind;
+use crate::contents::{Kinds, access_offset, cell_of};
+use crate::modes::ResultMode;
+use crate::pointers::{Delta, access_address, constant_int};
+
+impl Cx<'_> {
+    /// Roles of memory accesses, and stores into memory that has no shadow.
+    pub(super) fn roles(&mut self) {
+        let func = self.i.func;
+        for &b in &self.i.cfg.blocks {
+            for inst in func.layout.block_insts(b) {
+                if func.dfg.insts[inst].opcode() == Opcode::Return {
+                    self.returned(inst);
+                }
+                if let Some(addr) = access_address(func, inst) {
+                    match self.i.pointers.delta[addr] {
+                        Delta::Lost => self.lost(inst),
+                        Delta::Root(_) => {
+                            let role = self.role(inst, addr);
+                            self.a.mem[inst] = role;
+                        }
+                        Delta::None | Delta::Unknown => self.const_store(inst),
+                    }
+                } else if let Some(CalleeKind::Known(rule)) = CalleeKind::of(self.i.program, func, inst)
+                    && let MathKind::Memory(MemFn::Memcpy | MemFn::Memmove) = rule.kind
+                {
+                    self.copy_role(inst);
+                }
+            }
+        }
+    }
+
+    /// Bits that the caller will make a float of must still be a float's.
+    pub(super) fn returned(&mut self, inst: ir::Inst) {
+        for (i, &v) in self.i.func.dfg.inst_args(inst).iter().enumerate() {
+            if matches!((self.i.results[i], self.a.state[v]), (ResultMode::Bits(_), State::Taint { definite: true })) {
+                let d = Diagnostic::new(
+                    "AD0113",
+                    "an integer computed from float bits is returned to a caller that makes a float of it",
+                )
+                .help(BITS_HELP);
+                self.problem(inst, None, d);
+            }
+        }
+    }
+
+    pub(super) fn lost(&mut self, inst: ir::Inst) {
+        let d = Diagnostic::new(
+            "AD0130",
+            "the address was computed from a pointer by arithmetic that its shadow cannot follow",
+        )
+        .note("addition, subtraction, alignment by a constant mask, select and block parameters are followed")
+        .help("keep the base pointer and add an offset to it");
+        self.problem(inst, None, d);
+    }
+
+    pub(super) fn const_store(&mut self, inst: ir::Inst) {
+        let func = self.i.func;
+        let op = func.dfg.insts[inst].opcode();
+        if matches!(op, Opcode::Store | Opcode::AtomicStore) {
+            let x = func.dfg.inst_args(inst)[0];
+            if matches!(self.a.state[x], State::Varied { definite: true }) {
+                let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
+                    .note("a later load of it would have no derivative, silently")
+                    .help("mark the pointer duplicated and give it a shadow, or mark the inputs of the value const");
+                self.problem(inst, None, d);
+            }
+        }
+    }
+
+    pub(super) fn role(&mut self, inst: ir::Inst, addr: ir::Value) -> MemRole {
+        let func = self.i.func;
+        let op = func.dfg.insts[inst].opcode();
+        let args = func.dfg.inst_args(inst);
+        match op {
+            Opcode::Load | Opcode::AtomicLoad => {
+                let v = func.dfg.first_result(inst);
+                if self.i.pointers.root(v) == Some(v) {
+                    MemRole::Pointer
+                } else if self.a.is_varied(v) {
+                    self.a.shape(func, v).map_or(MemRole::None, MemRole::Float)
+                } else {
+                    MemRole::None
+                }
+            }
+            Opcode::Store | Opcode::AtomicStore => {
+                let x = args[0];
+                let bytes = self.ty(x).bytes();
+                let kill = |checked| MemRole::Kill { bytes, checked };
+                let k = self.kinds_at(inst, addr);
+                if self.i.pointers.root(x).is_some() || self.i.pointers.delta[x] == Delta::Lost {
+                    return MemRole::Pointer;
+                }
+                match self.a.state[x] {
+                    State::Varied { .. } => self.a.shape(func, x).map_or(kill(true), MemRole::Float),
+                    State::Taint { definite } => {
+                        let cell = cell_of(func, addr, access_offset(func, inst));
+                        if definite && self.i.contents.float_overlaps(cell, bytes) != Kinds::NONE {
+                            let d = Diagnostic::new("AD0110", "bits that integer arithmetic computed from an active float are stored where a float is read")
+                                .note("only sign changes, lane masks and unchanged copies of float bits can be differentiated")
+                                .help(BITS_HELP);
+                            self.problem(inst, None, d);
+                        }
+                        kill(true)
+                    }
+                    State::No if self.ty(x) == types::I64 && k.moved() == Kinds::POINTER => MemRole::Pointer,
+                    State::No => kill(false),
+                }
+            }
+            Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => {
+                let bytes = match op {
+                    Opcode::Istore8 => 1,
+                    Opcode::Istore16 => 2,
+                    _ => 4,
+                };
+                MemRole::Kill { bytes, checked: self.a.state[args[0]] != State::No }
+            }
+            Opcode::AtomicRmw | Opcode::AtomicCas => {
+                let bytes = self.ty(func.dfg.first_result(inst)).bytes();
+                let x = args[args.len() - 1];
+                if self.a.is_varied(x) {
+                    let d = Diagnostic::new("AD0108", "an atomic update writes the bits of an active float")
+                        .note("which of the competing updates won is not known to the pullback")
+                        .help("accumulate per thread and add up afterwards");
+                    self.problem(inst, None, d);
+                }
+                MemRole::Kill { bytes, checked: true }
+            }
+            _ => MemRole::None,
+        }
+    }
+
+    pub(super) fn copy_role(&mut self, inst: ir::Inst) {
+        let func = self.i.func;
+        let args = func.dfg.inst_args(inst);
+        let p = self.i.pointers;
+        if p.delta[args[0]] == Delta::Lost || p.delta[args[1]] == Delta::Lost {
+            self.lost(inst);
+            return;
+        }
+        let k = self.i.contents.of_class(args[0]);
+        let role = match k.moved() {
+            Kinds::F64 => CopyRole::Floats(8),
+            Kinds::F32 => CopyRole::Floats(4),
+            Kinds::POINTER => CopyRole::Pointers,
+            Kinds::NONE if k.has(Kinds::INT) => CopyRole::Ints,
+            _ if let Some(fields) = self.fields(args) => CopyRole::Fields(fields),
+            _ => {
+                if p.root(args[0]).is_some() || p.root(args[1]).is_some() {
+                    let d = Diagnostic::new("AD0140", "cannot tell what this copy moves")
+                        .note("the memory is accessed as several kinds of things here, or as none")
+                        .help("declare what the buffers hold (`Request::elems`), or copy field by field");
+                    self.problem(inst, None, d);
+                }
+                CopyRole::Ints
+            }
+        };
+        if p.root(args[0]).is_none() && p.root(args[1]).is_some() && matches!(role, CopyRole::Floats(_)) {
+            let d = Diagnostic::new("AD0120", "active memory is copied into memory that has no shadow")
+                .help("mark the destination duplicated and give it a shadow, or mark the source const");
+            self.problem(inst, None, d);
+        }
+        self.a.copies[inst] = Some(role);
+    }
+
+    /// The fields of a copy of known size, word by word, if every word is of one known kind.
+    pub(super) fn fields(&self, args: &[ir::Value]) -> Option<Vec<(i32, MemRole)>> {
+        let func = self.i.func;
+        let n = constant_int(func, args[2]).filter(|n| (0..=4096).contains(n))?;
+        let of = |p: ir::Value, at: i64| {
+            let cell = cell_of(func, p, at as i32);
+            self.i.contents.of_cell(cell).moved()
+        };
+        let mut out = Vec::new();
+        let mut known = false;
+        for at in (0..n).step_by(8) {
+            let bytes = (n - at).min(8) as u32;
+            let low = of(args[0], at).join(of(args[1], at));
+            let high = of(args[0], at + 4).join(of(args[1], at + 4));
+            let role = match (low, high) {
+                (Kinds::F64, Kinds::NONE) if bytes == 8 => MemRole::Float(Shape::F64),
+                (Kinds::POINTER, Kinds::NONE) if bytes == 8 => MemRole::Pointer,
+                (Kinds::F32 | Kinds::NONE, Kinds::F32) | (Kinds::F32, Kinds::NONE) if bytes == 8 => {
+                    MemRole::Float(Shape::F32Pair)
+                }
+                (Kinds::F32, Kinds::NONE) if bytes == 4 => MemRole::Float(Shape::F32),
+                (Kinds::NONE, Kinds::NONE) => MemRole::Kill { bytes, checked: true },
+                _ => return None,
+            };
+            known |= matches!(role, MemRole::Float(_) | MemRole::Pointer);
+            out.push((at as i32, role));
+        }
+        known.then_some(out)
+    }
+}

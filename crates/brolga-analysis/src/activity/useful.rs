@@ -1,0 +1,73 @@
+//! Backwards: what an output depends on.
+
+use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode};
+
+use super::{Cx, MemRole, State};
+use crate::callee::CalleeKind;
+use crate::contents::Use;
+use crate::modes::ResultMode;
+
+impl Cx<'_> {
+    /// Backwards: what an output depends on.
+    pub(super) fn usefulness(&mut self) {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &b in cfg.blocks.iter().rev() {
+                let insts: Vec<_> = func.layout.block_insts(b).collect();
+                for &inst in insts.iter().rev() {
+                    for &v in func.dfg.inst_results(inst) {
+                        changed |= self.mark(v);
+                    }
+                }
+                for &v in func.dfg.block_params(b) {
+                    changed |= self.mark(v);
+                }
+            }
+        }
+    }
+
+    pub(super) fn mark(&mut self, v: ir::Value) -> bool {
+        if self.a.state[v] == State::No || self.useful.contains(v) {
+            return false;
+        }
+        let useful = self.i.uses.of(v).iter().any(|&u| match u {
+            Use::Edge(_, p) => self.useful.contains(p),
+            Use::Inst(i, n) => self.use_is_useful(i, n, v),
+        });
+        useful && self.useful.insert(v)
+    }
+
+    pub(super) fn use_is_useful(&self, inst: ir::Inst, n: usize, v: ir::Value) -> bool {
+        let func = self.i.func;
+        let op = func.dfg.insts[inst].opcode();
+        let result_useful = |k: usize| func.dfg.inst_results(inst).get(k).is_some_and(|&r| self.useful.contains(r));
+        let any_result = || func.dfg.inst_results(inst).iter().any(|&r| self.useful.contains(r));
+        match opcode_rule(op) {
+            OpcodeRule::Expr(row) => !row.partial(0, n).is_zero() && result_useful(0),
+            OpcodeRule::Zero | OpcodeRule::NotFloat => any_result(),
+            OpcodeRule::Refused(_) => false,
+            OpcodeRule::Structural(s) => match s {
+                Structural::Store | Structural::AtomicStore => n == 0 && matches!(self.a.mem[inst], MemRole::Float(_)),
+                Structural::Control => {
+                    op == Opcode::Return && matches!(self.i.results[n], ResultMode::Active | ResultMode::Bits(_))
+                }
+                Structural::Call | Structural::CallIndirect => match CalleeKind::of(self.i.program, func, inst) {
+                    Some(CalleeKind::Known(rule)) => match rule.kind {
+                        MathKind::Expr(row) => !row.partial(0, n).is_zero() && result_useful(0),
+                        MathKind::Writes(row, _) => (0..row.n_results()).any(|k| !row.partial(k, n).is_zero()),
+                        _ => false,
+                    },
+                    Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_)) => {
+                        self.is_float(v) || self.a.lane[v] != 0 || any_result()
+                    }
+                    _ => false,
+                },
+                Structural::Select => n > 0 && result_useful(0),
+                _ => any_result(),
+            },
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Forwards: the state of each value, instruction by instruction. See the header of [`super`] for the lattice.
+
+use brolga_ir::Diagnostic;
+use brolga_ir::inst::Shape;
+use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
+
+use super::{BITS_HELP, Cx, State, whole_lane};
+use crate::bits;
+use crate::callee::CalleeKind;
+use crate::cfg::edge_args;
+use crate::contents::{Kinds, access_offset, cell_of, moves_half};
+use crate::modes::ParamMode;
+use crate::pointers::{Delta, access_address, constant_int};
+use crate::reach;
+
+impl Cx<'_> {
+    /// An integer that varies needs a lane width; without one it is opaque.
+    pub(super) fn carried(&self, v: ir::Value, definite: bool) -> State {
+        if self.a.shape(self.i.func, v).is_some() { State::Varied { definite } } else { State::Taint { definite } }
+    }
+
+    pub(super) fn varied(&mut self) {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
+            if matches!(self.i.params[i], ParamMode::Active | ParamMode::Bits(_)) {
+                self.a.state[v] = State::Varied { definite: true };
+            }
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &b in &cfg.blocks {
+                if b != cfg.blocks[0] {
+                    for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                        let mut s = State::No;
+                        for &q in &cfg.preds[b] {
+                            s = s.max(self.a.state[edge_args(func, q, b)[i]]);
+                        }
+                        if let State::Varied { definite } = s {
+                            s = self.carried(v, definite);
+                        }
+                        changed |= self.raise(v, s);
+                    }
+                }
+                for inst in func.layout.block_insts(b) {
+                    for (k, &v) in func.dfg.inst_results(inst).to_vec().iter().enumerate() {
+                        let s = self.transfer(inst, k, v);
+                        changed |= self.raise(v, s);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn raise(&mut self, v: ir::Value, s: State) -> bool {
+        let old = self.a.state[v];
+        self.a.state[v] = old.max(s);
+        self.a.state[v] != old
+    }
+
+    pub(super) fn any_state(&self, args: &[ir::Value]) -> State {
+        args.iter().map(|&a| self.a.state[a]).max().unwrap_or_default()
+    }
+
+    /// The result of integer arithmetic on something.
+    pub(super) fn tainted(&self, args: &[ir::Value]) -> State {
+        match self.any_state(args) {
+            State::No => State::No,
+            State::Varied { definite } | State::Taint { definite } => State::Taint { definite },
+        }
+    }
+
+    pub(super) fn transfer(&mut self, inst: ir::Inst, k: usize, v: ir::Value) -> State {
+        let func = self.i.func;
+        let args = func.dfg.inst_args(inst);
+        let op = func.dfg.insts[inst].opcode();
+        let varied = State::Varied { definite: true };
+        match opcode_rule(op) {
+            OpcodeRule::Expr(row) => {
+                let flows = |i: usize| !row.partial(0, i).is_zero();
+                let any = args.iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
+                if any { varied } else { State::No }
+            }
+            OpcodeRule::Zero => {
+                if matches!(op, Opcode::FcvtFromSint | Opcode::FcvtFromUint)
+                    && matches!(
+                        self.a.state[args[0]],
+                        State::Taint { definite: true } | State::Varied { definite: true }
+                    )
+                {
+                    let d = Diagnostic::new("AD0112", "float bits are converted as if they were an integer number")
+                        .note(
+                            "the integer holds the bits of an active float, and how the result depends on them is lost",
+                        )
+                        .help(BITS_HELP);
+                    self.problem(inst, Some(v), d);
+                    return varied;
+                }
+                State::No
+            }
+            OpcodeRule::NotFloat => self.tainted(args),
+            OpcodeRule::Refused(_) => State::No,
+            OpcodeRule::Structural(s) => self.structural(inst, k, v, op, s),
+        }
+    }
+
+    pub(super) fn structural(&mut self, inst: ir::Inst, k: usize, v: ir::Value, op: Opcode, s: Structural) -> State {
+        let func = self.i.func;
+        let args = func.dfg.inst_args(inst);
+        match s {
+            Structural::Load | Structural::AtomicLoad => self.load(inst, v),
+            Structural::IntLoad => {
+                let addr = access_address(func, inst).expect("a load has an address");
+                if !matches!(self.i.pointers.delta[addr], Delta::Root(_)) {
+                    return State::No;
+                }
+                let cell = cell_of(func, addr, access_offset(func, inst));
+                if self.i.contents.float_overlaps(cell, 4) == Kinds::NONE {
+                    State::No
+                } else {
+                    State::Taint { definite: true }
+                }
+            }
+            Structural::AtomicRmw | Structural::AtomicCas => {
+                let addr = access_address(func, inst).expect("an access has an address");
+                if !matches!(self.i.pointers.delta[addr], Delta::Root(_)) {
+                    return State::No;
+                }
+                let k = self.i.contents.at(cell_of(func, addr, 0), addr);
+                if k.has_float() { State::Taint { definite: false } } else { State::No }
+            }
+            Structural::Select => {
+                let s = self.any_state(&args[1..]);
+                if let State::Varied { definite } = s { self.carried(v, definite) } else { s }
+            }
+            Structural::Bitselect
+            | Structural::Blendv
+            | Structural::Band
+            | Structural::Bor
+            | Structural::Bxor
+            | Structural::Bnot => self.bitwise(inst, v),
+            Structural::Bitcast => self.bitcast(inst, v),
+            Structural::Splat
+            | Structural::Insertlane
+            | Structural::Extractlane
+            | Structural::ScalarToVector
+            | Structural::Shuffle => match self.any_state(args) {
+                State::Varied { definite } if self.moves_whole_lanes(inst, v) => self.carried(v, definite),
+                _ => self.tainted(args),
+            },
+            Structural::Swizzle | Structural::Pshufb => match self.a.state[args[0]] {
+                State::Varied { definite } => self.carried(v, definite),
+                s => s.max(self.tainted(&args[1..])),
+            },
+            Structural::Promote | Structural::Demote | Structural::PromoteLow | Structural::DemoteLow => {
+                self.a.state[args[0]]
+            }
+            Structural::Call | Structural::CallIndirect => self.call(inst, k, v),
+            Structural::IntArith | Structural::IntBits => match op {
+                Opcode::Isplit | Opcode::Iconcat if self.a.lane[v] == 8 => match self.any_state(args) {
+                    State::Varied { definite } => self.carried(v, definite),
+                    s => s,
+                },
+                Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr
+                    if moves_half(func, inst) && self.a.lane[v] == 4 && self.a.lane[args[0]] == 4 =>
+                {
+                    match self.a.state[args[0]] {
+                        State::Varied { definite } => self.carried(v, definite),
+                        s => s,
+                    }
+                }
+                // What is left of a float above its mantissa is constant wherever it is differentiable.
+                Opcode::Ushr | Opcode::Sshr
+                    if constant_int(func, args[1]).is_some_and(|n| {
+                        let lane = self.ty(v).lane_type();
+                        (lane == types::I64 && n >= 52) || (lane == types::I32 && n >= 23)
+                    }) =>
+                {
+                    State::No
+                }
+                _ => self.tainted(args),
+            },
+            Structural::Store
+            | Structural::IntStore
+            | Structural::AtomicStore
+            | Structural::TailCall
+            | Structural::TailCallIndirect
+            | Structural::StackAddr
+            | Structural::SymbolValue
+            | Structural::FuncAddr
+            | Structural::Control
+            | Structural::Trap
+            | Structural::Effect
+            | Structural::Machine => State::No,
+        }
+    }
+
+    /// Whether a lane instruction moves whole floats.
+    pub(super) fn moves_whole_lanes(&self, inst: ir::Inst, v: ir::Value) -> bool {
+        let func = self.i.func;
+        let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
+        if let InstructionData::Shuffle { imm, .. } = func.dfg.insts[inst] {
+            let mask = func.dfg.immediates[imm].as_slice();
+            // Lanes that are no whole float may be there, if nobody uses them: the pullback checks.
+            return lane != 0 && mask.chunks(lane as usize).any(|l| whole_lane(l, lane));
+        }
+        let vector =
+            func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).find(|&&x| self.ty(x).is_vector());
+        vector.is_some_and(|&x| self.ty(x).lane_type().bytes() == lane)
+    }
+
+    pub(super) fn load(&mut self, inst: ir::Inst, v: ir::Value) -> State {
+        let func = self.i.func;
+        let addr = access_address(func, inst).expect("a load has an address");
+        if !matches!(self.i.pointers.delta[addr], Delta::Root(_)) {
+            return State::No;
+        }
+        let bytes = self.ty(v).bytes();
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        let last = reach::last_store(func, self.i.cfg, inst, cell, bytes);
+        if self.is_float(v) {
+            if let Some(found) = last {
+                self.torn(inst, v, found);
+            }
+            return State::Varied { definite: true };
+        }
+        let p = self.i.pointers;
+        if p.address.contains(v) || p.pointer_copy.contains(v) {
+            return State::No;
+        }
+        let moved = self.i.contents.moved.contains(v);
+        if let Some(found) = last {
+            // We know what is there.
+            let x = func.dfg.inst_args(found.store)[0];
+            if self.is_float(x) {
+                let lane = self.a.shape(func, x).map_or(0, Shape::lane_bytes);
+                let whole = found.offset <= 0
+                    && found.offset + i64::from(found.bytes) >= i64::from(bytes)
+                    && found.offset % i64::from(lane.max(1)) == 0
+                    && lane == self.a.lane[v];
+                return if whole { State::Varied { definite: true } } else { State::Taint { definite: true } };
+            }
+            if found.offset == 0 && found.bytes == bytes {
+                return match self.a.state[x] {
+                    State::Varied { definite } => self.carried(v, definite),
+                    s => s,
+                };
+            }
+        }
+        let k = self.kinds_at(inst, addr);
+        if moved && k.shape(bytes).is_some_and(|s| s.lane_bytes() == self.a.lane[v]) {
+            return State::Varied { definite: false };
+        }
+        // Part of something, or nobody knows what; the pullback checks where it is stored. A number that is calculated
+        // with is a number, unless it could be a whole float.
+        let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
+        let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
+        if moved && (could_be_float || !number) { State::Taint { definite: false } } else { State::No }
+    }
+
+    /// A float that is read where the last store wrote something else over part of it.
+    pub(super) fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reach::Found) {
+        let func = self.i.func;
+        let x = func.dfg.inst_args(found.store)[0];
+        let (bytes, lane) = (i64::from(self.ty(v).bytes()), Shape::of_float(self.ty(v)).map_or(0, Shape::lane_bytes));
+        let covers = found.offset <= 0 && found.offset + i64::from(found.bytes) >= bytes;
+        let same = match self.a.shape(func, x) {
+            // Part of a vector may be overwritten, float by float.
+            Some(s) => s.lane_bytes() == lane && found.offset % i64::from(lane) == 0,
+            None => covers || (found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane)),
+        };
+        let whole_word = found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane);
+        let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && whole_word;
+        if !same && !inactive_word {
+            let d = Diagnostic::new("AD0114", "a float is read where part of it was overwritten by something else")
+                .note(format!("the last store there is `{}`", func.dfg.display_inst(found.store)))
+                .note("its bits are a mixture of two values, and no derivative describes that")
+                .help("store and load the place with one type");
+            self.problem(inst, Some(v), d);
+        }
+    }
+
+    pub(super) fn bitwise(&mut self, inst: ir::Inst, v: ir::Value) -> State {
+        let func = self.i.func;
+        let args = func.dfg.inst_args(inst);
+        let state = self.any_state(args);
+        if state == State::No {
+            return State::No;
+        }
+        let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
+        if let State::Varied { definite } = state
+            && lane != 0
+        {
+            match bits::classify(func, inst, lane, |x| self.a.is_varied(x)) {
+                Some(bits::BitOp::SignOnly) => return State::No,
+                Some(_) => return self.carried(v, definite),
+                None => {}
+            }
+        }
+        if self.is_float(v) {
+            let d = Diagnostic::new(
+                "AD0110",
+                "a bitwise operation on active floats that is no sign change and no lane mask",
+            )
+            .note("masks are recognised when they are constants or results of comparisons")
+            .help(BITS_HELP);
+            self.problem(inst, Some(v), d);
+            return State::Varied { definite: true };
+        }
+        self.tainted(args)
+    }
+
+    pub(super) fn bitcast(&mut self, inst: ir::Inst, v: ir::Value) -> State {
+        let x = self.i.func.dfg.inst_args(inst)[0];
+        let state = self.a.state[x];
+        if !self.is_float(v) {
+            return match state {
+                State::Varied { definite } => match (self.a.shape(self.i.func, x), self.a.shape(self.i.func, v)) {
+                    (Some(a), Some(b)) if a.lane_bytes() == b.lane_bytes() => State::Varied { definite },
+                    _ => State::Taint { definite },
+                },
+                s => s,
+            };
+        }
+        match state {
+            State::No => State::No,
+            State::Varied { .. } => {
+                let (a, b) = (self.a.shape(self.i.func, x), self.a.shape(self.i.func, v));
+                if a.map(Shape::lane_bytes) != b.map(Shape::lane_bytes) {
+                    let d = Diagnostic::new("AD0111", "the bits of active floats are seen as floats of another width")
+                        .note("part of one float's bits is another float's bits, and no derivative describes that")
+                        .help("convert with `fpromote`, `fdemote`, `fvpromote_low` or `fvdemote`");
+                    self.problem(inst, Some(v), d);
+                }
+                State::Varied { definite: true }
+            }
+            State::Taint { .. } => {
+                let d = Diagnostic::new(
+                    "AD0110",
+                    "bits that integer arithmetic computed from an active float become a float",
+                )
+                .note("only sign changes, lane masks and unchanged copies of float bits can be differentiated")
+                .help(BITS_HELP);
+                self.problem(inst, Some(v), d);
+                State::Varied { definite: true }
+            }
+        }
+    }
+
+    pub(super) fn call(&mut self, inst: ir::Inst, k: usize, v: ir::Value) -> State {
+        let func = self.i.func;
+        let args = func.dfg.inst_args(inst);
+        match CalleeKind::of(self.i.program, func, inst) {
+            Some(CalleeKind::Known(rule)) => match rule.kind {
+                MathKind::Expr(row) | MathKind::Writes(row, _) => {
+                    let flows = |i: usize| !row.partial(k, i).is_zero();
+                    let any = args.iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
+                    if any { State::Varied { definite: true } } else { State::No }
+                }
+                MathKind::Memory(_) | MathKind::Inactive => State::No,
+            },
+            Some(CalleeKind::Missing(_)) | None => State::No,
+            Some(CalleeKind::Derived(_)) | Some(CalleeKind::Indirect(_)) => {
+                let p = self.i.pointers;
+                let reached = args.iter().any(|&a| self.a.state[a] != State::No || p.root(a).is_some())
+                    || self.i.program.data.values().any(|d| d.writable);
+                if !reached || p.root(v).is_some() {
+                    State::No
+                } else if self.is_float(v) {
+                    State::Varied { definite: true }
+                } else if self.a.lane[v] != 0 {
+                    self.carried(v, false)
+                } else {
+                    State::No
+                }
+            }
+        }
+    }
+}
