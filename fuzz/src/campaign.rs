@@ -29,6 +29,8 @@ pub struct Plan {
     pub finds: PathBuf,
     /// How many finds of one class are made small and kept.
     pub per_class: usize,
+    /// Whether a refusal is a find too. Each is right about what it says, but it may be more than needs to be refused.
+    pub refusals: bool,
 }
 
 /// What came of it.
@@ -80,9 +82,12 @@ pub fn run(plan: &Plan) -> Result<Statistics> {
     while Instant::now() < end {
         for (seed, report) in batch(&outside, &mut next, end)? {
             statistics.count(seed, &report);
-            let Some(class) = &report.class else { continue };
+            let class = report.key();
+            if report.class.is_none() && !(plan.refusals && class.starts_with("refused")) {
+                continue;
+            }
             println!("{seed}: {}", report.line);
-            let n = kept.entry(class.clone()).or_default();
+            let n = kept.entry(class.to_owned()).or_default();
             if *n < plan.per_class && Instant::now() < end {
                 *n += 1;
                 let path = keep(&outside, seed, class, &plan.finds)?;

@@ -101,8 +101,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
         return Err(wrong(format!("protocol {}", template(first)), broken.join("; ")));
     }
     other_options(&file, &call, &outcome, tol)?;
-    let modes: &[MemoryMode] =
-        if care == Care::Full { &[MemoryMode::Leave, MemoryMode::Restore] } else { &[] };
+    let modes: &[MemoryMode] = if care == Care::Full { &[MemoryMode::Leave, MemoryMode::Restore] } else { &[] };
     for &memory in modes {
         let options = Options { memory, ..Options::default() };
         let broken = dump_violations(&file.program, &call.request(), &options).map_err(failure)?;
@@ -161,7 +160,8 @@ fn failure(error: Error) -> Verdict {
 
 /// The letters of a message: numbers and names of values differ from program to program.
 fn template(message: &str) -> String {
-    let words = message.split_whitespace().filter(|w| w.chars().all(|c| c.is_ascii_alphabetic() || c == ':' || c == ','));
+    let words =
+        message.split_whitespace().filter(|w| w.chars().all(|c| c.is_ascii_alphabetic() || c == ':' || c == ','));
     words.take(12).collect::<Vec<_>>().join(" ")
 }
 

@@ -29,6 +29,9 @@ struct Cli {
     /// How many finds of one class to make small and keep.
     #[arg(long, default_value_t = 2)]
     per_class: usize,
+    /// Keep programs that are refused, too.
+    #[arg(long)]
+    refusals: bool,
     /// Print the program with this number.
     #[arg(long, value_name = "NUMBER")]
     program: Option<u64>,
@@ -71,6 +74,7 @@ fn main() -> Result<ExitCode> {
             first: u64::from(cli.seed) << 32,
             finds: cli.finds,
             per_class: cli.per_class,
+            refusals: cli.refusals,
         };
         let statistics = run(&plan)?;
         print!("{}", statistics.table());

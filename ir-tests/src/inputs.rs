@@ -277,12 +277,14 @@ pub fn mangled(bytes: &[u8]) -> String {
 }
 
 /// Characters that mean something somewhere, or nothing anywhere.
-const ODD: [char; 20] = ['{', '}', '(', ')', '[', ']', ',', ';', '=', '%', '"', '-', '9', 'x', '@', ':', '\0', 'é', '𝕊', '\t'];
+const ODD: [char; 20] =
+    ['{', '}', '(', ')', '[', ']', ',', ';', '=', '%', '"', '-', '9', 'x', '@', ':', '\0', 'é', '𝕊', '\t'];
 
 /// A directive of a case, with a few edits.
 pub fn mangled_directive(bytes: &[u8]) -> String {
     let text = mangled(bytes);
-    let directives: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("; ")?.split_once(": ")).map(|d| d.1).collect();
+    let directives: Vec<&str> =
+        text.lines().filter_map(|l| l.strip_prefix("; ")?.split_once(": ")).map(|d| d.1).collect();
     let pick = Bytes::new(&bytes[bytes.len() / 2..]).below(directives.len().max(1));
     let mut chars: Vec<char> = directives.get(pick).copied().unwrap_or("%f(1.0) == [1.0]").chars().collect();
     let mut b = Bytes::new(&bytes[bytes.len() / 3..]);

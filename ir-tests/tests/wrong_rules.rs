@@ -135,8 +135,7 @@ fn a_gradient_that_depends_on_the_mode() {
 
 /// Counts its runs in a data object that the program knows nothing of, and adds the count.
 fn counting(d: &mut Derivation, _: &Options) {
-    let counter =
-        DataObject { symbol: "counter".to_owned(), bytes: vec![0; 8], align: 8, writable: true };
+    let counter = DataObject { symbol: "counter".to_owned(), bytes: vec![0; 8], align: 8, writable: true };
     d.program.define_data(counter).expect("the name is new");
     let f = &mut d.pairs[0].pullback;
     let gv = f.create_global_value(GlobalValueData::Symbol {
@@ -173,7 +172,8 @@ fn a_pullback_that_spoils_its_tape() {
         let all: Vec<_> = f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).collect();
         let load = all.into_iter().find_map(|i| match f.dfg.insts[i] {
             InstructionData::Load { offset, arg, flags, .. }
-                if f.dfg.value_type(f.dfg.first_result(i)) == types::F64 && !f.dfg.mem_flags[flags].trap_code().is_some() =>
+                if f.dfg.value_type(f.dfg.first_result(i)) == types::F64
+                    && !f.dfg.mem_flags[flags].trap_code().is_some() =>
             {
                 Some((i, arg, offset))
             }
@@ -222,27 +222,28 @@ block2:
     let (file, call) = subject(text);
     let Some(Directive::Grad(line)) = file.directives.first() else { unreachable!("looked at above") };
     let d = derivation(text, &Options::default());
-    let is_cursor = |m: &&edits::Mutant| {
-        m.kind == Kind::NoStore && edits::role(&d.pairs[m.pair].pullback, m.inst) == "cursor"
-    };
+    let is_cursor =
+        |m: &&edits::Mutant| m.kind == Kind::NoStore && edits::role(&d.pairs[m.pair].pullback, m.inst) == "cursor";
     let cursors: Vec<_> = edits::mutants(&d).iter().filter(is_cursor).copied().collect();
     let fates: Vec<_> = cursors
         .iter()
         .map(|m| {
             let wrong = edits::apply(&d, m);
             let rule = |o: &Options| DerivedRule::from_derivation(wrong.clone(), &call.request(), o);
-            brolga_driver::quiet::catch(|| noticed(&file.program, line, &call, MemoryMode::Leave, &rule).map_err(|e| e.to_string()))
+            brolga_driver::quiet::catch(|| {
+                noticed(&file.program, line, &call, MemoryMode::Leave, &rule).map_err(|e| e.to_string())
+            })
         })
         .collect();
     let by_assertion = |f: &Result<_, String>| f.as_ref().is_err_and(|m| m.contains("pops everything"));
     assert!(fates.iter().any(by_assertion), "{} cursors: {fates:?}", cursors.len());
 }
 
-/// A sample of what `cargo xtask mutants` tries, in this process; none of these loops or crashes.
+/// A sample of what `cargo xtask mutants` tries.
 #[test]
 fn mutants_of_a_few_pullbacks_are_noticed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let plan = batch::Plan { filter: "cases/vector/select".to_owned(), per_subject: 3 };
+    let plan = batch::Plan { files: vec!["cases/vector/select".to_owned()], per_subject: 3 };
     let worker = |task: &Task| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mutants"));
         command.arg("--worker").args(task.to_args());

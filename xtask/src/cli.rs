@@ -47,11 +47,11 @@ pub enum Command {
         /// Only this row of the rule tables, such as fmul or atan2.
         #[arg(long, value_name = "NAME", conflicts_with = "case")]
         row: Option<String>,
-        /// Only pullbacks of the files whose name contains this, such as memory/loads.
+        /// Only pullbacks, of the files whose name contains this, such as memory/loads; a selection otherwise.
         #[arg(long, value_name = "FILTER")]
         case: Option<String>,
         /// Most mistakes in one derivative.
-        #[arg(long, value_name = "N", default_value_t = 30)]
+        #[arg(long, value_name = "N", default_value_t = 30, requires = "case")]
         most: usize,
     },
     /// Search for inputs that break a promise: clif_text, call_syntax, activities or program.

@@ -13,7 +13,8 @@ const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
 /// The target whose inputs are whole programs.
 const PROGRAM: &str = "program";
 
-/// Mutants of rule rows, or of one row, and of emitted pullbacks of the cases whose name contains `case`.
+/// Mutants of rule rows, or of one row, and of emitted pullbacks: of a selection of the cases, or at most `most` of each
+/// derivative in the files whose name contains `case`.
 pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(), Failure> {
     let mut survived = Vec::new();
     if case.is_none() {
@@ -28,8 +29,10 @@ pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(),
     if row.is_none() {
         show("\nEmitted pullbacks, against the lines of their files:\n\n");
         let most = most.to_string();
-        let args =
-            ["run", "--quiet", "--package", "ir-tests", "--bin", "mutants", "--", case.unwrap_or("cases/"), &most];
+        let mut args = vec!["run", "--quiet", "--package", "ir-tests", "--bin", "mutants", "--"];
+        if let Some(case) = case {
+            args.extend([case, &most]);
+        }
         run(command("cargo", &args)).unwrap_or_else(|_| survived.push("pullbacks"));
     }
     match survived.as_slice() {

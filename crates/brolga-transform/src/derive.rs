@@ -355,7 +355,7 @@ fn derive_one<'a>(
     primal: &'a Normalised,
     variant: &'a Variant,
     options: &'a Options,
-    summaries: &Summaries,
+    summaries: &'a Summaries,
     (forward_symbol, pullback_symbol): (String, String),
     work: &mut Worklist,
     names: &mut Names,

@@ -31,6 +31,8 @@ pub struct Facts<'a> {
     pub contents: Contents,
     /// Which values carry cotangents.
     pub activity: Activity,
+    /// What is known of callees.
+    pub summaries: &'a Summaries,
     /// Whose cotangents cannot be spuriously zero.
     pub solid: EntitySet<ir::Value>,
 }
@@ -42,7 +44,7 @@ impl<'a> Facts<'a> {
         primal: &'a Normalised,
         variant: &'a Variant,
         options: &'a Options,
-        summaries: &Summaries,
+        summaries: &'a Summaries,
         root: bool,
     ) -> (Self, Vec<Diagnostic>) {
         let func = &primal.func;
@@ -73,7 +75,10 @@ impl<'a> Facts<'a> {
         let n_active = variant.results.iter().filter(|r| **r != brolga_analysis::ResultMode::None).count();
 
         let solid = solid::compute(&input, root && n_active == 1);
-        (Self { program, primal, variant, options, cfg, uses, pointers, contents, activity, solid }, problems)
+        (
+            Self { program, primal, variant, options, cfg, uses, pointers, contents, activity, summaries, solid },
+            problems,
+        )
     }
 
     /// The function's body.

@@ -187,7 +187,8 @@ fn remove_block_param(f: &mut Function, block: Block, i: usize) {
             if call.block(&f.dfg.value_lists) != block {
                 return call;
             }
-            let args: Vec<BlockArg> = call.args(&f.dfg.value_lists).enumerate().filter(|(j, _)| *j != i).map(|(_, a)| a).collect();
+            let args: Vec<BlockArg> =
+                call.args(&f.dfg.value_lists).enumerate().filter(|(j, _)| *j != i).map(|(_, a)| a).collect();
             f.dfg.block_call(block, args.iter())
         });
     }
@@ -206,7 +207,8 @@ fn for_each_branch(f: &mut Function, inst: Inst, edit: impl Fn(BlockCall, &mut F
 
 /// A parameter of a helper that is called directly becomes zero.
 fn drop_function_param(p: &Program, n: usize) -> Option<Program> {
-    let mut all = p.functions.iter().enumerate().skip(1).flat_map(|(k, f)| (0..f.signature.params.len()).map(move |i| (k, i)));
+    let mut all =
+        p.functions.iter().enumerate().skip(1).flat_map(|(k, f)| (0..f.signature.params.len()).map(move |i| (k, i)));
     let (index, i) = all.nth(n)?;
     let mut p = p.clone();
     let name = p.functions[index].name.clone();
@@ -355,7 +357,8 @@ fn reread(f: &Function) -> Option<Function> {
     let kept = text.lines().filter(|l| {
         let name = l.trim_start().split(" = ").next().unwrap_or("");
         let declares = ["sig", "fn", "ss"].iter().any(|p| {
-            l.starts_with("    ") && name.strip_prefix(p).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+            l.starts_with("    ")
+                && name.strip_prefix(p).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         });
         !declares || used.contains(name)
     });

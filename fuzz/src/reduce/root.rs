@@ -21,7 +21,11 @@ impl Call {
             Some((rest, shadows)) => (rest, shadows.split(" shadow ").collect::<Vec<_>>()),
             None => (rest, vec![]),
         };
-        let (activity, seeds) = rest.trim().strip_prefix("activity")?.split_once(" seed ").unwrap_or((rest.trim().strip_prefix("activity")?, ""));
+        let (activity, seeds) = rest
+            .trim()
+            .strip_prefix("activity")?
+            .split_once(" seed ")
+            .unwrap_or((rest.trim().strip_prefix("activity")?, ""));
         let shadows = shadows.iter().map(|s| {
             let (n, list) = s.split_once('=')?;
             Some((n.trim().parse().ok()?, list.trim().to_owned()))

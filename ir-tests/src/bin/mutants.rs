@@ -1,4 +1,5 @@
-//! Tries mutants of emitted pullbacks: `mutants [FILTER] [PER_SUBJECT]`. Exit status 1 if one survives without an excuse.
+//! Tries mutants of emitted pullbacks: `mutants [FILTER [PER_SUBJECT]]`, by default all of the selection. Exit status 1 if
+//! one survives without an excuse.
 //!
 //! `mutants --worker …` is the process in which they run.
 
@@ -6,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use ir_tests::mutants::batch::{self, Plan};
+use ir_tests::mutants::equivalent::SELECTION;
 use ir_tests::mutants::worker::{self, Task};
 
 fn main() -> ExitCode {
@@ -17,7 +19,7 @@ fn main() -> ExitCode {
         let ended = Task::from_args(rest).map(|task| worker::run(root, &task));
         return if matches!(ended, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
-    let filter = args.first().cloned().unwrap_or_default();
+    let files = args.first().map_or_else(|| SELECTION.map(str::to_owned).to_vec(), |f| vec![f.clone()]);
     let per_subject = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(usize::MAX);
     let myself = std::env::current_exe().unwrap_or_else(|_| "mutants".into());
     let worker = |task: &Task| {
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         command.arg("--worker").args(task.to_args());
         command
     };
-    match batch::run(root, &Plan { filter, per_subject }, worker) {
+    match batch::run(root, &Plan { files, per_subject }, worker) {
         Ok(report) => {
             print!("{}", report.text());
             if report.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -24,8 +24,8 @@ const MUCH_PATIENCE: Duration = Duration::from_secs(60);
 /// Which mutants to try.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Part of the names of files; all files if empty.
-    pub filter: String,
+    /// Files whose name contains one of these.
+    pub files: Vec<String>,
     /// At most about so many mutants of each derivative; spread evenly over it.
     pub per_subject: usize,
 }
@@ -84,11 +84,7 @@ impl Report {
         let mut all = Tally::default();
         for kind in Kind::ALL {
             let t = self.kinds.get(kind.name()).copied().unwrap_or_default();
-            all = Tally {
-                tried: all.tried + t.tried,
-                killed: all.killed + t.killed,
-                excused: all.excused + t.excused,
-            };
+            all = Tally { tried: all.tried + t.tried, killed: all.killed + t.killed, excused: all.excused + t.excused };
             line(row(kind.name(), t));
         }
         line(row("all", all));
@@ -118,7 +114,7 @@ pub fn run(root: &Path, plan: &Plan, worker: impl Fn(&Task) -> Command) -> std::
     let mut report = Report::default();
     for path in cases::files(root) {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        if !name.contains(&plan.filter) {
+        if !plan.files.iter().any(|f| name.contains(f)) {
             continue;
         }
         let Some(file) = read(root, &name) else { continue };

@@ -89,21 +89,45 @@ pub struct Mutant {
     pub kind: Kind,
 }
 
-/// What an instruction is there for, where that can be seen and says why a mutant of it may do no harm.
+/// What an instruction is there for, where that can be seen and says why a mutant of it may do no harm; see
+/// [`super::equivalent`].
 pub fn role(f: &Function, inst: ir::Inst) -> &'static str {
-    let data = &f.dfg.insts[inst];
-    let segment = f.layout.entry_block().and_then(|b| f.dfg.block_params(b).first().copied());
-    if let InstructionData::Store { args, .. } = data
-        && segment == Some(args[1])
-    {
+    if is_cursor(f, inst) {
         return "cursor";
     }
-    let Some(&result) = f.dfg.inst_results(inst).first() else { return "" };
-    let is_used = |i: &ir::Inst| f.dfg.inst_values(*i).any(|v| f.dfg.resolve_aliases(v) == result);
-    let mut users = f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).filter(is_used).peekable();
-    let choice = |i: ir::Inst| matches!(f.dfg.insts[i].opcode(), Opcode::Fcmp | Opcode::Select | Opcode::Bitselect);
-    let is_constant = matches!(data.opcode(), Opcode::F64const | Opcode::F32const);
-    if is_constant && users.peek().is_some() && users.all(choice) { "guard" } else { "" }
+    let users = users(f, inst);
+    if users.is_empty() {
+        return "";
+    }
+    let op = f.dfg.insts[inst].opcode();
+    if op == Opcode::Load && users.iter().all(|u| f.dfg.insts[*u].opcode() == Opcode::Store && is_cursor(f, *u)) {
+        return "cursor";
+    }
+    let is_constant = matches!(op, Opcode::F64const | Opcode::F32const);
+    let all_are = |ops: &[Opcode]| users.iter().all(|u| ops.contains(&f.dfg.insts[*u].opcode()));
+    if is_constant && all_are(&[Opcode::Fcmp, Opcode::Select, Opcode::Bitselect]) {
+        "guard"
+    } else if is_constant && all_are(&[Opcode::Splat, Opcode::ScalarToVector]) {
+        "blank"
+    } else {
+        ""
+    }
+}
+
+/// Whether it reads or writes the header of the tape, which is the first parameter.
+fn is_cursor(f: &Function, inst: ir::Inst) -> bool {
+    let segment = f.layout.entry_block().and_then(|b| f.dfg.block_params(b).first().copied());
+    match f.dfg.insts[inst] {
+        InstructionData::Store { args, .. } => segment == Some(args[1]),
+        InstructionData::Load { arg, .. } => segment == Some(arg),
+        _ => false,
+    }
+}
+
+fn users(f: &Function, inst: ir::Inst) -> Vec<ir::Inst> {
+    let Some(&result) = f.dfg.inst_results(inst).first() else { return Vec::new() };
+    let uses = |i: &ir::Inst| f.dfg.inst_values(*i).any(|v| f.dfg.resolve_aliases(v) == result);
+    f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).filter(uses).collect()
 }
 
 /// Every mutant of every pullback, in order of layout. Instructions whose results nobody uses are left alone.

@@ -88,8 +88,7 @@ impl<'a> Subject<'a> {
 
     fn judge(&self, derivation: &Derivation) -> Fate {
         // The first rule that compiles serves all lines, unless its runs leave traces.
-        let compile =
-            |options: &Options| DerivedRule::from_derivation(derivation.clone(), &self.request, options);
+        let compile = |options: &Options| DerivedRule::from_derivation(derivation.clone(), &self.request, options);
         let checked = quiet::catch(|| {
             for (line, call) in &self.lines {
                 if let Some(check) = noticed(&self.file.program, line, call, self.memory, &compile)? {

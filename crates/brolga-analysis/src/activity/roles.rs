@@ -38,9 +38,12 @@ impl Cx<'_> {
         }
     }
 
-    /// Bits that the caller will make a float of must still be a float's.
+    /// Bits that the caller will make a float of must still be a float's, and pointers must have kept their shadow.
     pub(super) fn returned(&mut self, inst: ir::Inst) {
         for (i, &v) in self.i.func.dfg.inst_args(inst).iter().enumerate() {
+            if self.i.results[i] == ResultMode::Ptr && self.i.pointers.delta[v] == Delta::Lost {
+                self.lost(inst);
+            }
             if matches!((self.i.results[i], self.a.state[v]), (ResultMode::Bits(_), State::Taint { definite: true })) {
                 let d = Diagnostic::new(
                     "AD0113",
@@ -96,8 +99,12 @@ impl Cx<'_> {
                 let bytes = self.ty(x).bytes();
                 let kill = |checked| MemRole::Kill { bytes, checked };
                 let k = self.kinds_at(inst, addr);
-                if self.i.pointers.root(x).is_some() || self.i.pointers.delta[x] == Delta::Lost {
+                if self.i.pointers.root(x).is_some() {
                     return MemRole::Pointer;
+                }
+                if self.i.pointers.delta[x] == Delta::Lost && k.has(Kinds::POINTER) {
+                    // Whoever loads it as a pointer would find no shadow.
+                    self.lost(inst);
                 }
                 match self.a.state[x] {
                     State::Varied { .. } => self.a.shape(func, x).map_or(kill(true), MemRole::Float),

@@ -230,6 +230,16 @@ impl Cx<'_> {
             return State::No;
         }
         let moved = self.i.contents.moved.contains(v);
+        if moved && bytes == 16 && self.i.contents.of_class(addr).has(Kinds::POINTER) {
+            let halves = [cell, (cell.0, cell.1 + 8)].map(|c| self.i.contents.of_cell(c).moved());
+            if !halves.iter().all(|h| h.has_float()) {
+                let d =
+                    Diagnostic::new("AD0141", "a copy of 16 bytes may move pointers, whose shadows would stay behind")
+                        .note("this memory is known to hold pointers")
+                        .help("copy pointers one by one, as 64-bit integers");
+                self.problem(inst, None, d);
+            }
+        }
         if let Some(found) = last {
             // We know what is there.
             let x = func.dfg.inst_args(found.store)[0];

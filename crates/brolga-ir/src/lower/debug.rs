@@ -57,7 +57,7 @@ struct Asked {
 
 impl Cx<'_> {
     /// Whether a delta is that of a parameter.
-    fn from_parameter(&self, delta: Val) -> bool {
+    fn is_of_parameter(&self, delta: Val) -> bool {
         let (Val::Delta(v), Some(entry)) = (delta, self.env.primal.layout.entry_block()) else { return false };
         self.env.primal.dfg.block_params(entry).contains(&v)
     }
@@ -152,7 +152,7 @@ impl Cx<'_> {
         if self.env.debug {
             let n = b.ins().iconst(types::I64, i64::from(bytes));
             let (a, d) = (self.get(addr), self.get(delta));
-            let ours = self.from_parameter(delta);
+            let ours = self.is_of_parameter(delta);
             self.ask(b, (a, d, off), n, Asked { ours, missing }, at);
         }
     }
@@ -197,7 +197,7 @@ impl Cx<'_> {
         if !self.env.debug {
             return;
         }
-        let ours = |i: usize| names[i].is_some_and(|n| self.from_parameter(n));
+        let ours = |i: usize| names[i].is_some_and(|n| self.is_of_parameter(n));
         let ours: Vec<bool> = (0..names.len()).map(ours).collect();
         let missing = if self.env.direction == Direction::Pullback { Missing::Loses } else { Missing::Nothing };
         match (symbol, args) {

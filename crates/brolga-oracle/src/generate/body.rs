@@ -233,12 +233,26 @@ impl<'a> Body<'a> {
         val
     }
 
-    /// Statements until something other than a number is wanted end with this: return, or call in tail position.
+    /// Return, or call another function in tail position.
     pub fn finish(&mut self) {
         if self.source.chance(30) && self.tail_call() {
             return;
         }
-        let values: Vec<Value> = self.outline().returns.iter().map(|&k| self.pick_tame(k)).collect();
+        let values: Vec<Value> = self.outline().returns.iter().map(|&k| self.result(k)).collect();
         self.at_end().ins().return_(&values);
+    }
+
+    /// Something to return. Numbers are sums, so that more of what was computed counts.
+    fn result(&mut self, kind: Kind) -> Value {
+        if !kind.is_float() {
+            return self.pick_tame(kind);
+        }
+        let mut sum = self.pick(kind);
+        for _ in 0..self.source.below(4) {
+            let next = self.pick(kind);
+            let value = self.at_end().ins().fadd(sum.value, next.value);
+            sum = Val { value, bound: sum.bound + next.bound, ..sum };
+        }
+        self.tame(sum).value
     }
 }

@@ -5,7 +5,7 @@
 
 use brolga_analysis::activity::State;
 use brolga_analysis::modes::{canonical_params, canonical_results, signature_id};
-use brolga_analysis::{ParamMode, ResultMode, Variant};
+use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Shape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
 use cranelift_codegen::ir::{self, Signature, Type, types};
@@ -19,6 +19,11 @@ type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     let facts = cx.facts();
     let sig = &facts.program.funcs[f].signature;
+    for (i, &a) in cx.args().iter().enumerate() {
+        if facts.summaries.is_address(f, i) {
+            lost_pointer(cx, a);
+        }
+    }
     let params: Vec<ParamMode> = cx.args().to_vec().iter().map(|&a| param_mode(cx, a)).collect();
     let results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
     let quiet = params.iter().all(|p| *p == ParamMode::Const) && results.iter().all(|r| *r == ResultMode::None);
@@ -46,6 +51,9 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
             cx.problem(d);
         }
     }
+    for &a in &args {
+        lost_pointer(cx, a);
+    }
     let callee = cx.args()[0];
     let defs = smallvec![(cx.aux(0), types::I64), (cx.aux(1), types::I64)];
     let signature = signature_id(&sig);
@@ -69,6 +77,19 @@ pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
         .note(format!("it is called with active arguments; its signature is {sig}"))
         .help("define it in the file, use a C math function that has a rule, or mark its arguments const");
     cx.problem(d);
+}
+
+/// A callee that dereferences what its caller cannot follow would find no shadow.
+fn lost_pointer(cx: Cx<'_, '_, '_, '_>, a: ir::Value) {
+    if cx.facts().pointers.delta[a] == Delta::Lost {
+        let d = Diagnostic::new(
+            "AD0130",
+            "an address that was computed from a pointer by arithmetic its shadow cannot follow is passed on",
+        )
+        .note("addition, subtraction, alignment by a constant mask, select and block parameters are followed")
+        .help("keep the base pointer and add an offset to it");
+        cx.problem(d);
+    }
 }
 
 fn param_mode(cx: Cx<'_, '_, '_, '_>, a: ir::Value) -> ParamMode {

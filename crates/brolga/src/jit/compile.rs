@@ -36,6 +36,8 @@ pub fn host_isa(optimize: bool) -> Result<OwnedTargetIsa, Error> {
         ("use_colocated_libcalls", "false"),
         // Derived functions return as many values as they have cotangents.
         ("enable_multi_ret_implicit_sret", "true"),
+        // 128-bit integers as arguments.
+        ("enable_llvm_abi_extensions", "true"),
         // Large frames must touch the guard page, so that an overflow is found.
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
