@@ -45,12 +45,8 @@ pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(),
 pub fn fuzz(target: &str, minutes: u64) -> Result<(), Failure> {
     match target {
         PROGRAM => {
-            let manifest = root().join("fuzz/Cargo.toml");
-            if !manifest.exists() {
-                return Err(Failure::Chore(format!("{} does not exist", manifest.display())));
-            }
-            let mut search = command("cargo", &["run", "--release", "--quiet", "--manifest-path"]);
-            search.arg(manifest).args(["--", "--minutes", &minutes.to_string()]);
+            let mut search = command("cargo", &["run", "--release", "--quiet", "--package", "brolga-fuzz", "--"]);
+            search.args(["--minutes", &minutes.to_string()]);
             run(search)
         }
         target if !INPUTS.contains(&target) => {

@@ -101,6 +101,37 @@ fn a_second_call_allocates_nothing() {
 }
 
 #[test]
+fn nor_does_a_debug_run() {
+    let text = "
+function %square(i64) -> f64 {
+block0(v0: i64):
+    v1 = load.f64 v0
+    v2 = fmul v1, v1
+    return v2
+}";
+    let p = program(text);
+    let request = Request::new(p.func("square").unwrap(), [ArgActivity::Duplicated]);
+    let options = Options { debug: true, ..Options::default() };
+    let rule = DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"));
+    let (x, dx) = (Cell::new(3.0_f64), Cell::new(0.0_f64));
+    let args = [Arg::duplicated_len(x.as_ptr() as u64, dx.as_ptr() as u64, 8)];
+    let seed = [DataValue::F64(1.0.into())];
+    let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+    let mut run = || {
+        // SAFETY: both cells are valid for as long as this takes.
+        unsafe {
+            let mut pullback = rule.forward_into(&args, &mut results).unwrap();
+            pullback.call_into(&seed, &mut cotangents).unwrap();
+        }
+    };
+    run();
+    let before = ALLOCATIONS.with(Cell::get);
+    run();
+    assert_eq!(ALLOCATIONS.with(Cell::get), before);
+    assert_eq!(dx.get(), 12.0);
+}
+
+#[test]
 fn threads_share_a_rule() {
     fn shareable<T: Send + Sync + Clone>(_: &T) {}
     let rule = power();

@@ -58,7 +58,6 @@ pub const ENTRIES: &[Entry] = &[
     entry("cases/memory/inplace.clif", "slot", "", TWICE),
     entry("cases/pointers/checked.clif", "slot", "cold_trap__pullback", TWICE),
     entry("cases/memory/loads.clif", "slot", "load_flags__pullback", "three loads of one element record one number"),
-    entry("cases/calls/many.clif", "only-first", "twenty__pullback", "the first of the weights 1, 2, … 20 is 1"),
     entry(
         "cases/control/joins.clif",
         "edge-arguments",

@@ -148,12 +148,20 @@ struct Cx<'a> {
     i: &'a ActivityInput<'a>,
     a: Activity,
     useful: EntitySet<ir::Value>,
+    /// Classes of memory (see [`crate::contents`]) that may hold something active.
+    active_memory: EntitySet<ir::Value>,
     problems: Vec<Problem>,
 }
 
 /// Compute activity, and everything that stands in its way.
 pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
-    let mut cx = Cx { i: input, a: Activity::default(), useful: EntitySet::new(), problems: Vec::new() };
+    let mut cx = Cx {
+        i: input,
+        a: Activity::default(),
+        useful: EntitySet::new(),
+        active_memory: EntitySet::new(),
+        problems: Vec::new(),
+    };
     cx.lanes();
     cx.varied();
     cx.roles();

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{self, Opcode, types};
 use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
 use crate::callee::CalleeKind;
 use crate::contents::{Kinds, access_offset, cell_of};
-use crate::modes::ResultMode;
+use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::{Delta, access_address, constant_int};
 
 impl Cx<'_> {
@@ -41,7 +41,9 @@ impl Cx<'_> {
     /// Bits that the caller will make a float of must still be a float's, and pointers must have kept their shadow.
     pub(super) fn returned(&mut self, inst: ir::Inst) {
         for (i, &v) in self.i.func.dfg.inst_args(inst).iter().enumerate() {
-            if self.i.results[i] == ResultMode::Ptr && self.i.pointers.delta[v] == Delta::Lost {
+            // A function that is called through a pointer cannot know which of its integers are pointers.
+            let knows = self.i.params.iter().any(|p| matches!(p, ParamMode::Dup { sure: true, .. }));
+            if knows && self.i.results[i] == ResultMode::Ptr && self.i.pointers.delta[v] == Delta::Lost {
                 self.lost(inst);
             }
             if matches!((self.i.results[i], self.a.state[v]), (ResultMode::Bits(_), State::Taint { definite: true })) {

@@ -11,7 +11,7 @@ use crate::callee::CalleeKind;
 use crate::cfg::edge_args;
 use crate::contents::{Kinds, access_offset, cell_of, moves_half};
 use crate::modes::ParamMode;
-use crate::pointers::{Delta, access_address, constant_int};
+use crate::pointers::{Delta, RootKind, access_address, constant_int};
 use crate::reach;
 
 impl Cx<'_> {
@@ -27,6 +27,7 @@ impl Cx<'_> {
                 self.a.state[v] = State::Varied { definite: true };
             }
         }
+        self.memory_from_outside();
         let mut changed = true;
         while changed {
             changed = false;
@@ -44,6 +45,7 @@ impl Cx<'_> {
                     }
                 }
                 for inst in func.layout.block_insts(b) {
+                    changed |= self.stored(inst);
                     for (k, &v) in func.dfg.inst_results(inst).to_vec().iter().enumerate() {
                         let s = self.transfer(inst, k, v);
                         changed |= self.raise(v, s);
@@ -51,6 +53,40 @@ impl Cx<'_> {
                 }
             }
         }
+    }
+
+    /// Memory that this function has not made, or that others may write to: it may hold something active from the start.
+    fn memory_from_outside(&mut self) {
+        let (func, cfg, p) = (self.i.func, self.i.cfg, self.i.pointers);
+        for (&r, kind) in &p.roots {
+            if !matches!(kind, RootKind::Slot(_)) {
+                self.active_memory.insert(self.i.contents.find(r));
+            }
+        }
+        for &b in &cfg.blocks {
+            for inst in func.layout.block_insts(b) {
+                if func.dfg.insts[inst].opcode().is_call() {
+                    for &a in func.dfg.inst_args(inst) {
+                        if p.root(a).is_some() {
+                            self.active_memory.insert(self.i.contents.find(a));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A store of something active makes its memory active.
+    fn stored(&mut self, inst: ir::Inst) -> bool {
+        let func = self.i.func;
+        if !matches!(
+            opcode_rule(func.dfg.insts[inst].opcode()),
+            OpcodeRule::Structural(Structural::Store | Structural::AtomicStore)
+        ) {
+            return false;
+        }
+        let args = func.dfg.inst_args(inst);
+        self.a.state[args[0]] != State::No && self.active_memory.insert(self.i.contents.find(args[1]))
     }
 
     pub(super) fn raise(&mut self, v: ir::Value, s: State) -> bool {
@@ -213,7 +249,9 @@ impl Cx<'_> {
     pub(super) fn load(&mut self, inst: ir::Inst, v: ir::Value) -> State {
         let func = self.i.func;
         let addr = access_address(func, inst).expect("a load has an address");
-        if !matches!(self.i.pointers.delta[addr], Delta::Root(_)) {
+        if !matches!(self.i.pointers.delta[addr], Delta::Root(_))
+            || !self.active_memory.contains(self.i.contents.find(addr))
+        {
             return State::No;
         }
         let bytes = self.ty(v).bytes();

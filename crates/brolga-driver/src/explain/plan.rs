@@ -120,13 +120,8 @@ impl Reader<'_, '_> {
             let readers = own(v, |s| *s == Source::Record);
             Recorded { what: self.what(v), bytes: bytes(v), readers }
         });
-        let recomputes = p.sources.iter().filter_map(|&(v, source)| {
-            matches!(source, Source::Recompute(_)).then(|| Recorded {
-                what: self.what(v),
-                bytes: 0,
-                readers: self.readers(b, v),
-            })
-        });
+        let again = p.sources.iter().filter(|s| matches!(s.1, Source::Recompute(_)));
+        let recomputes = again.map(|&(v, _)| Recorded { what: self.what(v), bytes: 0, readers: self.readers(b, v) });
         Block {
             block: original.unwrap_or(b).to_string(),
             line: first.map_or(0, |i| facts.program.funcs[facts.variant.func].lines[i]),
