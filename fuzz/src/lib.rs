@@ -18,7 +18,7 @@ pub fn text_of(seed: u64) -> String {
     let mut source = Source::seed(seed);
     let features = Feature::some(&mut source);
     // Small programs find most mistakes and explain them better; large ones find the rest.
-    let statements = source.choose(&[6, 12, 24, 48]);
-    let size = Size { statements, ..Size::default() };
+    let statements = source.choose(&[8, 16, 32, 64, 128]);
+    let size = Size { statements, helper_statements: statements / 3, ..Size::default() };
     program(&mut source, &features, size)
 }

@@ -173,7 +173,7 @@ fn a_pullback_that_spoils_its_tape() {
         let load = all.into_iter().find_map(|i| match f.dfg.insts[i] {
             InstructionData::Load { offset, arg, flags, .. }
                 if f.dfg.value_type(f.dfg.first_result(i)) == types::F64
-                    && !f.dfg.mem_flags[flags].trap_code().is_some() =>
+                    && f.dfg.mem_flags[flags].trap_code().is_none() =>
             {
                 Some((i, arg, offset))
             }

@@ -55,7 +55,7 @@ pub fn fuzz(target: &str, minutes: u64) -> Result<(), Failure> {
         target if has_libfuzzer() => by_coverage(target, minutes),
         target => {
             show("cargo-fuzz and a nightly toolchain are not installed, so inputs are drawn blindly.\n");
-            let args = ["test", "--release", "--package", "ir-tests", "--test", "inputs", "--"];
+            let args = ["test", "--package", "ir-tests", "--test", "inputs", "--"];
             let mut search = command("cargo", &args);
             search.args([target, "--exact", "--nocapture"]);
             search.env("BROLGA_FUZZ_SECONDS", (minutes * 60 / parts(target)).to_string());

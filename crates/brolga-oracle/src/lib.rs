@@ -4,8 +4,8 @@
 //! shares a rule or a line with the derivative pass:
 //!
 //! - [`tape`]: reverse mode on a recorded graph. The primal CLIF is interpreted ([`interp`]) on real memory; every float
-//!   operation leaves a node; the graph is walked back. See [`gradient`] and [`Oracle`].
-//! - [`trace`]: the same graph, asked why a gradient is what it is. See [`Oracle::trace`].
+//!   operation leaves a node; the graph is walked back. See [`gradient`] and [`Oracle`]. Asked in another way ([`trace`]),
+//!   the same graph says why a gradient is what it is.
 //! - [`dual`]: forward mode on dual numbers, in the same interpreter, for the identity ⟨ȳ, Jẋ⟩ = ⟨Jᵀȳ, ẋ⟩, and over the tape
 //!   for second derivatives.
 //! - [`fd`]: finite differences, which know nothing but how to call the function.

@@ -249,9 +249,11 @@ impl Cx<'_> {
     pub(super) fn load(&mut self, inst: ir::Inst, v: ir::Value) -> State {
         let func = self.i.func;
         let addr = access_address(func, inst).expect("a load has an address");
-        if !matches!(self.i.pointers.delta[addr], Delta::Root(_))
-            || !self.active_memory.contains(self.i.contents.find(addr))
-        {
+        if !matches!(self.i.pointers.delta[addr], Delta::Root(_)) {
+            return State::No;
+        }
+        self.wide_pointers(inst, v, addr);
+        if !self.active_memory.contains(self.i.contents.find(addr)) {
             return State::No;
         }
         let bytes = self.ty(v).bytes();
@@ -268,25 +270,15 @@ impl Cx<'_> {
             return State::No;
         }
         let moved = self.i.contents.moved.contains(v);
-        if moved && bytes == 16 && self.i.contents.of_class(addr).has(Kinds::POINTER) {
-            let halves = [cell, (cell.0, cell.1 + 8)].map(|c| self.i.contents.of_cell(c).moved());
-            if !halves.iter().all(|h| h.has_float()) {
-                let d =
-                    Diagnostic::new("AD0141", "a copy of 16 bytes may move pointers, whose shadows would stay behind")
-                        .note("this memory is known to hold pointers")
-                        .help("copy pointers one by one, as 64-bit integers");
-                self.problem(inst, None, d);
-            }
-        }
         if let Some(found) = last {
             // We know what is there.
             let x = func.dfg.inst_args(found.store)[0];
             if self.is_float(x) {
                 let lane = self.a.shape(func, x).map_or(0, Shape::lane_bytes);
-                let whole = found.offset <= 0
-                    && found.offset + i64::from(found.bytes) >= i64::from(bytes)
-                    && found.offset % i64::from(lane.max(1)) == 0
-                    && lane == self.a.lane[v];
+                // A wide load may take several floats, stored one by one.
+                let covers = found.offset <= 0 && found.offset + i64::from(found.bytes) >= i64::from(bytes);
+                let aligned = lane != 0 && found.offset % i64::from(lane) == 0;
+                let whole = aligned && lane == self.a.lane[v] && (covers || bytes > lane);
                 return if whole { State::Varied { definite: true } } else { State::Taint { definite: true } };
             }
             if found.offset == 0 && found.bytes == bytes {
@@ -305,6 +297,23 @@ impl Cx<'_> {
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
         if moved && (could_be_float || !number) { State::Taint { definite: false } } else { State::No }
+    }
+
+    /// A wide copy of pointers: their shadows move one word at a time, so these would stay behind.
+    fn wide_pointers(&mut self, inst: ir::Inst, v: ir::Value, addr: ir::Value) {
+        let func = self.i.func;
+        let wide = self.ty(v).bytes() == 16 && !self.is_float(v) && self.i.contents.moved.contains(v);
+        if !wide || !self.i.contents.of_class(addr).has(Kinds::POINTER) {
+            return;
+        }
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        let halves = [cell, (cell.0, cell.1 + 8)].map(|c| self.i.contents.of_cell(c).moved());
+        if !halves.iter().all(|h| h.has_float()) {
+            let d = Diagnostic::new("AD0141", "a copy of 16 bytes may move pointers, whose shadows would stay behind")
+                .note("this memory is known to hold pointers")
+                .help("copy pointers one by one, as 64-bit integers");
+            self.problem(inst, None, d);
+        }
     }
 
     /// A float that is read where the last store wrote something else over part of it.

@@ -30,7 +30,8 @@ impl Body<'_> {
             }
             5 => {
                 let c = self.condition();
-                let (x, y) = (self.pick(kind).value, self.pick(kind).value);
+                let x = self.pick(kind);
+                let (x, y) = (x.value, self.pick_beside(x).value);
                 let value = self.at_end().ins().select(c, x, y);
                 self.keep(value, kind, TAME);
             }

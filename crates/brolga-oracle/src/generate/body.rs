@@ -167,15 +167,22 @@ impl<'a> Body<'a> {
         found[self.source.below(found.len())]
     }
 
+    /// Another value of this kind: not `x`, if there is a choice.
+    pub fn pick_beside(&mut self, x: Val) -> Val {
+        let y = self.pick(x.kind);
+        if y.value == x.value { self.pick(x.kind) } else { y }
+    }
+
     /// A value that may be stored, passed or returned: numbers are scaled down if necessary.
     pub fn pick_tame(&mut self, kind: Kind) -> Value {
         let val = self.pick(kind);
         self.tame(val).value
     }
 
-    /// A value of this kind from nothing.
+    /// A value of this kind from values of other kinds, or from nothing.
     fn make(&mut self, kind: Kind) -> Val {
         match kind {
+            k if k.is_float() && self.source.chance(70) => self.make_float(k),
             k if k.is_float() => {
                 let x = self.source.number();
                 Val { value: self.constant(k, x), kind, bound: 2.0, room: 0 }
@@ -201,8 +208,17 @@ impl<'a> Body<'a> {
         let size = kind.ty().bytes() * BUFFER as u32;
         let slot = self.func.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 4));
         self.slots.push((slot, kind));
-        let numbers: Vec<f64> = (0..BUFFER).map(|_| self.source.number()).collect();
-        let zero = self.source.chance(50);
+        let zero = self.source.chance(30);
+        let params = self.func.dfg.block_params(self.entry).to_vec();
+        let params: Vec<Value> =
+            params.into_iter().zip(&self.outline().params).filter(|(_, k)| **k == kind).map(|(v, _)| v).collect();
+        let contents: Vec<Result<Value, f64>> = (0..BUFFER)
+            .map(|_| match params.len() {
+                _ if zero => Err(0.0),
+                n if n > 0 && self.source.chance(40) => Ok(params[self.source.below(n)]),
+                _ => Err(self.source.number()),
+            })
+            .collect();
         // A pointer slot is filled with the address of a slot of numbers, which has to be there first.
         let target = match kind {
             Kind::Ptr(elem) => Some(self.slot(elem.scalar())),
@@ -211,11 +227,11 @@ impl<'a> Body<'a> {
         let mut at = FuncCursor::new(&mut self.func).at_first_insertion_point(self.entry);
         let address = at.ins().stack_addr(types::I64, slot, 0);
         let flags = MemFlagsData::new();
-        for (i, x) in numbers.into_iter().enumerate() {
-            let x = if zero { 0.0 } else { x };
-            let value = match kind {
-                Kind::F32 => at.ins().f32const(x as f32),
-                Kind::F64 => at.ins().f64const(x),
+        for (i, content) in contents.into_iter().enumerate() {
+            let value = match (kind, content) {
+                (_, Ok(param)) => param,
+                (Kind::F32, Err(x)) => at.ins().f32const(x as f32),
+                (Kind::F64, Err(x)) => at.ins().f64const(x),
                 _ => at.ins().stack_addr(types::I64, target.expect("only these are asked for"), 0),
             };
             at.ins().store(flags, value, address, i as i32 * kind.ty().bytes() as i32);

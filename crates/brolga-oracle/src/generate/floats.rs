@@ -68,6 +68,43 @@ impl Body<'_> {
         self.scope.push(val);
     }
 
+    /// A number made of numbers of other kinds, or a constant where there are none.
+    pub fn make_float(&mut self, kind: Kind) -> Val {
+        let has = |body: &Self, k: Kind| body.scope.iter().any(|v| v.kind == k);
+        let (value, bound) = match kind {
+            Kind::F64 if has(self, Kind::F32) => {
+                let x = self.pick(Kind::F32);
+                (self.at_end().ins().fpromote(kind.ty(), x.value), x.bound)
+            }
+            Kind::F64 if has(self, Kind::F64x2) => {
+                let x = self.pick(Kind::F64x2);
+                let lane = self.source.below(2) as u8;
+                (self.at_end().ins().extractlane(x.value, lane), x.bound)
+            }
+            Kind::F32 if has(self, Kind::F32x4) => {
+                let x = self.pick(Kind::F32x4);
+                let lane = self.source.below(4) as u8;
+                (self.at_end().ins().extractlane(x.value, lane), x.bound)
+            }
+            Kind::F32 if has(self, Kind::F64) => {
+                let x = self.pick(Kind::F64);
+                (self.at_end().ins().fdemote(kind.ty(), x.value), x.bound * 1.001)
+            }
+            Kind::F64x2 | Kind::F32x4 => {
+                let elem = kind.elem().expect("a number");
+                let x = self.pick(elem.scalar());
+                let y = self.pick_beside(x);
+                let all = self.at_end().ins().splat(kind.ty(), x.value);
+                (self.at_end().ins().insertlane(all, y.value, 1), x.bound.max(y.bound))
+            }
+            _ => {
+                let x = self.source.number();
+                (self.constant(kind, x), 2.0)
+            }
+        };
+        self.keep(value, kind, bound)
+    }
+
     /// A scalar computation.
     pub fn float_statement(&mut self) {
         let kind = if self.has(Feature::Single) && self.source.chance(35) { Kind::F32 } else { Kind::F64 };
@@ -86,7 +123,7 @@ impl Body<'_> {
     /// An instruction that exists for scalars and vectors.
     pub fn arithmetic(&mut self, kind: Kind) {
         let x = self.pick(kind);
-        let y = self.pick(kind);
+        let y = self.pick_beside(x);
         let (a, b) = (x.value, y.value);
         let (value, bound) = match self.source.weighted(&[
             (6, 0),
@@ -147,14 +184,16 @@ impl Body<'_> {
     /// A truth value from a comparison of numbers.
     pub fn float_condition(&mut self) -> Value {
         let kind = if self.has(Feature::Single) && self.source.chance(30) { Kind::F32 } else { Kind::F64 };
-        let (a, b) = (self.pick(kind), self.pick(kind));
+        let a = self.pick(kind);
+        let b = self.pick_beside(a);
         let cc = self.source.choose(FloatCC::all());
         self.at_end().ins().fcmp(cc, a.value, b.value)
     }
 
     fn choose_by_select(&mut self, kind: Kind) {
         let c = self.condition();
-        let (x, y) = (self.pick(kind), self.pick(kind));
+        let x = self.pick(kind);
+        let y = self.pick_beside(x);
         let value = if self.source.chance(15) {
             self.at_end().ins().select_spectre_guard(c, x.value, y.value)
         } else {

@@ -157,7 +157,8 @@ impl Body<'_> {
         match self.source.below(6) {
             0 => {
                 let c = self.condition();
-                let (p, q) = (self.pick(kind), self.pick(kind));
+                let p = self.pick(kind);
+                let q = self.pick_beside(p);
                 let value = self.at_end().ins().select(c, p.value, q.value);
                 self.scope.push(Val { room: p.room.min(q.room), ..Val::new(value, kind) });
             }

@@ -169,7 +169,7 @@ impl Sketch {
             let kind = self.kind(source, 0);
             params.push(if matches!(kind, Kind::Bits(_)) { self.float(source) } else { kind });
         }
-        if !params.iter().any(|k| k.is_float()) {
+        while params.iter().filter(|k| k.is_float() || matches!(k, Kind::Ptr(_))).count() < 2 {
             params.push(Kind::F64);
         }
         let conv = source.weighted(&[(8, CallConv::SystemV), (1, CallConv::Fast), (1, CallConv::Tail)]);

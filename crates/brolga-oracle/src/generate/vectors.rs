@@ -21,7 +21,8 @@ impl Body<'_> {
             5 => self.blend(elem),
             6 => {
                 let c = self.condition();
-                let (x, y) = (self.pick(elem.vector()), self.pick(elem.vector()));
+                let x = self.pick(elem.vector());
+                let y = self.pick_beside(x);
                 let value = self.at_end().ins().select(c, x.value, y.value);
                 self.keep(value, elem.vector(), x.bound.max(y.bound));
             }
@@ -60,7 +61,8 @@ impl Body<'_> {
 
     /// Whole lanes of two vectors in any order, which `shuffle` sees as bytes.
     fn shuffle(&mut self, elem: Elem) {
-        let (x, y) = (self.pick(elem.vector()), self.pick(elem.vector()));
+        let x = self.pick(elem.vector());
+        let y = self.pick_beside(x);
         let lanes = elem.vector().ty().lane_count() as usize;
         let n = elem.bytes() as u8;
         let order: Vec<u8> = (0..lanes).map(|_| self.source.below(2 * lanes) as u8).collect();
@@ -79,8 +81,10 @@ impl Body<'_> {
     /// Lanes chosen by a comparison.
     fn blend(&mut self, elem: Elem) {
         let kind = elem.vector();
-        let (a, b) = (self.pick(kind), self.pick(kind));
-        let (x, y) = (self.pick(kind), self.pick(kind));
+        let a = self.pick(kind);
+        let b = self.pick_beside(a);
+        let x = self.pick(kind);
+        let y = self.pick_beside(x);
         let cc = self.source.choose(&[FloatCC::LessThan, FloatCC::GreaterThanOrEqual, FloatCC::NotEqual]);
         let mask = self.at_end().ins().fcmp(cc, a.value, b.value);
         let value = match self.source.below(3) {

@@ -305,7 +305,7 @@ impl DerivedRule {
             unsafe { self.enter(inner.forward, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
-            Ok(Pullback { rule: self.clone(), tape })
+            Ok(Pullback { rule: self.clone(), tape, called: false })
         })
     }
 }
@@ -314,6 +314,8 @@ impl DerivedRule {
 pub struct Pullback {
     rule: DerivedRule,
     tape: Lease,
+    /// It has been called before, so that shadows of data objects hold what that call left there.
+    called: bool,
 }
 
 impl Pullback {
@@ -350,6 +352,11 @@ impl Pullback {
                 let (is, want) = (seeds[i].ty(), returns[i].value_type);
                 return Err(Error::Usage(format!("seed {i} has type {is}, {want} is wanted")));
             }
+        }
+        // Shadows of arguments are the caller's to reset; those of data objects are ours, and each call begins with zeros.
+        // Pointers' shadows among them are not read again: the forward pass has recorded what it needs of them.
+        if std::mem::replace(&mut self.called, true) {
+            self.tape.global_shadows_mut().zero();
         }
         self.tape.begin_pullback();
         let seg = self.tape.as_mut_ptr() as i64;
@@ -390,7 +397,7 @@ impl Pullback {
         self.tape.tape_mut()
     }
 
-    /// The shadow of a writable data object.
+    /// The shadow of a writable data object, as the last call left it.
     pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
         let key = self.rule.0.program.data_object(symbol)?;
         self.rule.0.program.data[key].writable.then(|| self.tape.global_shadows().bytes(key.as_u32() as usize))?
