@@ -1,7 +1,7 @@
 //! Chores that ask whether the tests would notice: mutants of rules, and search for inputs that break a promise.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::chores::{command, root, run};
 use crate::failure::Failure;
@@ -70,9 +70,7 @@ fn parts(target: &str) -> u64 {
 }
 
 fn has_libfuzzer() -> bool {
-    let mut asked = Command::new("cargo");
-    asked.args(["+nightly", "fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
-    asked.status().is_ok_and(|s| s.success())
+    Command::new("cargo").args(["+nightly", "fuzz", "--version"]).output().is_ok_and(|o| o.status.success())
 }
 
 /// libFuzzer, from the cases as a corpus. It prints its statistics at the end.

@@ -204,7 +204,7 @@ block0(v0: f64, v1: i64, v2: i64):
     let rule = rule(text, "spill", &[Active, Duplicated, Const], &[None, Some(Elem::Pointer)], &debug());
     let (y, dy) = (cells([0.0]), cells([0.0]));
     let p = [Cell::new(at(&y))];
-    for (shadow, want) in [(at(&dy), "fine"), (0, "const_store in the pullback")] {
+    for (shadow, want) in [(at(&dy), "fine"), (0, "const_store in the forward")] {
         let dp = [Cell::new(shadow)];
         let args = [Arg::new(float(3.0)), Arg::duplicated_len(at(&p), at(&dp), 8), Arg::new(DataValue::I64(8))];
         assert_eq!(code(run(&rule, &args)), want);

@@ -69,36 +69,36 @@ block0(v0: f64):
         &Options::default(),
         Stage::Pullback,
         expect![[r#"
-        ; %f (f64 active) -> (f64 active)
+            ; %f (f64 active) -> (f64 active)
 
-        %f__pullback(i64, f64) -> f64 fast
+            %f__pullback(i64, f64) -> f64 fast
 
-        bb1(seg: i64, d0: f64):  ; entry
-            open frame
-            jump bb2
+            bb1(seg: i64, d0: f64):  ; entry
+                open frame
+                jump bb2
 
-        bb2:  ; reverse of block0, from bb1
-            v1 = restore.f64 frame+8
-            ct(v0), ct(v1) = 0
-            ; return v1
-            ct(v1) += d0
-            ; v1 = sqrt.f64 v0
-            d1 = take ct(v1)
-            d2 = fadd.f64 v1, v1
-            d3 = fabs.f64 d2
-            d4 = fdiv.f64 d1, d3
-            d5 = const.f64 0.0
-            d6 = fcmp.i8 eq d1, d5
-            d7 = select.f64 d6, d1, d4
-            ct(v0) += d7
-            jump bb3
+            bb2:  ; reverse of block0, from bb1
+                ct(v0), ct(v1) = 0
+                ; return v1
+                ct(v1) += d0
+                ; v1 = sqrt.f64 v0
+                d1 = take ct(v1)
+                v1 = restore.f64 frame+8
+                d2 = fadd.f64 v1, v1
+                d3 = fabs.f64 d2
+                d4 = fdiv.f64 d1, d3
+                d5 = const.f64 0.0
+                d6 = fcmp.i8 eq d1, d5
+                d7 = select.f64 d6, d1, d4
+                ct(v0) += d7
+                jump bb3
 
-        bb3:  ; exit, from bb2
-            ; parameters of block0
-            d10 = take ct(v0)
-            close frame
-            return d10
-    "#]],
+            bb3:  ; exit, from bb2
+                ; parameters of block0
+                d10 = take ct(v0)
+                close frame
+                return d10
+        "#]],
     );
 }
 
@@ -430,85 +430,85 @@ block0(v0: i64, v1: f64):
         &restore,
         Stage::Forward,
         expect![[r#"
-        ; %f (i64 duplicated, f64 active) -> ()
+            ; %f (i64 duplicated, f64 active) -> ()
 
-        ; Plan: an activation frame of 96 bytes.
-        ; shadow of ss0 at frame+16, ss0 itself at frame+32
-        ; block0 runs at most once, as the entry
-        ;   keeps v2 at frame+48
-        ;   keeps i1:0 at frame+56
-        ;   keeps v2' at frame+64
-        ;   keeps v0 at frame+72
-        ;   keeps i3:0 at frame+80
-        ;   keeps v0' at frame+88
-        ;   reads v2 from frame+48, for inst1, inst2
-        ;   reads i1:0 from frame+56, for inst1
-        ;   reads v2' from frame+64, for inst1, inst2
-        ;   reads v0 from frame+72, for inst3
-        ;   reads i3:0 from frame+80, for inst3
-        ;   reads v0' from frame+88, for inst3
+            ; Plan: an activation frame of 96 bytes.
+            ; shadow of ss0 at frame+16, ss0 itself at frame+32
+            ; block0 runs at most once, as the entry
+            ;   keeps v2 at frame+48
+            ;   keeps i1:0 at frame+56
+            ;   keeps v2' at frame+64
+            ;   keeps v0 at frame+72
+            ;   keeps i3:0 at frame+80
+            ;   keeps v0' at frame+88
+            ;   reads v2 from frame+48, for inst1, inst2
+            ;   reads i1:0 from frame+56, for inst1
+            ;   reads v2' from frame+64, for inst1, inst2
+            ;   reads v0 from frame+72, for inst3
+            ;   reads i3:0 from frame+80, for inst3
+            ;   reads v0' from frame+88, for inst3
 
-        %f__forward(i64, f64, i64, i64) fast
+            %f__forward(i64, f64, i64, i64) fast
 
-        bb0(v0: i64, v1: f64, v0': i64, seg: i64):  ; forward of block0
-            enter frame
-            v2' = delta of ss0
-            v2 = address of ss0 in frame
-            i1:0 = mem.f64[v2]
-            store.f64 v1, v2
-            v3 = load.f64 v2
-            i3:0 = mem.f64[v0+16]
-            store.f64 v3, v0+16
-            keep frame+48 = v2
-            keep frame+56 = i1:0
-            keep frame+64 = v2'
-            keep frame+72 = v0
-            keep frame+80 = i3:0
-            keep frame+88 = v0'
-            leave frame
-            return
-    "#]],
+            bb0(v0: i64, v1: f64, v0': i64, seg: i64):  ; forward of block0
+                enter frame
+                keep frame+72 = v0
+                keep frame+88 = v0'
+                v2' = delta of ss0
+                keep frame+64 = v2'
+                v2 = address of ss0 in frame
+                keep frame+48 = v2
+                i1:0 = mem.f64[v2]
+                keep frame+56 = i1:0
+                store.f64 v1, v2
+                v3 = load.f64 v2
+                i3:0 = mem.f64[v0+16]
+                keep frame+80 = i3:0
+                store.f64 v3, v0+16
+                leave frame
+                return
+        "#]],
     );
     check(
         source,
         &restore,
         Stage::Pullback,
         expect![[r#"
-        ; %f (i64 duplicated, f64 active) -> ()
+            ; %f (i64 duplicated, f64 active) -> ()
 
-        %f__pullback(i64) -> f64 fast
+            %f__pullback(i64) -> f64 fast
 
-        bb1(seg: i64):  ; entry
-            open frame
-            jump bb2
+            bb1(seg: i64):  ; entry
+                open frame
+                jump bb2
 
-        bb2:  ; reverse of block0, from bb1
-            v2 = restore.i64 frame+48
-            i1:0 = restore.f64 frame+56
-            v2' = restore.i64 frame+64
-            v0 = restore.i64 frame+72
-            i3:0 = restore.f64 frame+80
-            v0' = restore.i64 frame+88
-            ct(v1), ct(v3) = 0
-            ; store.f64 v3, v0+16
-            mem[v0+16] = i3:0
-            d2 = take shadow.f64[v0+16; v0']
-            ct(v3) += d2
-            ; v3 = load.f64 v2
-            d1 = take ct(v3)
-            shadow.f64[v2; v2'] += d1
-            ; store.f64 v1, v2
-            mem[v2] = i1:0
-            d0 = take shadow.f64[v2; v2']
-            ct(v1) += d0
-            jump bb3
+            bb2:  ; reverse of block0, from bb1
+                ct(v1), ct(v3) = 0
+                v0 = restore.i64 frame+72
+                i3:0 = restore.f64 frame+80
+                ; store.f64 v3, v0+16
+                mem[v0+16] = i3:0
+                v0' = restore.i64 frame+88
+                d2 = take shadow.f64[v0+16; v0']
+                ct(v3) += d2
+                ; v3 = load.f64 v2
+                d1 = take ct(v3)
+                v2 = restore.i64 frame+48
+                v2' = restore.i64 frame+64
+                shadow.f64[v2; v2'] += d1
+                i1:0 = restore.f64 frame+56
+                ; store.f64 v1, v2
+                mem[v2] = i1:0
+                d0 = take shadow.f64[v2; v2']
+                ct(v1) += d0
+                jump bb3
 
-        bb3:  ; exit, from bb2
-            ; parameters of block0
-            d5 = take ct(v1)
-            close frame
-            return d5
-    "#]],
+            bb3:  ; exit, from bb2
+                ; parameters of block0
+                d5 = take ct(v1)
+                close frame
+                return d5
+        "#]],
     );
 }
 
@@ -534,120 +534,120 @@ block0(v0: i64, v1: f64):
         &Options::default(),
         Stage::Forward,
         expect![[r#"
-        ; %f (f64 active, i64 duplicated) -> (f64 active)
+            ; %f (f64 active, i64 duplicated) -> (f64 active)
 
-        ; Plan: an activation frame of 32 bytes.
-        ; block0 runs at most once, as the entry
-        ;   keeps v1 at frame+8
-        ;   keeps v1' at frame+16
-        ;   keeps i2:1 at frame+24
-        ;   reads v1 from frame+8, for inst0
-        ;   reads v1' from frame+16, for inst0
-        ;   reads i2:1 from frame+24, for inst2
+            ; Plan: an activation frame of 32 bytes.
+            ; block0 runs at most once, as the entry
+            ;   keeps v1 at frame+8
+            ;   keeps v1' at frame+16
+            ;   keeps i2:1 at frame+24
+            ;   reads v1 from frame+8, for inst0
+            ;   reads v1' from frame+16, for inst0
+            ;   reads i2:1 from frame+24, for inst2
 
-        %f__forward(f64, i64, i64, i64) -> f64 fast
+            %f__forward(f64, i64, i64, i64) -> f64 fast
 
-        bb0(v0: f64, v1: i64, v1': i64, seg: i64):  ; forward of block0
-            enter frame
-            v2 = load.i64 v1
-            v3 = call %g__forward(v1, v0, v1', seg)
-            i2:0, i2:1 = lookup v2, signature 0x5b224f9176836cd5
-            v4 = call i2:0(v3, seg)
-            keep frame+8 = v1
-            keep frame+16 = v1'
-            keep frame+24 = i2:1
-            leave frame
-            return v4
+            bb0(v0: f64, v1: i64, v1': i64, seg: i64):  ; forward of block0
+                enter frame
+                keep frame+8 = v1
+                keep frame+16 = v1'
+                v2 = load.i64 v1
+                v3 = call %g__forward(v1, v0, v1', seg)
+                i2:0, i2:1 = lookup v2, signature 0x5b224f9176836cd5
+                keep frame+24 = i2:1
+                v4 = call i2:0(v3, seg)
+                leave frame
+                return v4
 
-        ; %g (i64 duplicated of f64, f64 active) -> (f64 active)
+            ; %g (i64 duplicated of f64, f64 active) -> (f64 active)
 
-        ; Plan: an activation frame of 24 bytes.
-        ; block0 runs at most once, as the entry
-        ;   keeps v0 at frame+8
-        ;   keeps v0' at frame+16
-        ;   reads v0 from frame+8, for inst0
-        ;   reads v0' from frame+16, for inst0
+            ; Plan: an activation frame of 24 bytes.
+            ; block0 runs at most once, as the entry
+            ;   keeps v0 at frame+8
+            ;   keeps v0' at frame+16
+            ;   reads v0 from frame+8, for inst0
+            ;   reads v0' from frame+16, for inst0
 
-        %g__forward(i64, f64, i64, i64) -> f64 fast
+            %g__forward(i64, f64, i64, i64) -> f64 fast
 
-        bb0(v0: i64, v1: f64, v0': i64, seg: i64):  ; forward of block0
-            enter frame
-            v2 = load.f64 v0+8
-            v3 = fadd.f64 v2, v1
-            keep frame+8 = v0
-            keep frame+16 = v0'
-            leave frame
-            return v3
-    "#]],
+            bb0(v0: i64, v1: f64, v0': i64, seg: i64):  ; forward of block0
+                enter frame
+                keep frame+8 = v0
+                keep frame+16 = v0'
+                v2 = load.f64 v0+8
+                v3 = fadd.f64 v2, v1
+                leave frame
+                return v3
+        "#]],
     );
     check(
         source,
         &Options::default(),
         Stage::Pullback,
         expect![[r#"
-        ; %f (f64 active, i64 duplicated) -> (f64 active)
+            ; %f (f64 active, i64 duplicated) -> (f64 active)
 
-        %f__pullback(i64, f64) -> f64 fast
+            %f__pullback(i64, f64) -> f64 fast
 
-        bb1(seg: i64, d0: f64):  ; entry
-            open frame
-            jump bb2
+            bb1(seg: i64, d0: f64):  ; entry
+                open frame
+                jump bb2
 
-        bb2:  ; reverse of block0, from bb1
-            v1 = restore.i64 frame+8
-            v1' = restore.i64 frame+16
-            i2:1 = restore.i64 frame+24
-            ct(v0), ct(v2), ct(v3), ct(v4) = 0
-            ; return v4
-            ct(v4) += d0
-            ; v4 = call_indirect.i64 sig1, v2(v3)
-            d4 = take ct(v4)
-            d5 = call i2:1(seg, d4)
-            ct(v3) += d5
-            ; v3 = call fn0(v1, v0)  ; %g
-            d2 = take ct(v3)
-            d3 = call %g__pullback(seg, d2)
-            ct(v0) += d3
-            ; v2 = load.i64 v1
-            d1 = take ct(v2)
-            shadow.f64[v1; v1'] += d1
-            jump bb3
+            bb2:  ; reverse of block0, from bb1
+                ct(v0), ct(v2), ct(v3), ct(v4) = 0
+                ; return v4
+                ct(v4) += d0
+                ; v4 = call_indirect.i64 sig1, v2(v3)
+                d4 = take ct(v4)
+                i2:1 = restore.i64 frame+24
+                d5 = call i2:1(seg, d4)
+                ct(v3) += d5
+                ; v3 = call fn0(v1, v0)  ; %g
+                d2 = take ct(v3)
+                d3 = call %g__pullback(seg, d2)
+                ct(v0) += d3
+                ; v2 = load.i64 v1
+                d1 = take ct(v2)
+                v1 = restore.i64 frame+8
+                v1' = restore.i64 frame+16
+                shadow.f64[v1; v1'] += d1
+                jump bb3
 
-        bb3:  ; exit, from bb2
-            ; parameters of block0
-            d8 = take ct(v0)
-            close frame
-            return d8
+            bb3:  ; exit, from bb2
+                ; parameters of block0
+                d8 = take ct(v0)
+                close frame
+                return d8
 
-        ; %g (i64 duplicated of f64, f64 active) -> (f64 active)
+            ; %g (i64 duplicated of f64, f64 active) -> (f64 active)
 
-        %g__pullback(i64, f64) -> f64 fast
+            %g__pullback(i64, f64) -> f64 fast
 
-        bb1(seg: i64, d0: f64):  ; entry
-            open frame
-            jump bb2
+            bb1(seg: i64, d0: f64):  ; entry
+                open frame
+                jump bb2
 
-        bb2:  ; reverse of block0, from bb1
-            v0 = restore.i64 frame+8
-            v0' = restore.i64 frame+16
-            ct(v1), ct(v2), ct(v3) = 0
-            ; return v3
-            ct(v3) += d0
-            ; v3 = fadd.f64 v2, v1
-            d2 = take ct(v3)
-            ct(v2) += d2
-            ct(v1) += d2
-            ; v2 = load.f64 v0+8
-            d1 = take ct(v2)
-            shadow.f64[v0+8; v0'] += d1
-            jump bb3
+            bb2:  ; reverse of block0, from bb1
+                ct(v1), ct(v2), ct(v3) = 0
+                ; return v3
+                ct(v3) += d0
+                ; v3 = fadd.f64 v2, v1
+                d2 = take ct(v3)
+                ct(v2) += d2
+                ct(v1) += d2
+                ; v2 = load.f64 v0+8
+                d1 = take ct(v2)
+                v0 = restore.i64 frame+8
+                v0' = restore.i64 frame+16
+                shadow.f64[v0+8; v0'] += d1
+                jump bb3
 
-        bb3:  ; exit, from bb2
-            ; parameters of block0
-            d5 = take ct(v1)
-            close frame
-            return d5
-    "#]],
+            bb3:  ; exit, from bb2
+                ; parameters of block0
+                d5 = take ct(v1)
+                close frame
+                return d5
+        "#]],
     );
 }
 

@@ -116,7 +116,7 @@ impl Body<'_> {
             2 => self.copy_sign(kind),
             3 => self.libm(kind),
             4 => self.convert(),
-            _ => self.from_int(kind),
+            _ => self.of_int(kind),
         }
     }
 
@@ -220,7 +220,7 @@ impl Body<'_> {
         }
     }
 
-    fn from_int(&mut self, kind: Kind) {
+    fn of_int(&mut self, kind: Kind) {
         let n = self.small_int();
         let value = if self.source.chance(50) {
             self.at_end().ins().fcvt_from_sint(kind.ty(), n)

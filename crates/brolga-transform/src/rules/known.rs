@@ -168,6 +168,9 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     if let CopyRole::Fields(fields) = role {
         return copy_fields(cx, to, from, &fields);
     }
+    if matches!(role, CopyRole::Floats(_)) && !cx.facts().sure(to) && cx.facts().delta(from).is_some() {
+        copied_where_no_shadow_is(cx, to, from, n);
+    }
     let w = if role == CopyRole::Pointers { Where::After } else { Where::Rvs };
     let (dt, df) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from));
     let n = wide(cx, w, n);
@@ -184,6 +187,20 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
         CopyRole::Fields(_) => unreachable!("handled above"),
         CopyRole::Ints => cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], smallvec![], false),
     }
+}
+
+/// Trap if bytes are copied from memory that has a shadow to memory that has none.
+fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
+    let w = Where::Before;
+    let (dt, df, n) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from), wide(cx, w, n));
+    let mut flag = |op: Arith, args: &[Val]| cx.emit(w, AdOp::Arith(op, args.into(), types::I8), types::I8);
+    let no_target = flag(Arith::IsZero, &[dt]);
+    let no_source = flag(Arith::IsZero, &[df]);
+    let nothing = flag(Arith::IsZero, &[n]);
+    let harmless = flag(Arith::Bor, &[no_source, nothing]);
+    let harmful = flag(Arith::Not, &[harmless]);
+    let lost = flag(Arith::Band, &[no_target, harmful]);
+    cx.push(w, smallvec![], AdOp::TrapIf(lost, Check::ConstStore));
 }
 
 /// A copy of a struct: each field as a load and a store of its own, all loads before all stores, since places may overlap.
