@@ -172,10 +172,10 @@ pub struct DumpArgs {
     #[arg(long, short, value_name = "STAGE")]
     pub stage: Option<String>,
     /// Print both derived graphs for Graphviz.
-    #[arg(long, conflicts_with_all = ["stage", "diff"])]
+    #[arg(long, conflicts_with = "diff")]
     pub dot: bool,
     /// Print what changes between two stages.
-    #[arg(long, value_name = "STAGE..STAGE", conflicts_with = "stage")]
+    #[arg(long, value_name = "STAGE..STAGE")]
     pub diff: Option<String>,
     /// One activity per argument. The default is that of the file's first `; grad:` line for the function, and without
     /// one: floats active, what serves as an address duplicated, the rest constant.

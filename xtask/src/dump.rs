@@ -44,6 +44,10 @@ enum Wanted {
 
 impl Wanted {
     fn parse(args: &DumpArgs) -> Result<Self, Failure> {
+        // A stage that is named beside either is checked, and what is drawn or compared has precedence.
+        if let Some(name) = &args.stage {
+            stage(name)?;
+        }
         if args.dot {
             return Ok(Self::Dot);
         }

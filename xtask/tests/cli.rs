@@ -296,6 +296,11 @@ fn dumps() {
     assert!(run.stdout.is_empty() || run.stdout.starts_with("--- normalised\n+++ clif-forward\n"), "{}", run.stdout);
     let run = file.xtask("dump", &["--func", "%f", "--dot"]).expect(0);
     assert!(run.stdout.starts_with("digraph"), "{}", run.stdout);
+    // A stage may be named beside either.
+    assert_eq!(run.stdout, file.xtask("dump", &["--func", "%f", "--stage", "pullback", "--dot"]).expect(0).stdout);
+    let run = file.xtask("dump", &["--func", "%f", "--stage", "cfg", "--diff", "forward..pullback"]).expect(0);
+    assert!(run.stdout.starts_with("--- forward\n+++ pullback\n"), "{}", run.stdout);
+    file.xtask("dump", &["--func", "%f", "--stage", "cgf", "--dot"]).expect(2).says("the stages are normalised");
 
     file.xtask("dump", &["--func", "%f"]).expect(2).says("--stage");
     file.xtask("dump", &["--stage", "cfg"]).expect(2).says("--func");
