@@ -25,6 +25,8 @@ pub enum Verdict {
     Trivial,
     /// The engine says that it cannot, with these codes.
     Refused(Vec<&'static str>),
+    /// The program traps, and so do primal and forward pass.
+    Traps,
     /// The program runs too long.
     TooLong,
     /// The oracle does not follow the program, so nothing was compared.
@@ -48,6 +50,7 @@ impl fmt::Display for Verdict {
             Self::Useful => write!(f, "useful"),
             Self::Trivial => write!(f, "trivial"),
             Self::Refused(codes) => write!(f, "refused {}", codes.join(" ")),
+            Self::Traps => write!(f, "traps"),
             Self::TooLong => write!(f, "too long"),
             Self::Unjudged(why) => write!(f, "unjudged {}", one_line(why)),
             Self::Wrong(w) => write!(f, "wrong {}\t{}", w.class, one_line(&w.detail)),
@@ -90,11 +93,20 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
 
     // The oracle works in memory of its own.
     let memory = Memory::new(&call);
-    let tape = tape(&file, &call, &memory)?;
+    let tape = match tape(&file, &call, &memory) {
+        Ok(tape) => tape,
+        Err(OracleError::Trap { code, .. }) => return Err(trap(&file, &call, &code.to_string())),
+        Err(error) => return Err(unjudged(&error)),
+    };
 
-    let rule = derive(&file.program, &call.request(), &Options::default()).map_err(refusal)?;
-    let outcome = run::gradient(&rule, &call).map_err(failure)?;
-    compare_with_tape(&call, &memory, &rule, &outcome, &tape, tol)?;
+    // Runs may change data objects, so every run has a rule of its own.
+    let rule = || derive(&file.program, &call.request(), &Options::default());
+    let outcome = run::gradient(&rule().map_err(refusal)?, &call).map_err(failure)?;
+    compare_primals(&call, &memory, &rule().map_err(failure)?, &tape)?;
+    compare_gradients(&outcome, &tape, tol)?;
+    if !file.program.data.values().any(|d| d.writable) {
+        interleave(&call, &rule().map_err(failure)?, &outcome)?;
+    }
 
     let broken = violations(&file.program, &call, tol).map_err(failure)?;
     if let Some(first) = broken.first() {
@@ -119,16 +131,40 @@ fn first_call(file: &File) -> Result<Invocation, Verdict> {
     Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).map_err(|e| wrong("program", e.to_string()))
 }
 
-fn tape(file: &File, call: &Invocation, memory: &Memory) -> Result<OracleOutcome, Verdict> {
+fn tape(file: &File, call: &Invocation, memory: &Memory) -> Result<OracleOutcome, OracleError> {
     let limits = Limits { fuel: FUEL, depth: 1000, nodes: 1_000_000 };
     let oracle = Oracle::new(&file.program).limits(limits);
     // SAFETY: generated programs stay inside of their buffers, which are those of `memory`.
-    let outcome = unsafe { oracle.gradient(call.func, &oracle_args(call, memory), &call.seeds) };
-    outcome.map_err(|e| match e {
+    unsafe { oracle.gradient(call.func, &oracle_args(call, memory), &call.seeds) }
+}
+
+fn unjudged(error: &OracleError) -> Verdict {
+    match error {
         OracleError::Fuel { .. } | OracleError::Depth { .. } | OracleError::Nodes { .. } => Verdict::TooLong,
-        OracleError::Untracked { .. } => Verdict::Unjudged(e.to_string()),
+        OracleError::Untracked { .. } => Verdict::Unjudged(error.to_string()),
         e => wrong("oracle", e.to_string()),
-    })
+    }
+}
+
+/// A program that ends with a trap: primal and forward pass must too, and again when they are called again.
+fn trap(file: &File, call: &Invocation, code: &str) -> Verdict {
+    let rule = || derive(&file.program, &call.request(), &Options::default());
+    let check = || -> Result<Verdict, Verdict> {
+        let rule = rule().map_err(refusal)?;
+        for _ in 0..2 {
+            let primal = run::primal_in(&rule, call, &mut Memory::new(call)).err();
+            let gradient = run::gradient(&rule, call).err();
+            for (who, error) in [("primal", primal), ("forward", gradient)] {
+                match error {
+                    Some(Error::Trap(t)) if t.code == code && t.phase == who => {}
+                    Some(e) => return Err(wrong(format!("trap of the {who}"), format!("{code} expected, found {e}"))),
+                    None => return Err(wrong(format!("no trap of the {who}"), format!("{code} expected"))),
+                }
+            }
+        }
+        Ok(Verdict::Traps)
+    };
+    check().unwrap_or_else(|v| v)
 }
 
 fn refusal(error: Error) -> Verdict {
@@ -165,13 +201,11 @@ fn template(message: &str) -> String {
     words.take(12).collect::<Vec<_>>().join(" ")
 }
 
-fn compare_with_tape(
+fn compare_primals(
     call: &Invocation,
     oracle_memory: &Memory,
     rule: &DerivedRule,
-    outcome: &Outcome,
     tape: &OracleOutcome,
-    tol: f64,
 ) -> Result<(), Verdict> {
     let mut memory = Memory::new(call);
     let value = run::primal_in(rule, call, &mut memory).map_err(failure)?;
@@ -188,6 +222,10 @@ fn compare_with_tape(
         }
     }
 
+    Ok(())
+}
+
+fn compare_gradients(outcome: &Outcome, tape: &OracleOutcome, tol: f64) -> Result<(), Verdict> {
     let expected: Vec<Option<&Vec<f64>>> =
         tape.arg_lanes.iter().zip(&tape.shadows).map(|(lanes, shadow)| lanes.as_ref().or(shadow.as_ref())).collect();
     let largest = expected.iter().flatten().flat_map(|v| v.iter()).map(|x| x.abs()).filter(|x| x.is_finite());
@@ -202,6 +240,27 @@ fn compare_with_tape(
                     format!("argument {arg}, element {i}: gradient {a:?}, the tape says {b:?} (largest {scale:?})"),
                 ));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Two runs whose pullbacks are called in the order of the runs, and one that is dropped: none disturbs the others.
+fn interleave(call: &Invocation, rule: &DerivedRule, expected: &Outcome) -> Result<(), Verdict> {
+    let memories = [Memory::new(call), Memory::new(call), Memory::new(call)];
+    let mut runs = Vec::new();
+    for memory in &memories {
+        // SAFETY: as in `run::gradient_in`; the memories outlive the pullbacks.
+        runs.push(unsafe { rule.forward(&memory.arguments()) }.map_err(failure)?);
+    }
+    runs.truncate(2);
+    for (memory, (value, pullback)) in memories.iter().zip(&mut runs) {
+        // SAFETY: as above.
+        let cotangents = unsafe { pullback.call(&call.seeds) }.map_err(failure)?;
+        let outcome = run::collect(call, memory, value, &cotangents, 0);
+        if !outcome.same_gradient(expected) {
+            let detail = format!("{:?} instead of {:?}", outcome.gradient, expected.gradient);
+            return Err(wrong("interleaved runs", detail));
         }
     }
     Ok(())

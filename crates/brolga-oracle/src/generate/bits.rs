@@ -150,8 +150,23 @@ impl Body<'_> {
         self.keep(value, Kind::Bits(form), TAME);
     }
 
-    /// Halves of a pair, or a pair of halves.
+    /// Halves of a pair, or a pair of halves; or halves that change places.
     fn take_apart(&mut self) {
+        if self.has(super::Feature::Single) && self.source.chance(40) {
+            let x = self.pick(Kind::Bits(Bits::F32Pair)).value;
+            let half = self.at_end().ins().iconst(types::I64, 32);
+            let value = match self.source.below(3) {
+                0 => self.at_end().ins().rotl(x, half),
+                1 => self.at_end().ins().rotr(x, half),
+                _ => {
+                    let low = self.at_end().ins().ushr(x, half);
+                    let high = self.at_end().ins().ishl(x, half);
+                    self.at_end().ins().bor(low, high)
+                }
+            };
+            self.keep(value, Kind::Bits(Bits::F32Pair), TAME);
+            return;
+        }
         if self.source.chance(50) {
             let x = self.pick(Kind::Bits(Bits::F64Pair)).value;
             let (low, high) = self.at_end().ins().isplit(x);

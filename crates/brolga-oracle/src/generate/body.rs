@@ -110,6 +110,8 @@ impl<'a> Body<'a> {
             (yes(self.has(Feature::Memory), 18), Self::memory_statement),
             (yes(self.has(Feature::MemoryCalls) && self.has(Feature::Memory), 3), Self::memory_call),
             (yes(self.has(Feature::Bits), 9), Self::bits_statement),
+            (yes(self.has(Feature::Lists) && self.has(Feature::Memory), 3), Self::list_statement),
+            (yes(self.has(Feature::Atomics) && self.has(Feature::Memory), 5), Self::atomic_statement),
             (yes(self.has(Feature::Pointers) && self.has(Feature::Memory), 8), Self::pointer_statement),
             (yes(nested && self.has(Feature::Branches), 5), Self::branch_statement),
             (yes(nested && self.has(Feature::Branches), 2), Self::switch_statement),
@@ -119,7 +121,6 @@ impl<'a> Body<'a> {
             (yes(self.has(Feature::Indirect) && self.can_call(), 4), Self::indirect_statement),
             (1, Self::check_statement),
         ];
-        // Function pointers are no `PartialEq` items, but `weighted` needs only copies.
         self.source.weighted(&weights)(self);
     }
 
@@ -193,7 +194,10 @@ impl<'a> Body<'a> {
                 self.keep(value, kind, TAME)
             }
             Kind::Bits(b) => self.make_bits(b),
-            Kind::Ptr(elem) | Kind::ReadPtr(elem) => self.slot_pointer(elem),
+            Kind::Ptr(elem) | Kind::ReadPtr(elem) => {
+                let found = if self.source.chance(40) { self.global(kind) } else { None };
+                found.unwrap_or_else(|| self.slot_pointer(elem))
+            }
             Kind::Code(group) => self.make_code(group),
             _ => unreachable!("all kinds of floats are handled above"),
         }
@@ -232,6 +236,7 @@ impl<'a> Body<'a> {
                 (_, Ok(param)) => param,
                 (Kind::F32, Err(x)) => at.ins().f32const(x as f32),
                 (Kind::F64, Err(x)) => at.ins().f64const(x),
+                (Kind::I32, Err(_)) => at.ins().iconst(types::I32, 1),
                 _ => at.ins().stack_addr(types::I64, target.expect("only these are asked for"), 0),
             };
             at.ins().store(flags, value, address, i as i32 * kind.ty().bytes() as i32);

@@ -153,7 +153,13 @@ impl Body<'_> {
         let callee = self.source.choose(&callees);
         let args = self.call_args(callee);
         let f = self.declare_function(callee);
-        self.at_end().ins().return_call(f, &args);
+        if self.source.chance(25) && matches!(self.sketch.functions[callee].role, Role::Leaf { .. }) {
+            let code = self.at_end().ins().func_addr(types::I64, f);
+            let signature = self.signature_of(callee);
+            self.at_end().ins().return_call_indirect(signature, code, &args);
+        } else {
+            self.at_end().ins().return_call(f, &args);
+        }
         true
     }
 

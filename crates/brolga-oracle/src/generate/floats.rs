@@ -1,11 +1,12 @@
 //! Scalar arithmetic.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::Feature;
 use super::body::Body;
 use super::kind::{Kind, TAME, Val};
+use super::memory::Place;
 
 /// Beyond this bound a number is scaled down at once.
 const WILD: f64 = 100.0;
@@ -122,6 +123,10 @@ impl Body<'_> {
 
     /// An instruction that exists for scalars and vectors.
     pub fn arithmetic(&mut self, kind: Kind) {
+        if self.has(Feature::Wild) && self.source.chance(20) {
+            self.wild(kind);
+            return;
+        }
         let x = self.pick(kind);
         let y = self.pick_beside(x);
         let (a, b) = (x.value, y.value);
@@ -181,6 +186,35 @@ impl Body<'_> {
         self.keep_float(value, kind, bound);
     }
 
+    /// Whatever comes out.
+    fn wild(&mut self, kind: Kind) {
+        let x = self.pick(kind);
+        let y = self.pick_beside(x);
+        let (a, b) = (x.value, y.value);
+        let value = match self.source.below(6) {
+            0 => self.at_end().ins().fdiv(a, b),
+            1 => self.at_end().ins().sqrt(a),
+            2 => {
+                let zero = self.constant(kind, 0.0);
+                self.at_end().ins().fdiv(a, zero)
+            }
+            3 => {
+                let zero = self.constant(kind, 0.0);
+                self.at_end().ins().fmul(a, zero)
+            }
+            4 => {
+                let large = self.constant(kind, 1e30);
+                self.at_end().ins().fmul(a, large)
+            }
+            _ => {
+                let none = self.constant(kind, f64::NAN);
+                self.at_end().ins().fmin(a, none)
+            }
+        };
+        // Numbers like these need no taming.
+        self.keep(value, kind, TAME);
+    }
+
     /// A truth value from a comparison of numbers.
     pub fn float_condition(&mut self) -> Value {
         let kind = if self.has(Feature::Single) && self.source.chance(30) { Kind::F32 } else { Kind::F64 };
@@ -232,7 +266,18 @@ impl Body<'_> {
 
     /// A call of a C function, with operands for which it is defined.
     fn libm(&mut self, kind: Kind) {
+        if self.has(Feature::Memory) && self.source.chance(15) {
+            self.libm_through_pointers(kind);
+            return;
+        }
         let x = self.pick(kind);
+        if self.has(Feature::Wild) && self.source.chance(30) {
+            let name = self.source.choose(&["log", "log1p", "asin", "acosh", "atanh", "cbrt", "tgamma", "sqrt"]);
+            let name = if kind == Kind::F32 { format!("{name}f") } else { name.to_owned() };
+            let results = self.call_import(&name, &[kind.ty()], &[kind.ty()], &[x.value]);
+            self.keep(results[0], kind, TAME);
+            return;
+        }
         let x = self.tame(x);
         let e = std::f64::consts::E;
         let unary = [
@@ -299,5 +344,37 @@ impl Body<'_> {
         let types = vec![kind.ty(); args.len()];
         let results = self.call_import(&name, &types, &[kind.ty()], &args);
         self.keep_float(results[0], kind, bound);
+    }
+
+    /// Functions with more than one result.
+    fn libm_through_pointers(&mut self, kind: Kind) {
+        let elem = kind.elem().expect("a number");
+        let suffix = if kind == Kind::F32 { "f" } else { "" };
+        let x = self.pick(kind);
+        let x = self.tame(x).value;
+        let p = self.pick(Kind::Ptr(elem)).value;
+        let step = self.at_end().ins().iconst(types::I64, elem.bytes());
+        let q = self.at_end().ins().iadd(p, step);
+        let (ty, pointer) = (kind.ty(), types::I64);
+        match self.source.below(3) {
+            0 => {
+                let name = format!("sincos{suffix}");
+                self.call_import(&name, &[ty, pointer, pointer], &[], &[x, p, q]);
+            }
+            1 => {
+                let name = format!("modf{suffix}");
+                let results = self.call_import(&name, &[ty, pointer], &[ty], &[x, q]);
+                self.keep(results[0], kind, 1.0);
+            }
+            _ => {
+                let name = format!("frexp{suffix}");
+                let slot = self.slot(Kind::I32);
+                let exponent = self.at_end().ins().stack_addr(types::I64, slot, 4);
+                let results = self.call_import(&name, &[ty, pointer], &[ty], &[x, exponent]);
+                self.keep(results[0], kind, 1.0);
+                let e = self.load(Kind::I32, Place { address: exponent, offset: 0 });
+                self.keep(e, Kind::I32, TAME);
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, TrapCode, Value, types};
 
+use super::Feature;
 use super::body::Body;
 use super::kind::{Kind, TAME, WINDOW};
 
@@ -90,8 +91,12 @@ impl Body<'_> {
         self.at_end().ins().icmp(cc, a, b)
     }
 
-    /// A check that never fails.
+    /// A check that never fails, or one that may.
     pub fn check_statement(&mut self) {
+        if self.has(Feature::Traps) && self.source.chance(50) {
+            self.risky_check();
+            return;
+        }
         let n = self.small_int();
         let eight = self.at_end().ins().iconst(types::I32, 8);
         if self.source.chance(50) {
@@ -100,6 +105,29 @@ impl Body<'_> {
         } else {
             let good = self.at_end().ins().icmp(IntCC::UnsignedLessThan, n, eight);
             self.at_end().ins().trapz(good, TrapCode::HEAP_OUT_OF_BOUNDS);
+        }
+    }
+
+    fn risky_check(&mut self) {
+        match self.source.below(4) {
+            0 => {
+                let c = self.condition();
+                self.at_end().ins().trapnz(c, TrapCode::unwrap_user(7));
+            }
+            1 => {
+                let (a, b) = (self.small_int(), self.small_int());
+                let value = self.at_end().ins().udiv(a, b);
+                self.keep(value, Kind::I32, TAME);
+            }
+            2 => {
+                let x = self.pick(Kind::F64);
+                let value = self.at_end().ins().fcvt_to_uint(types::I32, x.value);
+                self.keep(value, Kind::I32, TAME);
+            }
+            _ => {
+                let c = self.condition();
+                self.at_end().ins().trapz(c, TrapCode::HEAP_OUT_OF_BOUNDS);
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Loads, stores, copies, and pointers as values.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use cranelift_codegen::ir::{ExternalName, GlobalValueData, InstBuilder, MemFlagsData, Value, types};
 
 use super::Feature;
 use super::body::Body;
 use super::kind::{Elem, Kind, TAME, Val, WINDOW};
+use super::sketch::BUFFER;
 
 /// A place in a window: an address and a constant offset from it.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ impl Body<'_> {
     pub fn memory_statement(&mut self) {
         let elem = self.some_elem();
         let vectors = if self.has(Feature::Vectors) { 3 } else { 0 };
-        match self.source.weighted(&[(8, 0), (8, 1), (5, 2), (vectors, 3), (vectors, 4), (1, 5), (1, 6)]) {
+        match self.source.weighted(&[(8, 0), (8, 1), (5, 2), (vectors, 3), (vectors, 4), (1, 5), (1, 6), (1, 7)]) {
             0 => {
                 let p = self.place(Kind::ReadPtr(elem), 1);
                 let value = self.load(elem.scalar(), p);
@@ -46,11 +47,12 @@ impl Body<'_> {
                 self.store(x, p);
             }
             5 => self.erase(elem),
-            _ => self.look_at_bytes(elem),
+            6 => self.look_at_bytes(elem),
+            _ => self.copy_words(elem),
         }
     }
 
-    fn some_elem(&mut self) -> Elem {
+    pub fn some_elem(&mut self) -> Elem {
         self.source.choose(&self.sketch.elems())
     }
 
@@ -112,11 +114,51 @@ impl Body<'_> {
         self.store(new.value, p);
     }
 
+    /// Move elements through integers, all loads first.
+    fn copy_words(&mut self, elem: Elem) {
+        let n = self.source.between(1, WINDOW as usize) as i32;
+        let (from, to) = (self.pick(Kind::ReadPtr(elem)).value, self.pick(Kind::Ptr(elem)).value);
+        let ty = if elem == Elem::F64 { types::I64 } else { types::I32 };
+        let words: Vec<Value> = (0..n)
+            .map(|i| {
+                let flags = self.flags();
+                self.at_end().ins().load(ty, flags, from, i * elem.bytes() as i32)
+            })
+            .collect();
+        for (i, word) in words.into_iter().enumerate() {
+            self.store(word, Place { address: to, offset: i as i32 * elem.bytes() as i32 });
+        }
+    }
+
+    /// The address of a data object.
+    pub fn global(&mut self, pointer: Kind) -> Option<Val> {
+        let elem = elem_of(pointer);
+        let fits = |g: &(String, Elem, bool)| g.1 == elem && (g.2 || matches!(pointer, Kind::ReadPtr(_)));
+        let found: Vec<_> = self.sketch.globals().into_iter().filter(fits).collect();
+        if found.is_empty() {
+            return None;
+        }
+        let (name, _, writable) = found[self.source.below(found.len())].clone();
+        let name = ExternalName::testcase(&name);
+        let known = self.func.global_values.iter().find_map(|(gv, data)| match data {
+            GlobalValueData::Symbol { name: n, .. } if *n == name => Some(gv),
+            _ => None,
+        });
+        let gv = known.unwrap_or_else(|| {
+            let data = GlobalValueData::Symbol { name, offset: 0.into(), colocated: false, tls: false };
+            self.func.create_global_value(data)
+        });
+        let value = self.at_end().ins().symbol_value(types::I64, gv);
+        let kind = if writable { Kind::Ptr(elem) } else { Kind::ReadPtr(elem) };
+        let val = Val { room: BUFFER - WINDOW, ..Val::new(value, kind) };
+        self.scope.push(val);
+        Some(val)
+    }
+
     /// Write zeros through integers.
     fn erase(&mut self, elem: Elem) {
         let (ty, n) = match (elem, self.source.below(3)) {
-            (Elem::F64, 0) => (types::I64, 1),
-            (Elem::F64, 1) => (types::I32, 1),
+            (Elem::F64, 0 | 1) => (types::I64, 1),
             (Elem::F64, _) => (types::I64X2, 2),
             (Elem::F32, 0) => (types::I32, 1),
             (Elem::F32, _) => (types::I64, 2),
@@ -129,15 +171,15 @@ impl Body<'_> {
             self.at_end().ins().iconst(ty, 0)
         };
         self.store(zero, p);
-        if elem == Elem::F64 && ty == types::I32 {
-            // The other half.
-            self.store(zero, Place { offset: p.offset + 4, ..p });
-        }
     }
 
     /// Read a part of a float, to decide something.
     fn look_at_bytes(&mut self, elem: Elem) {
         let p = self.place(Kind::ReadPtr(elem), 1);
+        if self.has(Feature::Wild) {
+            // The sign of a NaN is up to whoever computes it.
+            return;
+        }
         let flags = self.flags();
         let last = elem.bytes() as i32 - 1;
         let byte = if self.source.chance(50) {
@@ -212,54 +254,6 @@ impl Body<'_> {
         let bytes = self.at_end().ins().ishl(i, three);
         let address = self.at_end().ins().iadd(base, bytes);
         Place { address, offset: 0 }
-    }
-
-    /// A call of a C function on memory.
-    pub fn memory_call(&mut self) {
-        let elem = self.some_elem();
-        let n = self.source.between(1, WINDOW as usize) as i64;
-        let size = self.at_end().ins().iconst(types::I64, n * elem.bytes());
-        match self.source.below(5) {
-            0 | 1 => {
-                let (to, from) = (self.pick(Kind::Ptr(elem)).value, self.pick(Kind::ReadPtr(elem)).value);
-                let args = [to, from, size];
-                self.call_import("memmove", &[types::I64; 3], &[types::I64], &args);
-            }
-            2 => {
-                // The slots differ, so that the ranges do not overlap.
-                let (a, b) = (self.slot(elem.scalar()), self.slot(elem.scalar()));
-                if a != b {
-                    let a = self.at_end().ins().stack_addr(types::I64, a, 0);
-                    let b = self.at_end().ins().stack_addr(types::I64, b, 0);
-                    self.call_import("memcpy", &[types::I64; 3], &[types::I64], &[a, b, size]);
-                }
-            }
-            3 => {
-                let p = self.pick(Kind::Ptr(elem)).value;
-                let zero = self.at_end().ins().iconst(types::I32, 0);
-                let params = [types::I64, types::I32, types::I64];
-                self.call_import("memset", &params, &[types::I64], &[p, zero, size]);
-            }
-            _ => self.allocate(elem),
-        }
-    }
-
-    /// A block from the heap, filled; freed in the same breath or never.
-    fn allocate(&mut self, elem: Elem) {
-        let size = self.at_end().ins().iconst(types::I64, WINDOW * elem.bytes());
-        let block = self.call_import("malloc", &[types::I64], &[types::I64], &[size])[0];
-        for i in 0..WINDOW {
-            let x = self.pick_tame(elem.scalar());
-            self.store(x, Place { address: block, offset: (i * elem.bytes()) as i32 });
-        }
-        if self.source.chance(50) {
-            let i = self.source.below(WINDOW as usize) as i64;
-            let value = self.load(elem.scalar(), Place { address: block, offset: (i * elem.bytes()) as i32 });
-            self.keep(value, elem.scalar(), TAME);
-            self.call_import("free", &[types::I64], &[], &[block]);
-        } else {
-            self.keep(block, Kind::Ptr(elem), TAME);
-        }
     }
 }
 

@@ -27,6 +27,7 @@ mod body;
 mod calls;
 mod control;
 mod floats;
+mod heap;
 mod ints;
 mod kind;
 mod memory;
@@ -72,11 +73,21 @@ pub enum Feature {
     Libm,
     /// `memcpy`, `memmove`, `memset`, `malloc`, `free`.
     MemoryCalls,
+    /// Records that point at each other.
+    Lists,
+    /// Data objects.
+    Globals,
+    /// Atomic operations.
+    Atomics,
+    /// Checks that may fail.
+    Traps,
+    /// Operations outside of their domain: infinities and NaN.
+    Wild,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 14] = [
+    pub const ALL: [Feature; 19] = [
         Feature::Single,
         Feature::Vectors,
         Feature::Memory,
@@ -91,11 +102,18 @@ impl Feature {
         Feature::Indirect,
         Feature::Libm,
         Feature::MemoryCalls,
+        Feature::Lists,
+        Feature::Globals,
+        Feature::Atomics,
+        Feature::Traps,
+        Feature::Wild,
     ];
 
     /// A random selection.
     pub fn some(source: &mut Source) -> Vec<Feature> {
-        Self::ALL.into_iter().filter(|_| source.chance(55)).collect()
+        // The last two spoil most of what could be compared otherwise.
+        let often = |f: &Feature| if matches!(f, Feature::Traps | Feature::Wild) { 8 } else { 50 };
+        Self::ALL.into_iter().filter(|f| source.chance(often(f))).collect()
     }
 }
 
@@ -123,6 +141,9 @@ pub fn program(source: &mut Source, features: &[Feature], size: Size) -> String 
     let names: Vec<String> = features.iter().map(|f| format!("{f:?}")).collect();
     writeln!(out, "; {}", names.join(" ")).expect("writing to a string");
     writeln!(out, "; grad: {}", sketch.call_line(source)).expect("writing to a string");
+    for line in sketch.data_lines(source) {
+        writeln!(out, "{line}").expect("writing to a string");
+    }
     for index in 0..sketch.functions.len() {
         let func = Body::build(source, &sketch, index);
         writeln!(out, "\n{}", func.display().to_string().trim_end()).expect("writing to a string");

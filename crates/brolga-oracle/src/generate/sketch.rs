@@ -106,6 +106,26 @@ impl Sketch {
         self.features.contains(&feature)
     }
 
+    /// Lines that define the data objects, see [`Sketch::globals`].
+    pub fn data_lines(&self, source: &mut Source) -> Vec<String> {
+        let lines = self.globals().into_iter().map(|(name, elem, writable)| {
+            let numbers: Vec<_> = (0..BUFFER).map(|_| source.number().to_string()).collect();
+            let ty = if elem == Elem::F32 { "f32" } else { "f64" };
+            let tail = if writable { "" } else { " readonly" };
+            format!("; data: %{name} = {ty}[{}]{tail}", numbers.join(", "))
+        });
+        lines.collect()
+    }
+
+    /// Data objects by name, contents, and whether they can be written.
+    pub fn globals(&self) -> Vec<(String, Elem, bool)> {
+        if !self.has(Feature::Globals) || !self.has(Feature::Memory) {
+            return vec![];
+        }
+        let name = |e: Elem, w: bool| format!("{}{}", if w { "w" } else { "r" }, e.bytes());
+        self.elems().into_iter().flat_map(|e| [false, true].map(|w| (name(e, w), e, w))).collect()
+    }
+
     /// The leaves of a group.
     pub fn leaves(&self, group: usize) -> Vec<usize> {
         (0..self.functions.len()).filter(|&i| self.functions[i].role == Role::Leaf { group }).collect()

@@ -205,12 +205,37 @@ impl<'p> Builder<'p> {
         phase: Phase,
         owner: brolga_ir::FuncKey,
     ) -> Result<(), Error> {
+        let derived = matches!(phase, Phase::Forward | Phase::Pullback);
+        let plain = derived && is_large(&func);
+        // The mid-end has been seen to panic on valid functions that the back end alone compiles.
+        let again = (!plain).then(|| func.clone());
+        let mut failed = self.attempt(id, func, plain).err();
+        if failed.is_some()
+            && let Some(func) = again
+        {
+            failed = self.attempt(id, func, true).err();
+        }
+        if let Some(what) = failed {
+            let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
+                .in_func(&self.program.funcs[owner].symbol)
+                .note(what)
+                .help("replace the unsupported instruction by ones that the back end has");
+            return Err(Diagnostics::from(d).into());
+        }
+        let code = self.ctx.compiled_code().expect("just compiled");
+        let traps = code.buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
+        let locs = code.buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
+        let size = code.code_info().total_size;
+        let f = CompiledFunction { owner, phase, start: 0, size, traps, locs };
+        self.functions.push((id, f));
+        Ok(())
+    }
+
+    /// Compile with the mid-end or without, and define. An error or a panic of Cranelift's comes back as text.
+    fn attempt(&mut self, id: FuncId, func: ir::Function, plain: bool) -> Result<(), String> {
         self.ctx.clear();
         self.ctx.func = func;
-        let derived = matches!(phase, Phase::Forward | Phase::Pullback);
-        let plain = derived && is_large(&self.ctx.func);
         let (module, ctx, plain_isa) = (&mut self.module, &mut self.ctx, &*self.plain);
-        // Cranelift panics on some instructions that a back end does not support.
         let define = || -> Result<(), Box<ModuleError>> {
             let isa = if plain { plain_isa } else { module.isa() };
             let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32);
@@ -222,34 +247,15 @@ impl<'p> Builder<'p> {
                 code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &ctx.func, id)).collect();
             module.define_function_bytes(id, align, &bytes, &relocs).map_err(Box::new)
         };
-        let result = crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(define)));
-        let refused = |what: String| {
-            let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
-                .in_func(&self.program.funcs[owner].symbol)
-                .note(what)
-                .help("replace the unsupported instruction by ones that the back end has");
-            Error::from(Diagnostics::from(d))
-        };
-        match result {
-            Ok(Ok(())) => {}
-            Ok(Err(e)) => return Err(refused(format!("{e:?}"))),
+        // Cranelift panics on some instructions that a back end does not support.
+        match crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(define))) {
+            Ok(result) => result.map_err(|e| format!("{e:?}")),
             Err(panic) => {
-                let text = panic
-                    .downcast_ref::<String>()
-                    .cloned()
-                    .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
-                    .unwrap_or_default();
                 self.ctx = self.module.make_context();
-                return Err(refused(text));
+                let text = panic.downcast_ref::<String>().cloned();
+                Err(text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
             }
         }
-        let code = self.ctx.compiled_code().expect("just compiled");
-        let traps = code.buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
-        let locs = code.buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
-        let size = code.code_info().total_size;
-        let f = CompiledFunction { owner, phase, start: 0, size, traps, locs };
-        self.functions.push((id, f));
-        Ok(())
     }
 
     /// An entry point for a function: `symbol.entry(cells)`.
