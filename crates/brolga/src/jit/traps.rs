@@ -112,7 +112,7 @@ fn describe(code: Option<TrapCode>, loc: u32, raw: &RawTrap) -> (String, String)
         Some(TrapCode::INTEGER_OVERFLOW) => "an integer operation overflowed".to_owned(),
         Some(TrapCode::INTEGER_DIVISION_BY_ZERO) => "an integer was divided by zero".to_owned(),
         Some(TrapCode::BAD_CONVERSION_TO_INTEGER) => "a NaN was converted to an integer".to_owned(),
-        Some(TrapCode::HEAP_OUT_OF_BOUNDS) => {
+        Some(TrapCode::HEAP_OUT_OF_BOUNDS) if matches!(raw.signal, Signal::Segv | Signal::Bus) => {
             format!("memory at address {:#x} could not be accessed", raw.fault_address)
         }
         Some(c) => format!("the program trapped with code {c}"),
