@@ -105,7 +105,7 @@ fn keep(outside: &Outside, seed: u64, class: &str, finds: &Path) -> Result<PathB
     let slug: String = class.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
     let path = finds.join(format!("{}-{seed}.clif", slug.trim_matches('-')));
     std::fs::create_dir_all(finds).with_context(|| format!("creating {}", finds.display()))?;
-    let text = format!("; program {seed}: {}\n{small}", said.replace('\t', ": "));
+    let text = format!("{small}; program {seed}: {}\n", said.replace('\t', ": "));
     std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     Ok(path)
 }

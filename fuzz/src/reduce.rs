@@ -25,6 +25,8 @@ use crate::outside::{Outside, Report};
 /// A program in pieces.
 #[derive(Clone)]
 pub struct Program {
+    /// Comments that mean something to whoever judges: data objects and the like.
+    pub header: String,
     /// The call of the first function, as it stands after `; grad:`.
     pub call: String,
     /// The functions; the first is the one that is called.
@@ -34,12 +36,13 @@ pub struct Program {
 impl Program {
     fn parse(text: &str) -> Result<Self> {
         let line = text.lines().find_map(|l| l.strip_prefix("; grad:")).unwrap_or_default();
+        let header = text.lines().filter(|l| l.starts_with("; data:") || *l == "; wild").map(|l| format!("{l}\n"));
         let functions = cranelift_reader::parse_functions(text)?;
-        Ok(Self { call: line.trim().to_owned(), functions })
+        Ok(Self { header: header.collect(), call: line.trim().to_owned(), functions })
     }
 
     fn text(&self) -> String {
-        let mut out = format!("; grad: {}\n", self.call);
+        let mut out = format!("{}; grad: {}\n", self.header, self.call);
         for f in &self.functions {
             out += &format!("\n{}\n", without_comments(&f.display().to_string()));
         }

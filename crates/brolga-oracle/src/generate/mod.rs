@@ -138,6 +138,9 @@ impl Default for Size {
 pub fn program(source: &mut Source, features: &[Feature], size: Size) -> String {
     let sketch = Sketch::new(source, features, size);
     let mut out = String::new();
+    if features.contains(&Feature::Wild) {
+        writeln!(out, "; wild").expect("writing to a string");
+    }
     let names: Vec<String> = features.iter().map(|f| format!("{f:?}")).collect();
     writeln!(out, "; {}", names.join(" ")).expect("writing to a string");
     writeln!(out, "; grad: {}", sketch.call_line(source)).expect("writing to a string");

@@ -83,6 +83,12 @@ impl<D: Domain> Machine<'_, D> {
         if let Some(result) = unsafe { self.float_and_int(&f.symbol, &f.signature, args) } {
             return Ok(result);
         }
+        if let ("sincos" | "sincosf", [x, sin, cos]) = (f.symbol.as_str(), args) {
+            let width = if f.symbol.ends_with('f') { 4 } else { 8 };
+            // SAFETY: promised by the caller.
+            unsafe { self.sincos(width, x, sin.bits as usize, cos.bits as usize) };
+            return Ok(vec![]);
+        }
         // SAFETY: promised by the caller.
         match unsafe { self.c_function(&f.symbol, &f.signature, args) } {
             None => Err(OracleError::UnknownSymbol { symbol: f.symbol.clone(), at: self.place() }),
@@ -142,6 +148,17 @@ impl<D: Domain> Machine<'_, D> {
         };
         let one = D::Num::constant(slope);
         Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], |_, _| [Some(one), None, None])])
+    }
+
+    /// Sine and cosine at once, written behind two pointers.
+    unsafe fn sincos(&mut self, width: u8, x: &Val, sin: usize, cos: usize) {
+        for (math, address) in [(Math::Sin, sin), (Math::Cos, cos)] {
+            let bits = math.eval(width, [x.bits, 0, 0]);
+            let args = std::slice::from_ref(x);
+            let result = self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value));
+            // SAFETY: promised by the caller.
+            unsafe { self.write(address, width.into(), &result) };
+        }
     }
 
     /// C's memory and integer functions. `None` if there is no such function.
