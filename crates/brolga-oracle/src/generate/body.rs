@@ -98,6 +98,15 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// A statement without control flow.
+    pub fn some_simple_statement(&mut self) {
+        match self.source.below(3) {
+            0 => self.float_statement(),
+            1 => self.memory_statement(),
+            _ => self.int_statement(),
+        }
+    }
+
     /// One statement, simple or not.
     fn statement(&mut self) {
         self.statements -= 1;
@@ -111,6 +120,7 @@ impl<'a> Body<'a> {
             (yes(self.has(Feature::MemoryCalls) && self.has(Feature::Memory), 3), Self::memory_call),
             (yes(self.has(Feature::Bits), 9), Self::bits_statement),
             (yes(self.has(Feature::Lists) && self.has(Feature::Memory), 3), Self::list_statement),
+            (yes(self.has(Feature::Scratch) && self.has(Feature::Memory), 8), Self::scratch_statement),
             (yes(self.has(Feature::Atomics) && self.has(Feature::Memory), 5), Self::atomic_statement),
             (yes(self.has(Feature::Pointers) && self.has(Feature::Memory), 8), Self::pointer_statement),
             (yes(nested && self.has(Feature::Branches), 5), Self::branch_statement),

@@ -4,7 +4,7 @@
 //! except what dominates the exit.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, JumpTableData, Value, types};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, JumpTableData, TrapCode, Value, types};
 
 use super::Feature;
 use super::body::Body;
@@ -36,9 +36,45 @@ impl Body<'_> {
             self.finish();
             return false;
         }
+        if self.source.chance(6) {
+            self.dead_end();
+        }
         let args = self.block_args(kinds);
         self.at_end().ins().jump(target, &args);
         true
+    }
+
+    /// A way that is never taken, to a trap or to a loop without end.
+    fn dead_end(&mut self) {
+        let n = self.small_int();
+        let eight = self.at_end().ins().iconst(types::I32, 8);
+        let never = self.at_end().ins().icmp(IntCC::Equal, n, eight);
+        let (dead, go_on) = (self.make_block(&[]).0, self.make_block(&[]).0);
+        self.at_end().ins().brif(never, dead, &[], go_on, &[]);
+        let mark = self.scope.len();
+        self.switch_to(dead);
+        self.some_simple_statement();
+        if self.source.chance(50) {
+            self.at_end().ins().trap(TrapCode::unwrap_user(3));
+        } else {
+            let again = self.make_block(&[]).0;
+            self.at_end().ins().jump(again, &[]);
+            self.switch_to(again);
+            self.some_simple_statement();
+            self.at_end().ins().jump(again, &[]);
+        }
+        self.scope.truncate(mark);
+        self.switch_to(go_on);
+        if self.source.chance(30) {
+            // A block that nothing leads to.
+            let unreachable = self.make_block(&[]).0;
+            let here = self.block;
+            self.switch_to(unreachable);
+            self.some_simple_statement();
+            self.finish();
+            self.block = here;
+            self.scope.truncate(mark);
+        }
     }
 
     /// Two ways that join again. Either may be nothing but an edge.
@@ -136,7 +172,10 @@ impl Body<'_> {
         let counter = self.source.choose(&[Kind::I32, Kind::I64]);
         let ty = counter.ty();
         let limit = if self.source.chance(50) {
-            let n = self.source.below(5) as i64;
+            // Long loops make the record long.
+            let long = self.nesting == 0 && self.source.chance(4);
+            let n = if long { self.source.between(100, 2000) } else { self.source.below(5) };
+            let n = n as i64;
             self.at_end().ins().iconst(ty, n)
         } else {
             let n = self.pick(counter).value;

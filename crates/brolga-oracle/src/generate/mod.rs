@@ -31,6 +31,7 @@ mod heap;
 mod ints;
 mod kind;
 mod memory;
+mod scratch;
 mod sketch;
 mod source;
 mod vectors;
@@ -77,6 +78,8 @@ pub enum Feature {
     Lists,
     /// Data objects.
     Globals,
+    /// Memory that holds one kind of thing after another, records that are copied, pointers that walk.
+    Scratch,
     /// Atomic operations.
     Atomics,
     /// Checks that may fail.
@@ -87,7 +90,7 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 19] = [
+    pub const ALL: [Feature; 20] = [
         Feature::Single,
         Feature::Vectors,
         Feature::Memory,
@@ -104,6 +107,7 @@ impl Feature {
         Feature::MemoryCalls,
         Feature::Lists,
         Feature::Globals,
+        Feature::Scratch,
         Feature::Atomics,
         Feature::Traps,
         Feature::Wild,

@@ -123,7 +123,9 @@ impl Sketch {
             return vec![];
         }
         let name = |e: Elem, w: bool| format!("{}{}", if w { "w" } else { "r" }, e.bytes());
-        self.elems().into_iter().flat_map(|e| [false, true].map(|w| (name(e, w), e, w))).collect()
+        // Objects that change need a fresh copy of everything for every run.
+        let writable: &[bool] = if self.functions.len() % 3 == 0 { &[false, true] } else { &[false] };
+        self.elems().into_iter().flat_map(|e| writable.iter().map(move |&w| (name(e, w), e, w))).collect()
     }
 
     /// The leaves of a group.
