@@ -5,6 +5,7 @@
 //!
 //! - [`bits`]: bitwise operations that mean something for floats.
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
+//! - [`loops`]: dominators and natural loops.
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
 //! - [`callee`]: what a call goes to.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
@@ -19,6 +20,7 @@ pub mod bits;
 pub mod callee;
 pub mod cfg;
 pub mod contents;
+pub mod loops;
 pub mod modes;
 pub mod pointers;
 pub mod reach;
@@ -29,6 +31,7 @@ pub use activity::{Activity, CopyRole, MemRole};
 pub use callee::CalleeKind;
 pub use cfg::Cfg;
 pub use contents::Contents;
+pub use loops::{LoopId, Loops};
 pub use modes::{ParamMode, ResultMode, Variant};
 pub use pointers::{Delta, Pointers, RootKind};
 pub use summary::Summaries;

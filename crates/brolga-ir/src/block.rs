@@ -100,6 +100,13 @@ pub struct CfgBlocks {
     pub blocks: IndexMap<BlockId, CfgBlock>,
 }
 
+impl Role {
+    /// Whether a block of this role belongs to the forward half.
+    pub fn is_forward(self) -> bool {
+        matches!(self, Role::Forward(_))
+    }
+}
+
 impl CfgBlocks {
     /// The entry block.
     pub fn entry(&self) -> BlockId {

@@ -165,6 +165,10 @@ pub enum Arith {
     Iadd,
     /// Integer subtraction.
     Isub,
+    /// Integer multiplication.
+    Imul,
+    /// The smaller or larger of two integers, as this opcode of Cranelift says.
+    MinMax(ir::Opcode),
     /// Call of a C math function; the symbol is chosen by type.
     Math(&'static str),
     /// Convert a cotangent to the bits of another type of the same width ([`Shape::F32Pair`] included).
@@ -347,6 +351,12 @@ pub enum AdOp {
     LeaveFrame,
     /// Begin an activation in the pullback: find the frame, clear the shadows of stack slots.
     OpenFrame,
+    /// Between the halves of a combined function: clear the shadows of stack slots.
+    Turn,
+    /// From here on, the held variable of the first name has the value of the second.
+    Hold(Val, Val),
+    /// The value of a held variable.
+    Held(Val),
     /// Read a value back from the activation frame.
     Restore(FrameSlot),
     /// The block number kept in a frame slot.
@@ -382,6 +392,19 @@ pub enum AdOp {
     },
     /// Read `shadow[addr + off]` and set it to zero.
     TakeMem {
+        /// Primal address.
+        addr: Val,
+        /// Its delta.
+        delta: Val,
+        /// The delta is known not to be zero.
+        sure: bool,
+        /// Offset of the access.
+        off: i32,
+        /// Shape of the cotangent.
+        shape: Shape,
+    },
+    /// Read `shadow[addr + off]`; it stays.
+    PeekMem {
         /// Primal address.
         addr: Val,
         /// Its delta.
@@ -455,10 +478,12 @@ impl AdInst {
             }
             AdOp::LoadOld { addr, .. } => r.push(*addr),
             AdOp::StoreOld { addr, value, .. } => r.extend([*addr, *value]),
-            AdOp::Keep(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) => r.push(*v),
+            AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) => r.push(*v),
             AdOp::Push(vs, _) => r.extend(vs.iter().copied()),
             AdOp::AddMem { addr, delta, by, .. } => r.extend([*addr, *delta, *by]),
-            AdOp::TakeMem { addr, delta, .. } | AdOp::ZeroMem { addr, delta, .. } => r.extend([*addr, *delta]),
+            AdOp::TakeMem { addr, delta, .. } | AdOp::PeekMem { addr, delta, .. } | AdOp::ZeroMem { addr, delta, .. } => {
+                r.extend([*addr, *delta]);
+            }
             AdOp::Call { callee, args, .. } => {
                 if let Callee::Pointer(p) = callee {
                     r.push(*p);
@@ -474,6 +499,8 @@ impl AdInst {
             | AdOp::KeepBlock(..)
             | AdOp::LeaveFrame
             | AdOp::OpenFrame
+            | AdOp::Turn
+            | AdOp::Held(_)
             | AdOp::Restore(_)
             | AdOp::KeptBlock(_)
             | AdOp::PeekBlock

@@ -194,6 +194,13 @@ fn arith_name(op: &Arith) -> &'static str {
         Arith::ShuffleBytes(_) => "shuffle",
         Arith::Iadd => "iadd",
         Arith::Isub => "isub",
+        Arith::Imul => "imul",
+        Arith::MinMax(op) => match op {
+            ir::Opcode::Smin => "smin",
+            ir::Opcode::Smax => "smax",
+            ir::Opcode::Umin => "umin",
+            _ => "umax",
+        },
         Arith::Math(_) => "call",
         Arith::ToBits => "to_bits",
         Arith::FromBits(_) => "from_bits",
@@ -272,6 +279,9 @@ impl Display for DisplayInst<'_> {
             AdOp::Push(vs, id) => write!(f, "push {}", Record(vs, *id)),
             AdOp::LeaveFrame => write!(f, "leave frame"),
             AdOp::OpenFrame => write!(f, "open frame"),
+            AdOp::Turn => write!(f, "turn"),
+            AdOp::Hold(name, v) => write!(f, "hold {name} = {v}"),
+            AdOp::Held(name) => write!(f, "held.{ty} {name}"),
             AdOp::Restore(slot) => write!(f, "restore.{ty} {slot}"),
             AdOp::KeptBlock(slot) => write!(f, "block at {slot}"),
             AdOp::PeekBlock => write!(f, "block on top of tape"),
@@ -287,6 +297,10 @@ impl Display for DisplayInst<'_> {
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
                 write!(f, "take {place}")
+            }
+            AdOp::PeekMem { addr, delta, sure, off, shape } => {
+                let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
+                write!(f, "{place}")
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: None };
@@ -340,6 +354,9 @@ fn belongs_to_block(op: &AdOp) -> bool {
             | AdOp::Push(..)
             | AdOp::LeaveFrame
             | AdOp::OpenFrame
+            | AdOp::Turn
+            | AdOp::Hold(..)
+            | AdOp::Held(_)
             | AdOp::Restore(_)
             | AdOp::KeptBlock(_)
             | AdOp::PeekBlock

@@ -12,7 +12,7 @@ use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant, summary};
 use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::Val;
 use brolga_ir::lift::lift;
-use brolga_ir::lower::{Direction, LowerEnv, lower};
+use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Options, Program, Request};
@@ -394,11 +394,10 @@ fn derive_one<'a>(
     let fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
     let pull_seg = Val::D(ids.dv());
     let pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);
-    let mut clif = |graph: &CfgBlocks, direction: Direction, seg: Val| {
+    let mut clif = |graph: &CfgBlocks, seg: Val| {
         let env = LowerEnv {
             primal: &primal.func,
             names: &mut *names,
-            direction,
             seg: Some(seg),
             frame: plan.frame.as_ref(),
             id_bytes: plan.id_bytes,
@@ -408,8 +407,8 @@ fn derive_one<'a>(
         };
         lower(graph, env)
     };
-    let forward_func = clif(&fwd.graph, Direction::Forward, fwd.seg);
-    let pullback_func = clif(&pull.graph, Direction::Pullback, pull.seg);
+    let forward_func = clif(&fwd.graph, fwd.seg);
+    let pullback_func = clif(&pull.graph, pull.seg);
     for f in [&forward_func, &pullback_func] {
         if let Err(e) = cranelift_codegen::verify_function(f, isa) {
             let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", f.name))

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! normalise    the primal in the form that the rest relies on
+//! canonical    loops in a form that can be run backwards by counting
 //! facts        every analysis, run in order
 //! stmt, rules  each statement becomes a forward fragment and a reverse fragment
 //! plan         what is recorded, and where: frame or stack
@@ -12,6 +13,7 @@
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
 
+pub mod canonical;
 pub mod derive;
 pub mod facts;
 pub mod forward;

@@ -6,15 +6,18 @@
 //!   so an edge is named by its two blocks, and that name is what the block stack records;
 //! - no tail call: `return_call` of the function itself is a jump to its first block (so a tail-recursive loop stays a
 //!   loop), any other one is a call and a return;
+//! - loops are canonical ([`crate::canonical`]), and a block comes after its dominators;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
 //! - numbered in layout order, each instruction's source location still naming the instruction of the input.
 //!
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor, as in all CLIF; the
 //! pullback relies on it for its one exit.
 
+use std::collections::HashMap;
+
 use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;
-use brolga_ir::lower::{Direction, LowerEnv, lower};
+use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
@@ -22,6 +25,8 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, ty
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig, TargetIsa};
 use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
 use cranelift_entity::{EntitySet, SecondaryMap};
+
+use crate::canonical::{canonical, order};
 
 /// A normalised function.
 #[derive(Clone, Debug)]
@@ -52,6 +57,7 @@ pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result
     let mut func = ctx.func;
     tail_calls(program, key, &mut func);
     split_parallel_edges(&mut func);
+    canonical(&mut func);
     Ok(Normalised { key, func: renumber(func, program, key, isa.frontend_config()) })
 }
 
@@ -181,7 +187,9 @@ fn split_parallel_edges(func: &mut ir::Function) {
 
 /// Number everything in layout order, by lifting and lowering once.
 fn renumber(func: ir::Function, program: &Program, key: FuncKey, target: TargetFrontendConfig) -> ir::Function {
-    let (graph, _) = lift(&func, &program.funcs[key].symbol, &mut Ids::default());
+    let (mut graph, map) = lift(&func, &program.funcs[key].symbol, &mut Ids::default());
+    let place: HashMap<_, _> = order(&func).into_iter().enumerate().map(|(i, b)| (map[&b], i)).collect();
+    graph.blocks.sort_by(|a, _, b, _| place[a].cmp(&place[b]));
     lower(&graph, plain_env(&func, &mut Names::verbatim(), target))
 }
 
@@ -190,7 +198,6 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
     LowerEnv {
         primal: func,
         names,
-        direction: Direction::Forward,
         seg: None,
         frame: None,
         id_bytes: 4,

@@ -22,7 +22,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::{Cx, Direction};
+use super::Cx;
 use crate::inst::{Check, Val};
 
 /// Bytes of a seal.
@@ -199,7 +199,7 @@ impl Cx<'_> {
         }
         let ours = |i: usize| names[i].is_some_and(|n| self.is_of_parameter(n));
         let ours: Vec<bool> = (0..names.len()).map(ours).collect();
-        let missing = if self.env.direction == Direction::Pullback { Missing::Loses } else { Missing::Nothing };
+        let missing = if self.forward { Missing::Nothing } else { Missing::Loses };
         match (symbol, args) {
             ("brolga_zero", &[p, delta, n]) => self.ask(b, (p, delta, 0), n, Asked { ours: ours[1], missing }, at),
             ("brolga_copy_shadow" | "brolga_memmove_rev", &[to, to_delta, from, from_delta, n, ..]) => {

@@ -13,7 +13,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::debug::Missing;
-use super::{Cx, Direction, ops, segment};
+use super::{Cx, FrameHome, ops, segment};
 use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
@@ -34,6 +34,10 @@ pub fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {
 impl Cx<'_> {
     pub(super) fn seg(&self) -> ir::Value {
         self.seg_value.expect("this function has a segment")
+    }
+
+    fn keeps_variables(&self) -> bool {
+        self.env.frame.is_some_and(|f| f.home == FrameHome::Variables)
     }
 
     fn tape_var(&self) -> Variable {
@@ -77,10 +81,7 @@ impl Cx<'_> {
     }
 
     fn position_field(&self) -> i32 {
-        match self.env.direction {
-            Direction::Forward => segment::TOP,
-            Direction::Pullback => segment::CURSOR,
-        }
+        if self.forward { segment::TOP } else { segment::CURSOR }
     }
 
     fn clear_slots(&mut self, b: &mut FunctionBuilder<'_>) {
@@ -213,11 +214,22 @@ impl Cx<'_> {
                 b.ins().store(MemFlagsData::new(), self.get(*value), self.get(*addr), *off);
             }
             AdOp::EnterFrame => {
-                self.reload(b);
                 let flags = self.tape_flags(b);
-                let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), segment::LIMIT);
-                self.limit = Some(limit);
-                if let Some(frame) = self.env.frame {
+                if self.uses_tape {
+                    self.reload(b);
+                    let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), segment::LIMIT);
+                    self.limit = Some(limit);
+                }
+                if let Some(frame) = self.env.frame
+                    && frame.home != FrameHome::Tape
+                {
+                    if frame.size > 0 {
+                        let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, frame.size, 4);
+                        let slot = b.create_sized_stack_slot(slot);
+                        self.fp = Some(b.ins().stack_addr(types::I64, slot, 0));
+                        self.clear_slots(b);
+                    }
+                } else if let Some(frame) = self.env.frame {
                     let top = b.use_var(self.tape_var());
                     let c = b.ins().iconst(types::I64, 15);
                     let fp = b.ins().iadd(top, c);
@@ -227,6 +239,31 @@ impl Cx<'_> {
                     self.bump(b, fp, frame.size + self.seal_bytes(), inst.at);
                     b.ins().store(flags, top, fp, 0);
                     self.put_seal(b, (fp, frame.size as i32), self.frame_seal(), Some(top));
+                    self.clear_slots(b);
+                }
+            }
+            AdOp::Keep(slot, v) if self.keeps_variables() => {
+                if let Some(&var) = self.kept.get(slot) {
+                    let v = self.get(*v);
+                    b.def_var(var, v);
+                }
+            }
+            AdOp::KeepBlock(slot, id) if self.keeps_variables() => {
+                if let Some(&var) = self.kept_ids.get(slot) {
+                    let id = b.ins().iconst(types::I32, i64::from(*id));
+                    b.def_var(var, id);
+                }
+            }
+            AdOp::Restore(slot) if self.keeps_variables() => {
+                let r = b.use_var(self.kept[slot]);
+                self.name(inst.defs[0].0, r);
+            }
+            AdOp::KeptBlock(slot) if self.keeps_variables() => {
+                let r = b.use_var(self.kept_ids[slot]);
+                self.name(inst.defs[0].0, r);
+            }
+            AdOp::Turn => {
+                if self.fp.is_some() {
                     self.clear_slots(b);
                 }
             }
@@ -265,10 +302,14 @@ impl Cx<'_> {
                     self.put_seal(b, (at, 0), self.link_seal(), Some(fp));
                     b.ins().store(flags, fp, at, self.seal_bytes() as i32);
                 }
-                self.publish(b);
+                if self.uses_tape {
+                    self.publish(b);
+                }
             }
             AdOp::OpenFrame => {
-                self.reload(b);
+                if self.uses_tape {
+                    self.reload(b);
+                }
                 if let Some(frame) = self.env.frame {
                     let flags = self.tape_flags(b);
                     let at = b.use_var(self.tape_var());
@@ -318,14 +359,16 @@ impl Cx<'_> {
                 }
             }
             AdOp::CloseFrame => {
-                if let Some(frame) = self.env.frame {
+                if let Some(frame) = self.env.frame.filter(|f| f.home == FrameHome::Tape) {
                     let fp = self.frame_pointer(b);
                     let flags = self.tape_flags(b);
                     self.check_frame(b, fp, frame.size, inst.at);
                     let before = b.ins().load(types::I64, flags, fp, 0);
                     b.def_var(self.tape_var(), before);
                 }
-                self.publish(b);
+                if self.uses_tape {
+                    self.publish(b);
+                }
             }
             AdOp::AddMem { addr, delta, sure, off, by, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
@@ -341,6 +384,12 @@ impl Cx<'_> {
                 let r = self.load_ct(b, at, *shape);
                 let zero = self.zero(b, shape.ty());
                 self.store_ct(b, at, zero, *shape);
+                self.name(inst.defs[0].0, r);
+            }
+            AdOp::PeekMem { addr, delta, sure, off, shape } => {
+                self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
+                let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
+                let r = self.load_ct(b, at, *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
@@ -408,7 +457,13 @@ impl Cx<'_> {
                 let v = self.get(*v);
                 self.trap_if(b, v, *check, inst.at);
             }
-            AdOp::Primal(_) | AdOp::Arith(..) | AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::ZeroCt(_) => {
+            AdOp::Primal(_)
+            | AdOp::Arith(..)
+            | AdOp::TakeCt(_)
+            | AdOp::AddCt(..)
+            | AdOp::ZeroCt(_)
+            | AdOp::Hold(..)
+            | AdOp::Held(_) => {
                 unreachable!("handled by the caller")
             }
         }

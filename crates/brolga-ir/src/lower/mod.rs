@@ -5,9 +5,9 @@
 //! position become frontend variables (so they live in registers and block parameters, never in memory), every other
 //! instruction is expanded by [`ops`] or [`memory`].
 //!
-//! **Invariants.** In the forward graph a name is defined before its uses in dominance order, as in the primal; in the
-//! pullback graph the names of primal values are local to a block, and the map forgets them at each block's start, so that
-//! a use without a restore is found at once. Every instruction carries the source location of the primal instruction it
+//! **Invariants.** In forward blocks a name is defined before its uses in dominance order, as in the primal; in all other
+//! blocks the names of primal values are local to the block, and the map forgets them at its start, so that
+//! a use without a restore is found at once. A combined graph has forward blocks first, then reverse blocks. Every instruction carries the source location of the primal instruction it
 //! stems from; with the top bit set where it is a check of ours.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
-use crate::inst::{AdInst, AdOp, Shape, Val};
+use crate::inst::{AdInst, AdOp, FrameSlot, Shape, Val};
 use crate::names::Names;
 
 mod copy;
@@ -40,24 +40,30 @@ pub struct SlotPlace {
     pub size: u32,
 }
 
-/// The activation frame: what one call of a derived function keeps on the tape for its pullback, at fixed offsets.
+/// Where the activation frame is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameHome {
+    /// On the tape, where the pullback finds it when the forward pass has returned.
+    #[default]
+    Tape,
+    /// A stack slot of a combined function.
+    Stack,
+    /// A stack slot of a combined function for the shadows of the primal's slots; everything else stays in variables, and
+    /// so in registers as far as there are any.
+    Variables,
+}
+
+/// The activation frame: what one call of a derived function keeps for its reverse half, at fixed offsets.
 ///
-/// Offset 0 holds the tape's position before the call.
+/// On the tape, offset 0 holds the tape's position before the call.
 #[derive(Clone, Debug, Default)]
 pub struct FrameLayout {
+    /// Where it is.
+    pub home: FrameHome,
     /// Size in bytes.
     pub size: u32,
     /// Stack slots that have a shadow.
     pub slots: SecondaryMap<ir::StackSlot, Option<SlotPlace>>,
-}
-
-/// Forward pass or pullback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Records: moves `top` up.
-    Forward,
-    /// Replays: moves `cursor` down.
-    Pullback,
 }
 
 /// Offsets in the segment that generated code relies on; the run time tests that it agrees.
@@ -84,8 +90,6 @@ pub struct LowerEnv<'a> {
     pub primal: &'a ir::Function,
     /// Spelling of symbols.
     pub names: &'a mut Names,
-    /// Which half this is.
-    pub direction: Direction,
     /// The segment parameter; `None` for a function that has none (a lifted primal).
     pub seg: Option<Val>,
     /// The activation frame, if there is one.
@@ -117,6 +121,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         *waiting.get_mut(&s).expect("a successor is a block") += 1;
     }
     let target = env.target;
+    let env_frame = env.frame;
     let mut cx = Cx {
         env,
         values: HashMap::new(),
@@ -124,6 +129,11 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         imported: copy::Imported::default(),
         symbols: HashMap::new(),
         cts: HashMap::new(),
+        kept: HashMap::new(),
+        kept_ids: HashMap::new(),
+        held: HashMap::new(),
+        forward: true,
+        uses_tape: uses_tape(graph, env_frame),
         tape: None,
         fp: None,
         limit: None,
@@ -133,7 +143,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     for (i, block) in graph.blocks.values().enumerate() {
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
-        if cx.env.direction == Direction::Pullback {
+        cx.forward = block.role.is_forward();
+        if !cx.forward {
             cx.values.clear();
         }
         if i == 0 {
@@ -174,6 +185,17 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     func
 }
 
+/// Whether a graph touches the tape.
+fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
+    frame.is_some_and(|f| f.home == FrameHome::Tape)
+        || graph.blocks.values().flat_map(|b| b.insts.values()).any(|i| {
+            matches!(
+                i.op,
+                AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: true, .. }
+            )
+        })
+}
+
 /// State of one lowering.
 struct Cx<'a> {
     env: LowerEnv<'a>,
@@ -184,6 +206,14 @@ struct Cx<'a> {
     imported: copy::Imported,
     symbols: HashMap<String, ir::FuncRef>,
     cts: HashMap<ir::Value, Variable>,
+    /// Frame slots that are variables.
+    kept: HashMap<FrameSlot, Variable>,
+    kept_ids: HashMap<FrameSlot, Variable>,
+    /// Held variables.
+    held: HashMap<Val, Variable>,
+    /// Whether the block that is being lowered belongs to the forward half.
+    forward: bool,
+    uses_tape: bool,
     /// `top` or `cursor`.
     tape: Option<Variable>,
     /// Address of the activation frame and end of the tape: made in the entry block, which dominates everything.
@@ -245,6 +275,36 @@ impl Cx<'_> {
             b.def_var(var, zero);
             self.cts.insert(v, var);
         }
+        let in_variables = self.env.frame.is_some_and(|f| f.home == FrameHome::Variables);
+        for i in graph.blocks.values().flat_map(|blk| blk.insts.values()) {
+            let Some(&(_, ty)) = i.defs.first() else { continue };
+            match i.op {
+                AdOp::Restore(slot) if in_variables && !self.kept.contains_key(&slot) => {
+                    let var = self.zero_var(b, ty);
+                    self.kept.insert(slot, var);
+                }
+                AdOp::KeptBlock(slot) if in_variables && !self.kept_ids.contains_key(&slot) => {
+                    let var = self.zero_var(b, types::I32);
+                    self.kept_ids.insert(slot, var);
+                }
+                AdOp::Held(name) if !self.held.contains_key(&name) => {
+                    let var = self.zero_var(b, ty);
+                    self.held.insert(name, var);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A variable that is zero at first: what is read on no path is never wrong.
+    fn zero_var(&mut self, b: &mut FunctionBuilder<'_>, ty: Type) -> Variable {
+        let var = b.declare_var(ty);
+        let zero = match self.zeros.get(&ty) {
+            Some(&z) => z,
+            None => ops::zero(b, ty),
+        };
+        b.def_var(var, zero);
+        var
     }
 
     /// The zero of a cotangent type: the one from the entry block if there is one.
@@ -292,6 +352,16 @@ impl Cx<'_> {
                 let ty = self.env.ct[*v].expect("a value with a cotangent has a shape").ty();
                 let z = self.zero(b, ty);
                 b.def_var(self.cts[v], z);
+            }
+            AdOp::Hold(name, v) => {
+                if let Some(&var) = self.held.get(name) {
+                    let v = self.get(*v);
+                    b.def_var(var, v);
+                }
+            }
+            AdOp::Held(name) => {
+                let r = b.use_var(self.held[name]);
+                self.name(inst.defs[0].0, r);
             }
             _ => self.memory_op(b, inst),
         }

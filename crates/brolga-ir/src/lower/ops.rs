@@ -17,6 +17,17 @@ pub fn constant(b: &mut FunctionBuilder<'_>, ty: Type, x: f64) -> ir::Value {
     if ty.is_vector() { b.ins().splat(ty, lane) } else { lane }
 }
 
+/// All bits zero, in any type.
+pub fn zero(b: &mut FunctionBuilder<'_>, ty: Type) -> ir::Value {
+    match ty {
+        types::I128 => {
+            let z = b.ins().iconst(types::I64, 0);
+            b.ins().iconcat(z, z)
+        }
+        _ => constant(b, ty, 0.0),
+    }
+}
+
 /// The same bits as another type of the same width.
 pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
     let from = b.func.dfg.value_type(x);
@@ -47,7 +58,11 @@ pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
 pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::Value], ty: Type) -> ir::Value {
     match op {
         Arith::Const(x) => constant(b, ty, *x),
-        Arith::Iconst(x) => b.ins().iconst(ty, *x),
+        Arith::Iconst(x) => {
+            // The immediate of a narrow constant has no bits beyond its type.
+            let x = if ty.bits() < 64 { *x & ((1_i64 << ty.bits()) - 1) } else { *x };
+            b.ins().iconst(ty, x)
+        }
         Arith::Fadd => b.ins().fadd(a[0], a[1]),
         Arith::Fsub => b.ins().fsub(a[0], a[1]),
         Arith::Fmul => b.ins().fmul(a[0], a[1]),
@@ -104,6 +119,13 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::ShuffleBytes(mask) => shuffle(b, a[0], a[1], mask, ty),
         Arith::Iadd => b.ins().iadd(a[0], a[1]),
         Arith::Isub => b.ins().isub(a[0], a[1]),
+        Arith::Imul => b.ins().imul(a[0], a[1]),
+        Arith::MinMax(op) => match op {
+            ir::Opcode::Smin => b.ins().smin(a[0], a[1]),
+            ir::Opcode::Smax => b.ins().smax(a[0], a[1]),
+            ir::Opcode::Umin => b.ins().umin(a[0], a[1]),
+            _ => b.ins().umax(a[0], a[1]),
+        },
         Arith::Uextend => b.ins().uextend(ty, a[0]),
         Arith::Math(symbol) => math(cx, b, symbol, a, ty),
         Arith::ToBits => to_bits(b, a[0], ty),

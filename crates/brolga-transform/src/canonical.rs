@@ -1,0 +1,268 @@
+//! Canonical loops, so that the pullback can run them backwards by counting.
+//!
+//! **Problem.** The reverse of a loop header must know whether this was the first turn, and what the loop's integers were.
+//! A log of block numbers and values tells, at a price for each turn; a counter that runs backwards costs nothing.
+//!
+//! **After this pass** every natural loop has
+//! - one block that enters its header, and one latch, the source of its only back edge;
+//! - exit blocks of its own: where an edge leaves the loop, it goes to a block that has no other predecessor, so whatever
+//!   the pullback must know when it comes into the loop from behind can be put there;
+//! - an *induction variable* in its header that does not come back to its first value: one that the program has, or an
+//!   `i64` that counts turns. What nobody asks of such a counter, [`crate::prune`] removes.
+//!
+//! Irreducible cycles stay as they are, and their blocks
+//! are logged. New instructions have the source location of the terminator that they stand before.
+//!
+//! Source: loop simplification of LLVM, for the form; the counter is ours.
+
+use brolga_analysis::cfg::edge_args;
+use brolga_analysis::pointers::constant_int;
+use brolga_analysis::{Cfg, LoopId, Loops};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
+use cranelift_entity::EntitySet;
+use indexmap::IndexSet;
+
+/// Bring all loops into canonical form.
+pub fn canonical(func: &mut ir::Function) {
+    let cfg = Cfg::compute(func);
+    let loops = Loops::compute(&cfg);
+    for l in loops.loops.values() {
+        // The outer edges first: a latch that is made must not become an entry.
+        if l.entries.len() > 1 {
+            gather(func, &l.entries, l.header, false);
+        }
+        if l.latches.len() > 1 {
+            gather(func, &l.latches, l.header, true);
+        }
+    }
+    let cfg = Cfg::compute(func);
+    let loops = Loops::compute(&cfg);
+    // An edge may leave several loops.
+    let exits: IndexSet<_> = loops.loops.values().flat_map(|l| l.exits.iter().copied()).collect();
+    for (from, to) in exits.into_iter().filter(|e| cfg.preds[e.1].len() > 1) {
+        split(func, from, to);
+    }
+    let cfg = Cfg::compute(func);
+    let loops = Loops::compute(&cfg);
+    for l in loops.loops.keys() {
+        if (0..func.dfg.block_params(loops.loops[l].header).len()).all(|i| induction(func, &loops, l, i).is_none()) {
+            count(func, &loops, l);
+        }
+    }
+}
+
+/// An order of all blocks in which dominators come first: the present one, if it is such.
+pub fn order(func: &ir::Function) -> Vec<ir::Block> {
+    let cfg = Cfg::compute(func);
+    let loops = Loops::compute(&cfg);
+    let mut seen = EntitySet::new();
+    let ordered = cfg.blocks.iter().all(|&b| {
+        seen.insert(b);
+        loops.idom[b].is_none_or(|d| seen.contains(d))
+    });
+    if ordered {
+        return cfg.blocks;
+    }
+    let mut post = Vec::new();
+    let mut seen = EntitySet::new();
+    let mut work = vec![(cfg.blocks[0], false)];
+    while let Some((b, left)) = work.pop() {
+        if left {
+            post.push(b);
+        } else if seen.insert(b) {
+            work.push((b, true));
+            work.extend(cfg.succs[b].iter().map(|&s| (s, false)));
+        }
+    }
+    post.reverse();
+    post
+}
+
+/// Send the edge `from -> to` to `mid`, with the same arguments.
+fn redirect(func: &mut ir::Function, from: ir::Block, to: ir::Block, mid: ir::Block) {
+    let last = func.layout.last_inst(from).expect("a block has a terminator");
+    let dfg = &mut func.dfg;
+    let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+    let call = calls.iter_mut().find(|c| c.block(&dfg.value_lists) == to).expect("the edge is there");
+    call.set_block(mid, &mut dfg.value_lists);
+}
+
+fn end(func: &ir::Function, b: ir::Block) -> ir::Inst {
+    func.layout.last_inst(b).expect("a block has a terminator")
+}
+
+/// One block for several edges to a header.
+fn gather(func: &mut ir::Function, from: &[ir::Block], header: ir::Block, back: bool) {
+    let last = *from.last().expect("there are several");
+    let at = func.srcloc(end(func, last));
+    let mid = func.dfg.make_block();
+    if back {
+        func.layout.insert_block_after(mid, last);
+    } else {
+        func.layout.insert_block(mid, header);
+    }
+    let tys: Vec<_> = func.dfg.block_params(header).iter().map(|&v| func.dfg.value_type(v)).collect();
+    let args: Vec<_> =
+        tys.into_iter().map(|t| ir::BlockArg::Value(func.dfg.append_block_param(mid, t))).collect();
+    let mut pos = FuncCursor::new(func).at_bottom(mid);
+    pos.set_srcloc(at);
+    pos.ins().jump(header, &args);
+    for &p in from {
+        redirect(func, p, header, mid);
+    }
+}
+
+/// A block on an edge; it takes no parameters, since what it passes on dominates it.
+fn split(func: &mut ir::Function, from: ir::Block, to: ir::Block) {
+    let last = end(func, from);
+    let at = func.srcloc(last);
+    let args: Vec<ir::BlockArg> = edge_args(func, from, to).into_iter().map(ir::BlockArg::Value).collect();
+    let mid = func.dfg.make_block();
+    func.layout.insert_block_after(mid, from);
+    let mut pos = FuncCursor::new(func).at_bottom(mid);
+    pos.set_srcloc(at);
+    pos.ins().jump(to, &args);
+    let empty = func.dfg.block_call(mid, &[]);
+    let dfg = &mut func.dfg;
+    let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+    *calls.iter_mut().find(|c| c.block(&dfg.value_lists) == to).expect("the edge is there") = empty;
+}
+
+/// Give a loop a parameter that counts its turns.
+fn count(func: &mut ir::Function, loops: &Loops, l: LoopId) {
+    let l = &loops.loops[l];
+    let (entry, latch) = (l.entries[0], l.latches[0]);
+    let n = func.dfg.append_block_param(l.header, types::I64);
+    let before = |func: &mut ir::Function, b: ir::Block, f: &dyn Fn(&mut FuncCursor<'_>) -> ir::Value| {
+        let last = end(func, b);
+        let at = func.srcloc(last);
+        let mut pos = FuncCursor::new(func).at_inst(last);
+        pos.set_srcloc(at);
+        f(&mut pos)
+    };
+    let zero = before(func, entry, &|pos| pos.ins().iconst(types::I64, 0));
+    let next = before(func, latch, &|pos| {
+        let one = pos.ins().iconst(types::I64, 1);
+        pos.ins().iadd(n, one)
+    });
+    for (b, v) in [(entry, zero), (latch, next)] {
+        let last = end(func, b);
+        let dfg = &mut func.dfg;
+        let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+        let call = calls.iter_mut().find(|c| c.block(&dfg.value_lists) == l.header).expect("the edge is there");
+        call.append_argument(v, &mut dfg.value_lists);
+    }
+}
+
+/// A parameter of a loop's header that changes by the same amount each turn, and has its first value in the first turn only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Induction {
+    /// The parameter.
+    pub var: ir::Value,
+    /// Its value in the first turn; defined outside of the loop.
+    pub start: ir::Value,
+    /// Its value in the next turn.
+    pub next: ir::Value,
+    /// The difference.
+    pub step: i64,
+}
+
+/// The `i`-th parameter of a canonical loop's header, if it is one.
+pub fn induction(func: &ir::Function, loops: &Loops, l: LoopId, i: usize) -> Option<Induction> {
+    let lp = &loops.loops[l];
+    let ([entry], [latch]) = (&lp.entries[..], &lp.latches[..]) else { return None };
+    let var = func.dfg.block_params(lp.header)[i];
+    let ty = func.dfg.value_type(var);
+    if !ty.is_int() || ty.bits() > 64 {
+        return None;
+    }
+    let start = edge_args(func, *entry, lp.header)[i];
+    let next = edge_args(func, *latch, lp.header)[i];
+    let inst = func.dfg.value_def(next).inst()?;
+    let InstructionData::Binary { opcode, args: [a, b] } = func.dfg.insts[inst] else { return None };
+    // Immediates of narrow types are zero-extended.
+    let signed = |c: i64| c << (64 - ty.bits()) >> (64 - ty.bits());
+    let step = match opcode {
+        Opcode::Iadd if a == var => signed(constant_int(func, b)?),
+        Opcode::Iadd if b == var => signed(constant_int(func, a)?),
+        Opcode::Isub if a == var => signed(constant_int(func, b)?).wrapping_neg(),
+        _ => return None,
+    };
+    let iv = Induction { var, start, next, step };
+    (step != 0 && (far(ty, step) || guarded(func, loops, l, &iv))).then_some(iv)
+}
+
+/// Whether so many turns are needed to come back that no run has them: 2⁵² of them, more than a month at a turn a nanosecond.
+fn far(ty: ir::Type, step: i64) -> bool {
+    ty.bits() - step.trailing_zeros().min(ty.bits()) >= 52
+}
+
+/// Whether the loop ends, if ever, before the variable comes back: a test in each turn compares it with a bound that it cannot
+/// jump over.
+fn guarded(func: &ir::Function, loops: &Loops, l: LoopId, iv: &Induction) -> bool {
+    let lp = &loops.loops[l];
+    (iv.step == 1 || iv.step == -1)
+        && lp.exits.iter().any(|&(from, to)| {
+            loops.dominates(from, lp.latches[0]) && exit_test(func, loops, l, iv, from, to).is_some()
+        })
+}
+
+/// The test by which a loop is left: `tested cc bound` holds on the exit edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitTest {
+    /// Whether the next value is tested, not the present one.
+    pub of_next: bool,
+    /// How it compares on the way out.
+    pub cc: IntCC,
+    /// With what; defined outside of the loop.
+    pub bound: ir::Value,
+}
+
+/// The test on the exit edge `from -> to`, if it compares an induction variable with something that the loop does not change,
+/// and says where the variable is then: `==`, or the first value that is not on the near side of the bound.
+pub fn exit_test(
+    func: &ir::Function,
+    loops: &Loops,
+    l: LoopId,
+    iv: &Induction,
+    from: ir::Block,
+    to: ir::Block,
+) -> Option<ExitTest> {
+    let last = end(func, from);
+    let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[last] else { return None };
+    let on_true = blocks[0].block(&func.dfg.value_lists) == to;
+    let mut cond = arg;
+    // A condition may be widened on its way to the branch.
+    while let ValueDef::Result(i, _) = func.dfg.value_def(cond) {
+        match func.dfg.insts[i] {
+            InstructionData::Unary { opcode: Opcode::Uextend, arg } => cond = arg,
+            _ => break,
+        }
+    }
+    let inst = func.dfg.value_def(cond).inst()?;
+    let InstructionData::IntCompare { args: [a, b], cond: cc, .. } = func.dfg.insts[inst] else { return None };
+    let is_iv = |v| v == iv.var || v == iv.next;
+    let (tested, bound, cc) = if is_iv(a) {
+        (a, b, cc)
+    } else if is_iv(b) {
+        (b, a, cc.swap_args())
+    } else {
+        return None;
+    };
+    let cc = if on_true { cc } else { cc.complement() };
+    let outside = match func.dfg.value_def(bound) {
+        ValueDef::Result(i, _) => !loops.contains(l, func.layout.inst_block(i)?),
+        ValueDef::Param(b, _) => !loops.contains(l, b),
+        ValueDef::Union(..) => false,
+    };
+    use IntCC::*;
+    let fits = match cc {
+        Equal => true,
+        UnsignedGreaterThanOrEqual | SignedGreaterThanOrEqual => iv.step == 1,
+        UnsignedLessThanOrEqual | SignedLessThanOrEqual => iv.step == -1,
+        _ => false,
+    };
+    (outside && fits).then_some(ExitTest { of_next: tested == iv.next, cc, bound })
+}
