@@ -6,6 +6,7 @@
 //! - [`bits`]: bitwise operations that mean something for floats.
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
 //! - [`loops`]: dominators and natural loops.
+//! - [`clobber`]: which loads read memory that nobody writes afterwards.
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
 //! - [`callee`]: what a call goes to.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
@@ -19,6 +20,7 @@ pub mod activity;
 pub mod bits;
 pub mod callee;
 pub mod cfg;
+pub mod clobber;
 pub mod contents;
 pub mod loops;
 pub mod modes;

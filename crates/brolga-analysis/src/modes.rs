@@ -57,6 +57,8 @@ pub struct Variant {
     pub params: Vec<ParamMode>,
     /// One per result.
     pub results: Vec<ResultMode>,
+    /// One per parameter: the memory behind it is reached through no other pointer. Only what the caller has said.
+    pub noalias: Vec<bool>,
 }
 
 impl Variant {
@@ -77,13 +79,13 @@ impl Variant {
             .iter()
             .map(|r| if Shape::of_float(r.value_type).is_some() { ResultMode::Active } else { ResultMode::None })
             .collect();
-        Self { func: request.func, params, results }
+        Self { func: request.func, params, results, noalias: request.noalias.clone() }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its signature allows to be active
     /// is active, so that caller and callee agree without knowing each other.
     pub fn canonical(func: FuncKey, sig: &Signature) -> Self {
-        Self { func, params: canonical_params(sig), results: canonical_results(sig) }
+        Self { func, params: canonical_params(sig), results: canonical_results(sig), noalias: vec![] }
     }
 
     /// Signature of the forward pass.

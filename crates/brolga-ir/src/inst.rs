@@ -167,6 +167,8 @@ pub enum Arith {
     Isub,
     /// Integer multiplication.
     Imul,
+    /// The same value under another name.
+    Copy,
     /// The smaller or larger of two integers, as this opcode of Cranelift says.
     MinMax(ir::Opcode),
     /// Call of a C math function; the symbol is chosen by type.

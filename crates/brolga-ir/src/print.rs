@@ -195,6 +195,7 @@ fn arith_name(op: &Arith) -> &'static str {
         Arith::Iadd => "iadd",
         Arith::Isub => "isub",
         Arith::Imul => "imul",
+        Arith::Copy => "copy",
         Arith::MinMax(op) => match op {
             ir::Opcode::Smin => "smin",
             ir::Opcode::Smax => "smax",

@@ -35,15 +35,31 @@ pub struct Request {
     pub args: Vec<ArgActivity>,
     /// One per parameter: what a pointer points at, if the caller knows.
     pub elems: Vec<Option<Elem>>,
+    /// One per parameter: the caller promises that the memory behind this pointer is reached through no other one while the
+    /// function runs (C's `restrict`). A debug run checks it as far as lengths are declared.
+    pub noalias: Vec<bool>,
 }
 
 impl Request {
     /// A request without hints.
     pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
         let args: Vec<_> = args.into_iter().collect();
-        let elems = vec![None; args.len()];
-        Self { func, args, elems }
+        let (elems, noalias) = (vec![None; args.len()], vec![false; args.len()]);
+        Self { func, args, elems, noalias }
     }
+}
+
+/// Which functions a derivative is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// A forward pass and a pullback that may run later, or several times.
+    #[default]
+    Split,
+    /// One function that does both at once: what is alive between the halves stays where it is, and memory that nobody has
+    /// written since is read again instead of being recorded.
+    Combined,
+    /// As `Combined`, without the primal's results: what only they need is not computed. Memory is written as ever.
+    Gradient,
 }
 
 /// What the pullback does with memory that the primal wrote.
@@ -60,6 +76,8 @@ pub enum MemoryMode {
 /// Options of a derivation. The defaults are right for most callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
+    /// Whether forward pass and pullback are two functions or one.
+    pub mode: Mode,
     /// Whether the pullback restores primal memory.
     pub memory: MemoryMode,
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even where the partial
@@ -79,6 +97,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            mode: Mode::Split,
             memory: MemoryMode::Leave,
             strong_zero: true,
             tape_limit: 8 << 30,

@@ -15,13 +15,14 @@ use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Options, Program, Request};
+use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use indexmap::{IndexMap, IndexSet};
 
+use crate::combined::combine;
 use crate::facts::Facts;
 use crate::forward::forward;
 use crate::normalise::{Normalised, normalise};
@@ -45,6 +46,28 @@ pub struct DerivedPair {
     pub pullback: ir::Function,
 }
 
+/// Forward pass and pullback as one function.
+#[derive(Clone, Debug)]
+pub struct DerivedWhole {
+    /// What was derived.
+    pub variant: Variant,
+    /// Its symbol.
+    pub symbol: String,
+    /// The function.
+    pub func: ir::Function,
+    /// Whether it returns the primal's results before the cotangents.
+    pub results: bool,
+}
+
+/// What a variant became.
+#[derive(Clone, Debug)]
+pub enum Emitted {
+    /// Two functions.
+    Pair(DerivedPair),
+    /// One function.
+    Whole(DerivedWhole),
+}
+
 /// A function that may be called through a pointer.
 #[derive(Clone, Debug)]
 pub struct Addressable {
@@ -63,7 +86,9 @@ pub struct Addressable {
 pub struct Derivation {
     /// The program, with thunks for known functions whose address is taken.
     pub program: Program,
-    /// Derived pairs; the first is the root's.
+    /// The combined function of the root, in that mode.
+    pub whole: Option<DerivedWhole>,
+    /// Derived pairs; unless there is a combined function, the first is the root's.
     pub pairs: Vec<DerivedPair>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
@@ -83,16 +108,16 @@ pub struct Stages<'a> {
     pub stmts: AdStmts,
     /// What is recorded.
     pub plan: Plan,
-    /// The forward graph.
+    /// The forward graph; of a combined function, the whole of it.
     pub forward: CfgBlocks,
-    /// The pullback graph.
+    /// The pullback graph; empty for a combined function.
     pub pullback: CfgBlocks,
     /// Reverse block of each primal block.
     pub reverse_of: IndexMap<ir::Block, BlockId>,
     /// Forward block of each primal block.
     pub forward_of: IndexMap<ir::Block, BlockId>,
-    /// The emitted pair.
-    pub pair: DerivedPair,
+    /// The emitted functions.
+    pub emitted: Emitted,
 }
 
 /// Names of variants, in the order in which they were asked for.
@@ -188,15 +213,29 @@ pub fn derive_with(
 
     let mut work =
         Worklist { symbols: program.funcs.iter().map(|(k, f)| (k, f.symbol.clone())).collect(), ..Worklist::default() };
-    work.derive(Variant::of_request(request, &program.funcs[request.func].signature));
+    let root = Variant::of_request(request, &program.funcs[request.func].signature);
+    let mut first = (options.mode != Mode::Split).then_some(root.clone());
+    if first.is_none() {
+        work.derive(root);
+    }
     let mut names = Names::default();
+    let mut whole = None;
     let mut pairs = Vec::new();
     let mut captures = Vec::new();
     let mut at = 0;
-    while at < work.variants.len() {
-        let variant = work.variants[at].clone();
-        let symbols = work.names[at].clone();
-        at += 1;
+    loop {
+        let is_root = first.is_some() || at == 0 && options.mode == Mode::Split;
+        let (variant, symbols, mode) = match first.take() {
+            Some(root) => {
+                let symbol = format!("{}__gradient", program.funcs[root.func].symbol);
+                (root, (symbol, String::new()), options.mode)
+            }
+            None if at == work.variants.len() => break,
+            None => {
+                at += 1;
+                (work.variants[at - 1].clone(), work.names[at - 1].clone(), Mode::Split)
+            }
+        };
         let Some(primal) = normalised.get(&variant.func) else { continue };
         if captures.is_empty() && calls_indirectly(&primal.func) {
             for &k in &addressed {
@@ -212,17 +251,20 @@ pub fn derive_with(
                 captures.push(Addressable { symbol, signature: signature_id(&sig), forward, pullback });
             }
         }
-        match derive_one(&program, primal, &variant, options, &summaries, symbols, &mut work, &mut names, isa, at == 1)
-        {
+        let to = Wanted { symbols, mode, is_root };
+        match derive_one(&program, primal, &variant, options, &summaries, to, &mut work, &mut names, isa) {
             Ok(stages) => {
                 look(&stages);
-                pairs.push(stages.pair);
+                match stages.emitted {
+                    Emitted::Pair(p) => pairs.push(p),
+                    Emitted::Whole(w) => whole = Some(w),
+                }
             }
             Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
         }
     }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    problems.or_ok(Derivation { program: program.clone(), pairs, captures, names, normalised })
+    problems.or_ok(Derivation { program: program.clone(), whole, pairs, captures, names, normalised })
 }
 
 /// Run the pipeline for a request.
@@ -349,6 +391,15 @@ fn calls_indirectly(func: &ir::Function) -> bool {
     func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
 }
 
+/// What a variant is to become.
+struct Wanted {
+    /// Symbols of forward pass and pullback, or of the combined function and nothing.
+    symbols: (String, String),
+    mode: Mode,
+    /// Whether the caller asks for this function itself.
+    is_root: bool,
+}
+
 #[expect(clippy::too_many_arguments, reason = "one call, from the worklist")]
 fn derive_one<'a>(
     program: &'a Program,
@@ -356,13 +407,12 @@ fn derive_one<'a>(
     variant: &'a Variant,
     options: &'a Options,
     summaries: &'a Summaries,
-    (forward_symbol, pullback_symbol): (String, String),
+    Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }: Wanted,
     work: &mut Worklist,
     names: &mut Names,
     isa: &dyn TargetIsa,
-    root: bool,
 ) -> Result<Stages<'a>, Diagnostics> {
-    let (facts, found) = Facts::compute(program, primal, variant, options, summaries, root);
+    let (facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
     let mut ids = Ids::default();
     let (lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
 
@@ -405,37 +455,43 @@ fn derive_one<'a>(
             debug: options.debug,
             target: isa.frontend_config(),
         };
-        lower(graph, env)
+        let func = lower(graph, env);
+        verified(func, isa, &program.funcs[variant.func].symbol)
     };
-    let forward_func = clif(&fwd.graph, fwd.seg);
-    let pullback_func = clif(&pull.graph, pull.seg);
-    for f in [&forward_func, &pullback_func] {
-        if let Err(e) = cranelift_codegen::verify_function(f, isa) {
-            let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", f.name))
-                .in_func(&program.funcs[variant.func].symbol)
-                .note(cranelift_codegen::print_errors::pretty_verifier_error(f, None, e))
+    let reverse_of = pull.reverse_of.clone();
+    let variant = variant.clone();
+    let (forward, pullback, emitted) = if mode == Mode::Split {
+        let pair = DerivedPair {
+            variant,
+            forward_symbol,
+            pullback_symbol,
+            forward: clif(&fwd.graph, fwd.seg)?,
+            pullback: clif(&pull.graph, pull.seg)?,
+        };
+        (fwd.graph, pull.graph, Emitted::Pair(pair))
+    } else {
+        let seg = fwd.seg;
+        let empty = CfgBlocks { blocks: IndexMap::new(), ..pull.graph.clone() };
+        let graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
+        let func = clif(&graph, seg)?;
+        let whole = DerivedWhole { variant, symbol: forward_symbol, func, results: mode == Mode::Combined };
+        (graph, empty, Emitted::Whole(whole))
+    };
+    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
+}
+
+/// A function, if Cranelift's verifier accepts it.
+fn verified(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
+    match cranelift_codegen::verify_function(&func, isa) {
+        Ok(()) => Ok(func),
+        Err(e) => {
+            let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", func.name))
+                .in_func(symbol)
+                .note(cranelift_codegen::print_errors::pretty_verifier_error(&func, None, e))
                 .help("this is a bug in Brolga; please report it with the input");
-            return Err(d.into());
+            Err(d.into())
         }
     }
-    let pair = DerivedPair {
-        variant: variant.clone(),
-        forward_symbol,
-        pullback_symbol,
-        forward: forward_func,
-        pullback: pullback_func,
-    };
-    Ok(Stages {
-        facts,
-        lifted,
-        stmts,
-        plan,
-        forward: fwd.graph,
-        pullback: pull.graph,
-        reverse_of: pull.reverse_of,
-        forward_of,
-        pair,
-    })
 }
 
 /// The ABI of a derived pair, spelled out for whoever calls it.

@@ -1,11 +1,12 @@
 //! Every analysis of one variant of one function, run in order. Read-only afterwards.
 
 use brolga_analysis::activity::{self, Activity, ActivityInput};
+use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::Uses;
 use brolga_analysis::pointers::PointerInput;
-use brolga_analysis::{Cfg, Contents, Delta, Pointers, Summaries, Variant, solid, summary};
+use brolga_analysis::{Cfg, Contents, Delta, Loops, Pointers, Summaries, Variant, solid, summary};
 use brolga_ir::inst::Val;
-use brolga_ir::{Diagnostic, Options, Program};
+use brolga_ir::{Diagnostic, Mode, Options, Program};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
@@ -21,8 +22,14 @@ pub struct Facts<'a> {
     pub variant: &'a Variant,
     /// Options of the derivation.
     pub options: &'a Options,
+    /// What its derivative is to be: only the function that the caller asks for is ever combined.
+    pub mode: Mode,
     /// Control flow.
     pub cfg: Cfg,
+    /// Dominators and loops.
+    pub loops: Loops,
+    /// Loads that the pullback may do again.
+    pub reload: EntitySet<ir::Inst>,
     /// All uses.
     pub uses: Uses,
     /// Pointers and their deltas.
@@ -38,7 +45,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Run the analyses. `root` says that the caller asks for this function itself.
+    /// Run the analyses. `root` says that the caller asks for this function itself, `mode` what its derivative is to be.
     pub fn compute(
         program: &'a Program,
         primal: &'a Normalised,
@@ -46,9 +53,13 @@ impl<'a> Facts<'a> {
         options: &'a Options,
         summaries: &'a Summaries,
         root: bool,
+        mode: Mode,
     ) -> (Self, Vec<Diagnostic>) {
         let func = &primal.func;
         let cfg = Cfg::compute(func);
+        let loops = Loops::compute(&cfg);
+        let input = ClobberInput { program, func, cfg: &cfg, noalias: &variant.noalias };
+        let reload = if mode == Mode::Split { EntitySet::new() } else { clobber::reloadable(&input) };
         let uses = Uses::compute(func, &cfg);
         let input = PointerInput {
             program,
@@ -76,7 +87,7 @@ impl<'a> Facts<'a> {
 
         let solid = solid::compute(&input, root && n_active == 1);
         (
-            Self { program, primal, variant, options, cfg, uses, pointers, contents, activity, summaries, solid },
+            Self { program, primal, variant, options, mode, cfg, loops, reload, uses, pointers, contents, activity, summaries, solid },
             problems,
         )
     }

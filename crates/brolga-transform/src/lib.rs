@@ -8,12 +8,14 @@
 //! plan         what is recorded, and where: frame or stack
 //! forward      the primal plus forward fragments plus records
 //! pullback     reverse fragments, predecessor switches, edge blocks
+//! combined     forward blocks and reverse blocks in one function
 //! derive       all of it, for a function and everything that it calls
 //! ```
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
 
 pub mod canonical;
+pub mod combined;
 pub mod derive;
 pub mod facts;
 pub mod forward;
@@ -23,4 +25,4 @@ pub mod pullback;
 pub mod rules;
 pub mod stmt;
 
-pub use derive::{Abi, Addressable, Derivation, DerivedPair, Stages, derive, derive_with};
+pub use derive::{Abi, Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};

@@ -20,14 +20,14 @@ use std::collections::{BTreeSet, HashMap};
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
 use cranelift_codegen::ir::{self, Type, types};
 use cranelift_entity::SecondaryMap;
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
-use crate::plan::{Plan, PredSource, Source, type_of};
+use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of};
 use crate::stmt::AdStmts;
 
 /// Liveness of cotangents.
@@ -149,6 +149,9 @@ pub fn pullback(
     Pullback { graph: CfgBlocks { symbol, signature, blocks: b.blocks }, seg, reverse_of: b.reverse_of }
 }
 
+/// What held variables get on the edges from a block's predecessors.
+type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
+
 fn to(block: BlockId) -> Target {
     Target { block, args: vec![] }
 }
@@ -227,6 +230,10 @@ impl Builder<'_, '_> {
             self.finish(id, Role::Reverse(b), vec![], f, Term::Jump(to(self.exit)), first);
             return;
         };
+        let holds: IndexMap<ir::Block, Vec<(Val, Val)>> = facts.cfg.preds[b]
+            .iter()
+            .map(|&p| (p, self.plan.holds.get(&(p, b)).map_or(vec![], |h| self.held(&mut f, h, &mut waiting, first))))
+            .collect();
         // All parameters' cotangents are taken before any argument receives one.
         let mut taken: IndexMap<ir::Value, Val> = IndexMap::new();
         for &p in func.dfg.block_params(b) {
@@ -239,34 +246,125 @@ impl Builder<'_, '_> {
         let mut edges: Vec<(BlockId, Role, Fragment, Term)> = Vec::new();
         let term = match pred {
             PredSource::Unique(p) => {
-                self.edge(&mut f, p, b, &taken);
+                self.edge(&mut f, p, b, &taken, &holds);
                 Term::Jump(to(self.reverse_of[&p]))
             }
             PredSource::Frame(_) | PredSource::Tape => {
                 let op = if let PredSource::Frame(slot) = pred { AdOp::KeptBlock(slot) } else { AdOp::PeekBlock };
                 let d = Val::D(self.ids.dv());
                 self.add(&mut f, smallvec![(d, types::I32)], op, first);
-                let mut cases = Vec::new();
-                for p in facts.cfg.preds[b].clone() {
-                    let mut e = Fragment::new();
-                    self.edge(&mut e, p, b, &taken);
-                    let target = if e.is_empty() {
-                        self.reverse_of[&p]
-                    } else {
-                        let edge = self.ids.block();
-                        let term = Term::Jump(to(self.reverse_of[&p]));
-                        edges.push((edge, Role::Edge(p, b), e, term));
-                        edge
-                    };
-                    cases.push((self.plan.number[p], target));
-                }
+                let preds = facts.cfg.preds[b].clone();
+                let cases = preds
+                    .into_iter()
+                    .map(|p| (self.plan.number[p], self.way_back(p, b, &taken, &holds, &mut edges)))
+                    .collect();
                 Term::Switch(d, cases)
+            }
+            PredSource::Turn { iv, entry, latch } => {
+                let (var, start) = (Val::Primal(iv.var), Val::Primal(iv.start));
+                self.have(&mut f, var, &mut waiting, first);
+                self.have(&mut f, start, &mut waiting, first);
+                let d = Val::D(self.ids.dv());
+                let op = AdOp::Arith(Arith::IcmpEq, smallvec![var, start], types::I8);
+                self.add(&mut f, smallvec![(d, types::I8)], op, first);
+                let entry = self.way_back(entry, b, &taken, &holds, &mut edges);
+                let latch = self.way_back(latch, b, &taken, &holds, &mut edges);
+                Term::If(d, to(entry), to(latch))
+            }
+            PredSource::Branch { cond, yes, no } => {
+                let cond = Val::Primal(cond);
+                self.have(&mut f, cond, &mut waiting, first);
+                let yes = self.way_back(yes, b, &taken, &holds, &mut edges);
+                let no = self.way_back(no, b, &taken, &holds, &mut edges);
+                Term::If(cond, to(yes), to(no))
             }
         };
         self.finish(id, Role::Reverse(b), vec![], f, term, first);
         for (edge, role, e, term) in edges {
             self.finish(edge, role, vec![], e, term, first);
         }
+    }
+
+    /// Where the pullback goes from the reverse of `b` if that was entered from `p`: to an edge block, if anything happens on
+    /// the edge.
+    fn way_back(
+        &mut self,
+        p: ir::Block,
+        b: ir::Block,
+        taken: &IndexMap<ir::Value, Val>,
+        holds: &Holds,
+        edges: &mut Vec<(BlockId, Role, Fragment, Term)>,
+    ) -> BlockId {
+        let mut e = Fragment::new();
+        self.edge(&mut e, p, b, taken, holds);
+        if e.is_empty() {
+            return self.reverse_of[&p];
+        }
+        let edge = self.ids.block();
+        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(self.reverse_of[&p]))));
+        edge
+    }
+
+    /// The values that held variables get on an edge: all of them are had before any changes.
+    fn held(
+        &mut self,
+        f: &mut Fragment,
+        holds: &[Hold],
+        waiting: &mut HashMap<Val, Source>,
+        at: Option<ir::Inst>,
+    ) -> Vec<(Val, Val)> {
+        let mut out = Vec::new();
+        for hold in holds {
+            self.have(f, hold.base, waiting, at);
+            let mut v = hold.base;
+            for undo in &hold.undo {
+                let other = match undo.other {
+                    Other::Value(y) => {
+                        self.have(f, Val::Primal(y), waiting, at);
+                        Val::Primal(y)
+                    }
+                    Other::Const(k) => self.arith(f, Arith::Iconst(k), &[], undo.ty, at),
+                };
+                let args = if undo.swapped { [other, v] } else { [v, other] };
+                v = self.arith(f, undo.op.clone(), &args, undo.ty, at);
+            }
+            if !matches!(v, Val::D(_)) {
+                // Names are local to a block; derived values are not.
+                let d = Val::D(self.ids.dv());
+                let ty = type_of(self.facts, self.aux, v);
+                let op = AdOp::Arith(Arith::Copy, smallvec![v], ty);
+                self.add(f, smallvec![(d, ty)], op, at);
+                v = d;
+            }
+            out.push((hold.name, v));
+        }
+        out
+    }
+
+    fn arith(&mut self, f: &mut Fragment, op: Arith, args: &[Val], ty: Type, at: Option<ir::Inst>) -> Val {
+        let d = Val::D(self.ids.dv());
+        self.add(f, smallvec![(d, ty)], AdOp::Arith(op, args.into(), ty), at);
+        d
+    }
+
+    /// An induction variable behind its loop.
+    fn last(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+        let ty = self.facts.func().dfg.value_type(last.iv.var);
+        let step = |b: &mut Self, f: &mut Fragment| b.arith(f, Arith::Iconst(last.iv.step), &[], ty, at);
+        let mut end = Val::Primal(last.bound);
+        if let Some(op) = last.far {
+            let mut first = Val::Primal(last.iv.start);
+            if last.of_next {
+                let k = step(self, f);
+                first = self.arith(f, Arith::Iadd, &[first, k], ty, at);
+            }
+            end = self.arith(f, Arith::MinMax(op), &[first, end], ty, at);
+        }
+        if last.of_next {
+            let k = step(self, f);
+            return AdOp::Arith(Arith::Isub, smallvec![end, k], ty);
+        }
+        AdOp::Arith(Arith::Copy, smallvec![end], ty)
     }
 
     /// Restore or recompute a value, and before that whatever it is recomputed from.
@@ -281,14 +379,31 @@ impl Builder<'_, '_> {
                 }
                 AdOp::Primal(inst)
             }
+            Source::Held => AdOp::Held(v),
+            Source::Last(last) => {
+                for o in last.operands() {
+                    self.have(f, Val::Primal(o), waiting, at);
+                }
+                self.last(f, &last, at)
+            }
         };
         let ty = type_of(self.facts, self.aux, v);
         self.add(f, smallvec![(v, ty)], op, at);
     }
 
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
-    fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>) {
+    fn edge(
+        &mut self,
+        f: &mut Fragment,
+        p: ir::Block,
+        b: ir::Block,
+        taken: &IndexMap<ir::Value, Val>,
+        holds: &Holds,
+    ) {
         let at = self.facts.func().layout.last_inst(p);
+        for &(name, v) in &holds[&p] {
+            self.add(f, smallvec![], AdOp::Hold(name, v), at);
+        }
         let dead: Vec<ir::Value> = self.live.live_out[p].difference(&self.live.live_in[b]).copied().collect();
         for v in dead {
             self.add(f, smallvec![], AdOp::ZeroCt(v), at);
@@ -310,7 +425,7 @@ impl Builder<'_, '_> {
             let op = if facts.is_active(formal[i]) && !self.plan.exits.is_empty() {
                 AdOp::TakeCt(formal[i])
             } else {
-                AdOp::Arith(brolga_ir::inst::Arith::Const(0.0), smallvec![], shape.ty())
+                AdOp::Arith(Arith::Const(0.0), smallvec![], shape.ty())
             };
             self.add(&mut f, smallvec![(d, shape.ty())], op, None);
             out.push(d);

@@ -2,7 +2,7 @@
 //!
 //! The crate takes functions in CLIF that somebody else wrote and produces their derivatives as CLIF, compiled with
 //! `cranelift-jit`: a forward pass, which computes the primal results and records, and a pullback, which maps cotangents
-//! of the results to cotangents of the arguments.
+//! of the results to cotangents of the arguments; or, in [`Mode::Combined`], one function that does both.
 
 pub mod error;
 pub mod jit;
@@ -10,9 +10,10 @@ mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{
-    ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, MemoryMode, Options, Program, Request,
+    ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, MemoryMode, Mode, Options, Program,
+    Request,
 };
 pub use cranelift_codegen;
 pub use error::{Error, Trap};
-pub use jit::{Arg, DerivedRule, Pullback};
+pub use jit::{Arg, DerivedRule, Pullback, Run};
 pub use stages::{Stage, dot, dump};

@@ -15,8 +15,8 @@ use std::fmt::Write;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::dot::{Drawing, Pair};
 use brolga_ir::request::Elem;
-use brolga_ir::{ArgActivity, Options, Program, Request};
-use brolga_transform::{Stages, derive_with};
+use brolga_ir::{ArgActivity, Mode, Options, Program, Request};
+use brolga_transform::{Emitted, Stages, derive_with};
 use cranelift_codegen::ir;
 
 use crate::Error;
@@ -39,11 +39,15 @@ pub enum Stage {
     ClifForward,
     /// The pullback as CLIF.
     ClifPullback,
+    /// Both halves in one graph, under the plan.
+    Combined,
+    /// The combined function as CLIF.
+    ClifCombined,
 }
 
 impl Stage {
     /// All stages, in order.
-    pub const ALL: [Stage; 7] = [
+    pub const ALL: [Stage; 9] = [
         Stage::Normalised,
         Stage::Cfg,
         Stage::Stmts,
@@ -51,6 +55,8 @@ impl Stage {
         Stage::Pullback,
         Stage::ClifForward,
         Stage::ClifPullback,
+        Stage::Combined,
+        Stage::ClifCombined,
     ];
 
     /// Name on the command line.
@@ -63,6 +69,17 @@ impl Stage {
             Stage::Pullback => "pullback",
             Stage::ClifForward => "clif-forward",
             Stage::ClifPullback => "clif-pullback",
+            Stage::Combined => "combined",
+            Stage::ClifCombined => "clif-combined",
+        }
+    }
+
+    /// The mode in which this stage exists; callees are derived as pairs in any.
+    fn mode(self, asked: Mode) -> Mode {
+        match (self, asked) {
+            (Stage::Combined | Stage::ClifCombined, Mode::Split) => Mode::Combined,
+            (Stage::Forward | Stage::Pullback | Stage::ClifForward | Stage::ClifPullback, _) => Mode::Split,
+            (_, asked) => asked,
         }
     }
 }
@@ -73,7 +90,12 @@ impl Stage {
 /// [`Error::Diagnostics`] with every problem of the program as asked.
 pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stage) -> Result<String, Error> {
     let mut out = String::new();
+    let options = &Options { mode: stage.mode(options.mode), ..options.clone() };
     each_variant(program, request, options, |s| {
+        let whole = matches!(s.emitted, Emitted::Whole(_));
+        if matches!(stage, Stage::Combined | Stage::ClifCombined) && !whole {
+            return;
+        }
         if !out.is_empty() {
             out.push('\n');
         }
@@ -87,6 +109,7 @@ pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stag
 /// # Errors
 /// As [`dump`].
 pub fn dot(program: &Program, request: &Request, options: &Options) -> Result<String, Error> {
+    let options = &Options { mode: Mode::Split, ..options.clone() };
     let mut drawing = Drawing::new(&format!("%{}", program.funcs[request.func].symbol));
     each_variant(program, request, options, |s| {
         drawing.add(&Pair { primal: s.facts.func(), forward: &s.forward, pullback: &s.pullback });
@@ -111,10 +134,13 @@ fn text(s: &Stages<'_>, stage: Stage) -> String {
         Stage::Normalised => clif(primal),
         Stage::Cfg => s.lifted.display(primal).with_ids().to_string(),
         Stage::Stmts => stmts::text(s),
-        Stage::Forward => format!("{}\n{}", plan::comments(s), s.forward.display(primal)),
+        Stage::Forward | Stage::Combined => format!("{}\n{}", plan::comments(s), s.forward.display(primal)),
         Stage::Pullback => s.pullback.display(primal).to_string(),
-        Stage::ClifForward => clif(&s.pair.forward),
-        Stage::ClifPullback => clif(&s.pair.pullback),
+        Stage::ClifForward | Stage::ClifPullback | Stage::ClifCombined => match &s.emitted {
+            Emitted::Pair(p) if stage == Stage::ClifPullback => clif(&p.pullback),
+            Emitted::Pair(p) => clif(&p.forward),
+            Emitted::Whole(w) => clif(&w.func),
+        },
     }
 }
 
@@ -129,7 +155,7 @@ fn clif(func: &ir::Function) -> String {
 /// What was derived: `%f (f64 active, i64 const) -> (f64 active)`.
 fn header(s: &Stages<'_>) -> String {
     let sig = &s.facts.func().signature;
-    let Variant { func, params, results } = s.facts.variant;
+    let Variant { func, params, results, .. } = s.facts.variant;
     let params: Vec<String> =
         sig.params.iter().zip(params).map(|(p, m)| format!("{} {}", p.value_type, param_mode(*m))).collect();
     let results: Vec<String> =

@@ -120,7 +120,7 @@ impl Reader<'_, '_> {
             let readers = own(v, |s| *s == Source::Record);
             Recorded { what: self.what(v), bytes: bytes(v), readers }
         });
-        let again = p.sources.iter().filter(|s| matches!(s.1, Source::Recompute(_)));
+        let again = p.sources.iter().filter(|s| matches!(s.1, Source::Recompute(_) | Source::Last(_)));
         let recomputes = again.map(|&(v, _)| Recorded { what: self.what(v), bytes: 0, readers: self.readers(b, v) });
         Block {
             block: original.unwrap_or(b).to_string(),
@@ -179,6 +179,9 @@ impl Reader<'_, '_> {
         let mut out: Vec<String> = direct.map(|i| format!("the reverse of {}", self.text(i))).collect();
         out.extend(self.s.plan.blocks[b].sources.iter().filter_map(|&(w, source)| match source {
             Source::Recompute(i) if func.dfg.inst_args(i).iter().any(|&a| Val::Primal(a) == v) => {
+                Some(format!("computing {} again", self.what(w)))
+            }
+            Source::Last(last) if last.operands().any(|a| Val::Primal(a) == v) => {
                 Some(format!("computing {} again", self.what(w)))
             }
             _ => None,

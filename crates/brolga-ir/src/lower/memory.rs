@@ -173,11 +173,16 @@ impl Cx<'_> {
                 self.name(inst.defs[0].0, r);
             }
             AdOp::SlotAddr(slot, off) => {
-                let place = self.env.frame.and_then(|f| f.slots[*slot]).expect("a slot with a shadow has a place");
-                let fp = self.frame_pointer(b);
-                let at = i64::from(place.primal.expect("the slot lives in the frame")) + i64::from(*off);
-                let at = b.ins().iconst(types::I64, at);
-                let r = b.ins().iadd(fp, at);
+                let moved = self.env.frame.and_then(|f| f.slots[*slot]).and_then(|p| p.primal);
+                let r = if let Some(primal) = moved {
+                    let fp = self.frame_pointer(b);
+                    let at = b.ins().iconst(types::I64, i64::from(primal) + i64::from(*off));
+                    b.ins().iadd(fp, at)
+                } else {
+                    // A combined function's own slot is still there when its second half runs.
+                    let native = self.native_slot(b, *slot);
+                    b.ins().stack_addr(types::I64, native, *off)
+                };
                 self.name(inst.defs[0].0, r);
             }
             AdOp::DataDelta(key) => {
@@ -263,6 +268,10 @@ impl Cx<'_> {
                 self.name(inst.defs[0].0, r);
             }
             AdOp::Turn => {
+                if self.uses_tape {
+                    // How much was recorded, for whoever asks.
+                    self.publish(b);
+                }
                 if self.fp.is_some() {
                     self.clear_slots(b);
                 }

@@ -4,7 +4,7 @@
 //! (`brolga_analysis::modes`), so recursive functions need no more than a name.
 
 use brolga_analysis::activity::State;
-use brolga_analysis::modes::{canonical_params, canonical_results, signature_id};
+use brolga_analysis::modes::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Shape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
@@ -31,7 +31,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     if quiet && !shared {
         return;
     }
-    let variant = Variant { func: f, params, results };
+    let variant = Variant { func: f, params, results, noalias: vec![] };
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));
@@ -59,7 +59,7 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let signature = signature_id(&sig);
     cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
     let variant =
-        Variant { func: cx.facts().variant.func, params: canonical_params(&sig), results: canonical_results(&sig) };
+        Variant::canonical(cx.facts().variant.func, &sig);
     let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
     both_halves(cx, &variant, &sig, &args, forward, pullback);
 }

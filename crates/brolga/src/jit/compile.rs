@@ -205,7 +205,7 @@ impl<'p> Builder<'p> {
         phase: Phase,
         owner: brolga_ir::FuncKey,
     ) -> Result<(), Error> {
-        let derived = matches!(phase, Phase::Forward | Phase::Pullback);
+        let derived = matches!(phase, Phase::Forward | Phase::Pullback | Phase::Whole);
         let plain = derived && is_large(&func);
         // The mid-end has been seen to panic on valid functions that the back end alone compiles.
         let again = (!plain).then(|| func.clone());
@@ -346,6 +346,9 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
     for &k in d.normalised.keys() {
         b.declare(&d.program.funcs[k].symbol, &d.program.funcs[k].signature)?;
     }
+    if let Some(w) = &d.whole {
+        b.declare(&w.symbol, &w.func.signature)?;
+    }
     for p in &d.pairs {
         b.declare(&p.forward_symbol, &p.forward.signature)?;
         b.declare(&p.pullback_symbol, &p.pullback.signature)?;
@@ -355,14 +358,21 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
         let body = f.body.clone().expect("normalised functions have bodies");
         b.define(&f.symbol, body, None, Phase::Primal, k)?;
     }
+    if let Some(w) = &d.whole {
+        b.define(&w.symbol, w.func.clone(), Some(&d.names), Phase::Whole, w.variant.func)?;
+    }
     for p in &d.pairs {
         b.define(&p.forward_symbol, p.forward.clone(), Some(&d.names), Phase::Forward, p.variant.func)?;
         b.define(&p.pullback_symbol, p.pullback.clone(), Some(&d.names), Phase::Pullback, p.variant.func)?;
     }
     let f = &d.program.funcs[root];
     b.entry_point(&f.symbol, &f.signature, root)?;
-    let p = &d.pairs[0];
-    b.entry_point(&p.forward_symbol, &p.forward.signature, root)?;
-    b.entry_point(&p.pullback_symbol, &p.pullback.signature, root)?;
+    if let Some(w) = &d.whole {
+        b.entry_point(&w.symbol, &w.func.signature, root)?;
+    } else {
+        let p = &d.pairs[0];
+        b.entry_point(&p.forward_symbol, &p.forward.signature, root)?;
+        b.entry_point(&p.pullback_symbol, &p.pullback.signature, root)?;
+    }
     b.finish()
 }

@@ -26,8 +26,8 @@ fn pointers<'a>(
     })
 }
 
-/// Refuse arguments whose shadows lie on primals.
-pub fn check(args: &[Arg], activities: &[ArgActivity], debug: bool) -> Result<(), Error> {
+/// Refuse arguments whose shadows lie on primals, and in a debug run what else was promised and does not hold.
+pub fn check(args: &[Arg], activities: &[ArgActivity], noalias: &[bool], debug: bool) -> Result<(), Error> {
     if args.iter().all(|a| a.len.is_none()) {
         return Ok(());
     }
@@ -37,6 +37,9 @@ pub fn check(args: &[Arg], activities: &[ArgActivity], debug: bool) -> Result<()
             if a.shadow != 0 && overlap(a.shadow, n, b.primal, m) {
                 let whose = if i == j { "its own primal".to_owned() } else { format!("the primal of argument {j}") };
                 return Err(Error::Usage(format!("the shadow of argument {i} overlaps {whose}")));
+            }
+            if debug && i != j && noalias[i] && overlap(a.primal, n, b.primal, m) {
+                return Err(Error::Usage(format!("argument {i} is said to be noalias, but overlaps argument {j}")));
             }
             if debug && a.shadow == 0 && b.shadow != 0 && overlap(a.primal, n, b.primal, m) {
                 return Err(Error::Usage(format!(

@@ -64,12 +64,15 @@ struct Inner {
     abi: Abi,
     pool: Arc<Pool>,
     primal: usize,
-    forward: usize,
-    pullback: usize,
-    forward_clif: String,
-    pullback_clif: String,
+    derived: Derived,
     cotangent_types: Vec<Type>,
     debug: bool,
+}
+
+/// Entry points and CLIF of the root's derivative.
+enum Derived {
+    Pair { forward: usize, pullback: usize, clif: (String, String) },
+    Whole { entry: usize, clif: String, results: bool },
 }
 
 /// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so threads may share one.
@@ -151,17 +154,28 @@ impl DerivedRule {
             .values()
             .map(|o| DataSpan { address: compiled.address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
             .collect();
-        let root = &d.pairs[0];
         let f = &d.program.funcs[request.func];
+        let (variant, returns, derived) = match &d.whole {
+            Some(w) => {
+                let n = if w.results { f.signature.returns.len() } else { 0 };
+                let entry = at(&format!("{}.entry", w.symbol));
+                let clif = w.func.display().to_string();
+                (&w.variant, &w.func.signature.returns[n..], Derived::Whole { entry, clif, results: w.results })
+            }
+            None => {
+                let p = &d.pairs[0];
+                let entry = |s: &str| at(&format!("{s}.entry"));
+                let (forward, pullback) = (entry(&p.forward_symbol), entry(&p.pullback_symbol));
+                let clif = (p.forward.display().to_string(), p.pullback.display().to_string());
+                (&p.variant, &p.pullback.signature.returns[..], Derived::Pair { forward, pullback, clif })
+            }
+        };
         let pool = Pool::new(Plan { capacity: options.tape_limit, captures: Some(Arc::new(captures)), globals });
         Ok(Self(Arc::new(Inner {
             primal: at(&format!("{}.entry", f.symbol)),
-            forward: at(&format!("{}.entry", root.forward_symbol)),
-            pullback: at(&format!("{}.entry", root.pullback_symbol)),
-            abi: Abi::of(&root.variant, &f.signature),
-            cotangent_types: root.pullback.signature.returns.iter().map(|r| r.value_type).collect(),
-            forward_clif: root.forward.display().to_string(),
-            pullback_clif: root.pullback.display().to_string(),
+            abi: Abi::of(variant, &f.signature),
+            cotangent_types: returns.iter().map(|r| r.value_type).collect(),
+            derived,
             signature: f.signature.clone(),
             request: request.clone(),
             debug: options.debug,
@@ -176,9 +190,12 @@ impl DerivedRule {
         &self.0.signature
     }
 
-    /// The forward pass and the pullback of the root as CLIF.
+    /// The root's derivative as CLIF: forward pass and pullback, or the combined function and nothing.
     pub fn clif(&self) -> (&str, &str) {
-        (&self.0.forward_clif, &self.0.pullback_clif)
+        match &self.0.derived {
+            Derived::Pair { clif, .. } => (&clif.0, &clif.1),
+            Derived::Whole { clif, .. } => (clif, ""),
+        }
     }
 
     /// Bytes of machine code, of primals and derivatives together.
@@ -267,6 +284,106 @@ impl DerivedRule {
         Ok((results, pullback))
     }
 
+    /// A tape for a run with these arguments.
+    fn begin(&self, args: &[Arg]) -> Result<Lease, Error> {
+        self.check_args(args.iter().map(|a| &a.value))?;
+        let inner = &*self.0;
+        declared::check(args, &inner.request.args, &inner.request.noalias, inner.debug)?;
+        let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
+        if inner.debug {
+            declared::register(args, &inner.request.args, &mut tape);
+        }
+        Ok(tape)
+    }
+
+    /// Write arguments, deltas and the tape to the first cells.
+    fn fill(&self, cells: &mut [Cell], args: &[Arg], tape: &mut Lease) -> Result<(), Error> {
+        for (c, a) in cells.iter_mut().zip(args) {
+            write(c, &a.value);
+        }
+        let deltas = &self.0.abi.deltas;
+        for (k, &i) in deltas.iter().enumerate() {
+            let DataValue::I64(p) = args[i].value else { unreachable!("checked before") };
+            let delta = match (args[i].shadow, p) {
+                // Nothing can be behind a null pointer.
+                (0, 0) => 0,
+                (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
+                (s, p) => (s as i64).wrapping_sub(p),
+            };
+            write(&mut cells[args.len() + k], &DataValue::I64(delta));
+        }
+        write(&mut cells[args.len() + deltas.len()], &DataValue::I64(tape.as_mut_ptr() as i64));
+        Ok(())
+    }
+
+    fn check_seeds(&self, seeds: &[DataValue]) -> Result<(), Error> {
+        let returns = &self.0.signature.returns;
+        if seeds.len() != returns.len() {
+            return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
+        }
+        for &i in &self.0.abi.seeds {
+            if !fits(&seeds[i], returns[i].value_type) {
+                let (is, want) = (seeds[i].ty(), returns[i].value_type);
+                return Err(Error::Usage(format!("seed {i} has type {is}, {want} is wanted")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cotangents by argument, from cells that hold those of active arguments one after the other.
+    fn cotangents(&self, cells: &[Cell], out: &mut Vec<Option<DataValue>>) {
+        let inner = &*self.0;
+        out.clear();
+        out.resize(inner.request.args.len(), None);
+        for (k, &i) in inner.abi.cotangents.iter().enumerate() {
+            out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+        }
+        debug_assert!(inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
+    }
+
+    /// Value and gradient at once: `results` are the primal's (none in [`Mode::Gradient`](brolga_ir::Mode::Gradient)),
+    /// `cotangents` one entry per argument as from [`Pullback::call`], for one seed per result. A rule that was derived
+    /// split runs its two functions one after the other. In the steady state this allocates nothing.
+    ///
+    /// # Errors
+    /// As for [`Self::forward`] and [`Pullback::call`].
+    ///
+    /// # Safety
+    /// As for [`Self::forward`].
+    pub unsafe fn gradient(
+        &self,
+        args: &[Arg],
+        seeds: &[DataValue],
+        results: &mut Vec<DataValue>,
+        cotangents: &mut Vec<Option<DataValue>>,
+    ) -> Result<Run, Error> {
+        let inner = &*self.0;
+        let Derived::Whole { entry, results: wanted, .. } = inner.derived else {
+            // SAFETY: our contract.
+            let mut pullback = unsafe { self.forward_into(args, results) }?;
+            // SAFETY: our contract.
+            unsafe { pullback.call_into(seeds, cotangents) }?;
+            return Ok(Run { rule: pullback.rule, tape: pullback.tape });
+        };
+        self.check_seeds(seeds)?;
+        let mut tape = self.begin(args)?;
+        let returns = if wanted { &inner.signature.returns[..] } else { &[] };
+        let fixed = args.len() + inner.abi.deltas.len() + 1;
+        let n = (fixed + inner.abi.seeds.len()).max(returns.len() + inner.abi.cotangents.len());
+        with_cells(n, |cells| {
+            self.fill(cells, args, &mut tape)?;
+            for (c, &i) in cells[fixed..].iter_mut().zip(&inner.abi.seeds) {
+                write(c, &seeds[i]);
+            }
+            // SAFETY: our contract; the segment is ours alone.
+            unsafe { self.enter(entry, cells) }?;
+            results.clear();
+            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            self.cotangents(&cells[returns.len()..], cotangents);
+            Ok(Run { rule: self.clone(), tape })
+        })
+    }
+
     /// [`Self::forward`] into a vector of the caller's. In the steady state (the tape of an earlier run has been given back,
     /// the vector has room) this allocates nothing.
     ///
@@ -276,38 +393,46 @@ impl DerivedRule {
     /// # Safety
     /// As [`Self::forward`].
     pub unsafe fn forward_into(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
-        self.check_args(args.iter().map(|a| &a.value))?;
         let inner = &*self.0;
-        declared::check(args, &inner.request.args, inner.debug)?;
-        let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
-        if inner.debug {
-            declared::register(args, &inner.request.args, &mut tape);
-        }
+        let Derived::Pair { forward, .. } = inner.derived else {
+            let message = "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
+            return Err(Error::Usage(message.to_owned()));
+        };
+        let mut tape = self.begin(args)?;
         let returns = &inner.signature.returns;
         let n = (args.len() + inner.abi.deltas.len() + 1).max(returns.len() + inner.abi.n_result_deltas);
         with_cells(n, |cells| {
-            for (c, a) in cells.iter_mut().zip(args) {
-                write(c, &a.value);
-            }
-            for (k, &i) in inner.abi.deltas.iter().enumerate() {
-                let DataValue::I64(p) = args[i].value else { unreachable!("checked above") };
-                let delta = match (args[i].shadow, p) {
-                    // Nothing can be behind a null pointer.
-                    (0, 0) => 0,
-                    (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
-                    (s, p) => (s as i64).wrapping_sub(p),
-                };
-                write(&mut cells[args.len() + k], &DataValue::I64(delta));
-            }
-            let seg = tape.as_mut_ptr() as i64;
-            write(&mut cells[args.len() + inner.abi.deltas.len()], &DataValue::I64(seg));
+            self.fill(cells, args, &mut tape)?;
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(inner.forward, cells) }?;
+            unsafe { self.enter(forward, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false })
         })
     }
+}
+
+/// A finished run of a combined function: what can still be asked about it. Dropping it gives its tape back.
+pub struct Run {
+    rule: DerivedRule,
+    tape: Lease,
+}
+
+impl Run {
+    /// Bytes that the run recorded on the tape, at most at a time.
+    pub fn tape_bytes(&self) -> usize {
+        self.tape.bytes_used()
+    }
+
+    /// The shadow of a writable data object: what the run has added to it.
+    pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
+        data_shadow(&self.rule, &self.tape, symbol)
+    }
+}
+
+fn data_shadow<'a>(rule: &DerivedRule, tape: &'a Lease, symbol: &str) -> Option<&'a [u8]> {
+    let key = rule.0.program.data_object(symbol)?;
+    rule.0.program.data[key].writable.then(|| tape.global_shadows().bytes(key.as_u32() as usize))?
 }
 
 /// The pullback of one forward run. May be called several times with different seeds; it owns the run's tape.
@@ -343,16 +468,8 @@ impl Pullback {
     /// As [`Self::call`].
     pub unsafe fn call_into(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
         let inner = &*self.rule.0;
-        let returns = &inner.signature.returns;
-        if seeds.len() != returns.len() {
-            return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
-        }
-        for &i in &inner.abi.seeds {
-            if !fits(&seeds[i], returns[i].value_type) {
-                let (is, want) = (seeds[i].ty(), returns[i].value_type);
-                return Err(Error::Usage(format!("seed {i} has type {is}, {want} is wanted")));
-            }
-        }
+        let Derived::Pair { pullback, .. } = inner.derived else { unreachable!("only a pair makes pullbacks") };
+        self.rule.check_seeds(seeds)?;
         // Shadows of arguments are the caller's to reset; those of data objects are ours, and each call begins with zeros.
         // Pointers' shadows among them are not read again: the forward pass has recorded what it needs of them.
         if std::mem::replace(&mut self.called, true) {
@@ -367,15 +484,8 @@ impl Pullback {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
-            unsafe { self.rule.enter(inner.pullback, cells) }?;
-            out.clear();
-            out.resize(inner.request.args.len(), None);
-            for (k, &i) in inner.abi.cotangents.iter().enumerate() {
-                out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
-            }
-            debug_assert!(
-                inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some())
-            );
+            unsafe { self.rule.enter(pullback, cells) }?;
+            self.rule.cotangents(cells, out);
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");
             if inner.debug && left != 0 {
@@ -399,8 +509,7 @@ impl Pullback {
 
     /// The shadow of a writable data object, as the last call left it.
     pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
-        let key = self.rule.0.program.data_object(symbol)?;
-        self.rule.0.program.data[key].writable.then(|| self.tape.global_shadows().bytes(key.as_u32() as usize))?
+        data_shadow(&self.rule, &self.tape, symbol)
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Phase {
     Forward,
     /// A pullback.
     Pullback,
+    /// A combined function.
+    Whole,
     /// An entry point.
     Entry,
 }
@@ -30,6 +32,7 @@ impl Phase {
             Phase::Primal | Phase::Entry => "primal",
             Phase::Forward => "forward",
             Phase::Pullback => "pullback",
+            Phase::Whole => "gradient",
         }
     }
 }

@@ -12,6 +12,7 @@
 use std::fmt::Write;
 
 use brolga_ir::inst::{FrameSlot, Val};
+use brolga_ir::lower::FrameHome;
 use brolga_ir::print::primal_text;
 use brolga_transform::Stages;
 use brolga_transform::plan::{PredSource, Source, type_of};
@@ -53,7 +54,14 @@ impl Comments<'_, '_> {
     fn summary(&mut self) {
         let plan = &self.s.plan;
         let mut frame = match &plan.frame {
-            Some(f) => format!("an activation frame of {} bytes", f.size),
+            Some(f) => match f.home {
+                FrameHome::Tape => format!("an activation frame of {} bytes", f.size),
+                FrameHome::Stack => format!("an activation frame of {} bytes on the stack", f.size),
+                FrameHome::Variables if f.size == 0 => "an activation frame in variables".to_owned(),
+                FrameHome::Variables => {
+                    format!("an activation frame in variables, {} bytes of shadows on the stack", f.size)
+                }
+            },
             None => "no activation frame".to_owned(),
         };
         let numbered = |b: &ir::Block| plan.blocks[*b].push_id || !plan.blocks[*b].keep_ids.is_empty();
@@ -83,6 +91,10 @@ impl Comments<'_, '_> {
             None => "as the entry".to_owned(),
             Some(PredSource::Unique(p)) => format!("entered from {p} only"),
             Some(PredSource::Frame(slot)) => format!("entered from {}: {slot} tells which", self.preds(b)),
+            Some(PredSource::Turn { iv, entry, latch }) => {
+                format!("entered from {entry} if {} is {}, else from {latch}", iv.var, iv.start)
+            }
+            Some(PredSource::Branch { cond, yes, no }) => format!("entered from {yes} if {cond}, else from {no}"),
             Some(PredSource::Tape) => {
                 format!("entered from {}: the number on top of the tape tells which", self.preds(b))
             }
@@ -107,9 +119,24 @@ impl Comments<'_, '_> {
             let how = match source {
                 Source::Record => format!("reads {v} from the record"),
                 Source::Frame(slot) => format!("reads {v} from {slot}{}", self.keeper(slot, b)),
+                Source::Held => format!("has {v} in a variable"),
+                Source::Last(last) => {
+                    let end = last.far.map_or(format!("{}", last.bound), |op| {
+                        format!("{op} of its first value, {}, and {}", last.iv.start, last.bound)
+                    });
+                    let which = if last.of_next { "its next value would be" } else { "it is" };
+                    format!("knows {v} behind its loop: {which} {end}")
+                }
                 Source::Recompute(inst) => format!("computes {}", without_comment(&primal_text(facts.func(), inst))),
             };
             self.line(2, &format!("{how}{}", self.readers(b, v)));
+        }
+        for &p in &facts.cfg.preds[b] {
+            for hold in plan.holds.get(&(p, b)).into_iter().flatten() {
+                let steps = hold.undo.len();
+                let undone = if steps == 0 { String::new() } else { format!(", {steps} steps back") };
+                self.line(2, &format!("on the way back to {p}, {} is {}{undone}", hold.name, hold.base));
+            }
         }
     }
 
@@ -135,6 +162,7 @@ impl Comments<'_, '_> {
             .collect();
         let derived = self.s.plan.blocks[b].sources.iter().filter_map(|&(w, source)| match source {
             Source::Recompute(i) if func.dfg.inst_args(i).iter().any(|&a| Val::Primal(a) == v) => Some(w.to_string()),
+            Source::Last(last) if last.operands().any(|a| Val::Primal(a) == v) => Some(w.to_string()),
             _ => None,
         });
         let all: Vec<String> = direct.into_iter().chain(derived).collect();

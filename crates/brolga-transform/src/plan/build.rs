@@ -1,0 +1,445 @@
+//! The planner: see [`super`] for what it decides.
+
+use std::collections::HashMap;
+
+use brolga_analysis::{LoopId, Loops, RootKind};
+use brolga_ir::{MemoryMode, Mode};
+use brolga_ir::inst::{FrameSlot, Val};
+use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
+use brolga_rules::{cost, is_pure};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, Opcode, Type, ValueDef};
+use cranelift_entity::SecondaryMap;
+use indexmap::{IndexMap, IndexSet};
+
+use super::carry::{Carry, CarryInput};
+use super::flow::Cut;
+use super::{Hold, Last, Plan, Source, def_block, type_of};
+use crate::canonical::{exit_test, induction};
+use crate::facts::Facts;
+use crate::stmt::AdStmts;
+
+/// Most instructions of a function whose frame is kept in variables: beyond that, more of them would be spilled than kept.
+const MAX_FOR_VARIABLES: usize = 1500;
+/// Most bytes of a frame on the stack.
+const MAX_ON_STACK: u32 = 64 << 10;
+/// Most values of one block that the minimum cut is asked about.
+const MAX_CUT: usize = 20_000;
+/// How far expressions are followed.
+const MAX_DEPTH: u32 = 64;
+
+pub struct Planner<'a, 'f> {
+    pub(super) facts: &'a Facts<'f>,
+    pub(super) stmts: &'a AdStmts,
+    pub(super) loops: &'a Loops,
+    pub(super) plan: Plan,
+    aux: &'a IndexMap<Val, Type>,
+    carry: Carry,
+    /// Names that the reverse of each block must have.
+    pub(super) needed: SecondaryMap<ir::Block, IndexSet<Val>>,
+    /// Carried parameters that somebody reads.
+    carried: IndexSet<ir::Value>,
+    /// Names that are held in a loop from behind it.
+    hoisted: IndexSet<(LoopId, Val)>,
+    /// What can be had for nothing in a block.
+    free: HashMap<(ir::Block, Val), bool>,
+    /// Frame slots of names, and of names as seen by one block.
+    slots: IndexMap<(Val, Option<ir::Block>), FrameSlot>,
+    home: FrameHome,
+    size: u32,
+    /// Slots that are variables are only numbered.
+    variables: u32,
+}
+
+impl<'a, 'f> Planner<'a, 'f> {
+    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>) -> Self {
+        let combined = facts.mode != Mode::Split;
+        let home = match (combined, stmts.len()) {
+            (false, _) => FrameHome::Tape,
+            (true, n) if n > MAX_FOR_VARIABLES => FrameHome::Stack,
+            (true, _) => FrameHome::Variables,
+        };
+        let mut p = Planner {
+            facts,
+            stmts,
+            loops: &facts.loops,
+            plan: Plan { combined, ..Plan::default() },
+            aux,
+            carry: Carry::default(),
+            needed: SecondaryMap::new(),
+            carried: IndexSet::new(),
+            hoisted: IndexSet::new(),
+            free: HashMap::new(),
+            slots: IndexMap::new(),
+            home,
+            size: if home == FrameHome::Variables { 0 } else { 8 },
+            variables: 0,
+        };
+        p.stack_slots();
+        p.returning();
+        if facts.mode == Mode::Combined {
+            for r in &facts.func().signature.returns {
+                let slot = p.alloc(r.value_type.bytes());
+                p.plan.results.push(slot);
+            }
+        }
+        let returning = p.plan.returning.clone();
+        let input = CarryInput {
+            func: facts.func(),
+            cfg: &facts.cfg,
+            loops: p.loops,
+            returning: &returning,
+            steady: &|b, v| p.steady(b, Val::Primal(v)),
+        };
+        p.carry = Carry::compute(&input);
+        p
+    }
+
+    pub(super) fn alloc(&mut self, bytes: u32) -> FrameSlot {
+        if self.home == FrameHome::Variables {
+            self.variables += 1;
+            return FrameSlot(self.variables);
+        }
+        let at = self.size.next_multiple_of(bytes.min(8));
+        self.size = at + bytes;
+        FrameSlot(at)
+    }
+
+    fn stack_slots(&mut self) {
+        let restore = self.facts.options.memory == MemoryMode::Restore;
+        let func = self.facts.func();
+        let shadowed = self.facts.pointers.roots.values().filter_map(|k| match k {
+            RootKind::Slot(s) => Some(*s),
+            _ => None,
+        });
+        let shadowed: Vec<ir::StackSlot> = shadowed.collect();
+        let total: u64 = shadowed.iter().map(|&s| u64::from(func.sized_stack_slots[s].size)).sum();
+        if self.plan.combined && total > u64::from(MAX_ON_STACK) {
+            self.home = FrameHome::Tape;
+            self.size = 8;
+        }
+        // In a combined function the slots themselves are still there when the second half runs.
+        let moved = restore && !self.plan.combined;
+        let mut layout = FrameLayout::default();
+        for slot in shadowed {
+            let size = func.sized_stack_slots[slot].size.next_multiple_of(16);
+            let align = 1_u32 << func.sized_stack_slots[slot].align_shift.min(4);
+            self.size = self.size.next_multiple_of(align.max(16));
+            let shadow = self.size;
+            self.size += size;
+            let primal = moved.then_some(self.size);
+            self.size += if moved { size } else { 0 };
+            layout.slots[slot] = Some(SlotPlace { shadow, primal, size });
+        }
+        self.plan.frame = Some(layout);
+    }
+
+    /// Operands of a primal value that is cheap to have again: pure arithmetic, or memory that still holds it.
+    fn operands(&self, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+        let Val::Primal(p) = v else { return None };
+        let func = self.facts.func();
+        let inst = func.dfg.value_def(p).inst()?;
+        let op = func.dfg.insts[inst].opcode();
+        let again = self.facts.reload.contains(inst)
+            || is_pure(op) && cost(op) <= 2 && op != Opcode::FuncAddr
+            || op == Opcode::StackAddr && self.plan.combined;
+        if !again || func.dfg.inst_results(inst).len() != 1 {
+            return None;
+        }
+        Some((inst, func.dfg.inst_args(inst).iter().map(|&a| Val::Primal(a)).collect()))
+    }
+
+    /// Whether a value is made of constants alone, by little arithmetic.
+    fn is_constant(&self, v: Val) -> bool {
+        fn go(p: &Planner<'_, '_>, v: Val, depth: u32) -> bool {
+            depth < 6
+                && p.operands(v).is_some_and(|(i, args)| {
+                    !p.facts.reload.contains(i) && args.iter().all(|&a| go(p, a, depth + 1))
+                })
+        }
+        go(self, v, 0)
+    }
+
+    fn once(&self, v: Val) -> bool {
+        self.facts.cfg.once(def_block(self.facts, v))
+    }
+
+    /// The loop around `b`, but not around the definition of `v`, that is to hold `v`.
+    fn holder(&self, b: ir::Block, v: Val) -> Option<LoopId> {
+        let def = def_block(self.facts, v);
+        let home = self.loops.innermost[def];
+        let l = self.loops.around(b).find(|&l| self.loops.loops[l].parent == home)?;
+        (!self.loops.contains(l, def) && self.loops.dominates(def, self.loops.loops[l].header)).then_some(l)
+    }
+
+    /// Whether a value is the same in all turns of the loop of `b`, and to be had there without a record.
+    fn steady(&self, b: ir::Block, v: Val) -> bool {
+        self.is_constant(v) || self.once(v) || self.holder(b, v).is_some()
+    }
+
+    fn is_carried(&self, b: ir::Block, v: Val) -> bool {
+        matches!(v, Val::Primal(p) if self.carry.known(b, p))
+    }
+
+    /// An induction variable at the exit of its loop.
+    fn last(&mut self, b: ir::Block, v: Val, depth: u32) -> Option<Last> {
+        let func = self.facts.func();
+        let Val::Primal(p) = v else { return None };
+        let ValueDef::Param(header, i) = func.dfg.value_def(p) else { return None };
+        let l = self.loops.headed_by(header).filter(|&l| !self.loops.contains(l, b))?;
+        let [from] = self.facts.cfg.preds[b][..] else { return None };
+        let iv = induction(func, self.loops, l, i)?;
+        let test = exit_test(func, self.loops, l, &iv, from, b)?;
+        let far = match test.cc {
+            IntCC::Equal => None,
+            // Every turn must have made the test for the bound to be where it first failed.
+            _ if !self.loops.dominates(from, self.loops.loops[l].latches[0]) => return None,
+            IntCC::UnsignedGreaterThanOrEqual => Some(Opcode::Umax),
+            IntCC::SignedGreaterThanOrEqual => Some(Opcode::Smax),
+            IntCC::UnsignedLessThanOrEqual => Some(Opcode::Umin),
+            _ => Some(Opcode::Smin),
+        };
+        let last = Last { iv, bound: test.bound, of_next: test.of_next, far };
+        last.operands().all(|o| self.free_within(b, Val::Primal(o), depth + 1)).then_some(last)
+    }
+
+    /// Whether a block's reverse can have a value without a record.
+    pub(super) fn is_free(&mut self, b: ir::Block, v: Val) -> bool {
+        self.free_within(b, v, 0)
+    }
+
+    fn free_within(&mut self, b: ir::Block, v: Val, depth: u32) -> bool {
+        if let Some(&f) = self.free.get(&(b, v)) {
+            return f;
+        }
+        let direct = self.steady(b, v)
+            || self.facts.cfg.once(b)
+            || self.is_carried(b, v)
+            || depth < MAX_DEPTH && self.last(b, v, depth).is_some();
+        let f = direct
+            || depth < MAX_DEPTH
+                && self.operands(v).is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, a, depth + 1)));
+        // A "no" that is owed to the depth alone is not remembered.
+        if f || depth == 0 {
+            self.free.insert((b, v), f);
+        }
+        f
+    }
+
+    /// The values that a block pushes.
+    fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
+        let needed: Vec<Val> = self.needed[b].iter().copied().collect();
+        let needed: Vec<Val> = needed.into_iter().filter(|&v| !self.is_free(b, v)).collect();
+        if needed.is_empty() {
+            return IndexSet::new();
+        }
+        let mut cut = Cut::new();
+        let mut nodes: IndexMap<Val, usize> = IndexMap::new();
+        let mut work: Vec<(Val, u32)> = Vec::new();
+        let mut visit = |cut: &mut Cut, work: &mut Vec<(Val, u32)>, v: Val, bytes: u32, depth: u32| {
+            *nodes.entry(v).or_insert_with(|| {
+                work.push((v, depth));
+                cut.node(u64::from(bytes))
+            })
+        };
+        for &v in &needed {
+            let n = visit(&mut cut, &mut work, v, type_of(self.facts, self.aux, v).bytes(), 0);
+            cut.needed(n);
+        }
+        let mut at = 0;
+        while at < work.len() {
+            let (v, depth) = work[at];
+            at += 1;
+            let n = visit(&mut cut, &mut work, v, 0, 0);
+            let args = self.operands(v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
+            let Some((_, args)) = args else {
+                cut.leaf(n);
+                continue;
+            };
+            for a in args {
+                if !self.is_free(b, a) {
+                    let m = visit(&mut cut, &mut work, a, type_of(self.facts, self.aux, a).bytes(), depth + 1);
+                    cut.computed_from(n, m);
+                }
+            }
+        }
+        cut.minimum().into_iter().map(|n| *nodes.get_index(n).expect("nodes are numbered in order").0).collect()
+    }
+
+    /// Decide where a block gets everything from that it needs.
+    fn block(&mut self, b: ir::Block) {
+        let record = self.record(b);
+        let mut seen: IndexSet<Val> = record.clone();
+        let mut sources: Vec<_> = record.iter().map(|&v| (v, Source::Record)).collect();
+        let needed: Vec<Val> = self.needed[b].iter().copied().collect();
+        for v in needed {
+            self.source(b, v, &mut seen, &mut sources);
+        }
+        let mut record: Vec<Val> = record.into_iter().collect();
+        // Wide fields first, so that nothing needs padding.
+        record.sort_by_key(|&v| std::cmp::Reverse(type_of(self.facts, self.aux, v).bytes()));
+        let p = &mut self.plan.blocks[b];
+        p.sources = sources;
+        p.record = record;
+    }
+
+    /// Where a block gets a name from, after the names that it is computed from.
+    fn source(&mut self, b: ir::Block, v: Val, seen: &mut IndexSet<Val>, out: &mut Vec<(Val, Source)>) {
+        if !seen.insert(v) {
+            return;
+        }
+        let source = self.choose(b, v);
+        match source {
+            Source::Recompute(_) => {
+                let (_, args) = self.operands(v).expect("it can be computed");
+                for a in args {
+                    self.source(b, a, seen, out);
+                }
+            }
+            Source::Last(last) => {
+                for o in last.operands() {
+                    self.source(b, Val::Primal(o), seen, out);
+                }
+            }
+            Source::Frame(_) | Source::Record | Source::Held => {}
+        }
+        out.push((v, source));
+    }
+
+    fn choose(&mut self, b: ir::Block, v: Val) -> Source {
+        if self.is_constant(v) {
+            let (inst, _) = self.operands(v).expect("constants are computed");
+            return Source::Recompute(inst);
+        }
+        if self.once(v) {
+            return Source::Frame(self.slot(b, v));
+        }
+        if let Some(last) = self.last(b, v, 0) {
+            return Source::Last(last);
+        }
+        if self.facts.cfg.once(b) {
+            return Source::Frame(self.slot(b, v));
+        }
+        if let (true, Val::Primal(p)) = (self.is_carried(b, v), v) {
+            self.carried.insert(p);
+            return Source::Held;
+        }
+        if let Some(l) = self.holder(b, v) {
+            self.hoisted.insert((l, v));
+            return Source::Held;
+        }
+        let (inst, _) = self.operands(v).expect("what is neither free nor recorded is computed from what is");
+        Source::Recompute(inst)
+    }
+
+    fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
+        let def = def_block(self.facts, v);
+        let key = if self.once(v) { (v, None) } else { (v, Some(b)) };
+        if let Some(&s) = self.slots.get(&key) {
+            return s;
+        }
+        let s = self.alloc(type_of(self.facts, self.aux, v).bytes());
+        self.slots.insert(key, s);
+        let keeper = if key.1.is_none() { def } else { b };
+        self.plan.blocks[keeper].keeps.push((s, v));
+        s
+    }
+
+    /// Hold carried and hoisted names on the edges where they change.
+    fn hold(&mut self, done: &mut (usize, usize)) {
+        while done.0 < self.carried.len() || done.1 < self.hoisted.len() {
+            if done.0 < self.carried.len() {
+                let r = self.carried[done.0];
+                done.0 += 1;
+                self.hold_carried(r);
+            } else {
+                let (l, v) = self.hoisted[done.1];
+                done.1 += 1;
+                for (p, b) in self.loops.loops[l].exits.clone() {
+                    if self.plan.returning.contains(b) {
+                        self.add_hold(p, b, Hold { name: v, base: v, undo: vec![] });
+                    }
+                }
+            }
+        }
+    }
+
+    fn hold_carried(&mut self, r: ir::Value) {
+        let facts = self.facts;
+        let def = def_block(facts, Val::Primal(r));
+        let name = Val::Primal(r);
+        for p in self.carry.blocks(&facts.cfg, r).collect::<Vec<_>>() {
+            for &b in facts.cfg.succs[p].iter().filter(|&&b| self.plan.returning.contains(b)).collect::<Vec<_>>() {
+                let (base, undo) = match self.carry.on_edge(r, def, p, b) {
+                    Ok(None) => continue,
+                    Ok(Some((q, undo))) => (Val::Primal(*q), undo.clone()),
+                    Err(()) => (name, vec![]),
+                };
+                for u in &undo {
+                    if let super::Other::Value(y) = u.other {
+                        self.needed[b].insert(Val::Primal(y));
+                    }
+                }
+                self.add_hold(p, b, Hold { name, base, undo });
+            }
+        }
+    }
+
+    fn add_hold(&mut self, p: ir::Block, b: ir::Block, hold: Hold) {
+        self.needed[b].insert(hold.base);
+        let holds = self.plan.holds.entry((p, b)).or_default();
+        if !holds.contains(&hold) {
+            holds.push(hold);
+        }
+    }
+
+    pub fn finish(mut self) -> Plan {
+        let facts = self.facts;
+        for &b in facts.cfg.blocks.iter().filter(|b| self.plan.returning.contains(**b)).collect::<Vec<_>>() {
+            for inst in facts.func().layout.block_insts(b) {
+                let comms = self.stmts[&inst].comms();
+                self.needed[b].extend(comms);
+            }
+        }
+        self.predecessors();
+        let depth = |b: ir::Block| self.loops.innermost[b].map_or(0, |l| self.loops.loops[l].depth);
+        let mut blocks: Vec<ir::Block> =
+            facts.cfg.blocks.iter().copied().filter(|&b| self.plan.returning.contains(b)).collect();
+        // Blocks outside of all cycles last.
+        blocks.sort_by_key(|&b| (std::cmp::Reverse(depth(b)), facts.cfg.once(b)));
+        let mut done = (0, 0);
+        let mut planned: SecondaryMap<ir::Block, Option<usize>> = SecondaryMap::new();
+        loop {
+            for &b in &blocks {
+                // What is needed only grows; a block is planned again if it has.
+                let n = self.needed[b].len();
+                if planned[b].replace(n) != Some(n) {
+                    self.block(b);
+                    self.hold(&mut done);
+                }
+            }
+            if blocks.iter().all(|&b| planned[b] == Some(self.needed[b].len())) {
+                break;
+            }
+        }
+        self.frame();
+        self.plan
+    }
+
+    fn frame(&mut self) {
+        let layout = self.plan.frame.as_mut().expect("set by stack_slots");
+        layout.home = self.home;
+        layout.size = self.size.next_multiple_of(8);
+        if layout.home == FrameHome::Stack && layout.size > MAX_ON_STACK {
+            layout.home = FrameHome::Tape;
+        }
+        let has_slots = layout.slots.values().any(Option::is_some);
+        let empty = match layout.home {
+            FrameHome::Tape | FrameHome::Stack => self.size == 8 && !has_slots,
+            FrameHome::Variables => self.size == 0 && self.variables == 0,
+        };
+        if empty {
+            self.plan.frame = None;
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A minimum cut with capacities on nodes: the fewest bytes from which everything that is needed can be computed again.
+//!
+//! Nodes are values; an edge goes from an operand to what is computed from it. *Leaves* cannot be computed, *sinks* are what
+//! a reverse block reads. Every way from a leaf to a sink must pass a value that is recorded, and the cheapest such set is a
+//! minimum cut (Dinic's algorithm on the graph with every node split in two). Of all minimum cuts the one next to the
+//! sinks is taken: it leaves the least to be computed.
+//!
+//! Source: the cache rule of Enzyme (Moses and Churavy, 2020) and the min-cut partitioning of AOTAutograd, for the idea.
+
+use std::collections::VecDeque;
+
+/// Flow that is never the bottleneck.
+const INF: u64 = u64::MAX / 4;
+
+struct Edge {
+    to: usize,
+    left: u64,
+}
+
+/// The graph under construction.
+pub struct Cut {
+    edges: Vec<Edge>,
+    out: Vec<Vec<usize>>,
+    nodes: usize,
+}
+
+const SOURCE: usize = 0;
+const SINK: usize = 1;
+
+impl Cut {
+    /// No nodes.
+    pub fn new() -> Self {
+        Self { edges: Vec::new(), out: vec![Vec::new(), Vec::new()], nodes: 0 }
+    }
+
+    fn edge(&mut self, from: usize, to: usize, capacity: u64) {
+        self.out[from].push(self.edges.len());
+        self.edges.push(Edge { to, left: capacity });
+        self.out[to].push(self.edges.len());
+        self.edges.push(Edge { to: from, left: 0 });
+    }
+
+    /// A node that costs `capacity` to cut.
+    pub fn node(&mut self, capacity: u64) -> usize {
+        let n = self.nodes;
+        self.nodes += 1;
+        self.out.extend([Vec::new(), Vec::new()]);
+        self.edge(2 + 2 * n, 3 + 2 * n, capacity);
+        n
+    }
+
+    /// `result` is computed from `operand`.
+    pub fn computed_from(&mut self, result: usize, operand: usize) {
+        self.edge(3 + 2 * operand, 2 + 2 * result, INF);
+    }
+
+    /// The node cannot be computed.
+    pub fn leaf(&mut self, n: usize) {
+        self.edge(SOURCE, 2 + 2 * n, INF);
+    }
+
+    /// The node is needed.
+    pub fn needed(&mut self, n: usize) {
+        self.edge(3 + 2 * n, SINK, INF);
+    }
+
+    /// Distance of each vertex from the source in what is left.
+    fn levels(&self) -> Vec<u32> {
+        let mut level = vec![u32::MAX; self.out.len()];
+        level[SOURCE] = 0;
+        let mut queue = VecDeque::from([SOURCE]);
+        while let Some(v) = queue.pop_front() {
+            for &e in &self.out[v] {
+                let Edge { to, left } = self.edges[e];
+                if left > 0 && level[to] == u32::MAX {
+                    level[to] = level[v] + 1;
+                    queue.push_back(to);
+                }
+            }
+        }
+        level
+    }
+
+    /// One path from the source to the sink along rising levels, without recursion; false if there is none left.
+    fn augment(&mut self, level: &[u32], next: &mut [usize]) -> bool {
+        let mut path: Vec<usize> = Vec::new();
+        let mut at = SOURCE;
+        while at != SINK {
+            match self.out[at].get(next[at]).copied() {
+                Some(e) if self.edges[e].left > 0 && level[self.edges[e].to] == level[at] + 1 => {
+                    path.push(e);
+                    at = self.edges[e].to;
+                }
+                Some(_) => next[at] += 1,
+                None => {
+                    let Some(e) = path.pop() else { return false };
+                    at = self.edges[e ^ 1].to;
+                    next[at] += 1;
+                }
+            }
+        }
+        let flow = path.iter().map(|&e| self.edges[e].left).min().expect("the source is not the sink");
+        for e in path {
+            self.edges[e].left -= flow;
+            self.edges[e ^ 1].left += flow;
+        }
+        true
+    }
+
+    /// The nodes of the minimum cut next to the sinks, in the order in which they were made.
+    pub fn minimum(mut self) -> Vec<usize> {
+        loop {
+            let level = self.levels();
+            if level[SINK] == u32::MAX {
+                break;
+            }
+            let mut next = vec![0; self.out.len()];
+            while self.augment(&level, &mut next) {}
+        }
+        // What still reaches the sink.
+        let mut reaches = vec![false; self.out.len()];
+        reaches[SINK] = true;
+        let mut work = vec![SINK];
+        while let Some(v) = work.pop() {
+            for &e in &self.out[v] {
+                let from = self.edges[e].to;
+                if self.edges[e ^ 1].left > 0 && !reaches[from] {
+                    reaches[from] = true;
+                    work.push(from);
+                }
+            }
+        }
+        (0..self.nodes).filter(|n| !reaches[2 + 2 * n] && reaches[3 + 2 * n]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_leaves_are_cheaper_than_four_needed_values() {
+        let mut c = Cut::new();
+        let leaves = [c.node(8), c.node(8), c.node(8)];
+        leaves.iter().for_each(|&l| c.leaf(l));
+        for k in 0..4 {
+            let n = c.node(8);
+            c.computed_from(n, leaves[k % 3]);
+            c.computed_from(n, leaves[(k + 1) % 3]);
+            c.needed(n);
+        }
+        assert_eq!(c.minimum(), leaves);
+    }
+
+    #[test]
+    fn a_narrow_value_between_wide_ones_is_cut() {
+        let mut c = Cut::new();
+        let (a, b, narrow, wide) = (c.node(8), c.node(8), c.node(1), c.node(8));
+        c.leaf(a);
+        c.leaf(b);
+        c.computed_from(narrow, a);
+        c.computed_from(narrow, b);
+        c.computed_from(wide, narrow);
+        c.needed(wide);
+        assert_eq!(c.minimum(), [narrow]);
+    }
+
+    #[test]
+    fn of_equal_cuts_the_one_next_to_the_sinks_is_taken() {
+        let mut c = Cut::new();
+        let (a, b) = (c.node(8), c.node(8));
+        c.leaf(a);
+        c.computed_from(b, a);
+        c.needed(b);
+        assert_eq!(c.minimum(), [b]);
+    }
+
+    #[test]
+    fn nothing_is_cut_where_nothing_is_needed() {
+        let mut c = Cut::new();
+        let a = c.node(8);
+        c.leaf(a);
+        assert!(c.minimum().is_empty());
+    }
+}

@@ -1,0 +1,191 @@
+//! What is recorded, and where.
+//!
+//! **Question.** The reverse fragments read names of the forward pass: primal values, deltas, what forward fragments hand
+//! over. How does each get into each reverse block?
+//!
+//! **Answer**, the cheapest first:
+//! - constants are made again;
+//! - what was defined in a block that runs at most once per call is *kept* in the activation frame ([`FrameHome`] says where
+//!   that is), whoever reads it, and so is what a once-block reads of a loop;
+//! - integers that run backwards are *carried* ([`carry`]); so is what a loop reads from outside of it: one variable holds it
+//!   while the pullback is in the loop, set where the pullback enters the loop from behind;
+//! - what an induction variable was at the end of its loop follows from the bound that it was compared with;
+//! - pure and cheap arithmetic is done again, and memory that nobody has written since is read again (`reload`);
+//! - everything else is pushed on the tape by the block whose reverse reads it, as one record per execution (Mooncake's comms
+//!   stack). Which values those are is a minimum cut ([`flow`]) between what must be recorded and what is read, by bytes.
+//!
+//! The predecessor of a loop's header is the block that enters the loop if its induction variable has its first value, else
+//! the latch. The predecessor of a block behind a branch follows from the branch's condition, if that is to be had
+//! for nothing. Otherwise it is in a frame slot if the block runs at most once, else it is the last bytes of the
+//! predecessor's record, where the reverse block looks before the predecessor's reverse pops it.
+//!
+//! Blocks are planned from the innermost loops outwards, since a loop asks the blocks behind it for what it is to hold.
+//!
+//! **Invariants.** A record is pushed at the end of its block and popped at the start of the reverse of that block, so on
+//! every path pops mirror pushes. A block pushes a number only if some successor in a loop reads it. Every choice
+//! gives the same value, bit for bit, so no choice changes a gradient.
+
+mod build;
+mod carry;
+mod flow;
+mod preds;
+
+use brolga_analysis::RootKind;
+use brolga_ir::inst::{FrameSlot, Val};
+#[expect(unused_imports, reason = "named in the documentation above")]
+use brolga_ir::lower::FrameHome;
+use brolga_ir::lower::FrameLayout;
+use cranelift_codegen::ir::{self, Type, types};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use indexmap::IndexMap;
+
+use crate::canonical::Induction;
+use crate::facts::Facts;
+use crate::stmt::AdStmts;
+pub use carry::{Other, Undo};
+
+/// How a name gets into a reverse block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Read from the activation frame.
+    Frame(FrameSlot),
+    /// Popped with the block's record.
+    Record,
+    /// Computed again by this primal instruction, or read again from memory.
+    Recompute(ir::Inst),
+    /// In a variable that is held while the pullback is in a loop.
+    Held,
+    /// An induction variable behind its loop, from the bound that it was compared with.
+    Last(Last),
+}
+
+/// What an induction variable was when its loop was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// The variable.
+    pub iv: Induction,
+    /// What it was compared with.
+    pub bound: ir::Value,
+    /// Whether the next value was compared.
+    pub of_next: bool,
+    /// The first value that is compared and the bound: which of them is where the loop ends. `None` if always the bound.
+    pub far: Option<ir::Opcode>,
+}
+
+impl Last {
+    /// The values that it is computed from.
+    pub fn operands(&self) -> impl Iterator<Item = ir::Value> + use<> {
+        [Some(self.bound), self.far.map(|_| self.iv.start)].into_iter().flatten()
+    }
+}
+
+/// On a reverse edge, a held variable gets the value of a name, after steps back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hold {
+    /// The variable.
+    pub name: Val,
+    /// A name that the reverse of the edge's target has.
+    pub base: Val,
+    /// Steps from the one to the other.
+    pub undo: Vec<Undo>,
+}
+
+/// How the pullback finds the predecessor of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PredSource {
+    /// There is only one.
+    Unique(ir::Block),
+    /// In a frame slot.
+    Frame(FrameSlot),
+    /// On top of the tape.
+    Tape,
+    /// The block that enters the loop, if the induction variable has its first value; else the latch.
+    Turn {
+        /// The variable.
+        iv: Induction,
+        /// Where the loop is entered from.
+        entry: ir::Block,
+        /// Where the turn before came from.
+        latch: ir::Block,
+    },
+    /// One of two, by the condition of the branch that led here.
+    Branch {
+        /// The condition.
+        cond: ir::Value,
+        /// Where it is not zero.
+        yes: ir::Block,
+        /// Where it is zero.
+        no: ir::Block,
+    },
+}
+
+/// The plan of one block.
+#[derive(Clone, Debug, Default)]
+pub struct BlockPlan {
+    /// What the reverse block reads and where from, in an order in which it can be had.
+    pub sources: Vec<(Val, Source)>,
+    /// What the forward block pushes.
+    pub record: Vec<Val>,
+    /// Whether it pushes its number too.
+    pub push_id: bool,
+    /// What the forward block keeps in the frame at its end.
+    pub keeps: Vec<(FrameSlot, Val)>,
+    /// Frame slots in which it keeps its number.
+    pub keep_ids: Vec<FrameSlot>,
+}
+
+/// The plan of a function.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Whether both halves are one function.
+    pub combined: bool,
+    /// By block.
+    pub blocks: SecondaryMap<ir::Block, BlockPlan>,
+    /// Predecessors, for blocks that have any.
+    pub preds: SecondaryMap<ir::Block, Option<PredSource>>,
+    /// What happens to held variables on the reverse of an edge, named by its two blocks.
+    pub holds: IndexMap<(ir::Block, ir::Block), Vec<Hold>>,
+    /// Where a combined function keeps the primal's results until it returns them.
+    pub results: Vec<FrameSlot>,
+    /// Frame slot of the number of the block that returned, if several can.
+    pub exit: Option<FrameSlot>,
+    /// The activation frame, if there is anything in it.
+    pub frame: Option<FrameLayout>,
+    /// Number of each block, as recorded.
+    pub number: SecondaryMap<ir::Block, u32>,
+    /// Bytes of a block number.
+    pub id_bytes: u32,
+    /// Blocks that may return.
+    pub returning: EntitySet<ir::Block>,
+    /// Blocks that do return.
+    pub exits: Vec<ir::Block>,
+}
+
+/// Type of a recordable name.
+pub fn type_of(facts: &Facts<'_>, aux: &IndexMap<Val, Type>, v: Val) -> Type {
+    match v {
+        Val::Primal(p) => facts.func().dfg.value_type(p),
+        Val::Delta(_) => types::I64,
+        Val::Aux(..) => aux[&v],
+        Val::D(_) => unreachable!("derived values are local"),
+    }
+}
+
+/// The block that defines a name in the forward pass.
+pub(crate) fn def_block(facts: &Facts<'_>, v: Val) -> ir::Block {
+    let entry = facts.cfg.blocks[0];
+    match v {
+        Val::Primal(p) => facts.cfg.def_block[p].expect("a primal value has a block"),
+        Val::Delta(r) => match facts.pointers.roots.get(&r) {
+            Some(RootKind::Param(_) | RootKind::Slot(_) | RootKind::Data(_)) => entry,
+            _ => facts.cfg.def_block[r].expect("a root has a block"),
+        },
+        Val::Aux(inst, _) => facts.func().layout.inst_block(inst).expect("an instruction has a block"),
+        Val::D(_) => unreachable!("derived values are local"),
+    }
+}
+
+/// Plan a function.
+pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>) -> Plan {
+    build::Planner::new(facts, stmts, aux).finish()
+}

@@ -1,0 +1,116 @@
+//! How the pullback finds the predecessor of each block: see [`super`].
+
+use brolga_ir::inst::Val;
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+
+use super::PredSource;
+use super::build::Planner;
+use crate::canonical::{Induction, exit_test, induction};
+
+impl Planner<'_, '_> {
+    /// Number the blocks, and find those that may return.
+    pub(super) fn returning(&mut self) {
+        let facts = self.facts;
+        let func = facts.func();
+        for (i, &b) in facts.cfg.blocks.iter().enumerate() {
+            self.plan.number[b] = i as u32;
+            let last = func.layout.last_inst(b).expect("a block has a terminator");
+            if func.dfg.insts[last].opcode() == Opcode::Return {
+                self.plan.exits.push(b);
+            }
+        }
+        self.plan.id_bytes = match facts.cfg.blocks.len() {
+            0..=0x100 => 1,
+            0x101..=0x1_0000 => 2,
+            _ => 4,
+        };
+        let mut work = self.plan.exits.clone();
+        while let Some(b) = work.pop() {
+            if self.plan.returning.insert(b) {
+                work.extend(&facts.cfg.preds[b]);
+            }
+        }
+    }
+
+    /// Decide for all blocks; what a decision relies on becomes needed.
+    pub(super) fn predecessors(&mut self) {
+        let facts = self.facts;
+        let id_bytes = self.plan.id_bytes;
+        // A combined function goes on with the reverse of the block that would have returned.
+        if self.plan.exits.len() > 1 && !self.plan.combined {
+            let slot = self.alloc(id_bytes);
+            self.plan.exit = Some(slot);
+            for b in self.plan.exits.clone() {
+                self.plan.blocks[b].keep_ids.push(slot);
+            }
+        }
+        for &b in &facts.cfg.blocks {
+            if !self.plan.returning.contains(b) {
+                continue;
+            }
+            self.plan.preds[b] = match facts.cfg.preds[b].as_slice() {
+                [] => None,
+                [p] => Some(PredSource::Unique(*p)),
+                preds if facts.cfg.once(b) => {
+                    let slot = self.alloc(id_bytes);
+                    for &p in preds {
+                        self.plan.blocks[p].keep_ids.push(slot);
+                    }
+                    Some(PredSource::Frame(slot))
+                }
+                preds => Some(self.turn(b).or_else(|| self.branch(b, preds)).unwrap_or_else(|| {
+                    for &p in preds {
+                        self.plan.blocks[p].push_id = true;
+                    }
+                    PredSource::Tape
+                })),
+            };
+        }
+    }
+
+    /// By the induction variable of a loop, if `b` is a header.
+    fn turn(&mut self, b: ir::Block) -> Option<PredSource> {
+        let func = self.facts.func();
+        let l = self.loops.headed_by(b)?;
+        let lp = &self.loops.loops[l];
+        let ([entry], [latch]) = (&lp.entries[..], &lp.latches[..]) else { return None };
+        // One whose last value is known without a record is best, then one of the program's own.
+        let costs = |iv: &Induction| {
+            let known = lp.exits.iter().all(|&(from, to)| exit_test(func, self.loops, l, iv, from, to).is_some());
+            u32::from(!known)
+        };
+        let mut found: Vec<Induction> =
+            (0..func.dfg.block_params(b).len()).filter_map(|i| induction(func, self.loops, l, i)).collect();
+        found.sort_by_key(costs);
+        let usable = |p: &mut Self, iv: &Induction| {
+            p.is_free(b, Val::Primal(iv.var)) && p.is_free(b, Val::Primal(iv.start))
+        };
+        let iv = found.into_iter().find(|iv| usable(self, iv))?;
+        self.needed[b].extend([Val::Primal(iv.var), Val::Primal(iv.start)]);
+        Some(PredSource::Turn { iv, entry: *entry, latch: *latch })
+    }
+
+    /// By the condition of the branch from which both predecessors come.
+    fn branch(&mut self, b: ir::Block, preds: &[ir::Block]) -> Option<PredSource> {
+        let &[p, q] = preds else { return None };
+        let func = self.facts.func();
+        let from = self.loops.idom[b]?;
+        let last = func.layout.last_inst(from)?;
+        let InstructionData::Brif { arg: cond, blocks, .. } = func.dfg.insts[last] else { return None };
+        // The edge to a block without another predecessor dominates what that block dominates.
+        let behind = |side: ir::Block, p: ir::Block| {
+            if side == b { p == from } else { self.facts.cfg.preds[side].len() == 1 && self.loops.dominates(side, p) }
+        };
+        let [yes, no] = blocks.map(|c| c.block(&func.dfg.value_lists));
+        let (yes, no) = match (behind(yes, p), behind(no, q), behind(yes, q), behind(no, p)) {
+            (true, true, false, false) => (p, q),
+            (false, false, true, true) => (q, p),
+            _ => return None,
+        };
+        if !self.is_free(b, Val::Primal(cond)) {
+            return None;
+        }
+        self.needed[b].insert(Val::Primal(cond));
+        Some(PredSource::Branch { cond, yes, no })
+    }
+}
