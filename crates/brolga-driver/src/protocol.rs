@@ -9,14 +9,15 @@
 //! - the pullback can be called again, with other seeds, and then gives what a fresh run with those seeds gives;
 //! - what comes out is linear in seeds and initial shadows together;
 //! - nothing is written outside of its bounds;
-//! - a debug run has nothing to complain of, and gives the same bits.
+//! - a debug run has nothing to complain of, and gives the same bits;
+//! - as one function for both halves, with results and without, it does the same, bit for bit.
 //!
 //! Buffers cannot move, since the driver owns them; that a pullback leaves its stacks empty, [`brolga::Pullback::call`]
 //! asserts itself; that a second call allocates nothing needs an allocator that counts, which the file tests have.
 //!
 //! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
 
-use brolga::{ArgActivity, DerivedRule, Error, MemoryMode, Options, Program, Request, Stage};
+use brolga::{ArgActivity, DerivedRule, Error, MemoryMode, Mode, Options, Program, Request, Stage};
 
 use crate::bind::{BoundArg, Invocation};
 use crate::compare::close;
@@ -54,7 +55,32 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         Ok(_) => found.push("a debug run gives another gradient".to_owned()),
         Err(e) => found.push(format!("debug run: {e}")),
     }
+    for (mode, memory, debug) in [
+        (Mode::Combined, MemoryMode::Leave, false),
+        (Mode::Gradient, MemoryMode::Leave, false),
+        (Mode::Combined, MemoryMode::Restore, true),
+    ] {
+        let split = if memory == MemoryMode::Leave { &leave } else { &restore };
+        let options = Options { mode, memory, debug, ..Options::default() };
+        match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
+            Ok(one) => found.extend(as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}"))),
+            Err(e) => found.push(format!("{mode:?}, {memory:?}: {e}")),
+        }
+    }
     Ok(found)
+}
+
+/// What one function for both halves does differently from two.
+fn as_one(one: &Outcome, split: &Outcome, mode: Mode) -> Vec<String> {
+    let mut found = Vec::new();
+    if !one.same_gradient(split) {
+        found.push(format!("the gradient is {}, that of two functions {}", describe(one), describe(split)));
+    }
+    if mode == Mode::Combined && !one.same_value(split) {
+        found.push(format!("the value is {:?}, that of two functions {:?}", one.value, split.value));
+    }
+    same_contents("one function", &split.buffers, &one.buffers, &mut found);
+    found
 }
 
 /// [`violations_of`] in one memory mode, and what came out.
@@ -341,7 +367,8 @@ fn describe(outcome: &Outcome) -> String {
 }
 
 /// Stages whose text is CLIF.
-const CLIF_STAGES: [Stage; 3] = [Stage::Normalised, Stage::ClifForward, Stage::ClifPullback];
+const CLIF_STAGES: [Stage; 4] =
+    [Stage::Normalised, Stage::ClifForward, Stage::ClifPullback, Stage::ClifCombined];
 
 /// What is wrong with the dumps of a request, as sentences.
 pub fn dump_violations(program: &Program, request: &Request, options: &Options) -> Result<Vec<String>, Error> {

@@ -42,20 +42,19 @@ pub fn same_all(a: &[Option<Item>], b: &[Option<Item>]) -> bool {
         })
 }
 
-/// Run forward pass and pullback once, in fresh memory.
+/// Value and gradient once, in fresh memory.
 pub fn gradient(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error> {
     let mut memory = Memory::new(call);
     gradient_in(rule, call, &mut memory)
 }
 
-/// Run forward pass and pullback once, in `memory`.
+/// Value and gradient once, in `memory`.
 pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -> Result<Outcome, Error> {
     // SAFETY: every pointer among the arguments is to a live block of `memory`, whose shadow has the same size. Whether
     // the code stays inside its buffers is the file's business; `damage` finds out afterwards.
-    let (value, mut pullback) = unsafe { rule.forward(&memory.arguments()) }?;
-    // SAFETY: `memory` outlives the pullback.
-    let cotangents = unsafe { pullback.call(&call.seeds) }?;
-    let outcome = collect(call, memory, &value, &cotangents, pullback.tape_bytes());
+    let (mut value, mut cotangents) = (Vec::new(), Vec::new());
+    let run = unsafe { rule.gradient(&memory.arguments(), &call.seeds, &mut value, &mut cotangents) }?;
+    let outcome = collect(call, memory, &value, &cotangents, run.tape_bytes());
     undamaged(memory)?;
     Ok(outcome)
 }
