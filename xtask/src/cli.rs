@@ -104,6 +104,19 @@ pub struct CallOptions {
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,
+    /// One function for value and gradient, or a forward pass and a pullback. The numbers are the same.
+    #[arg(long, value_enum, default_value_t = Mode::Combined)]
+    pub mode: Mode,
+}
+
+/// What a derivative is made of.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Mode {
+    /// One function that computes value and gradient.
+    #[default]
+    Combined,
+    /// A forward pass, and a pullback that runs afterwards.
+    Split,
 }
 
 /// What the pullback does with memory that the function wrote.
@@ -168,7 +181,7 @@ pub struct DumpArgs {
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]
     pub func: Option<String>,
-    /// normalised, cfg, stmts, forward, pullback, clif-forward or clif-pullback.
+    /// normalised, cfg, stmts, forward, pullback, clif-forward, clif-pullback, combined or clif-combined.
     #[arg(long, short, value_name = "STAGE")]
     pub stage: Option<String>,
     /// Print both derived graphs for Graphviz.

@@ -1,6 +1,6 @@
 //! `cargo xtask grad`: values and gradients of calls.
 
-use brolga::{MemoryMode, Options};
+use brolga::{MemoryMode, Mode, Options};
 use brolga_driver::protocol::derive;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
@@ -20,6 +20,8 @@ pub struct Job<'a> {
     pub clauses: Clauses,
     /// Whether derived code checks itself.
     pub debug: bool,
+    /// Whether it is one function or two.
+    pub mode: Mode,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -56,7 +58,7 @@ fn run_all(args: &GradArgs) -> Result<(), Failure> {
 
 /// Differentiate the function of a call and run it.
 pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
-    let options = Options { memory: job.call.memory, debug: job.debug, ..Options::default() };
+    let options = Options { mode: job.mode, memory: job.call.memory, debug: job.debug, ..Options::default() };
     let rule = derive(&file.program, &job.call.request(), &options);
     rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
 }
@@ -92,7 +94,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
         let bound = Invocation::bind(&file.program, &text, &parsed, &clauses)?;
-        jobs.push(Job { text, call: bound, clauses, debug: options.debug, line: None });
+        jobs.push(Job { text, call: bound, clauses, debug: options.debug, mode: options.mode.into(), line: None });
     }
     if options.calls.is_empty() {
         if !file.malformed.is_empty() {
@@ -106,7 +108,8 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
                 call.memory = memory.into();
             }
             let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
-            jobs.push(Job { text, call, clauses: line.clauses.clone(), debug: options.debug, line: Some(line) });
+            let (clauses, mode) = (line.clauses.clone(), options.mode.into());
+            jobs.push(Job { text, call, clauses, debug: options.debug, mode, line: Some(line) });
         }
     }
     if jobs.is_empty() {
@@ -141,6 +144,15 @@ impl Memory {
         match self {
             Self::Leave => "leave",
             Self::Restore => "restore",
+        }
+    }
+}
+
+impl From<crate::cli::Mode> for Mode {
+    fn from(mode: crate::cli::Mode) -> Self {
+        match mode {
+            crate::cli::Mode::Combined => Self::Combined,
+            crate::cli::Mode::Split => Self::Split,
         }
     }
 }

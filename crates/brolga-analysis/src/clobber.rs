@@ -124,9 +124,7 @@ impl ClobberInput<'_> {
                 return self.trace(a, seen, depth + 1);
             }
             InstructionData::Call { .. } => match CalleeKind::of(self.program, func, inst) {
-                Some(CalleeKind::Known(r))
-                    if matches!(r.kind, MathKind::Memory(MemFn::Malloc | MemFn::Calloc)) =>
-                {
+                Some(CalleeKind::Known(r)) if matches!(r.kind, MathKind::Memory(MemFn::Malloc | MemFn::Calloc)) => {
                     Origin::Alloc(inst)
                 }
                 _ => Origin::Unknown,

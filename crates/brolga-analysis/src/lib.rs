@@ -5,6 +5,7 @@
 //!
 //! - [`bits`]: bitwise operations that mean something for floats.
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
+//! - [`in_place`]: additions in place, which leave a cotangent where it is.
 //! - [`loops`]: dominators and natural loops.
 //! - [`clobber`]: which loads read memory that nobody writes afterwards.
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
@@ -22,6 +23,7 @@ pub mod callee;
 pub mod cfg;
 pub mod clobber;
 pub mod contents;
+pub mod in_place;
 pub mod loops;
 pub mod modes;
 pub mod pointers;

@@ -63,7 +63,9 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
         let options = Options { mode, memory, debug, ..Options::default() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
-            Ok(one) => found.extend(as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}"))),
+            Ok(one) => {
+                found.extend(as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}")))
+            }
             Err(e) => found.push(format!("{mode:?}, {memory:?}: {e}")),
         }
     }
@@ -367,8 +369,7 @@ fn describe(outcome: &Outcome) -> String {
 }
 
 /// Stages whose text is CLIF.
-const CLIF_STAGES: [Stage; 4] =
-    [Stage::Normalised, Stage::ClifForward, Stage::ClifPullback, Stage::ClifCombined];
+const CLIF_STAGES: [Stage; 4] = [Stage::Normalised, Stage::ClifForward, Stage::ClifPullback, Stage::ClifCombined];
 
 /// What is wrong with the dumps of a request, as sentences.
 pub fn dump_violations(program: &Program, request: &Request, options: &Options) -> Result<Vec<String>, Error> {

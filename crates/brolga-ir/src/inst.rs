@@ -483,7 +483,9 @@ impl AdInst {
             AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) => r.push(*v),
             AdOp::Push(vs, _) => r.extend(vs.iter().copied()),
             AdOp::AddMem { addr, delta, by, .. } => r.extend([*addr, *delta, *by]),
-            AdOp::TakeMem { addr, delta, .. } | AdOp::PeekMem { addr, delta, .. } | AdOp::ZeroMem { addr, delta, .. } => {
+            AdOp::TakeMem { addr, delta, .. }
+            | AdOp::PeekMem { addr, delta, .. }
+            | AdOp::ZeroMem { addr, delta, .. } => {
                 r.extend([*addr, *delta]);
             }
             AdOp::Call { callee, args, .. } => {

@@ -4,7 +4,7 @@ use brolga_analysis::activity::{self, Activity, ActivityInput};
 use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::Uses;
 use brolga_analysis::pointers::PointerInput;
-use brolga_analysis::{Cfg, Contents, Delta, Loops, Pointers, Summaries, Variant, solid, summary};
+use brolga_analysis::{Cfg, Contents, Delta, Loops, Pointers, Summaries, Variant, in_place, solid, summary};
 use brolga_ir::inst::Val;
 use brolga_ir::{Diagnostic, Mode, Options, Program};
 use cranelift_codegen::ir;
@@ -30,6 +30,8 @@ pub struct Facts<'a> {
     pub loops: Loops,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
+    /// Loads and stores of additions in place.
+    pub in_place: EntitySet<ir::Inst>,
     /// All uses.
     pub uses: Uses,
     /// Pointers and their deltas.
@@ -85,9 +87,26 @@ impl<'a> Facts<'a> {
         let (activity, problems) = activity::compute(&input);
         let n_active = variant.results.iter().filter(|r| **r != brolga_analysis::ResultMode::None).count();
 
+        let in_place = in_place::in_place(func, &cfg, &uses, &activity);
         let solid = solid::compute(&input, root && n_active == 1);
         (
-            Self { program, primal, variant, options, mode, cfg, loops, reload, uses, pointers, contents, activity, summaries, solid },
+            Self {
+                program,
+                primal,
+                variant,
+                options,
+                mode,
+                cfg,
+                loops,
+                reload,
+                in_place,
+                uses,
+                pointers,
+                contents,
+                activity,
+                summaries,
+                solid,
+            },
             problems,
         )
     }

@@ -392,14 +392,7 @@ impl Builder<'_, '_> {
     }
 
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
-    fn edge(
-        &mut self,
-        f: &mut Fragment,
-        p: ir::Block,
-        b: ir::Block,
-        taken: &IndexMap<ir::Value, Val>,
-        holds: &Holds,
-    ) {
+    fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
         let at = self.facts.func().layout.last_inst(p);
         for &(name, v) in &holds[&p] {
             self.add(f, smallvec![], AdOp::Hold(name, v), at);

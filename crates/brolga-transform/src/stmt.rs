@@ -185,7 +185,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// Add to the cotangent of a primal value, if it is active.
     pub fn add_ct(&mut self, v: ir::Value, by: Val) {
-        if self.facts().is_active(v) {
+        let in_place = self.func().dfg.value_def(v).inst().is_some_and(|i| self.facts().in_place.contains(i));
+        if self.facts().is_active(v) && !in_place {
             self.push(Where::Rvs, smallvec![], AdOp::AddCt(v, by));
         }
     }
@@ -208,6 +209,13 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let delta = self.facts().delta(addr)?;
         let sure = self.facts().sure(addr);
         Some(self.emit(Where::Rvs, AdOp::TakeMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
+    }
+
+    /// Read `shadow[addr + off]`.
+    pub fn peek_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
+        let delta = self.facts().delta(addr)?;
+        let sure = self.facts().sure(addr);
+        Some(self.emit(Where::Rvs, AdOp::PeekMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use brolga_analysis::{LoopId, Loops, RootKind};
-use brolga_ir::{MemoryMode, Mode};
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
+use brolga_ir::{MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Opcode, Type, ValueDef};
@@ -153,9 +153,8 @@ impl<'a, 'f> Planner<'a, 'f> {
     fn is_constant(&self, v: Val) -> bool {
         fn go(p: &Planner<'_, '_>, v: Val, depth: u32) -> bool {
             depth < 6
-                && p.operands(v).is_some_and(|(i, args)| {
-                    !p.facts.reload.contains(i) && args.iter().all(|&a| go(p, a, depth + 1))
-                })
+                && p.operands(v)
+                    .is_some_and(|(i, args)| !p.facts.reload.contains(i) && args.iter().all(|&a| go(p, a, depth + 1)))
         }
         go(self, v, 0)
     }

@@ -82,9 +82,8 @@ impl Planner<'_, '_> {
         let mut found: Vec<Induction> =
             (0..func.dfg.block_params(b).len()).filter_map(|i| induction(func, self.loops, l, i)).collect();
         found.sort_by_key(costs);
-        let usable = |p: &mut Self, iv: &Induction| {
-            p.is_free(b, Val::Primal(iv.var)) && p.is_free(b, Val::Primal(iv.start))
-        };
+        let usable =
+            |p: &mut Self, iv: &Induction| p.is_free(b, Val::Primal(iv.var)) && p.is_free(b, Val::Primal(iv.start));
         let iv = found.into_iter().find(|iv| usable(self, iv))?;
         self.needed[b].extend([Val::Primal(iv.var), Val::Primal(iv.start)]);
         Some(PredSource::Turn { iv, entry: *entry, latch: *latch })

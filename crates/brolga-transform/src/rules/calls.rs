@@ -58,8 +58,7 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let defs = smallvec![(cx.aux(0), types::I64), (cx.aux(1), types::I64)];
     let signature = signature_id(&sig);
     cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
-    let variant =
-        Variant::canonical(cx.facts().variant.func, &sig);
+    let variant = Variant::canonical(cx.facts().variant.func, &sig);
     let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
     both_halves(cx, &variant, &sig, &args, forward, pullback);
 }

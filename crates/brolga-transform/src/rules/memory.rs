@@ -1,8 +1,9 @@
 //! Loads, stores and the addresses that they use.
 //!
 //! `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`: x̄ gets the shadow of the place,
-//! which is then cleared, since the value that was there before has nothing to do with what comes after. Where a pointer is
-//! moved, its shadow is moved in the forward pass instead, and the pullback has nothing to do.
+//! which is then cleared, since the value that was there before has nothing to do with what comes after (for an addition in
+//! place it has, and both are left out). Where a pointer is moved, its shadow is moved in the forward pass instead, and the
+//! pullback has nothing to do.
 
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
@@ -18,6 +19,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let addr = cx.args()[0];
     let off = brolga_analysis::activity::offset(cx.func(), inst);
     match cx.facts().activity.mem[inst] {
+        MemRole::Float(_) if cx.facts().in_place.contains(inst) => {}
         MemRole::Float(shape) if cx.facts().is_active(z) => {
             let ct = cx.take_ct(z);
             cx.add_mem(addr, off, ct, shape);
@@ -41,7 +43,9 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
-            if let Some(ct) = cx.take_mem(addr, off, shape) {
+            let in_place = cx.facts().in_place.contains(inst);
+            let ct = if in_place { cx.peek_mem(addr, off, shape) } else { cx.take_mem(addr, off, shape) };
+            if let Some(ct) = ct {
                 cx.add_ct(x, ct);
             }
         }

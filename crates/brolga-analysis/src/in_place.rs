@@ -1,0 +1,81 @@
+//! Additions in place: `a[i] += t`, which leaves the cotangent of `a[i]` where it is.
+//!
+//! ```text
+//! x  = load a          reverse, by the rules        reverse, in place
+//! y  = fadd x, t       ȳ = take shadow[a]           ȳ = shadow[a]
+//! store y, a           t̄ += ȳ,  shadow[a] += ȳ      t̄ += ȳ
+//! ```
+//!
+//! The store's reverse takes what is in the shadow and clears it, the load's adds the same number again. If nothing else
+//! uses `x` and `y`, and nothing in between writes to memory, neither has to be done: what other reverse fragments add to the
+//! same place in between is added all the same. The sum has the same operands, so its bits are the same.
+
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_entity::EntitySet;
+
+use crate::activity::{MemRole, offset};
+use crate::cfg::Cfg;
+use crate::contents::{Use, Uses};
+use crate::{Activity, pointers::access_address};
+
+/// Loads and stores of additions in place.
+pub fn in_place(func: &ir::Function, cfg: &Cfg, uses: &Uses, activity: &Activity) -> EntitySet<ir::Inst> {
+    let mut found = EntitySet::new();
+    for &b in &cfg.blocks {
+        // Loads since the last write to memory.
+        let mut loads: EntitySet<ir::Inst> = EntitySet::new();
+        for inst in func.layout.block_insts(b) {
+            let op = func.dfg.insts[inst].opcode();
+            if op == Opcode::Load {
+                loads.insert(inst);
+                continue;
+            }
+            if op == Opcode::Store
+                && let Some(load) = accumulates(func, inst)
+                && loads.contains(load)
+                && is_float(activity, inst) == is_float(activity, load)
+                && is_float(activity, inst).is_some()
+                && [func.dfg.first_result(load), func.dfg.inst_args(inst)[0]]
+                    .iter()
+                    .all(|&v| only_use(uses, v) && activity.ct[v].is_some())
+            {
+                found.insert(load);
+                found.insert(inst);
+            }
+            if op.can_store() || op.is_call() || op.other_side_effects() {
+                loads.clear();
+            }
+        }
+    }
+    found
+}
+
+fn is_float(activity: &Activity, inst: ir::Inst) -> Option<brolga_ir::inst::Shape> {
+    match activity.mem[inst] {
+        MemRole::Float(shape) => Some(shape),
+        _ => None,
+    }
+}
+
+fn only_use(uses: &Uses, v: ir::Value) -> bool {
+    matches!(uses.of(v), [Use::Inst(..)])
+}
+
+/// The load of `store (load a + t), a`.
+fn accumulates(func: &ir::Function, store: ir::Inst) -> Option<ir::Inst> {
+    let stored = func.dfg.inst_args(store)[0];
+    let sum = func.dfg.value_def(stored).inst()?;
+    let terms: &[ir::Value] = match func.dfg.insts[sum] {
+        InstructionData::Binary { opcode: Opcode::Fadd, .. } => func.dfg.inst_args(sum),
+        InstructionData::Binary { opcode: Opcode::Fsub, .. } => &func.dfg.inst_args(sum)[..1],
+        _ => return None,
+    };
+    let place = |i: ir::Inst| Some((access_address(func, i)?, offset(func, i)));
+    terms.iter().find_map(|&t| {
+        let load = func.dfg.value_def(t).inst()?;
+        let same = func.dfg.insts[load].opcode() == Opcode::Load
+            && func.dfg.value_type(t) == func.dfg.value_type(stored)
+            && place(load)? == place(store)?;
+        same.then_some(load)
+    })
+}
