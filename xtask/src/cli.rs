@@ -101,6 +101,9 @@ pub struct CallOptions {
     /// What the pullback does with memory that the function wrote.
     #[arg(long, value_enum)]
     pub memory: Option<Memory>,
+    /// Arguments, counted from 0, whose memory is reached through no other pointer: 0,2. Checked with --debug.
+    #[arg(long, value_name = "LIST", requires = "calls")]
+    pub noalias: Option<String>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,

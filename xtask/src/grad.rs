@@ -130,6 +130,9 @@ fn with_flags(call: &str, options: &CallOptions) -> String {
     if let Some(seed) = &options.seed {
         text += &format!(" seed {seed}");
     }
+    if let Some(noalias) = &options.noalias {
+        text += &format!(" noalias {noalias}");
+    }
     for shadow in &options.shadows {
         text += &format!(" shadow {shadow}");
     }

@@ -62,7 +62,8 @@ impl ClobberInput<'_> {
             (Alloc(x), Alloc(y)) => x == y,
             (Data(x), Data(y)) => self.same_data(x, y),
             (Param(x), Param(y)) => x == y || !noalias(x) && !noalias(y),
-            (Param(x), _) | (_, Param(x)) if noalias(x) => false,
+            // What is unknown may have been made from this very parameter.
+            (Param(x), Data(_)) | (Data(_), Param(x)) => !noalias(x),
             (Slot(_) | Alloc(_), Param(_) | Data(_) | Slot(_) | Alloc(_))
             | (Param(_) | Data(_), Slot(_) | Alloc(_)) => false,
             _ => true,

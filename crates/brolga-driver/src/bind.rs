@@ -53,6 +53,8 @@ pub struct Invocation {
     pub seeds: Vec<DataValue>,
     /// What the pullback does with primal memory.
     pub memory: MemoryMode,
+    /// One per argument: its memory is reached through no other pointer.
+    pub noalias: Vec<bool>,
 }
 
 impl Invocation {
@@ -80,12 +82,28 @@ impl Invocation {
         let seeds = seeds(text, clauses.seeds.as_ref(), &returns)?;
         let symbol = call.func.node.clone();
         let memory = clauses.memory.unwrap_or_default();
-        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory })
+        let mut noalias = vec![false; params.len()];
+        for n in clauses.noalias.iter().flatten() {
+            match args.get(n.node) {
+                Some(BoundArg::Buffer { .. } | BoundArg::Same(_)) => noalias[n.node] = true,
+                Some(BoundArg::Value(_)) => {
+                    let message = format!("argument {} is not a buffer", n.node);
+                    return Err(SyntaxError::new(text, n.span.clone(), message));
+                }
+                None => {
+                    let message = format!("there is no argument {}", n.node);
+                    return Err(SyntaxError::new(text, n.span.clone(), message)
+                        .help(format!("arguments are counted from 0; there are {}", args.len())));
+                }
+            }
+        }
+        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias })
     }
 
     /// The derivative that this call asks for.
     pub fn request(&self) -> Request {
         let mut request = Request::new(self.func, self.activity.iter().copied());
+        request.noalias.clone_from(&self.noalias);
         for (i, elem) in request.elems.iter_mut().enumerate() {
             *elem = self.buffer(i).map(|(_, elem, ..)| match elem {
                 ElemType::F64 => Elem::F64,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A directive is a comment on a line of its own, anywhere in the file. After the call come clauses in any order:
-//! `activity a,b`, `seed s,…`, `shadow N=[…]`, `tol x`, `value […]`, `buffers […]`, `nofd`, `memory leave|restore`. What
-//! follows `==` is compared with the gradient, one entry per argument; `null` where there is none, `_` where anything goes.
+//! `activity a,b`, `seed s,…`, `shadow N=[…]`, `noalias N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`,
+//! `memory leave|restore`. What follows `==` is compared with the gradient, one entry per argument; `null` where there is none, `_` where anything goes.
 
 use brolga::{ArgActivity, MemoryMode, Stage};
 
@@ -49,6 +49,8 @@ pub struct Clauses {
     pub nofd: bool,
     /// What the pullback does with primal memory.
     pub memory: Option<MemoryMode>,
+    /// Arguments whose memory is reached through no other pointer.
+    pub noalias: Option<Vec<Spanned<usize>>>,
 }
 
 /// `; grad:`.
@@ -247,6 +249,19 @@ fn clauses(c: &mut Cursor<'_>) -> Parsed<Clauses> {
             out.buffers.replace(expect_list(c)?).is_some()
         } else if c.eat_word("nofd") {
             std::mem::replace(&mut out.nofd, true)
+        } else if c.eat_word("noalias") {
+            let mut list = Vec::new();
+            loop {
+                let n = c.number()?;
+                match n.node.parse() {
+                    Ok(node) => list.push(Spanned { node, span: n.span }),
+                    Err(_) => return Err(c.error(n.span, "the number of an argument is wanted, counted from 0")),
+                }
+                if !c.eat(",") {
+                    break;
+                }
+            }
+            out.noalias.replace(list).is_some()
         } else if c.eat_word("memory") {
             let mode = if c.eat_word("leave") {
                 MemoryMode::Leave
