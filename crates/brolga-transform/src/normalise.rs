@@ -6,6 +6,7 @@
 //!   so an edge is named by its two blocks, and that name is what the block stack records;
 //! - no tail call: `return_call` of the function itself is a jump to its first block (so a tail-recursive loop stays a
 //!   loop), any other one is a call and a return;
+//! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]);
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
 //! - numbered in layout order, each instruction's source location still naming the instruction of the input.
 //!
@@ -22,6 +23,8 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, ty
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig, TargetIsa};
 use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
 use cranelift_entity::{EntitySet, SecondaryMap};
+
+use crate::wide::split_wide_copies;
 
 /// A normalised function.
 #[derive(Clone, Debug)]
@@ -51,6 +54,7 @@ pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result
     ctx.func.dfg.resolve_all_aliases();
     let mut func = ctx.func;
     tail_calls(program, key, &mut func);
+    split_wide_copies(&mut func);
     split_parallel_edges(&mut func);
     Ok(Normalised { key, func: renumber(func, program, key, isa.frontend_config()) })
 }

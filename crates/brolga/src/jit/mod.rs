@@ -19,6 +19,8 @@ mod compile;
 mod declared;
 mod traps;
 
+use traps::Phase;
+
 pub use compile::host_isa;
 
 /// One argument of a call.
@@ -205,14 +207,14 @@ impl DerivedRule {
     }
 
     /// Call an entry point; everything is passed and returned in cells.
-    unsafe fn enter(&self, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
+    unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
         // SAFETY: `entry` is an entry point of this module, which takes a pointer to as many cells as it has arguments or
         // results; the caller vouches for the pointers in them. Ranges hold generated code only.
         unsafe {
             let f: brolga_runtime::Entry = std::mem::transmute(entry);
             call_guarded(f, cells.as_mut_ptr().cast(), &self.0.compiled.code.ranges)
         }
-        .map_err(|raw| Error::Trap(Box::new(self.0.compiled.code.explain(&self.0.program, &raw))))
+        .map_err(|raw| Error::Trap(Box::new(self.0.compiled.code.explain(&self.0.program, &raw, phase))))
     }
 
     /// Run the primal alone, as compiled by the same Cranelift.
@@ -244,7 +246,7 @@ impl DerivedRule {
                 write(c, a);
             }
             // SAFETY: our contract.
-            unsafe { self.enter(self.0.primal, cells) }?;
+            unsafe { self.enter(Phase::Primal, self.0.primal, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(())
@@ -302,7 +304,7 @@ impl DerivedRule {
             let seg = tape.as_mut_ptr() as i64;
             write(&mut cells[args.len() + inner.abi.deltas.len()], &DataValue::I64(seg));
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(inner.forward, cells) }?;
+            unsafe { self.enter(Phase::Forward, inner.forward, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false })
@@ -367,7 +369,7 @@ impl Pullback {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
-            unsafe { self.rule.enter(inner.pullback, cells) }?;
+            unsafe { self.rule.enter(Phase::Pullback, inner.pullback, cells) }?;
             out.clear();
             out.resize(inner.request.args.len(), None);
             for (k, &i) in inner.abi.cotangents.iter().enumerate() {
