@@ -16,7 +16,7 @@ use crate::reduce::reduce;
 use crate::text_of;
 
 /// Programs that one worker judges before it is replaced.
-const BATCH: u64 = 500;
+const BATCH: u64 = 200;
 
 /// What a campaign is to do.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct Plan {
     pub finds: PathBuf,
     /// How many finds of one class are made small and kept.
     pub per_class: usize,
+    /// Where to write the table of statistics, over and over.
+    pub statistics: Option<PathBuf>,
     /// Whether a refusal is a find too. Each is right about what it says, but it may be more than needs to be refused.
     pub refusals: bool,
 }
@@ -36,6 +38,8 @@ pub struct Plan {
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
+    /// Seconds since the beginning.
+    pub seconds: u64,
     /// Programs judged.
     pub programs: usize,
     /// Programs by verdict, refusals by code.
@@ -60,7 +64,7 @@ impl Statistics {
     /// The table that is printed at the end.
     pub fn table(&self) -> String {
         let percent = |n: usize| 100.0 * n as f64 / self.programs.max(1) as f64;
-        let mut out = format!("{} programs\n", self.programs);
+        let mut out = format!("{} programs in {} minutes\n", self.programs, self.seconds / 60);
         for (verdict, n) in &self.verdicts {
             out += &format!("  {verdict:<24} {n:>7} {:>5.1} %\n", percent(*n));
         }
@@ -75,7 +79,8 @@ impl Statistics {
 /// Run a campaign.
 pub fn run(plan: &Plan) -> Result<Statistics> {
     let outside = Outside::new()?;
-    let end = Instant::now() + plan.time;
+    let start = Instant::now();
+    let end = start + plan.time;
     let mut statistics = Statistics::default();
     let mut kept: BTreeMap<String, usize> = BTreeMap::new();
     let mut next = plan.first;
@@ -93,6 +98,10 @@ pub fn run(plan: &Plan) -> Result<Statistics> {
                 let path = keep(&outside, seed, class, &plan.finds)?;
                 println!("  reduced to {}", path.display());
             }
+        }
+        statistics.seconds = start.elapsed().as_secs();
+        if let Some(path) = &plan.statistics {
+            std::fs::write(path, statistics.table()).with_context(|| format!("writing {}", path.display()))?;
         }
     }
     Ok(statistics)

@@ -101,7 +101,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
 
     // Runs may change data objects, so every run has a rule of its own.
     let rule = || derive(&file.program, &call.request(), &Options::default());
-    let outcome = run::gradient(&rule().map_err(refusal)?, &call).map_err(failure)?;
+    let outcome = run::gradient(&rule().map_err(refusal)?, &call).map_err(checked)?;
     compare_primals(&call, &memory, &rule().map_err(failure)?, &tape)?;
     compare_gradients(&outcome, &tape, tol, text.lines().any(|l| l == "; wild"))?;
     if !file.program.data.values().any(|d| d.writable) {
@@ -176,6 +176,18 @@ fn refusal(error: Error) -> Verdict {
             Verdict::Refused(codes)
         }
         other => failure(other),
+    }
+}
+
+/// A run that ends because what it does cannot be followed, as users are told, is refused too.
+fn checked(error: Error) -> Verdict {
+    const QUESTIONS_FOR_THE_RUN: [&str; 2] = ["untracked_bits", "const_store"];
+    match &error {
+        Error::Trap(t) => match QUESTIONS_FOR_THE_RUN.iter().find(|c| **c == t.code) {
+            Some(check) => Verdict::Refused(vec![check]),
+            None => failure(error),
+        },
+        _ => failure(error),
     }
 }
 

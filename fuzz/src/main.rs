@@ -26,6 +26,9 @@ struct Cli {
     /// Where to keep what was found.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/finds"))]
     finds: PathBuf,
+    /// Where to write the statistics so far, while it goes on.
+    #[arg(long, value_name = "FILE")]
+    statistics: Option<PathBuf>,
     /// How many finds of one class to make small and keep.
     #[arg(long, default_value_t = 2)]
     per_class: usize,
@@ -74,6 +77,7 @@ fn main() -> Result<ExitCode> {
             first: u64::from(cli.seed) << 32,
             finds: cli.finds,
             per_class: cli.per_class,
+            statistics: cli.statistics,
             refusals: cli.refusals,
         };
         let statistics = run(&plan)?;

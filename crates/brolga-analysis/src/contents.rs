@@ -209,6 +209,11 @@ impl Contents {
         v
     }
 
+    /// Something in the class that the pointers of a class point at.
+    pub fn pointee(&self, class: ir::Value) -> Option<ir::Value> {
+        self.pointee.get(&self.find(class)).copied()
+    }
+
     fn union(&mut self, a: ir::Value, b: ir::Value) {
         let (a, b) = (self.find(a), self.find(b));
         if a == b {

@@ -28,7 +28,9 @@ use indexmap::IndexMap;
 
 use crate::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
+use crate::contents::{access_offset, cell_of};
 use crate::modes::ParamMode;
+use crate::reach::last_store;
 use crate::summary::Summaries;
 
 /// The shadow delta of an integer.
@@ -79,6 +81,8 @@ pub struct Pointers {
     pub roots: IndexMap<ir::Value, RootKind>,
     /// Roots whose delta is never zero.
     pub sure: EntitySet<ir::Value>,
+    /// Roots of memory that this call made: stack slots and heap blocks. Nobody else has written to its shadow yet.
+    pub own: EntitySet<ir::Value>,
     /// Loads that are copies of pointers although nobody dereferences them here.
     pub pointer_copy: EntitySet<ir::Value>,
 }
@@ -211,6 +215,16 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
                     }
                     Opcode::Isub => work.push(args[0]),
                     Opcode::Select | Opcode::SelectSpectreGuard => work.extend([args[1], args[2]]),
+                    Opcode::Load | Opcode::AtomicLoad => {
+                        // What was stored there last is what is loaded.
+                        let cell = cell_of(func, args[0], access_offset(func, inst));
+                        if let Some(found) = last_store(func, cx.cfg, inst, cell, 8)
+                            && found.offset == 0
+                            && found.bytes == 8
+                        {
+                            work.push(func.dfg.inst_args(found.store)[0]);
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -429,41 +443,43 @@ pub fn constant_int(func: &ir::Function, v: ir::Value) -> Option<i64> {
     }
 }
 
-/// A root made of sure roots is sure.
+/// Which roots are sure, and which are memory of this call alone.
 fn sureness(cx: &PointerInput<'_>, p: &mut Pointers) {
     let func = cx.func;
-    let is_sure = |p: &Pointers, v: ir::Value| matches!(p.delta[v], Delta::Root(r) if p.sure.contains(r));
-    // Optimistic for block parameters: assume, then take back until nothing changes.
-    let phis: Vec<(ir::Value, RootKind)> = p
-        .roots
-        .iter()
-        .filter(|(_, k)| matches!(k, RootKind::Phi(..) | RootKind::Select(_)))
-        .map(|(v, k)| (*v, k.clone()))
-        .collect();
     for (v, kind) in p.roots.clone() {
-        if matches!(kind, RootKind::Call(i, _) if matches!(CalleeKind::of(cx.program, func, i), Some(CalleeKind::Known(_))))
-        {
+        let allocates = matches!(kind, RootKind::Call(i, _) if matches!(CalleeKind::of(cx.program, func, i), Some(CalleeKind::Known(_))));
+        if allocates {
             p.sure.insert(v);
         }
+        if allocates || matches!(kind, RootKind::Slot(_)) {
+            p.own.insert(v);
+        }
     }
-    p.sure.extend(phis.iter().map(|x| x.0));
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for (v, kind) in &phis {
+    p.sure = closed(cx, p, p.sure.clone());
+    p.own = closed(cx, p, p.own.clone());
+}
+
+/// The given roots, and those that are a choice between such roots.
+fn closed(cx: &PointerInput<'_>, p: &Pointers, mut set: EntitySet<ir::Value>) -> EntitySet<ir::Value> {
+    let func = cx.func;
+    let choices: Vec<(ir::Value, &RootKind)> =
+        p.roots.iter().filter(|(_, k)| matches!(k, RootKind::Phi(..) | RootKind::Select(_))).map(|(v, k)| (*v, k)).collect();
+    // Optimistic: assume, then take back until nothing changes.
+    set.extend(choices.iter().map(|x| x.0));
+    let is_in = |set: &EntitySet<ir::Value>, v: ir::Value| matches!(p.delta[v], Delta::Root(r) if set.contains(r));
+    loop {
+        let wrong = choices.iter().find(|(v, kind)| {
             let ok = match kind {
-                RootKind::Phi(b, i) => cx.cfg.preds[*b].iter().all(|&q| is_sure(p, edge_args(func, q, *b)[*i])),
-                RootKind::Select(inst) => {
-                    let a = func.dfg.inst_args(*inst);
-                    is_sure(p, a[1]) && is_sure(p, a[2])
-                }
+                RootKind::Phi(b, i) => cx.cfg.preds[*b].iter().all(|&q| is_in(&set, edge_args(func, q, *b)[*i])),
+                RootKind::Select(inst) => func.dfg.inst_args(*inst)[1..].iter().all(|&a| is_in(&set, a)),
                 _ => true,
             };
-            if !ok && p.sure.contains(*v) {
-                p.sure.remove(*v);
-                changed = true;
-            }
-        }
+            !ok && set.contains(*v)
+        });
+        match wrong {
+            Some((v, _)) => set.remove(*v),
+            None => return set,
+        };
     }
 }
 

@@ -50,7 +50,9 @@ pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, by
                 let c = cell_of(func, addr, access_offset(func, inst));
                 let n = access_bytes(func, inst);
                 if c.0 == cell.0 && c.1 < cell.1 + i64::from(bytes) && cell.1 < c.1 + i64::from(n) {
-                    return Some(Found { store: inst, offset: c.1 - cell.1, bytes: n });
+                    // An update stores what nobody has named.
+                    let update = matches!(op, Opcode::AtomicRmw | Opcode::AtomicCas);
+                    return (!update).then_some(Found { store: inst, offset: c.1 - cell.1, bytes: n });
                 }
             }
             at = func.layout.prev_inst(inst);

@@ -134,6 +134,11 @@ impl<'a> Facts<'a> {
         self.pointers.root(v).is_some_and(|r| self.pointers.sure.contains(r))
     }
 
+    /// Whether an address is one of memory that this call made.
+    pub fn own(&self, v: ir::Value) -> bool {
+        self.pointers.root(v).is_some_and(|r| self.pointers.own.contains(r))
+    }
+
     /// The instruction of the input that an instruction stems from.
     pub fn original(&self, inst: ir::Inst) -> ir::Inst {
         activity::original(self.func(), inst)

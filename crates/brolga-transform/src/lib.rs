@@ -24,5 +24,6 @@ pub mod plan;
 pub mod pullback;
 pub mod rules;
 pub mod stmt;
+pub mod wide;
 
 pub use derive::{Abi, Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};

@@ -7,6 +7,7 @@
 //! - no tail call: `return_call` of the function itself is a jump to its first block (so a tail-recursive loop stays a
 //!   loop), any other one is a call and a return;
 //! - loops are canonical ([`crate::canonical`]), and a block comes after its dominators;
+//! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]);
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
 //! - numbered in layout order, each instruction's source location still naming the instruction of the input.
 //!
@@ -27,6 +28,7 @@ use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::canonical::{canonical, order};
+use crate::wide::split_wide_copies;
 
 /// A normalised function.
 #[derive(Clone, Debug)]
@@ -56,6 +58,7 @@ pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result
     ctx.func.dfg.resolve_all_aliases();
     let mut func = ctx.func;
     tail_calls(program, key, &mut func);
+    split_wide_copies(&mut func);
     split_parallel_edges(&mut func);
     canonical(&mut func);
     Ok(Normalised { key, func: renumber(func, program, key, isa.frontend_config()) })

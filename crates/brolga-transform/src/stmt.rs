@@ -4,6 +4,7 @@
 //! fragment, and, read off the latter, what must be communicated from the one to the other. Whole graphs are assembled
 //! afterwards; a rule sees no block. Source: Mooncake's `ADStmtInfo`.
 
+use brolga_analysis::contents::Kinds;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Val};
 use brolga_ir::{Diagnostic, Diagnostics};
@@ -204,10 +205,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         }
     }
 
-    /// Read `shadow[addr + off]` and clear it.
+    /// Read `shadow[addr + off]` and clear it: the reverse of an instruction that writes floats there.
     pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let delta = self.facts().delta(addr)?;
         let sure = self.facts().sure(addr);
+        self.forget_pointer(addr, off, shape.bytes());
         Some(self.emit(Where::Rvs, AdOp::TakeMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
     }
 
@@ -220,13 +222,26 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.
     pub fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
+        if checked {
+            self.forget_pointer(addr, off, bytes);
+        }
+        self.zero_mem_in(Where::Rvs, addr, off, bytes, checked);
+    }
+
+    /// A place that is overwritten may have held a pointer, and then its shadow still holds one, which the pullback would take
+    /// for a cotangent. In memory of this call the forward pass clears it; elsewhere the seed of an output may lie
+    /// there, and places that hold both are refused (AD0142).
+    fn forget_pointer(&mut self, addr: ir::Value, off: i32, bytes: u32) {
+        let facts = self.facts();
+        if facts.own(addr) && facts.contents.of_class(addr).has(Kinds::POINTER) {
+            self.zero_mem_in(Where::Before, addr, off, bytes, false);
+        }
+    }
+
+    fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
         if let Some(delta) = self.facts().delta(addr) {
             let sure = self.facts().sure(addr);
-            self.push(
-                Where::Rvs,
-                smallvec![],
-                AdOp::ZeroMem { addr: Val::Primal(addr), delta, sure, off, bytes, checked },
-            );
+            self.push(w, smallvec![], AdOp::ZeroMem { addr: Val::Primal(addr), delta, sure, off, bytes, checked });
         }
     }
 

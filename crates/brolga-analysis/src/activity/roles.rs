@@ -3,7 +3,7 @@
 use brolga_ir::Diagnostic;
 use brolga_ir::inst::Shape;
 use brolga_rules::{MathKind, MemFn};
-use cranelift_codegen::ir::{self, Opcode, types};
+use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 
 use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
 use crate::callee::CalleeKind;
@@ -109,7 +109,10 @@ impl Cx<'_> {
                     self.lost(inst);
                 }
                 match self.a.state[x] {
-                    State::Varied { .. } => self.a.shape(func, x).map_or(kill(true), MemRole::Float),
+                    State::Varied { .. } => {
+                        self.by_turns(inst, addr);
+                        self.a.shape(func, x).map_or(kill(true), MemRole::Float)
+                    }
                     State::Taint { definite } => {
                         let cell = cell_of(func, addr, access_offset(func, inst));
                         if definite && self.i.contents.float_overlaps(cell, bytes) != Kinds::NONE {
@@ -141,9 +144,27 @@ impl Cx<'_> {
                         .help("accumulate per thread and add up afterwards");
                     self.problem(inst, None, d);
                 }
-                MemRole::Kill { bytes, checked: true }
+                // What an exchange writes is known; what was there is known to nobody, but its cotangent ends here.
+                let InstructionData::AtomicRmw { op: AtomicRmwOp::Xchg, .. } = func.dfg.insts[inst] else {
+                    return MemRole::Kill { bytes, checked: true };
+                };
+                MemRole::Kill { bytes, checked: self.a.state[x] != State::No }
             }
             _ => MemRole::None,
+        }
+    }
+
+    /// A place of somebody else's memory that holds pointers and active floats by turns: whether its shadow is an address or a
+    /// cotangent when the float is stored cannot be told.
+    fn by_turns(&mut self, inst: ir::Inst, addr: ir::Value) {
+        let p = self.i.pointers;
+        let own = p.root(addr).is_some_and(|r| p.own.contains(r));
+        let cell = cell_of(self.i.func, addr, access_offset(self.i.func, inst));
+        if !own && self.i.contents.of_cell(cell).has(Kinds::POINTER) {
+            let d = Diagnostic::new("AD0142", "an active float is stored where this function also keeps a pointer")
+                .note("one place in the shadow cannot be the address of a shadow and a cotangent in the same run")
+                .help("use two places, or do this in memory that the function allocates itself");
+            self.problem(inst, None, d);
         }
     }
 

@@ -20,6 +20,15 @@ impl Cx<'_> {
         if self.a.shape(self.i.func, v).is_some() { State::Varied { definite } } else { State::Taint { definite } }
     }
 
+    /// The state of an integer that receives floats from `from`, all of which must be of the width of its own.
+    fn received(&mut self, v: ir::Value, from: &[ir::Value], definite: bool) -> State {
+        let width = |x: ir::Value| self.a.shape(self.i.func, x).map(Shape::lane_bytes);
+        if from.iter().any(|&x| self.a.is_varied(x) && width(x) != width(v)) {
+            return State::Taint { definite };
+        }
+        self.carried(v, definite)
+    }
+
     pub(super) fn varied(&mut self) {
         let (func, cfg) = (self.i.func, self.i.cfg);
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
@@ -34,12 +43,10 @@ impl Cx<'_> {
             for &b in &cfg.blocks {
                 if b != cfg.blocks[0] {
                     for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
-                        let mut s = State::No;
-                        for &q in &cfg.preds[b] {
-                            s = s.max(self.a.state[edge_args(func, q, b)[i]]);
-                        }
+                        let args: Vec<_> = cfg.preds[b].iter().map(|&q| edge_args(func, q, b)[i]).collect();
+                        let mut s = self.any_state(&args);
                         if let State::Varied { definite } = s {
-                            s = self.carried(v, definite);
+                            s = self.received(v, &args, definite);
                         }
                         changed |= self.raise(v, s);
                     }
@@ -55,12 +62,13 @@ impl Cx<'_> {
         }
     }
 
-    /// Memory that this function has not made, or that others may write to: it may hold something active from the start.
+    /// Memory that this function has not made, or that others may write to: it may hold something active from the start. Who has
+    /// the address of a record has the addresses in it.
     fn memory_from_outside(&mut self) {
         let (func, cfg, p) = (self.i.func, self.i.cfg, self.i.pointers);
         for (&r, kind) in &p.roots {
             if !matches!(kind, RootKind::Slot(_)) {
-                self.active_memory.insert(self.i.contents.find(r));
+                self.reached_from_outside(r);
             }
         }
         for &b in &cfg.blocks {
@@ -68,11 +76,22 @@ impl Cx<'_> {
                 if func.dfg.insts[inst].opcode().is_call() {
                     for &a in func.dfg.inst_args(inst) {
                         if p.root(a).is_some() {
-                            self.active_memory.insert(self.i.contents.find(a));
+                            self.reached_from_outside(a);
                         }
                     }
                 }
             }
+        }
+    }
+
+    fn reached_from_outside(&mut self, addr: ir::Value) {
+        let mut next = Some(addr);
+        while let Some(v) = next {
+            let class = self.i.contents.find(v);
+            if !self.active_memory.insert(class) {
+                return;
+            }
+            next = self.i.contents.pointee(class);
         }
     }
 
@@ -168,7 +187,7 @@ impl Cx<'_> {
             }
             Structural::Select => {
                 let s = self.any_state(&args[1..]);
-                if let State::Varied { definite } = s { self.carried(v, definite) } else { s }
+                if let State::Varied { definite } = s { self.received(v, &args[1..], definite) } else { s }
             }
             Structural::Bitselect
             | Structural::Blendv
@@ -182,11 +201,11 @@ impl Cx<'_> {
             | Structural::Extractlane
             | Structural::ScalarToVector
             | Structural::Shuffle => match self.any_state(args) {
-                State::Varied { definite } if self.moves_whole_lanes(inst, v) => self.carried(v, definite),
+                State::Varied { definite } if self.moves_whole_lanes(inst, v) => self.received(v, args, definite),
                 _ => self.tainted(args),
             },
             Structural::Swizzle | Structural::Pshufb => match self.a.state[args[0]] {
-                State::Varied { definite } => self.carried(v, definite),
+                State::Varied { definite } => self.received(v, &args[..1], definite),
                 s => s.max(self.tainted(&args[1..])),
             },
             Structural::Promote | Structural::Demote | Structural::PromoteLow | Structural::DemoteLow => {
@@ -195,7 +214,7 @@ impl Cx<'_> {
             Structural::Call | Structural::CallIndirect => self.call(inst, k, v),
             Structural::IntArith | Structural::IntBits => match op {
                 Opcode::Isplit | Opcode::Iconcat if self.a.lane[v] == 8 => match self.any_state(args) {
-                    State::Varied { definite } => self.carried(v, definite),
+                    State::Varied { definite } => self.received(v, args, definite),
                     s => s,
                 },
                 Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr
@@ -283,7 +302,7 @@ impl Cx<'_> {
             }
             if found.offset == 0 && found.bytes == bytes {
                 return match self.a.state[x] {
-                    State::Varied { definite } => self.carried(v, definite),
+                    State::Varied { definite } => self.received(v, &[x], definite),
                     s => s,
                 };
             }
@@ -351,7 +370,7 @@ impl Cx<'_> {
         {
             match bits::classify(func, inst, lane, |x| self.a.is_varied(x)) {
                 Some(bits::BitOp::SignOnly) => return State::No,
-                Some(_) => return self.carried(v, definite),
+                Some(_) => return self.received(v, args, definite),
                 None => {}
             }
         }

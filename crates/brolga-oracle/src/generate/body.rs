@@ -208,6 +208,11 @@ impl<'a> Body<'a> {
                 let found = if self.source.chance(40) { self.global(kind) } else { None };
                 found.unwrap_or_else(|| self.slot_pointer(elem))
             }
+            Kind::Table(elem) => {
+                let slot = self.slot(Kind::Ptr(elem));
+                let value = self.at_end().ins().stack_addr(types::I64, slot, 0);
+                self.keep(value, kind, TAME)
+            }
             Kind::Code(group) => self.make_code(group),
             _ => unreachable!("all kinds of floats are handled above"),
         }

@@ -143,7 +143,7 @@ impl Body<'_> {
         let fits = |i: &usize| {
             let o = &self.sketch.functions[*i];
             // The frame is gone when the callee runs, and so is whatever a pointer may point at.
-            let frame = o.params.iter().any(|k| matches!(k, Kind::Ptr(_) | Kind::ReadPtr(_)));
+            let frame = o.params.iter().any(|k| k.is_address());
             o.conv == CallConv::Tail && o.returns == me.returns && !frame
         };
         let callees: Vec<usize> = self.callees().into_iter().filter(fits).collect();

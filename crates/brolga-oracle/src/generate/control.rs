@@ -18,7 +18,7 @@ impl Body<'_> {
         let pointers = self.has(Feature::Pointers);
         let n = self.source.between(0, most);
         let kinds = (0..n).map(|_| self.sketch.kind(self.source, groups));
-        kinds.filter(|k| pointers || !matches!(k, Kind::Ptr(_) | Kind::ReadPtr(_))).collect()
+        kinds.filter(|k| pointers || !k.is_address()).collect()
     }
 
     fn groups(&self) -> usize {

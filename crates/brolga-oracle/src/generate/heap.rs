@@ -131,7 +131,7 @@ impl Body<'_> {
         let p = self.at_end().ins().iadd(place.address, offset);
         let flags = MemFlagsData::new();
         // Updates are refused, as they should be; now and then we want to see that.
-        match self.source.weighted(&[(20, 0), (20, 1), (1, 2), (1, 3)]) {
+        match self.source.weighted(&[(40, 0), (40, 1), (1, 2), (1, 3), (6, 4)]) {
             0 => {
                 let value = self.at_end().ins().atomic_load(ty, flags, p);
                 self.keep(value, kind, TAME);
@@ -145,7 +145,12 @@ impl Body<'_> {
                 let value = self.at_end().ins().atomic_rmw(ty, flags, AtomicRmwOp::Xchg, p, x);
                 self.keep(value, kind, TAME);
             }
-            _ => self.atomic_update(elem, form, p),
+            3 => self.atomic_update(elem, form, p),
+            _ => {
+                // Taken out and dropped.
+                let zero = self.at_end().ins().iconst(ty, 0);
+                self.at_end().ins().atomic_rmw(ty, flags, AtomicRmwOp::Xchg, p, zero);
+            }
         }
     }
 

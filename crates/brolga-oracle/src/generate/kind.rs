@@ -112,6 +112,8 @@ pub enum Kind {
     Ptr(Elem),
     /// A pointer to at least [`WINDOW`] elements that may only be read.
     ReadPtr(Elem),
+    /// The address of at least [`WINDOW`] pointers, each as above.
+    Table(Elem),
     /// The address of a leaf function of the group with this number.
     Code(usize),
 }
@@ -132,9 +134,14 @@ impl Kind {
             Kind::F32x4 => types::F32X4,
             Kind::I8 => types::I8,
             Kind::I32 => types::I32,
-            Kind::I64 | Kind::Ptr(_) | Kind::ReadPtr(_) | Kind::Code(_) => types::I64,
+            Kind::I64 | Kind::Ptr(_) | Kind::ReadPtr(_) | Kind::Table(_) | Kind::Code(_) => types::I64,
             Kind::Bits(b) => b.ty(),
         }
+    }
+
+    /// Whether such values are addresses of memory.
+    pub fn is_address(self) -> bool {
+        matches!(self, Kind::Ptr(_) | Kind::ReadPtr(_) | Kind::Table(_))
     }
 
     /// Whether such values are numbers to differentiate.

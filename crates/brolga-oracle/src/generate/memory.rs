@@ -196,7 +196,7 @@ impl Body<'_> {
     pub fn pointer_statement(&mut self) {
         let elem = self.some_elem();
         let kind = Kind::Ptr(elem);
-        match self.source.below(6) {
+        match self.source.below(8) {
             0 => {
                 let c = self.condition();
                 let p = self.pick(kind);
@@ -231,6 +231,18 @@ impl Body<'_> {
                 let value = self.load(kind, place);
                 self.keep(value, kind, TAME);
             }
+            5 => {
+                let place = self.table_place(elem);
+                let value = self.load(kind, place);
+                self.keep(value, kind, TAME);
+            }
+            6 => {
+                // What is in a table may go elsewhere in it: it lives as long as the table.
+                let (from, to) = (self.table_place(elem), self.source.below(WINDOW as usize) as i32 * 8);
+                let value = self.load(kind, from);
+                let to = if from.offset == to { (to + 8) % 32 } else { to };
+                self.store(value, Place { address: from.address, offset: to });
+            }
             _ => {
                 let (p, q) = (self.pick(kind).value, self.pick(kind).value);
                 let cc = self.source.choose(&[IntCC::Equal, IntCC::NotEqual]);
@@ -238,6 +250,12 @@ impl Body<'_> {
                 self.keep(c, Kind::I8, TAME);
             }
         }
+    }
+
+    /// A place in a table of pointers.
+    fn table_place(&mut self, elem: Elem) -> Place {
+        let address = self.pick(Kind::Table(elem)).value;
+        Place { address, offset: 8 * self.source.below(WINDOW as usize) as i32 }
     }
 
     /// A place in a stack slot of pointers.

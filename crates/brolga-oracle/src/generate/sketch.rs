@@ -157,14 +157,25 @@ impl Sketch {
         let memory = if self.has(Feature::Memory) { 3 } else { 0 };
         let bits = if self.has(Feature::Bits) { 2 } else { 0 };
         let code = if groups > 0 { 1 } else { 0 };
-        match source.weighted(&[(8, 0), (1, 1), (1, 2), (memory, 3), (bits, 4), (code, 5), (memory / 3, 6)]) {
+        let table = if self.has(Feature::Pointers) { memory / 3 } else { 0 };
+        match source.weighted(&[
+            (8, 0),
+            (1, 1),
+            (1, 2),
+            (memory, 3),
+            (bits, 4),
+            (code, 5),
+            (memory / 3, 6),
+            (table, 7),
+        ]) {
             0 => self.float(source),
             1 => Kind::I32,
             2 => Kind::I64,
             3 => Kind::Ptr(source.choose(&self.elems())),
             4 => Kind::Bits(self.bits(source)),
             5 => Kind::Code(source.below(groups)),
-            _ => Kind::ReadPtr(source.choose(&self.elems())),
+            6 => Kind::ReadPtr(source.choose(&self.elems())),
+            _ => Kind::Table(source.choose(&self.elems())),
         }
     }
 
@@ -189,7 +200,7 @@ impl Sketch {
         for _ in 0..source.between(1, 5) {
             // What arrives from outside is a number or a buffer.
             let kind = self.kind(source, 0);
-            params.push(if matches!(kind, Kind::Bits(_)) { self.float(source) } else { kind });
+            params.push(if matches!(kind, Kind::Bits(_) | Kind::Table(_)) { self.float(source) } else { kind });
         }
         while params.iter().filter(|k| k.is_float() || matches!(k, Kind::Ptr(_))).count() < 2 {
             params.push(Kind::F64);
@@ -225,7 +236,7 @@ impl Sketch {
                 _ => (1, 0),
             };
             let used = returns.iter().chain([&kind]).map(in_register).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-            if used.0 <= 2 && used.1 <= 2 && !matches!(kind, Kind::Ptr(_) | Kind::ReadPtr(_)) {
+            if used.0 <= 2 && used.1 <= 2 && !kind.is_address() {
                 returns.push(kind);
             }
         }

@@ -226,7 +226,7 @@ impl<'p> Builder<'p> {
         let traps = code.buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
         let locs = code.buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
         let size = code.code_info().total_size;
-        let f = CompiledFunction { owner, phase, start: 0, size, traps, locs };
+        let f = CompiledFunction { owner, start: 0, size, traps, locs };
         self.functions.push((id, f));
         Ok(())
     }

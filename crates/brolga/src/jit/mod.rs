@@ -19,6 +19,8 @@ mod compile;
 mod declared;
 mod traps;
 
+use traps::Phase;
+
 pub use compile::host_isa;
 
 /// One argument of a call.
@@ -222,14 +224,14 @@ impl DerivedRule {
     }
 
     /// Call an entry point; everything is passed and returned in cells.
-    unsafe fn enter(&self, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
+    unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
         // SAFETY: `entry` is an entry point of this module, which takes a pointer to as many cells as it has arguments or
         // results; the caller vouches for the pointers in them. Ranges hold generated code only.
         unsafe {
             let f: brolga_runtime::Entry = std::mem::transmute(entry);
             call_guarded(f, cells.as_mut_ptr().cast(), &self.0.compiled.code.ranges)
         }
-        .map_err(|raw| Error::Trap(Box::new(self.0.compiled.code.explain(&self.0.program, &raw))))
+        .map_err(|raw| Error::Trap(Box::new(self.0.compiled.code.explain(&self.0.program, &raw, phase))))
     }
 
     /// Run the primal alone, as compiled by the same Cranelift.
@@ -261,7 +263,7 @@ impl DerivedRule {
                 write(c, a);
             }
             // SAFETY: our contract.
-            unsafe { self.enter(self.0.primal, cells) }?;
+            unsafe { self.enter(Phase::Primal, self.0.primal, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(())
@@ -376,7 +378,7 @@ impl DerivedRule {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(entry, cells) }?;
+            unsafe { self.enter(Phase::Whole, entry, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             self.cotangents(&cells[returns.len()..], cotangents);
@@ -404,7 +406,7 @@ impl DerivedRule {
         with_cells(n, |cells| {
             self.fill(cells, args, &mut tape)?;
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(forward, cells) }?;
+            unsafe { self.enter(Phase::Forward, forward, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false })
@@ -484,7 +486,7 @@ impl Pullback {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
-            unsafe { self.rule.enter(pullback, cells) }?;
+            unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
             self.rule.cotangents(cells, out);
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");

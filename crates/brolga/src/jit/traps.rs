@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self, TrapCode};
 
 use crate::Trap;
 
-/// What a piece of code is.
+/// What a piece of code is, or what a call is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The primal.
@@ -42,8 +42,6 @@ impl Phase {
 pub struct CompiledFunction {
     /// The primal function that it is, or that it derives from.
     pub owner: FuncKey,
-    /// What it is.
-    pub phase: Phase,
     /// Address.
     pub start: usize,
     /// Bytes of code.
@@ -75,8 +73,8 @@ impl CodeMap {
         self.functions.iter().map(|f| f.size as usize).sum()
     }
 
-    /// Explain a trap.
-    pub fn explain(&self, program: &Program, raw: &RawTrap) -> Trap {
+    /// Explain a trap of a call of `entered`. Both passes run functions of the primal as they are where nothing is active.
+    pub fn explain(&self, program: &Program, raw: &RawTrap, entered: Phase) -> Trap {
         let at = self.functions.partition_point(|f| f.start <= raw.pc);
         let f = &self.functions[at.saturating_sub(1)];
         let off = raw.pc.wrapping_sub(f.start) as u32;
@@ -97,7 +95,7 @@ impl CodeMap {
             inst,
             inst_text: inst.and_then(|i| Some(body?.dfg.display_inst(i).to_string())),
             line: inst.map(|i| prim.lines[i]).filter(|&l| l != 0),
-            phase: f.phase.name(),
+            phase: entered.name(),
             message,
         }
     }
