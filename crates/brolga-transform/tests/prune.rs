@@ -1,0 +1,492 @@
+//! What `prune` removes and what it leaves, on small graphs. That it changes no result is tried on whole programs in
+//! `ir-tests/tests/prune.rs`.
+
+use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
+use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
+use brolga_ir::lift::lift;
+use brolga_ir::lower::lower;
+use brolga_ir::names::Names;
+use brolga_ir::{BlockId, Dv, InstId};
+use brolga_transform::normalise::plain_env;
+use brolga_transform::prune::prune;
+use cranelift_codegen::entity::EntityRef;
+use cranelift_codegen::ir::{self, types};
+use cranelift_codegen::settings::{self, Flags};
+use expect_test::{Expect, expect};
+
+/// A graph made of CLIF, to which a test may do what it likes.
+struct Case {
+    primal: ir::Function,
+    graph: CfgBlocks,
+    fresh: usize,
+}
+
+impl Case {
+    fn new(text: &str) -> Self {
+        let mut primal = cranelift_reader::parse_functions(text).unwrap().remove(0);
+        primal.dfg.resolve_all_aliases();
+        let (graph, _) = lift(&primal, "f", &mut Ids::default());
+        Case { primal, graph, fresh: 1000 }
+    }
+
+    /// Add an instruction at the end of block `b`.
+    fn add(&mut self, b: usize, defs: &[(Val, ir::Type)], op: AdOp) {
+        self.insert(b, None, defs, op);
+    }
+
+    fn insert(&mut self, b: usize, before: Option<usize>, defs: &[(Val, ir::Type)], op: AdOp) {
+        self.fresh += 1;
+        let insts = &mut self.graph.blocks[b].insts;
+        let at = before.unwrap_or(insts.len());
+        insts.shift_insert(at, InstId::new(self.fresh), AdInst { defs: defs.into(), op, at: None });
+    }
+
+    fn prune(&mut self) -> &mut Self {
+        prune(&mut self.graph, &self.primal);
+        self
+    }
+
+    fn shows(&self, expected: Expect) {
+        expected.assert_eq(&self.graph.display(&self.primal).to_string());
+    }
+
+    /// Cranelift's verifier has nothing to say. For graphs without instructions that need a tape.
+    fn verifies(&self) -> &Self {
+        let target =
+            cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
+        let isa = target.unwrap().finish(Flags::new(settings::builder())).unwrap();
+        let mut names = Names::verbatim();
+        let func = lower(&self.graph, plain_env(&self.primal, &mut names, isa.frontend_config()));
+        cranelift_codegen::verify_function(&func, &*isa).unwrap_or_else(|e| panic!("{e}\n{func}"));
+        self
+    }
+}
+
+fn check(text: &str, expected: Expect) {
+    Case::new(text).prune().verifies().shows(expected);
+}
+
+fn v(n: u32) -> Val {
+    Val::Primal(ir::Value::from_u32(n))
+}
+
+fn d(n: usize) -> Val {
+    Val::D(Dv::new(n))
+}
+
+const I64: ir::Type = types::I64;
+
+#[test]
+fn a_counter_that_only_counts() {
+    // v3 decides when the loop ends; v4 only feeds itself.
+    check(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = iconst.i64 0
+            jump block1(v0, v2, v1)
+        block1(v3: i64, v4: i64, v5: f64):
+            v6 = fmul v5, v1
+            v7 = iadd_imm v4, 1
+            v8 = iadd_imm v3, -1
+            brif v8, block1(v8, v7, v6), block2
+        block2:
+            return v6
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_loop_whose_result_nobody_reads() {
+    // The loop's exit passes arguments, one of which is read: that is no reason to run the loop.
+    check(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = fadd v1, v1
+            brif v0, block1(v0, v1), block2(v1)
+        block1(v3: i64, v4: f64):
+            v5 = fmul v4, v1
+            v6 = load.i64 v3
+            v7 = iadd v3, v6
+            brif v7, block1(v7, v5), block2(v2)
+        block2(v8: f64):
+            return v8
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_loop_that_stores() {
+    check(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            jump block1(v0, v1)
+        block1(v2: i64, v3: f64):
+            v4 = fmul v3, v1
+            store v1, v2
+            v5 = iadd_imm v2, -8
+            brif v5, block1(v5, v4), block2
+        block2:
+            return v1
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn arms_that_do_nothing() {
+    check(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = icmp_imm sgt v0, 5
+            brif v2, block1, block2
+        block1:
+            v3 = fmul v1, v1
+            jump block3(v3)
+        block2:
+            v4 = sqrt v1
+            jump block3(v4)
+        block3(v5: f64):
+            return v1
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn arms_that_choose() {
+    // Both arms are empty, but along which of them block3 is reached decides what it receives.
+    check(
+        "function %f(i64, f64, f64) -> f64 {
+        block0(v0: i64, v1: f64, v2: f64):
+            brif v0, block1, block2
+        block1:
+            jump block3(v1, v2)
+        block2:
+            jump block3(v2, v1)
+        block3(v3: f64, v4: f64):
+            return v3
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn one_block_by_two_edges() {
+    let text = |x: &str| {
+        format!(
+            "function %f(i64, f64, f64) -> f64 {{
+            block0(v0: i64, v1: f64, v2: f64):
+                brif v0, block1(v1, v2), block1(v2, v2)
+            block1(v3: f64, v4: f64):
+                return {x}
+            }}"
+        )
+    };
+    check(&text("v3"), expect![[""]]);
+    check(&text("v1"), expect![[""]]);
+}
+
+#[test]
+fn nested_loops_of_which_the_inner_is_dead() {
+    check(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            jump block1(v0, v1)
+        block1(v2: i64, v3: f64):
+            jump block2(v2)
+        block2(v4: i64):
+            v5 = iadd_imm v4, -1
+            brif v5, block2(v5), block3(v4)
+        block3(v6: i64):
+            v7 = fmul v3, v1
+            v8 = iadd_imm v2, -1
+            brif v8, block1(v8, v7), block4(v6)
+        block4(v9: i64):
+            return v7
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn an_irreducible_loop() {
+    let text = |r: &str| {
+        format!(
+            "function %f(i64, i64, f64) -> f64 {{
+            block0(v0: i64, v1: i64, v2: f64):
+                brif v0, block1(v1, v2), block2(v1, v2)
+            block1(v3: i64, v4: f64):
+                v5 = fadd v4, v2
+                v6 = iadd_imm v3, -1
+                brif v6, block2(v6, v5), block3(v5)
+            block2(v7: i64, v8: f64):
+                v9 = fmul v8, v2
+                v10 = iadd_imm v7, -1
+                brif v10, block1(v10, v9), block3(v9)
+            block3(v11: f64):
+                return {r}
+            }}"
+        )
+    };
+    check(&text("v2"), expect![[""]]);
+    let mut used = Case::new(&text("v11"));
+    let before = used.graph.display(&used.primal).to_string();
+    assert_eq!(used.prune().graph.display(&used.primal).to_string(), before);
+}
+
+#[test]
+fn traps_stay() {
+    // Division by a constant cannot trap, nor does a load count; division by a variable and conversion to integer may.
+    check(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = iconst.i64 3
+            v3 = udiv v0, v2
+            v4 = sdiv v0, v2
+            v5 = load.i64 v0
+            v6 = udiv v0, v5
+            v7 = fcvt_to_sint.i64 v1
+            v8 = iconst.i64 -1
+            v9 = sdiv v0, v8
+            v10 = srem v0, v8
+            v11 = iconst.i64 0
+            v12 = urem v0, v11
+            brif v7, block1, block2
+        block1:
+            trap user1
+        block2:
+            return v1
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_narrow_divisor_is_read_as_narrow() {
+    // 255 is -1 in eight bits.
+    check(
+        "function %f(i8, f64) -> f64 {
+        block0(v0: i8, v1: f64):
+            v2 = iconst.i8 255
+            v3 = sdiv v0, v2
+            v4 = iconst.i8 254
+            v5 = sdiv v0, v4
+            return v1
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn tables() {
+    check(
+        "function %f(i32, f64) -> f64 {
+        block0(v0: i32, v1: f64):
+            br_table v0, block3, [block1, block2, block3]
+        block1:
+            v2 = fmul v1, v1
+            jump block3
+        block2:
+            v3 = fadd v1, v1
+            jump block3
+        block3:
+            br_table v0, block4(v1), [block4(v1), block5]
+        block4(v4: f64):
+            return v4
+        block5:
+            trap user1
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn ways_without_an_exit_keep_their_branches() {
+    // block2 never ends. What decides whether it is reached stays, also where nothing is done there.
+    check(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            brif v0, block1, block3
+        block1:
+            v2 = iadd_imm v0, 1
+            v3 = iadd_imm v0, 2
+            brif v2, block2, block3
+        block2:
+            v4 = iadd_imm v0, 3
+            v5 = iadd_imm v0, 4
+            brif v4, block2, block1
+        block3:
+            v6 = iadd_imm v0, 5
+            brif v6, block4, block5
+        block4:
+            jump block4
+        block5:
+            return v1
+        }",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_function_without_exit_stays() {
+    let text = "function %f(i64) -> f64 {
+        block0(v0: i64):
+            v1 = iadd_imm v0, 1
+            brif v1, block1, block0_1
+        block0_1:
+            jump block1
+        block1:
+            v2 = iadd_imm v0, 2
+            jump block1
+        }";
+    let mut case = Case::new(&text.replace("block0_1", "block7"));
+    let before = case.graph.display(&case.primal).to_string();
+    assert_eq!(case.prune().graph.display(&case.primal).to_string(), before);
+}
+
+/// One block that enters a frame, keeps two values and a number, and reads some of it in a second block.
+fn frame() -> Case {
+    let mut case = Case::new(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = fadd v1, v1
+            v3 = fmul v1, v1
+            v4 = sqrt v1
+            jump block1
+        block1:
+            return v1
+        }",
+    );
+    case.insert(0, Some(0), &[], AdOp::EnterFrame);
+    case.add(0, &[], AdOp::Keep(FrameSlot(8), v(2)));
+    case.add(0, &[], AdOp::Keep(FrameSlot(16), v(3)));
+    case.add(0, &[], AdOp::Keep(FrameSlot(24), v(4)));
+    case.add(0, &[], AdOp::KeepBlock(FrameSlot(32), 0));
+    case
+}
+
+#[test]
+fn what_is_kept_for_nobody() {
+    let mut case = frame();
+    case.graph.blocks[1].role = Role::Exit;
+    case.add(1, &[(v(2), types::F64)], AdOp::Restore(FrameSlot(8)));
+    // Read, but for nothing; what is kept there goes as well.
+    case.add(1, &[(v(3), types::F64)], AdOp::Restore(FrameSlot(16)));
+    case.add(1, &[(d(1), types::I32)], AdOp::KeptBlock(FrameSlot(32)));
+    case.add(1, &[], AdOp::CloseFrame);
+    case.graph.blocks[1].term = Term::Return(vec![v(2)]);
+    case.prune().shows(expect![[""]]);
+}
+
+#[test]
+fn what_is_kept_for_another_function() {
+    let mut case = frame();
+    case.add(1, &[], AdOp::LeaveFrame);
+    let before = case.graph.display(&case.primal).to_string();
+    assert_eq!(case.prune().graph.display(&case.primal).to_string(), before);
+}
+
+#[test]
+fn names_of_a_pullback_are_local() {
+    // v2 of the forward part is read by nobody: the pullback part has a v2 of its own, and v3 and v4 from the forward part.
+    let mut case = frame();
+    case.graph.blocks[1].role = Role::Exit;
+    case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), [].into(), types::F64));
+    case.add(1, &[(d(1), types::F64)], AdOp::Arith(Arith::Fadd, [v(2), v(3)].as_slice().into(), types::F64));
+    // From here on v3 is this one.
+    case.add(1, &[(v(3), types::F64)], AdOp::Arith(Arith::Const(2.0), [].into(), types::F64));
+    case.add(1, &[(d(2), types::F64)], AdOp::Arith(Arith::Fmul, [d(1), v(3)].as_slice().into(), types::F64));
+    case.graph.blocks[1].term = Term::Return(vec![d(2)]);
+    case.prune().shows(expect![[""]]);
+}
+
+#[test]
+fn effects_and_what_they_read() {
+    let mut case = Case::new(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = fadd v1, v1
+            v3 = fmul v1, v1
+            v4 = sqrt v1
+            v5 = iadd v0, v0
+            v6 = isub v0, v0
+            jump block1
+        block1:
+            return v1
+        }",
+    );
+    case.add(0, &[], AdOp::Push(vec![v(2), v(3)], Some(0)));
+    case.add(0, &[], AdOp::AddCt(ir::Value::from_u32(1), v(4)));
+    case.add(1, &[(d(1), types::F64)], AdOp::TakeCt(ir::Value::from_u32(1)));
+    case.add(1, &[(d(2), I64)], AdOp::Arith(Arith::Iconst(0), [].into(), I64));
+    case.add(1, &[(d(3), types::F64)], AdOp::LoadOld { addr: v(6), off: 0, ty: types::F64 });
+    case.add(1, &[], AdOp::StoreOld { addr: v(5), off: 0, value: v(1) });
+    case.add(1, &[(d(4), types::I32)], AdOp::PeekBlock);
+    case.prune().shows(expect![[""]]);
+}
+
+/// The pullback of two arms that join: the number of the arm that was taken is read where it matters.
+fn reverse_arms(store: bool) -> Case {
+    let mut case = Case::new(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            jump block1
+        block1:
+            v2 = fadd v1, v1
+            jump block3
+        block2:
+            v3 = fsub v1, v1
+            jump block3
+        block3:
+            return v1
+        }",
+    );
+    let [entry, one, two, _] = [0, 1, 2, 3].map(|n| *case.graph.blocks.get_index(n).unwrap().0);
+    case.add(0, &[(d(1), types::I32)], AdOp::PeekBlock);
+    let cases: Vec<(u32, BlockId)> = vec![(1, one), (2, two)];
+    case.graph.blocks[&entry].term = Term::Switch(d(1), cases);
+    if store {
+        case.add(2, &[], AdOp::StoreOld { addr: v(0), off: 0, value: v(3) });
+    }
+    case
+}
+
+#[test]
+fn switches() {
+    reverse_arms(false).prune().shows(expect![[""]]);
+    reverse_arms(true).prune().shows(expect![[""]]);
+}
+
+#[test]
+fn the_size_of_real_programs() {
+    // A chain of 5000 diamonds, every second of which matters, inside one loop; 20 dead instructions in each block.
+    use std::fmt::Write;
+    let mut text = String::from("function %f(i64, f64) -> f64 {\nblock0(v0: i64, v1: f64):\n jump block1(v0, v1)\n");
+    text += "block1(v2: i64, v3: f64):\n jump block10(v3)\n";
+    let mut value = 100_000;
+    for n in 0..5000 {
+        let at = 10 + 4 * n;
+        let x = value;
+        writeln!(text, "block{at}(v{x}: f64):").unwrap();
+        for k in 1..20 {
+            writeln!(text, " v{} = fadd v{}, v{x}", x + k, x + k - 1).unwrap();
+        }
+        let (a, b, c, next) = (at + 1, at + 2, at + 3, at + 4);
+        writeln!(text, " brif v2, block{a}, block{b}\nblock{a}:\n jump block{c}(v{x})").unwrap();
+        writeln!(text, "block{b}:\n jump block{c}(v{})", if n % 2 == 0 { x } else { x + 1 }).unwrap();
+        writeln!(text, "block{c}(v{}: f64):\n jump block{next}(v{})", x + 20, if n % 2 == 0 { x } else { x + 20 })
+            .unwrap();
+        value += 21;
+    }
+    writeln!(text, "block{}(v{value}: f64):\n v4 = iadd_imm v2, -1", 10 + 4 * 5000).unwrap();
+    writeln!(text, " brif v4, block1(v4, v{value}), block2\nblock2:\n return v{value}\n}}").unwrap();
+    let mut case = Case::new(&text);
+    let size = |c: &Case| (c.graph.blocks.len(), c.graph.blocks.values().map(|b| b.insts.len()).sum::<usize>());
+    assert_eq!(size(&case), (20_004, 95_001));
+    let start = std::time::Instant::now();
+    case.prune().verifies();
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    assert_eq!(size(&case), (15_004, 2_501));
+}
