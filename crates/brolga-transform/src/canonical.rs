@@ -104,8 +104,7 @@ fn gather(func: &mut ir::Function, from: &[ir::Block], header: ir::Block, back: 
         func.layout.insert_block(mid, header);
     }
     let tys: Vec<_> = func.dfg.block_params(header).iter().map(|&v| func.dfg.value_type(v)).collect();
-    let args: Vec<_> =
-        tys.into_iter().map(|t| ir::BlockArg::Value(func.dfg.append_block_param(mid, t))).collect();
+    let args: Vec<_> = tys.into_iter().map(|t| ir::BlockArg::Value(func.dfg.append_block_param(mid, t))).collect();
     let mut pos = FuncCursor::new(func).at_bottom(mid);
     pos.set_srcloc(at);
     pos.ins().jump(header, &args);
