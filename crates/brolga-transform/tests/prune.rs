@@ -402,6 +402,42 @@ fn traps_stay() {
 }
 
 #[test]
+fn which_trap() {
+    let mut case = Case::new(
+        "function %f(i64) -> f64 {
+        block0(v0: i64):
+            brif v0, block1, block2
+        block1:
+            trap user1
+        block2:
+            trap user2
+        }",
+    );
+    case.stays();
+}
+
+#[test]
+fn two_branches_decide() {
+    // if v0 || v1 { store }; block2 depends on both branches, block3 on one, block4 on none.
+    let mut case = Case::new(
+        "function %f(i64, i64, f64) -> f64 {
+        block0(v0: i64, v1: i64, v2: f64):
+            brif v0, block2, block1
+        block1:
+            brif v1, block2, block3
+        block2:
+            store v2, v0
+            jump block4
+        block3:
+            jump block4
+        block4:
+            return v2
+        }",
+    );
+    case.stays();
+}
+
+#[test]
 fn a_narrow_divisor_is_read_as_narrow() {
     // 255 is -1 in eight bits.
     check(
