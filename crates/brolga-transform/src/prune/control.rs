@@ -58,7 +58,7 @@ pub struct Control {
 /// Blocks that can be reached from the entry, in layout order.
 pub fn reachable(graph: &CfgBlocks) -> Vec<BlockId> {
     let mut seen = vec![false; graph.blocks.len()];
-    let mut work = vec![graph.entry()];
+    let mut work: Vec<BlockId> = graph.blocks.keys().copied().take(1).collect();
     while let Some(b) = work.pop() {
         let (i, _, block) = graph.blocks.get_full(&b).expect("a successor is a block");
         if !std::mem::replace(&mut seen[i], true) {
@@ -81,7 +81,7 @@ fn closure(next: &[Vec<usize>], from: Vec<usize>) -> Vec<bool> {
 }
 
 impl Control {
-    /// Compute it; `None` if no exit can be reached at all.
+    /// Compute it; `None` if no exit can be reached at all, or nothing is there.
     pub fn compute(graph: &CfgBlocks) -> Option<Self> {
         let blocks = reachable(graph);
         let at: HashMap<BlockId, usize> = blocks.iter().enumerate().map(|(i, &b)| (b, i)).collect();
@@ -118,7 +118,7 @@ impl Control {
             ss.iter().for_each(|&s| preds[s].push(a));
         }
         let exits = closure(&preds, vec![exit]);
-        if !exits[0] {
+        if n == 0 || !exits[0] {
             return None;
         }
         let stuck = (0..n).filter(|&b| !exits[b]).collect();
