@@ -63,6 +63,16 @@ impl Term {
         }
     }
 
+    /// All targets, in order, to be changed.
+    pub fn targets_mut(&mut self) -> Vec<&mut Target> {
+        match self {
+            Term::Jump(t) => vec![t],
+            Term::If(_, a, b) => vec![a, b],
+            Term::Table(_, d, ts) => std::iter::once(d).chain(ts).collect(),
+            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => vec![],
+        }
+    }
+
     /// Ids of all blocks it may go to.
     pub fn successors(&self) -> Vec<BlockId> {
         match self {

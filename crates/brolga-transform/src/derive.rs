@@ -27,6 +27,7 @@ use crate::facts::Facts;
 use crate::forward::forward;
 use crate::normalise::{Normalised, normalise};
 use crate::plan::{Plan, plan};
+use crate::prune::prune;
 use crate::pullback::pullback;
 use crate::rules;
 use crate::stmt::{AdStmts, Callees, Translation};
@@ -441,9 +442,9 @@ fn derive_one<'a>(
     problems.or_ok(())?;
 
     let plan = plan(&facts, &stmts, &aux);
-    let fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
+    let mut fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
     let pull_seg = Val::D(ids.dv());
-    let pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);
+    let mut pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);
     let mut clif = |graph: &CfgBlocks, seg: Val| {
         let env = LowerEnv {
             primal: &primal.func,
@@ -461,6 +462,8 @@ fn derive_one<'a>(
     let reverse_of = pull.reverse_of.clone();
     let variant = variant.clone();
     let (forward, pullback, emitted) = if mode == Mode::Split {
+        prune(&mut fwd.graph, &primal.func);
+        prune(&mut pull.graph, &primal.func);
         let pair = DerivedPair {
             variant,
             forward_symbol,
@@ -472,7 +475,8 @@ fn derive_one<'a>(
     } else {
         let seg = fwd.seg;
         let empty = CfgBlocks { blocks: IndexMap::new(), ..pull.graph.clone() };
-        let graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
+        let mut graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
+        prune(&mut graph, &primal.func);
         let func = clif(&graph, seg)?;
         let whole = DerivedWhole { variant, symbol: forward_symbol, func, results: mode == Mode::Combined };
         (graph, empty, Emitted::Whole(whole))

@@ -9,6 +9,7 @@
 //! forward      the primal plus forward fragments plus records
 //! pullback     reverse fragments, predecessor switches, edge blocks
 //! combined     forward blocks and reverse blocks in one function
+//! prune        what a derived graph computes for nobody is removed
 //! derive       all of it, for a function and everything that it calls
 //! ```
 //!
@@ -21,6 +22,7 @@ pub mod facts;
 pub mod forward;
 pub mod normalise;
 pub mod plan;
+pub mod prune;
 pub mod pullback;
 pub mod rules;
 pub mod stmt;

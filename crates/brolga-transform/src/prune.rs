@@ -1,0 +1,320 @@
+//! Removal of what a derived graph computes for nobody: aggressive dead code elimination.
+//!
+//! **Problem.** A graph is assembled from parts that do not know each other. What one part provides another may not need:
+//! trip counters that nobody reads, primal results of which only the gradient was wanted, values kept for a reverse that does
+//! not look at them, and the branches and loops around all of that. A cycle of values that only feed themselves looks
+//! used to whoever counts uses.
+//!
+//! **Answer.** Everything is taken for dead until something needs it (Cytron et al., 1991, section 7.1). *Roots* are what the
+//! function returns, and whatever has an effect ([`Use::Effect`]). What is needed needs in turn
+//! - the definitions of what it reads; of a block parameter, the arguments on all edges;
+//! - the branches that decide whether it runs; of a block parameter, those that decide along which edge it is reached
+//!   ([`control`]);
+//! - if it reads a place of the activation frame or a held variable, whatever is written there.
+//!
+//! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing leads to. A branch that
+//! is not needed becomes a jump to the next needed place on every way from it to an exit. There is one: if needed places
+//! could be reached by different ways, the branch would decide between them, and be needed. For the same reason nothing
+//! that is needed is skipped, so definitions still dominate their uses.
+//!
+//! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are assumed to end. A load whose
+//! result nobody needs is not run either, so it does not fault. Every other trap stays: explicit ones, ours, and those of
+//! conversions and divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no branch is
+//! removed, and a function without any exit stays as it is.
+//!
+//! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the blocks of a pullback they are
+//! local and may be defined again, so a use means the definition before it in its block; only if there is none, the one of
+//! the forward part. Names of derived values ([`Val::D`]) are unique wherever they are.
+//!
+//! **Invariants.** Blocks and instructions keep their order and their ids. The parameters of the entry block are the signature,
+//! and stay. What is recorded on the tape stays as it is, whole: a pullback may pop it. A frame that is left for another
+//! function ([`AdOp::LeaveFrame`]) is read there, so all that is kept in it stays; otherwise what is kept stays only if this
+//! function reads it, as with held variables. A frame slot is read at the offset at which it is kept, or not at all.
+
+use std::collections::HashMap;
+
+use brolga_ir::BlockId;
+use brolga_ir::block::{CfgBlocks, Target, Term};
+use brolga_ir::inst::{AdInst, AdOp, FrameSlot, Val};
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use smallvec::SmallVec;
+
+use control::{Control, Place, reachable};
+
+mod control;
+
+/// Remove from a graph whatever nobody needs. `primal` is the normalised function whose instructions are copied.
+pub fn prune(graph: &mut CfgBlocks, primal: &ir::Function) {
+    // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
+    let Some(control) = Control::compute(graph) else { return };
+    let items = Items::collect(graph, primal, &control);
+    let live = Live::compute(graph, primal, &control, &items);
+    sweep(graph, &control, &items, &live);
+    let reached = reachable(graph);
+    if reached.len() < graph.blocks.len() {
+        let reached: std::collections::HashSet<BlockId> = reached.into_iter().collect();
+        graph.blocks.retain(|id, _| reached.contains(id));
+    }
+}
+
+/// What an instruction is to the rest of the function, beside the names that it defines.
+enum Use {
+    /// It is needed whenever it is reached.
+    Effect,
+    /// It is needed for its names only.
+    Value,
+    /// It writes what only instructions that read the same are interested in.
+    Writes(Cell),
+    /// It is needed for its name only, and reads what others write.
+    Reads(Cell),
+}
+
+/// Where values are on their way from the forward part to the pullback part.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Cell {
+    /// A place in the activation frame.
+    Frame(FrameSlot),
+    /// A held variable.
+    Held(Val),
+}
+
+fn use_of(op: &AdOp, primal: &ir::Function) -> Use {
+    match op {
+        AdOp::Primal(inst) if is_removable(primal, *inst) => Use::Value,
+        AdOp::Arith(..)
+        | AdOp::SlotDelta(_)
+        | AdOp::SlotAddr(..)
+        | AdOp::DataDelta(_)
+        | AdOp::LoadDelta { .. }
+        | AdOp::LoadOld { .. }
+        | AdOp::PeekMem { .. }
+        | AdOp::PeekBlock => Use::Value,
+        AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(Cell::Frame(*slot)),
+        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => Use::Reads(Cell::Frame(*slot)),
+        AdOp::Hold(name, _) => Use::Writes(Cell::Held(*name)),
+        AdOp::Held(name) => Use::Reads(Cell::Held(*name)),
+        AdOp::Primal(_)
+        | AdOp::StoreDelta { .. }
+        | AdOp::StoreOld { .. }
+        | AdOp::EnterFrame
+        | AdOp::Push(..)
+        | AdOp::LeaveFrame
+        | AdOp::OpenFrame
+        | AdOp::Turn
+        | AdOp::Pop(..)
+        | AdOp::CloseFrame
+        | AdOp::TakeCt(_)
+        | AdOp::AddCt(..)
+        | AdOp::ZeroCt(_)
+        | AdOp::AddMem { .. }
+        | AdOp::TakeMem { .. }
+        | AdOp::ZeroMem { .. }
+        | AdOp::Call { .. }
+        | AdOp::Lookup { .. }
+        | AdOp::TrapIf(..) => Use::Effect,
+    }
+}
+
+/// Whether a primal instruction may be left out if nobody reads its results.
+fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
+    let op = primal.dfg.insts[inst].opcode();
+    let control = op.is_call() || op.is_branch() || op.is_terminator() || op.is_return();
+    if control || op.can_store() || op.other_side_effects() {
+        return false;
+    }
+    match op {
+        Opcode::Udiv | Opcode::Urem | Opcode::Srem => divisor(primal, inst).is_some_and(|d| d != 0),
+        // The least integer divided by -1 overflows.
+        Opcode::Sdiv => divisor(primal, inst).is_some_and(|d| d != 0 && d != -1),
+        _ => op.can_load() || !op.can_trap(),
+    }
+}
+
+/// The divisor of a division, if it is a constant: sign-extended from the type of the division.
+fn divisor(primal: &ir::Function, inst: ir::Inst) -> Option<i64> {
+    let d = primal.dfg.inst_args(inst)[1];
+    match primal.dfg.insts[primal.dfg.value_def(d).inst()?] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
+            let unused = 64 - primal.dfg.value_type(d).bits();
+            Some((imm.bits() << unused) >> unused)
+        }
+        _ => None,
+    }
+}
+
+/// An item: a block parameter, an instruction or a terminator, by number. A block's parameters come first, then its
+/// instructions, then its terminator.
+type ItemId = usize;
+
+/// All items of a graph and what each reads.
+struct Items {
+    /// The first item of each block.
+    first: Vec<ItemId>,
+    /// The block of each item.
+    block: Vec<usize>,
+    /// The items that each item reads; for a parameter, the arguments on all edges.
+    reads: Vec<SmallVec<[ItemId; 4]>>,
+}
+
+/// The items that define each name, for uses in other blocks.
+#[derive(Default)]
+struct Names {
+    /// Those of the forward part, and derived values.
+    global: HashMap<Val, SmallVec<[ItemId; 1]>>,
+    /// Those of the pullback part.
+    local: HashMap<Val, SmallVec<[ItemId; 1]>>,
+}
+
+impl Items {
+    fn collect(graph: &CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
+        let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
+        let mut items = Items { first: Vec::new(), block: Vec::new(), reads: Vec::new() };
+        let mut names = Names::default();
+        for (b, block) in blocks() {
+            let first = items.block.len();
+            items.first.push(first);
+            let size = block.params.len() + block.insts.len() + 1;
+            items.block.resize(first + size, b);
+            let params = block.params.iter().map(|p| p.0).enumerate();
+            let insts = block.insts.values().enumerate();
+            let insts = insts.flat_map(|(k, i)| i.defs.iter().map(move |d| (block.params.len() + k, d.0)));
+            for (k, name) in params.chain(insts) {
+                let global = block.role.is_forward() || matches!(name, Val::D(_));
+                let map = if global { &mut names.global } else { &mut names.local };
+                map.entry(name).or_default().push(first + k);
+            }
+        }
+        items.reads.resize(items.block.len(), SmallVec::new());
+        for (b, block) in blocks() {
+            let first = items.first[b];
+            let mut here: HashMap<Val, ItemId> = HashMap::new();
+            here.extend(block.params.iter().enumerate().map(|(k, p)| (p.0, first + k)));
+            let add = |here: &HashMap<Val, ItemId>, v: Val, to: &mut SmallVec<[ItemId; 4]>| match here.get(&v) {
+                Some(&i) => to.push(i),
+                None => to.extend(names.global.get(&v).or(names.local.get(&v)).into_iter().flatten().copied()),
+            };
+            let mut at = first + block.params.len();
+            for inst in block.insts.values() {
+                operands(inst, primal).into_iter().for_each(|v| add(&here, v, &mut items.reads[at]));
+                here.extend(inst.defs.iter().map(|d| (d.0, at)));
+                at += 1;
+            }
+            match &block.term {
+                Term::If(v, ..) | Term::Table(v, ..) | Term::Switch(v, _) => add(&here, *v, &mut items.reads[at]),
+                Term::Return(vs) => vs.iter().for_each(|&v| add(&here, v, &mut items.reads[at])),
+                Term::Jump(_) | Term::Trap(_) => {}
+            }
+            for target in block.term.targets() {
+                let to = control.position(target.block);
+                for (k, &v) in target.args.iter().enumerate() {
+                    add(&here, v, &mut items.reads[items.first[to] + k]);
+                }
+            }
+        }
+        items
+    }
+
+    /// The item of a block's terminator.
+    fn term(&self, block: usize) -> ItemId {
+        self.first.get(block + 1).copied().unwrap_or(self.block.len()) - 1
+    }
+}
+
+/// Every name that an instruction reads.
+fn operands(inst: &AdInst, primal: &ir::Function) -> SmallVec<[Val; 4]> {
+    match inst.op {
+        AdOp::Primal(i) => primal.dfg.inst_args(i).iter().map(|&v| Val::Primal(v)).collect(),
+        _ => inst.reads(),
+    }
+}
+
+/// What is needed.
+struct Live {
+    items: Vec<bool>,
+    /// Blocks in which something is needed, and edges along which something needed is passed, by number of the place.
+    places: Vec<bool>,
+    work: Vec<ItemId>,
+}
+
+impl Live {
+    fn compute(graph: &CfgBlocks, primal: &ir::Function, control: &Control, items: &Items) -> Self {
+        let mut live =
+            Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
+        let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
+        let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| i.op == AdOp::LeaveFrame));
+        let mut writers: HashMap<Cell, Vec<ItemId>> = HashMap::new();
+        let mut reads: Vec<Option<Cell>> = vec![None; items.block.len()];
+        for (b, block) in blocks() {
+            let insts = items.first[b] + block.params.len();
+            for (item, inst) in (insts..).zip(block.insts.values()) {
+                match use_of(&inst.op, primal) {
+                    Use::Effect => live.need(item),
+                    Use::Value => {}
+                    Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),
+                    Use::Writes(cell) => writers.entry(cell).or_default().push(item),
+                    Use::Reads(cell) => reads[item] = Some(cell),
+                }
+            }
+            if matches!(block.term, Term::Return(_) | Term::Trap(_)) {
+                live.need(items.term(b));
+            }
+        }
+        let signature = graph.blocks[0].params.len();
+        (0..signature).for_each(|p| live.need(p));
+        control.endless.iter().for_each(|&b| live.need(items.term(b)));
+        while let Some(item) = live.work.pop() {
+            let b = items.block[item];
+            live.place(Place::Block(b), control, items);
+            items.reads[item].iter().for_each(|&i| live.need(i));
+            if item < items.first[b] + graph.blocks[&control.blocks[b]].params.len() {
+                control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
+            }
+            if let Some(cell) = reads[item] {
+                writers.remove(&cell).into_iter().flatten().for_each(|i| live.need(i));
+            }
+        }
+        live
+    }
+
+    fn need(&mut self, item: ItemId) {
+        if !std::mem::replace(&mut self.items[item], true) {
+            self.work.push(item);
+        }
+    }
+
+    /// Something at this place is needed, and so is what decides whether it is passed.
+    fn place(&mut self, p: Place, control: &Control, items: &Items) {
+        if !std::mem::replace(&mut self.places[control.number(p)], true) {
+            control.deps(p).iter().for_each(|&branch| self.need(items.term(branch)));
+        }
+    }
+}
+
+/// Remove what is not live.
+fn sweep(graph: &mut CfgBlocks, control: &Control, items: &Items, live: &Live) {
+    let term = |b: usize| &graph.blocks[&control.blocks[b]].term;
+    let bypass =
+        |b: usize| match control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one") {
+            Place::Block(to) => Target { block: control.blocks[to], args: vec![] },
+            Place::Edge(e) => term(control.edges[e].from).targets()[control.edges[e].target].clone(),
+        };
+    let mut terms: Vec<Term> = Vec::with_capacity(control.blocks.len());
+    for b in 0..control.blocks.len() {
+        let branches = matches!(term(b), Term::If(..) | Term::Table(..) | Term::Switch(..));
+        let dead = branches && !live.items[items.term(b)];
+        let mut new = if dead { Term::Jump(bypass(b)) } else { term(b).clone() };
+        for target in new.targets_mut() {
+            let first = items.first[control.position(target.block)];
+            let mut k = first..;
+            target.args.retain(|_| k.next().is_some_and(|i| live.items[i]));
+        }
+        terms.push(new);
+    }
+    for (b, new) in terms.into_iter().enumerate() {
+        let block = &mut graph.blocks[&control.blocks[b]];
+        let mut k = items.first[b]..;
+        block.params.retain(|_| k.next().is_some_and(|i| live.items[i]));
+        block.insts.retain(|_, _| k.next().is_some_and(|i| live.items[i]));
+        block.term = new;
+    }
+}
