@@ -1,11 +1,14 @@
 //! The problems under criterion, for statistics and for comparisons with an earlier run.
 
-use benches::{Prepared, problems};
+use benches::{Mode, Prepared, Size, problems};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn gradients(c: &mut Criterion) {
-    for problem in problems::all() {
-        let mut p = Prepared::new(&problem).and_then(|mut p| p.check().map(|()| p)).unwrap_or_else(|e| panic!("{e}"));
+    for (_, make) in problems::ALL {
+        let problem = make(Size::Full);
+        let mut p = Prepared::new(&problem, Mode::default())
+            .and_then(|mut p| p.check().map(|()| p))
+            .unwrap_or_else(|e| panic!("{e}"));
         let mut group = c.benchmark_group(problem.name);
         group.bench_function("primal", |b| b.iter(|| p.primal()));
         group.bench_function("gradient", |b| b.iter(|| p.gradient()));

@@ -5,40 +5,54 @@
 //! compiled by the same Cranelift with the same flags, called through the same kind of entry point, in turns within one
 //! process.
 //!
-//! *Method.* First the value and every element of both gradients are compared with a closed form, or with dual numbers in
-//! Rust ([`problems`]); a wrong gradient is an error, not a row. Then rounds of primal, gradient, hand-written adjoint
-//! alternate, each a batch long enough for the clock, and the minimum of each counts ([`measure`]): whatever else runs on
-//! the machine only ever adds time. A gradient is one forward pass and one pullback; it adds to the shadows, which nobody
-//! clears between calls, and so does the adjoint written by hand.
+//! *Method.* First the value is compared with the same program in Rust, bit for bit, and every element of both gradients with
+//! its derivatives ([`problems`], [`real`]); a wrong gradient is an error, not a row. Then rounds of primal, gradient and
+//! hand-written adjoint alternate, each a batch long enough for the clock, and the minimum of each counts ([`measure`]):
+//! whatever else runs on the machine only ever adds time. A gradient is all that it takes to have one: shadows are
+//! zeroed, then comes what was derived. The adjoint written by hand zeroes what it needs zeroed, and only that.
 //!
-//! *Invariant.* Nothing that is timed allocates after the first round, except for the small vectors of values that the
-//! facade returns. The problem `mul` shows what they and the guarded call cost.
+//! *Invariant.* Nothing that is timed allocates in Rust. All calls go through the same narrow door ([`entry`]); what the guarded
+//! one of `DerivedRule` costs on top is a column of its own.
 //!
-//! What is timed is generated code, so the profile under which this crate is built matters to two columns only: how long it
-//! takes to differentiate and to compile.
+//! What is timed is generated code, so the profile under which this crate is built matters only to how long it takes to
+//! differentiate and to compile.
 
-mod dual;
+pub mod data;
+pub mod entry;
 pub mod measure;
+pub mod plain;
 pub mod prepared;
 pub mod problem;
 pub mod problems;
+pub mod real;
 pub mod report;
 
 pub use measure::{Effort, Row};
-pub use prepared::{Failure, Prepared};
-pub use problem::{Input, Problem};
+pub use prepared::{Failure, Mode, Prepared};
+pub use problem::{Input, Problem, Size};
 
 /// Check and measure all problems, or those whose name contains `filter`.
 ///
 /// # Errors
-/// The first problem that cannot be differentiated, or whose gradient is wrong.
-pub fn run(filter: Option<&str>) -> Result<Vec<Row>, Failure> {
-    selected(filter).iter().map(|problem| measure::measure(problem, Effort::default())).collect()
+/// [`Failure::Unknown`] if there are none, or the first problem that cannot be differentiated or whose gradient is wrong.
+pub fn run(filter: Option<&str>, mode: Mode) -> Result<Vec<Row>, Failure> {
+    selected(filter)?.into_iter().map(|make| measure::measure(&make(Size::Full), mode, Effort::default())).collect()
 }
 
 /// All problems, or those whose name contains `filter`.
-pub fn selected(filter: Option<&str>) -> Vec<Problem> {
-    problems::all().into_iter().filter(|p| filter.is_none_or(|f| p.name.contains(f))).collect()
+///
+/// # Errors
+/// [`Failure::Unknown`].
+pub fn selected(filter: Option<&str>) -> Result<Vec<problems::Make>, Failure> {
+    let all = problems::ALL.iter();
+    let some: Vec<_> = all.filter(|p| filter.is_none_or(|f| p.0.contains(f))).map(|p| p.1).collect();
+    match filter {
+        Some(filter) if some.is_empty() => {
+            let names = problems::ALL.iter().map(|p| p.0).collect();
+            Err(Failure::Unknown { filter: filter.to_owned(), names })
+        }
+        _ => Ok(some),
+    }
 }
 
 /// The program of README.md, as a doctest.

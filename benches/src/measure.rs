@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use brolga::{DerivedRule, Error};
+use brolga::DerivedRule;
+use brolga::cranelift_codegen::Context;
+use brolga::cranelift_codegen::control::ControlPlane;
 
-use crate::prepared::{Failure, Prepared, options, request};
+use crate::prepared::{Failure, Mode, Prepared, derive, options, request};
 use crate::problem::Problem;
 
 /// What one problem costs.
@@ -16,8 +18,10 @@ pub struct Row {
     pub about: &'static str,
     /// One call of the primal.
     pub primal_ns: f64,
-    /// One forward pass and one pullback.
+    /// One gradient: shadows zeroed, forward pass and pullback.
     pub gradient_ns: f64,
+    /// The same through [`DerivedRule`].
+    pub guarded_ns: f64,
     /// One call of the adjoint written by hand, if there is one.
     pub hand_ns: Option<f64>,
     /// Bytes that a forward pass records.
@@ -28,6 +32,8 @@ pub struct Row {
     pub differentiate_us: f64,
     /// From there to machine code, for primal, forward pass and pullback together.
     pub compile_us: f64,
+    /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
+    pub primal_compile_us: f64,
 }
 
 /// How long to measure.
@@ -51,76 +57,84 @@ impl Default for Effort {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, effort: Effort) -> Result<Row, Failure> {
-    let failed = |error| Failure::Run { name: problem.name, error };
-    let mut p = Prepared::new(problem)?;
+pub fn measure(problem: &Problem, mode: Mode, effort: Effort) -> Result<Row, Failure> {
+    let mut p = Prepared::new(problem, mode)?;
     p.check()?;
-    let (primal_ns, gradient_ns, hand_ns) = run_times(&mut p, effort).map_err(failed)?;
-    let (differentiate_us, compile_us) = compile_times(problem, effort)?;
+    let [primal_ns, gradient_ns, hand_ns, guarded_ns] = run_times(&mut p, effort);
+    let [differentiate_us, compile_us, primal_compile_us] = compile_times(problem, mode, effort)?;
     Ok(Row {
         name: problem.name,
         about: problem.about,
         primal_ns,
         gradient_ns,
+        guarded_ns,
         hand_ns: p.has_hand().then_some(hand_ns),
         tape_bytes: p.tape_bytes(),
         iterations: problem.iterations,
         differentiate_us,
         compile_us,
+        primal_compile_us,
     })
 }
 
 /// One of the things that are timed in turns.
-type Call = fn(&mut Prepared<'_>) -> Result<(), Error>;
+type Call = fn(&mut Prepared<'_>);
 
-/// Primal, gradient, hand-written adjoint: nanoseconds a call.
-fn run_times(p: &mut Prepared<'_>, effort: Effort) -> Result<(f64, f64, f64), Error> {
-    let calls: [Call; 3] = [|p| p.primal().map(drop), |p| p.gradient().map(drop), |p| p.hand().map(drop)];
-    let mut batches = [1; 3];
+/// Primal, gradient, hand-written adjoint, guarded gradient: nanoseconds a call.
+fn run_times(p: &mut Prepared<'_>, effort: Effort) -> [f64; 4] {
+    // `check` has seen that nothing traps.
+    let calls: [Call; 4] = [|p| p.primal(), |p| p.gradient(), |p| p.hand(), |p| drop(p.guarded())];
+    let mut batches = [1; 4];
     for (batch, call) in batches.iter_mut().zip(calls) {
         // The first call warms caches and the tape, the second is the estimate.
-        time(p, call, 1)?;
-        let once = time(p, call, 1)?.max(Duration::from_nanos(20));
+        time(p, call, 1);
+        let once = time(p, call, 1).max(Duration::from_nanos(20));
         *batch = (effort.batch.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize;
     }
-    let mut best = [f64::INFINITY; 3];
+    let mut best = [f64::INFINITY; 4];
     let start = Instant::now();
     let mut round = 0;
     while round < effort.rounds || start.elapsed() < effort.budget {
         for ((best, call), batch) in best.iter_mut().zip(calls).zip(batches) {
-            *best = best.min(time(p, call, batch)?.as_nanos() as f64 / batch as f64);
+            *best = best.min(time(p, call, batch).as_nanos() as f64 / batch as f64);
         }
         round += 1;
     }
-    Ok((best[0], best[1], best[2]))
+    best
 }
 
-fn time(p: &mut Prepared<'_>, call: Call, batch: usize) -> Result<Duration, Error> {
+fn time(p: &mut Prepared<'_>, call: Call, batch: usize) -> Duration {
     let start = Instant::now();
     for _ in 0..batch {
-        call(p)?;
+        call(p);
     }
-    Ok(start.elapsed())
+    start.elapsed()
 }
 
-/// Differentiate, compile: microseconds.
-fn compile_times(problem: &Problem, effort: Effort) -> Result<(f64, f64), Failure> {
+/// Differentiate, compile, compile the primal alone: microseconds.
+fn compile_times(problem: &Problem, mode: Mode, effort: Effort) -> Result<[f64; 3], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, request) = request(problem)?;
-    let options = options();
-    let isa = brolga::jit::host_isa(options.optimize).map_err(failed)?;
-    let (mut differentiate, mut compile) = (Duration::MAX, Duration::MAX);
+    let isa = brolga::jit::host_isa(options().optimize).map_err(failed)?;
+    let mut best = [Duration::MAX; 3];
     let start = Instant::now();
     let mut round = 0;
     while round == 0 || (round < effort.rounds && start.elapsed() < effort.budget) {
         let t = Instant::now();
-        let derivation = brolga_transform::derive(&program, &request, &options, &*isa).map_err(|d| failed(d.into()))?;
-        differentiate = differentiate.min(t.elapsed());
+        let derivation = derive(problem, &program, &request, mode)?;
+        best[0] = best[0].min(t.elapsed());
         let t = Instant::now();
-        let rule = DerivedRule::from_derivation(derivation, &request, &options).map_err(failed)?;
-        compile = compile.min(t.elapsed());
+        let rule = DerivedRule::from_derivation(derivation, &request, &options()).map_err(failed)?;
+        best[1] = best[1].min(t.elapsed());
         drop(rule);
+        if let Some(body) = &program.funcs[request.func].body {
+            let mut context = Context::for_function(body.clone());
+            let t = Instant::now();
+            // `DerivedRule` has just compiled it.
+            drop(context.compile(&*isa, &mut ControlPlane::default()));
+            best[2] = best[2].min(t.elapsed());
+        }
         round += 1;
     }
-    Ok((differentiate.as_nanos() as f64 / 1e3, compile.as_nanos() as f64 / 1e3))
+    Ok(best.map(|d| d.as_nanos() as f64 / 1e3))
 }

@@ -1,18 +1,29 @@
 //! A problem that is compiled and has its memory, so that all that is left to do is to call it.
 //!
-//! The hand-written adjoint is compiled as the primal of a derivative of its own. That makes the door to it the same as to
-//! the primal: what a call costs is in both, and in the gradient twice.
+//! Primal and derivative come from a rule, the adjoint written by hand from [`Plain`].
 
 use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::cranelift_codegen::ir::Type;
 use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Options, Program, Request};
 use brolga_driver::File;
 use brolga_driver::memory::Block;
+use brolga_transform::{Abi, Derivation};
 
+use crate::entry::{Entry, Pair, Split, entry_of, one_hot};
+use crate::plain::Plain;
 use crate::problem::{Input, Problem};
 
 /// Why a problem was not measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
+    /// There is no such problem.
+    #[error("no problem is called `{filter}`; there are {}", .names.join(", "))]
+    Unknown {
+        /// What was asked for.
+        filter: String,
+        /// What there is.
+        names: Vec<&'static str>,
+    },
     /// Its file is wrong.
     #[error("{name}: {problems}")]
     File {
@@ -45,20 +56,29 @@ pub enum Failure {
     },
 }
 
+/// How a gradient is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// A forward pass, then a pullback.
+    #[default]
+    Split,
+}
+
 /// A compiled problem with its memory.
 pub struct Prepared<'a> {
     problem: &'a Problem,
     rule: DerivedRule,
-    hand: Option<DerivedRule>,
+    /// Keeps the code of the adjoint written by hand.
+    _plain: Option<Plain>,
     /// What the arguments point at; moving a block does not move its contents.
     _blocks: Vec<Block>,
-    /// The shadow of each duplicated argument, in order.
+    /// The shadows of each duplicated argument in order: one per result, one after the other.
     shadows: Vec<Block>,
     args: Vec<Arg>,
-    values: Vec<DataValue>,
-    hand_values: Vec<DataValue>,
-    seeds: [DataValue; 1],
-    tape_bytes: usize,
+    primal: Entry,
+    gradient: Split,
+    hand: Option<Entry>,
+    returns: Vec<Type>,
 }
 
 /// The options that all problems are compiled with.
@@ -67,27 +87,35 @@ pub fn options() -> Options {
 }
 
 /// The program of a problem, and what to differentiate.
+///
+/// # Errors
+/// [`Failure::File`].
 pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
     let file = File::parse(problem.name, problem.clif.clone())
         .map_err(|problems| Failure::File { name: problem.name, problems })?;
     let func = defined(problem, &file.program, problem.func)?;
     let activities = problem.args.iter().map(|a| match a {
         Input::Active(_) => ArgActivity::Active,
-        Input::Floats(_) => ArgActivity::Duplicated,
-        Input::ConstFloats(_) | Input::Bytes(_) | Input::Int(_) | Input::Int32(_) => ArgActivity::Const,
+        Input::Floats(_) | Input::Singles(_) => ArgActivity::Duplicated,
+        Input::ConstFloats(_) | Input::Bytes(_) | Input::Longs(_) | Input::Int(_) | Input::Int32(_) => {
+            ArgActivity::Const
+        }
     });
     let request = Request::new(func, activities);
     Ok((file.program, request))
 }
 
-/// A derivative of the hand-written adjoint that nobody calls: its primal is what we are after.
-fn hand_request(problem: &Problem, func: FuncKey) -> Request {
-    let activity = |input: &Input| match input {
-        Input::Floats(_) => ArgActivity::Duplicated,
-        _ => ArgActivity::Const,
-    };
-    let shadows = problem.args.iter().filter(|input| matches!(input, Input::Floats(_)));
-    Request::new(func, problem.args.iter().chain(shadows).map(activity))
+/// Differentiate, by the mode's rules.
+///
+/// # Errors
+/// [`Failure::Run`].
+pub fn derive(problem: &Problem, program: &Program, request: &Request, mode: Mode) -> Result<Derivation, Failure> {
+    let failed = |error| Failure::Run { name: problem.name, error };
+    let options = options();
+    let isa = brolga::jit::host_isa(options.optimize).map_err(failed)?;
+    match mode {
+        Mode::Split => brolga_transform::derive(program, request, &options, &*isa).map_err(|d| failed(d.into())),
+    }
 }
 
 fn defined(problem: &Problem, program: &Program, symbol: &str) -> Result<FuncKey, Failure> {
@@ -96,60 +124,54 @@ fn defined(problem: &Problem, program: &Program, symbol: &str) -> Result<FuncKey
         .ok_or_else(|| Failure::Run { name: problem.name, error: Error::Usage(format!("%{symbol} is not defined")) })
 }
 
-fn bytes(floats: &[f64]) -> Vec<u8> {
-    floats.iter().flat_map(|x| x.to_ne_bytes()).collect()
-}
-
 impl<'a> Prepared<'a> {
     /// Differentiate, compile, and set up memory.
     ///
     /// # Errors
     /// [`Failure::File`] and [`Failure::Run`].
-    pub fn new(problem: &'a Problem) -> Result<Self, Failure> {
+    pub fn new(problem: &'a Problem, mode: Mode) -> Result<Self, Failure> {
         let failed = |error| Failure::Run { name: problem.name, error };
         let (program, request) = request(problem)?;
-        let rule = DerivedRule::new(&program, &request, &options()).map_err(failed)?;
-        let hand = match problem.hand {
-            None => None,
-            Some(symbol) => {
-                let func = defined(problem, &program, symbol)?;
-                Some(DerivedRule::new(&program, &hand_request(problem, func), &options()).map_err(failed)?)
-            }
+        let derivation = derive(problem, &program, &request, mode)?;
+        let root = &derivation.pairs[0];
+        let signature = &program.funcs[request.func].signature;
+        let types = |params: &[brolga::cranelift_codegen::ir::AbiParam]| params.iter().map(|p| p.value_type).collect();
+        let pair = Pair {
+            forward: root.forward_symbol.clone(),
+            pullback: root.pullback_symbol.clone(),
+            abi: Abi::of(&root.variant, signature),
+            returns: types(&signature.returns),
+            cotangents: types(&root.pullback.signature.returns),
         };
+        let rule = DerivedRule::from_derivation(derivation, &request, &options()).map_err(failed)?;
+
+        let results = pair.returns.len();
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());
         for input in &problem.args {
-            let mut point_at = |contents: &[u8]| {
-                blocks.push(Block::new(contents));
-                blocks.last().map_or(0, Block::address)
-            };
-            args.push(match input {
-                Input::Active(x) => Arg::new(DataValue::F64((*x).into())),
-                Input::Int(n) => Arg::new(DataValue::I64(*n)),
-                Input::Int32(n) => Arg::new(DataValue::I32(*n)),
-                Input::Bytes(b) => Arg::new(DataValue::I64(point_at(b) as i64)),
-                Input::ConstFloats(x) => Arg::new(DataValue::I64(point_at(&bytes(x)) as i64)),
-                Input::Floats(x) => {
-                    let shadow = Block::new(&vec![0; x.len() * 8]);
-                    let arg = Arg::duplicated(point_at(&bytes(x)), shadow.address());
-                    shadows.push(shadow);
-                    arg
-                }
-            });
+            args.push(argument(input, results, &mut blocks, &mut shadows));
         }
         let values: Vec<_> = args.iter().map(|a| a.value.clone()).collect();
-        let mut hand_values = values.clone();
-        hand_values.extend(shadows.iter().map(|s| DataValue::I64(s.address() as i64)));
-        let seeds = [DataValue::F64(1.0.into())];
-        Ok(Self { problem, rule, hand, _blocks: blocks, shadows, args, values, hand_values, seeds, tape_bytes: 0 })
+        let deltas: Vec<Vec<i64>> = (0..results).map(|k| deltas(&args, &shadows, results, k)).collect();
+        let address = entry_of(&rule, problem.func).map_err(failed)?;
+        let primal = Entry::new(address, &values, pair.returns.clone());
+        let gradient = Split::new(&rule, &pair, &values, &deltas, options().tape_limit).map_err(failed)?;
+
+        let (mut plain, mut hand) = (None, None);
+        if let Some(symbol) = problem.hand {
+            let signature = &program.funcs[defined(problem, &program, symbol)?].signature;
+            let compiled = Plain::new(&program).map_err(failed)?;
+            let mut hand_values = values;
+            hand_values.extend(shadows.iter().map(|s: &Block| DataValue::I64(s.address() as i64)));
+            let address = compiled.entry(symbol).unwrap_or_default();
+            hand = Some(Entry::new(address, &hand_values, types(&signature.returns)));
+            plain = Some(compiled);
+        }
+        let returns = pair.returns;
+        Ok(Self { problem, rule, _plain: plain, _blocks: blocks, shadows, args, primal, gradient, hand, returns })
     }
 
     fn failed(&self, error: Error) -> Failure {
         Failure::Run { name: self.problem.name, error }
-    }
-
-    /// The derivative, for those who want to look at it.
-    pub fn rule(&self) -> &DerivedRule {
-        &self.rule
     }
 
     /// Whether there is an adjoint written by hand.
@@ -159,59 +181,92 @@ impl<'a> Prepared<'a> {
 
     /// Bytes that the last forward pass recorded.
     pub fn tape_bytes(&self) -> usize {
-        self.tape_bytes
+        self.gradient.tape_bytes()
     }
 
     /// Call the primal.
-    ///
-    /// # Errors
-    /// If it traps.
-    pub fn primal(&mut self) -> Result<Vec<DataValue>, Error> {
-        // SAFETY: pointers are to blocks that `self` owns, as large as the problem says.
-        unsafe { self.rule.primal(&self.values) }
+    pub fn primal(&mut self) {
+        // SAFETY: pointers are to blocks that `self` owns, as large as the problem says; `check` has seen that nothing traps.
+        unsafe { self.primal.call() }
     }
 
-    /// Call the forward pass and the pullback, which adds to the shadows.
-    ///
-    /// # Errors
-    /// If it traps.
-    pub fn gradient(&mut self) -> Result<Vec<Option<DataValue>>, Error> {
+    /// Everything that one who wants a gradient has to do: zero the shadows, run what was derived.
+    pub fn gradient(&mut self) {
+        self.clear();
         // SAFETY: as for `primal`; every shadow is as large as its primal.
-        let (_, mut pullback) = unsafe { self.rule.forward(&self.args) }?;
-        self.tape_bytes = pullback.tape_bytes();
-        // SAFETY: nothing was freed since.
-        unsafe { pullback.call(&self.seeds) }
+        unsafe { self.gradient.call() }
     }
 
-    /// Call the adjoint written by hand, if there is one, which adds to the shadows.
-    ///
-    /// # Errors
-    /// If it traps.
-    pub fn hand(&mut self) -> Result<Vec<DataValue>, Error> {
-        match &self.hand {
+    /// Call the adjoint written by hand, if there is one.
+    pub fn hand(&mut self) {
+        if self.problem.hand_adds {
+            self.clear();
+        }
+        if let Some(hand) = &mut self.hand {
             // SAFETY: as for `gradient`.
-            Some(hand) => unsafe { hand.primal(&self.hand_values) },
-            None => Ok(Vec::new()),
+            unsafe { hand.call() }
         }
     }
 
-    /// Compare value and gradients with the reference.
+    /// The same gradient as users of [`DerivedRule`] get it: guarded, with boxed values.
+    ///
+    /// # Errors
+    /// If something traps.
+    pub fn guarded(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+        self.clear();
+        let mut results = Vec::new();
+        for k in 0..self.returns.len() {
+            let args = self.args_of(k);
+            let seeds: Vec<_> = self.returns.iter().enumerate().map(|(i, ty)| one_hot(*ty, i == k)).collect();
+            // SAFETY: as for `gradient`.
+            let (_, mut pullback) = unsafe { self.rule.forward(&args) }?;
+            // SAFETY: nothing was freed since.
+            let cotangents = unsafe { pullback.call(&seeds) }?;
+            let float = |v: DataValue| if let DataValue::F64(x) = v { x.as_f64() } else { f64::NAN };
+            results.push(cotangents.into_iter().flatten().map(float).collect());
+        }
+        Ok(results)
+    }
+
+    /// Compare value and gradients with the reference: first through the guard, which survives a trap.
     ///
     /// # Errors
     /// [`Failure::Wrong`], and if something traps.
     pub fn check(&mut self) -> Result<(), Failure> {
-        let value = self.primal().map_err(|e| self.failed(e))?;
-        self.compare("the value", &floats(&value), &[self.problem.value])?;
-        self.clear();
-        let cotangents = self.gradient().map_err(|e| self.failed(e))?;
-        let cotangents: Vec<_> = cotangents.into_iter().flatten().collect();
-        self.compare("the gradient", &self.flatten(&cotangents), &self.problem.gradient)?;
+        let values: Vec<_> = self.args.iter().map(|a| a.value.clone()).collect();
+        // SAFETY: as for `primal`.
+        unsafe { self.rule.primal(&values) }.map_err(|e| self.failed(e))?;
+        for call in 0..2 {
+            self.spoil(call);
+            let by_value = self.guarded().map_err(|e| self.failed(e))?;
+            self.compare("the gradient", &by_value)?;
+        }
+        self.primal();
+        let (is, want) = (self.primal.results(), &self.problem.reference.values);
+        if let Some(i) = (0..want.len()).find(|&i| is.get(i).is_none_or(|x| x.to_bits() != want[i].to_bits())) {
+            let is = is.get(i).copied().unwrap_or(f64::NAN);
+            return Err(Failure::Wrong { name: self.problem.name, what: "the value", element: i, is, want: want[i] });
+        }
+        for call in 0..2 {
+            self.spoil(call);
+            self.gradient();
+            self.compare("the gradient without guard", &self.gradient.results())?;
+        }
         if self.has_hand() {
-            self.clear();
-            let cotangents = self.hand().map_err(|e| self.failed(e))?;
-            self.compare("the adjoint written by hand", &self.flatten(&cotangents), &self.problem.gradient)?;
+            self.spoil(0);
+            self.hand();
+            // It returns the rows of all results one after the other.
+            let by_value = self.hand.as_ref().map(Entry::results).unwrap_or_default();
+            self.compare("the adjoint written by hand", &[by_value])?;
         }
         Ok(())
+    }
+
+    /// Leave something in the shadows that must not come out again.
+    fn spoil(&mut self, call: u8) {
+        for shadow in &mut self.shadows {
+            shadow.bytes_mut().fill(0x3f + call);
+        }
     }
 
     fn clear(&mut self) {
@@ -220,35 +275,92 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// All derivatives in the order of the arguments.
-    fn flatten(&self, cotangents: &[DataValue]) -> Vec<f64> {
-        let (mut shadows, mut cotangents) = (self.shadows.iter(), floats(cotangents).into_iter());
+    /// The arguments with the shadows of one result.
+    fn args_of(&self, result: usize) -> Vec<Arg> {
+        let mut shadows = self.shadows.iter();
+        let mut args = self.args.clone();
+        for arg in args.iter_mut().filter(|a| a.shadow != 0) {
+            let size = shadows.next().map_or(0, Block::size) / self.returns.len() as u64;
+            arg.shadow += result as u64 * size;
+        }
+        args
+    }
+
+    /// All derivatives in the order of results and arguments.
+    fn flatten(&self, by_value: &[Vec<f64>]) -> Vec<f64> {
+        let results = self.returns.len();
         let mut all = Vec::new();
-        for input in &self.problem.args {
-            match input {
-                Input::Active(_) => all.extend(cotangents.next()),
-                Input::Floats(_) => all.extend(shadows.next().into_iter().flat_map(|s| contents(s.bytes()))),
-                Input::ConstFloats(_) | Input::Bytes(_) | Input::Int(_) | Input::Int32(_) => {}
+        for k in 0..results {
+            let mut shadows = self.shadows.iter();
+            let mut by_value = by_value.get(k).into_iter().flatten();
+            for input in &self.problem.args {
+                let mut row = || {
+                    let bytes = shadows.next().map_or(&[][..], Block::bytes);
+                    &bytes[k * bytes.len() / results..(k + 1) * bytes.len() / results]
+                };
+                match input {
+                    Input::Active(_) => all.extend(by_value.next()),
+                    Input::Floats(_) => all.extend(doubles(row())),
+                    Input::Singles(_) => all.extend(singles(row())),
+                    _ => {}
+                }
             }
         }
         all
     }
 
-    fn compare(&self, what: &'static str, is: &[f64], want: &[f64]) -> Result<(), Failure> {
-        if self.problem.agrees(is, want) {
-            return Ok(());
-        }
-        let off = |i: usize| is.get(i).zip(want.get(i)).map_or(f64::INFINITY, |(a, b)| (a - b).abs());
-        let element = (0..want.len()).max_by(|i, j| off(*i).total_cmp(&off(*j))).unwrap_or(0);
+    fn compare(&self, what: &'static str, by_value: &[Vec<f64>]) -> Result<(), Failure> {
+        let is = self.flatten(by_value);
+        let Some(element) = self.problem.first_wrong(&is) else { return Ok(()) };
         let at = |x: &[f64]| x.get(element).copied().unwrap_or(f64::NAN);
-        Err(Failure::Wrong { name: self.problem.name, what, element, is: at(is), want: at(want) })
+        let want = at(&self.problem.reference.gradient);
+        Err(Failure::Wrong { name: self.problem.name, what, element, is: at(&is), want })
     }
 }
 
-fn floats(values: &[DataValue]) -> Vec<f64> {
-    values.iter().map(|v| if let DataValue::F64(x) = v { x.as_f64() } else { f64::NAN }).collect()
+/// An argument, and the memory that it points at.
+fn argument(input: &Input, results: usize, blocks: &mut Vec<Block>, shadows: &mut Vec<Block>) -> Arg {
+    let mut point_at = |contents: &[u8]| {
+        blocks.push(Block::new(contents));
+        blocks.last().map_or(0, Block::address)
+    };
+    let mut duplicated = |contents: Vec<u8>| {
+        let shadow = Block::new(&vec![0; contents.len() * results]);
+        let arg = Arg::duplicated(point_at(&contents), shadow.address());
+        shadows.push(shadow);
+        arg
+    };
+    let doubles = |x: &[f64]| -> Vec<u8> { x.iter().flat_map(|x| x.to_ne_bytes()).collect() };
+    match input {
+        Input::Active(x) => Arg::new(DataValue::F64((*x).into())),
+        Input::Int(n) => Arg::new(DataValue::I64(*n)),
+        Input::Int32(n) => Arg::new(DataValue::I32(*n)),
+        Input::Floats(x) => duplicated(doubles(x)),
+        Input::Singles(x) => duplicated(x.iter().flat_map(|x| (*x as f32).to_ne_bytes()).collect()),
+        Input::Bytes(b) => Arg::new(DataValue::I64(point_at(b) as i64)),
+        Input::ConstFloats(x) => Arg::new(DataValue::I64(point_at(&doubles(x)) as i64)),
+        Input::Longs(n) => {
+            let bytes: Vec<u8> = n.iter().flat_map(|n| n.to_ne_bytes()).collect();
+            Arg::new(DataValue::I64(point_at(&bytes) as i64))
+        }
+    }
 }
 
-fn contents(bytes: &[u8]) -> impl Iterator<Item = f64> {
+/// Shadow minus primal of each duplicated argument, for one result.
+fn deltas(args: &[Arg], shadows: &[Block], results: usize, k: usize) -> Vec<i64> {
+    let duplicated = args.iter().filter(|a| a.shadow != 0).zip(shadows);
+    let delta = |(arg, shadow): (&Arg, &Block)| {
+        let DataValue::I64(primal) = arg.value else { unreachable!("a pointer") };
+        let shadow = shadow.address() + k as u64 * (shadow.size() / results as u64);
+        (shadow as i64).wrapping_sub(primal)
+    };
+    duplicated.map(delta).collect()
+}
+
+fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
     bytes.chunks_exact(8).map(|c| f64::from_ne_bytes(c.try_into().unwrap_or_default()))
+}
+
+fn singles(bytes: &[u8]) -> impl Iterator<Item = f64> {
+    bytes.chunks_exact(4).map(|c| f64::from(f32::from_ne_bytes(c.try_into().unwrap_or_default())))
 }

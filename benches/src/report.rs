@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::measure::Row;
 
-/// An aligned table. Ratios are to the primal of the same run.
+/// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the last row has their geometric
+/// means over all problems with an adjoint written by hand.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -13,31 +14,47 @@ pub fn table(rows: &[Row]) -> String {
         "problem",
         "primal",
         "gradient",
-        "ratio",
         "by hand",
-        "ratio",
+        "/ primal",
+        "hand's",
+        "/ hand",
         "tape",
         "a step",
+        "guarded",
         "differentiate",
         "compile",
+        "/ Cranelift",
         "",
     ];
     table.set_header(columns);
+    let ratio = |x: f64| format!("{x:.2}x");
+    let or_dash = |x: Option<String>| x.unwrap_or_else(|| "-".to_owned());
     for row in rows {
-        let ratio = |ns: f64| format!("{:.2}x", ns / row.primal_ns);
         table.add_row([
             row.name.to_owned(),
             time(row.primal_ns),
             time(row.gradient_ns),
-            ratio(row.gradient_ns),
-            row.hand_ns.map_or("-".to_owned(), time),
-            row.hand_ns.map_or("-".to_owned(), ratio),
+            or_dash(row.hand_ns.map(time)),
+            ratio(row.gradient_ns / row.primal_ns),
+            or_dash(row.hand_ns.map(|hand| ratio(hand / row.primal_ns))),
+            or_dash(row.hand_ns.map(|hand| ratio(row.gradient_ns / hand))),
             bytes(row.tape_bytes as f64),
             bytes(row.tape_bytes as f64 / row.iterations.max(1) as f64),
+            time(row.guarded_ns),
             time(row.differentiate_us * 1e3),
             time(row.compile_us * 1e3),
+            ratio((row.differentiate_us + row.compile_us) / row.primal_compile_us),
             row.about.to_owned(),
         ]);
+    }
+    let with_hand = || rows.iter().filter_map(|row| row.hand_ns.map(|hand| (row, hand)));
+    if with_hand().next().is_some() {
+        let mut mean = vec![String::new(); columns.len()];
+        mean[0] = "geometric mean".to_owned();
+        mean[4] = ratio(geometric_mean(with_hand().map(|(row, _)| row.gradient_ns / row.primal_ns)));
+        mean[5] = ratio(geometric_mean(with_hand().map(|(row, hand)| hand / row.primal_ns)));
+        mean[6] = ratio(geometric_mean(with_hand().map(|(row, hand)| row.gradient_ns / hand)));
+        table.add_row(mean);
     }
     for i in 1..columns.len() - 1 {
         if let Some(column) = table.column_mut(i) {
@@ -45,6 +62,12 @@ pub fn table(rows: &[Row]) -> String {
         }
     }
     table.trim_fmt()
+}
+
+/// The mean of ratios; NaN if there are none.
+pub fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = ratios.fold((0.0, 0.0), |(sum, n), x| (sum + x.ln(), n + 1.0));
+    (sum / n).exp()
 }
 
 /// An array with one object per row.

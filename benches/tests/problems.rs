@@ -1,50 +1,81 @@
 //! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:` lines of its file.
 
-use benches::{Effort, Prepared, measure, problems, report};
+use benches::{Effort, Mode, Prepared, Problem, Size, measure, problems, report, selected};
 use brolga_driver::{Directive, File, Invocation, compare, protocol, run};
+
+fn problem(name: &str) -> Problem {
+    let (_, make) = problems::ALL.iter().find(|p| p.0 == name).expect("it is in the list");
+    make(Size::Small)
+}
+
+fn check(problem: &Problem) -> Result<(), String> {
+    Prepared::new(problem, Mode::default()).and_then(|mut p| p.check()).map_err(|e| e.to_string())
+}
 
 #[test]
 fn references() {
-    for problem in problems::all() {
-        Prepared::new(&problem).and_then(|mut p| p.check()).unwrap_or_else(|e| panic!("{e}"));
+    let wrong: Vec<_> = problems::ALL.iter().filter_map(|(_, make)| check(&make(Size::Small)).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn names() {
+    for (name, make) in problems::ALL {
+        assert_eq!(*name, make(Size::Small).name);
     }
+    let message = selected(Some("nothing")).expect_err("there is none").to_string();
+    assert!(message.starts_with("no problem is called `nothing`; there are mul, rot, "), "{message}");
 }
 
 #[test]
 fn lines_of_the_files() {
-    for problem in problems::all() {
-        let file = File::parse(problem.name, problem.clif.clone()).unwrap_or_else(|e| panic!("{e}"));
+    for (name, make) in problems::ALL {
+        let file = File::parse(*name, make(Size::Small).clif).unwrap_or_else(|e| panic!("{e}"));
         for directive in &file.directives {
             let Directive::Grad(line) = directive else { continue };
             let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses)
-                .unwrap_or_else(|e| panic!("{}: {}", problem.name, e.diagnostic("AD0008", Some(line.line))));
+                .unwrap_or_else(|e| panic!("{name}: {}", e.diagnostic("AD0008", Some(line.line))));
             let outcome = protocol::derive(&file.program, &call.request(), &brolga::Options::default())
                 .and_then(|rule| run::gradient(&rule, &call))
-                .unwrap_or_else(|e| panic!("{}: {e}", problem.name));
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
             let tol = compare::tolerance(&file.program, &call, &line.clauses);
             let wrong = compare::differences(&outcome, &line.expected, &line.clauses, tol);
-            assert!(wrong.is_empty(), "{}: {}", problem.name, wrong.join("; "));
+            assert!(wrong.is_empty(), "{name}: {}", wrong.join("; "));
         }
     }
 }
 
 #[test]
 fn wrong_references_are_noticed() {
-    let mut problem = problems::all().into_iter().find(|p| p.name == "dot").expect("it is in the list");
-    problem.gradient[7] += 1e-6;
-    let message = Prepared::new(&problem).and_then(|mut p| p.check()).expect_err("one element is off").to_string();
+    let mut dot = problem("dot");
+    dot.reference.gradient[7] += 1e-6;
+    let message = check(&dot).expect_err("one element is off");
     assert!(message.starts_with("dot: the gradient is wrong") && message.contains("at element 7"), "{message}");
+    let mut dot = problem("dot");
+    dot.reference.values[0] = dot.reference.values[0].next_up();
+    let message = check(&dot).expect_err("the last bit is off");
+    assert!(message.starts_with("dot: the value is wrong"), "{message}");
+}
+
+#[test]
+fn wrong_adjoints_are_noticed() {
+    let mut dot = problem("dot");
+    // The last store of the file is that of the second shadow, from the first array.
+    let (head, tail) = dot.clif.rsplit_once("store notrap aligned v15").expect("there is a store");
+    dot.clif = format!("{head}store notrap aligned v12{tail}").into();
+    let message = check(&dot).expect_err("the adjoint is wrong");
+    assert!(message.starts_with("dot: the adjoint written by hand is wrong"), "{message}");
 }
 
 #[test]
 fn rows() {
     let quick = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
-    let problem = problems::all().into_iter().find(|p| p.name == "logistic").expect("it is in the list");
-    let row = measure::measure(&problem, quick).unwrap_or_else(|e| panic!("{e}"));
+    let row = measure::measure(&problem("logistic"), Mode::default(), quick).unwrap_or_else(|e| panic!("{e}"));
     assert!(row.primal_ns > 0.0 && row.gradient_ns > 0.0 && row.hand_ns.is_some_and(|ns| ns > 0.0));
     let json = report::json(std::slice::from_ref(&row));
     let keys: Vec<_> = json[0].as_object().expect("an object").keys().map(String::as_str).collect();
     let wanted = ["name", "primal_ns", "gradient_ns", "hand_ns", "tape_bytes", "differentiate_us", "compile_us"];
     assert_eq!(keys, wanted);
-    assert!(report::table(&[row]).lines().count() == 2);
+    // A header, the row, and the mean.
+    assert_eq!(report::table(&[row]).lines().count(), 3);
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::report::show;
 use crate::tidy;
 
 /// The workspace's root.
@@ -34,16 +33,6 @@ pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
     run(command("git", &["status", "--short", "--", "*.stages.txt", "docs"]))?;
     run(command("git", &["--no-pager", "diff", "--stat"]))?;
     result
-}
-
-/// Measure all problems, or those whose name contains `filter`.
-pub fn bench(filter: Option<&str>, json: bool) -> Result<(), Failure> {
-    let rows = benches::run(filter).map_err(|e| Failure::Chore(e.to_string()))?;
-    if let (Some(filter), true) = (filter, rows.is_empty()) {
-        return Err(Failure::Usage(format!("no problem is called `{filter}`")));
-    }
-    show(&if json { format!("{:#}\n", benches::report::json(&rows)) } else { benches::report::table(&rows) + "\n" });
-    Ok(())
 }
 
 /// Something that must hold.

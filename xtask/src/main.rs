@@ -14,6 +14,7 @@
 //! Exit status: 0 if all went well; 1 if something is wrong with the file, the program or the run; 2 if the command line
 //! is wrong, which includes a call that does not fit its function.
 
+mod bench;
 mod check;
 mod chores;
 mod cli;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::run(args),
         Command::Test { filter } => chores::test(filter.as_deref()),
         Command::Bless { filter } => chores::bless(filter.as_deref()),
-        Command::Bench { filter, json } => chores::bench(filter.as_deref(), *json),
+        Command::Bench { filter, json } => bench::run(filter.as_deref(), *json),
         Command::Mutants { row, case, most } => trust::mutants(row.as_deref(), case.as_deref(), *most),
         Command::Fuzz { target, minutes } => trust::fuzz(target, *minutes),
         Command::Determinism => chores::determinism(),

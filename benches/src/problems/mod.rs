@@ -1,0 +1,59 @@
+//! The problems: CLIF in `problems/*.clif` or made here, inputs, and the primal once more in Rust.
+//!
+//! | file | problems |
+//! |---|---|
+//! | `vectors` | loops over arrays |
+//! | `matrices` | nests of loops over matrices, and networks of layers |
+//! | `irregular` | indices from memory, branches on data, recursion, a state machine |
+//! | `physics` | loops that carry a state |
+//! | `straight` | code without loops |
+
+mod irregular;
+mod matrices;
+mod physics;
+mod straight;
+mod vectors;
+
+use crate::problem::{Problem, Size};
+
+/// A problem of some size.
+pub type Make = fn(Size) -> Problem;
+
+/// All problems by name, in the order of the table.
+pub const ALL: &[(&str, Make)] = &[
+    ("mul", straight::mul),
+    ("rot", straight::rot),
+    ("block", straight::block),
+    ("straight_line", straight::straight_line),
+    ("sum", vectors::sum),
+    ("dot", vectors::dot),
+    ("dot_f64x2", vectors::dot_f64x2),
+    ("dot_f32", vectors::dot_f32),
+    ("sum_squares", vectors::sum_squares),
+    ("sumsin", vectors::sumsin),
+    ("sce", vectors::sce),
+    ("smv100", matrices::smv100),
+    ("smv1000", matrices::smv1000),
+    ("matvec", matrices::matvec),
+    ("kron", matrices::kron),
+    ("tanh_layer", matrices::tanh_layer),
+    ("nn", matrices::nn),
+    ("mlp", matrices::mlp),
+    ("spdot", irregular::spdot),
+    ("spmv", irregular::spmv),
+    ("embed", irregular::embed),
+    ("machine", irregular::machine),
+    ("recursive_sum", irregular::recursive_sum),
+    ("fib", irregular::fib),
+    ("logistic", physics::logistic),
+    ("part", physics::part),
+    ("lorenz", physics::lorenz),
+    ("planets", physics::planets),
+];
+
+/// Problems that grow, for series over their length: a loop, a nest of loops, a straight line; with the lengths.
+pub const SERIES: &[(&str, Make, &[usize])] = &[
+    ("loop (dot)", vectors::dot, &[10, 100, 1_000, 10_000, 100_000, 1_000_000]),
+    ("nest (smv)", matrices::smv1000, &[3, 10, 30, 100, 300, 1_000]),
+    ("straight line", straight::straight_line, &[10, 100, 1_000, 10_000, 100_000]),
+];
