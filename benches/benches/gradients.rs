@@ -1,12 +1,13 @@
 //! The problems under criterion, for statistics and for comparisons with an earlier run.
 
-use benches::{Mode, Prepared, Size, problems};
+use brolga::Mode;
+use benches::{Prepared, Size, problems};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn gradients(c: &mut Criterion) {
     for (_, make) in problems::ALL {
         let problem = make(Size::Full);
-        let mut p = Prepared::new(&problem, Mode::default())
+        let mut p = Prepared::new(&problem, Mode::Gradient)
             .and_then(|mut p| p.check().map(|()| p))
             .unwrap_or_else(|e| panic!("{e}"));
         let mut group = c.benchmark_group(problem.name);

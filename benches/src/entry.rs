@@ -73,35 +73,48 @@ pub fn entry_of(rule: &DerivedRule, symbol: &str) -> Result<usize, Error> {
     address.map(|a| a as usize).ok_or_else(|| Error::Usage(format!("%{symbol} has no entry point")))
 }
 
-/// The symbols and the calling convention of a derived pair.
-pub struct Pair {
-    /// The forward pass.
-    pub forward: String,
-    /// The pullback.
-    pub pullback: String,
+/// The symbols of a derivative.
+pub enum Symbols {
+    /// Forward pass and pullback.
+    Pair(String, String),
+    /// One function, and whether it returns the primal's results.
+    Whole(String, bool),
+}
+
+/// The symbols and the calling convention of a derivative.
+pub struct Callable {
+    /// What there is to call.
+    pub symbols: Symbols,
     /// Order of arguments and results.
     pub abi: Abi,
     /// Types of the primal's results.
     pub returns: Vec<Type>,
-    /// Types of what the pullback returns.
+    /// Types of the cotangents of active arguments.
     pub cotangents: Vec<Type>,
 }
 
-/// One gradient after the other on one tape: for each seed a forward pass and a pullback.
-pub struct Split {
-    passes: Vec<(Entry, Entry)>,
+/// What computes one gradient.
+enum Pass {
+    Two(Entry, Entry),
+    /// The results that come before the cotangents.
+    One(Entry, usize),
+}
+
+/// One gradient after the other on one tape, one for each seed.
+pub struct Gradients {
+    passes: Vec<Pass>,
     segment: Lease,
     tape_bytes: usize,
 }
 
-impl Split {
+impl Gradients {
     /// Entry points with their arguments. `deltas` are those of the duplicated arguments, for each result.
     ///
     /// # Errors
     /// If an entry point is missing, or no tape is to be had.
     pub fn new(
         rule: &DerivedRule,
-        pair: &Pair,
+        callable: &Callable,
         args: &[DataValue],
         deltas: &[Vec<i64>],
         limit: usize,
@@ -114,12 +127,24 @@ impl Split {
             let mut forward = args.to_vec();
             forward.extend(deltas.iter().map(|d| DataValue::I64(*d)));
             forward.push(seg.clone());
-            let mut pullback = vec![seg.clone()];
-            pullback.extend(pair.abi.seeds.iter().map(|&i| one_hot(pair.returns[i], i == k)));
-            passes.push((
-                Entry::new(entry_of(rule, &pair.forward)?, &forward, pair.returns.clone()),
-                Entry::new(entry_of(rule, &pair.pullback)?, &pullback, pair.cotangents.clone()),
-            ));
+            let returns = callable.returns.clone();
+            let seeds = callable.abi.seeds.iter().map(|&i| one_hot(returns[i], i == k));
+            passes.push(match &callable.symbols {
+                Symbols::Pair(first, second) => {
+                    let pullback: Vec<_> = [seg.clone()].into_iter().chain(seeds).collect();
+                    Pass::Two(
+                        Entry::new(entry_of(rule, first)?, &forward, returns),
+                        Entry::new(entry_of(rule, second)?, &pullback, callable.cotangents.clone()),
+                    )
+                }
+                Symbols::Whole(symbol, results) => {
+                    forward.extend(seeds);
+                    let mut out = if *results { returns } else { vec![] };
+                    let n = out.len();
+                    out.extend(&callable.cotangents);
+                    Pass::One(Entry::new(entry_of(rule, symbol)?, &forward, out), n)
+                }
+            });
         }
         Ok(Self { passes, segment, tape_bytes: 0 })
     }
@@ -129,25 +154,38 @@ impl Split {
     /// # Safety
     /// As for [`Entry::call`].
     pub unsafe fn call(&mut self) {
-        for (forward, pullback) in &mut self.passes {
+        for pass in &mut self.passes {
             self.segment.reset();
-            // SAFETY: our contract.
-            unsafe { forward.call() };
-            self.tape_bytes = self.segment.bytes_used();
-            self.segment.begin_pullback();
-            // SAFETY: our contract.
-            unsafe { pullback.call() };
+            match pass {
+                Pass::Two(forward, pullback) => {
+                    // SAFETY: our contract.
+                    unsafe { forward.call() };
+                    self.tape_bytes = self.segment.bytes_used();
+                    self.segment.begin_pullback();
+                    // SAFETY: our contract.
+                    unsafe { pullback.call() };
+                }
+                Pass::One(entry, _) => {
+                    // SAFETY: our contract.
+                    unsafe { entry.call() };
+                    self.tape_bytes = self.segment.bytes_used();
+                }
+            }
         }
     }
 
-    /// Bytes that the last forward pass recorded.
+    /// Bytes that the last run recorded.
     pub fn tape_bytes(&self) -> usize {
         self.tape_bytes
     }
 
     /// Cotangents of active arguments, for each result.
     pub fn results(&self) -> Vec<Vec<f64>> {
-        self.passes.iter().map(|(_, pullback)| pullback.results()).collect()
+        let cotangents = |pass: &Pass| match pass {
+            Pass::Two(_, pullback) => pullback.results(),
+            Pass::One(entry, n) => entry.results()[*n..].to_vec(),
+        };
+        self.passes.iter().map(cotangents).collect()
     }
 }
 

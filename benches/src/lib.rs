@@ -27,8 +27,9 @@ pub mod problems;
 pub mod real;
 pub mod report;
 
+use brolga::Mode;
 pub use measure::{Effort, Row};
-pub use prepared::{Failure, Mode, Prepared};
+pub use prepared::{Failure, Prepared};
 pub use problem::{Input, Problem, Size};
 
 /// Check and measure all problems, or those whose name contains `filter`.

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use brolga::DerivedRule;
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
+use brolga::{DerivedRule, Mode};
 
-use crate::prepared::{Failure, Mode, Prepared, derive, options, request};
+use crate::prepared::{Failure, Prepared, derive, options, request};
 use crate::problem::Problem;
 
 /// What one problem costs.

@@ -4,12 +4,12 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::Type;
-use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Mode, Options, Program, Request};
 use brolga_driver::File;
 use brolga_driver::memory::Block;
 use brolga_transform::{Abi, Derivation};
 
-use crate::entry::{Entry, Pair, Split, entry_of, one_hot};
+use crate::entry::{Callable, Entry, Gradients, Symbols, entry_of, one_hot};
 use crate::plain::Plain;
 use crate::problem::{Input, Problem};
 
@@ -56,14 +56,6 @@ pub enum Failure {
     },
 }
 
-/// How a gradient is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// A forward pass, then a pullback.
-    #[default]
-    Split,
-}
-
 /// A compiled problem with its memory.
 pub struct Prepared<'a> {
     problem: &'a Problem,
@@ -76,7 +68,7 @@ pub struct Prepared<'a> {
     shadows: Vec<Block>,
     args: Vec<Arg>,
     primal: Entry,
-    gradient: Split,
+    gradient: Gradients,
     hand: Option<Entry>,
     returns: Vec<Type>,
 }
@@ -111,11 +103,9 @@ pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
 /// [`Failure::Run`].
 pub fn derive(problem: &Problem, program: &Program, request: &Request, mode: Mode) -> Result<Derivation, Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
-    let options = options();
+    let options = Options { mode, ..options() };
     let isa = brolga::jit::host_isa(options.optimize).map_err(failed)?;
-    match mode {
-        Mode::Split => brolga_transform::derive(program, request, &options, &*isa).map_err(|d| failed(d.into())),
-    }
+    brolga_transform::derive(program, request, &options, &*isa).map_err(|d| failed(d.into()))
 }
 
 fn defined(problem: &Problem, program: &Program, symbol: &str) -> Result<FuncKey, Failure> {
@@ -133,19 +123,26 @@ impl<'a> Prepared<'a> {
         let failed = |error| Failure::Run { name: problem.name, error };
         let (program, request) = request(problem)?;
         let derivation = derive(problem, &program, &request, mode)?;
-        let root = &derivation.pairs[0];
         let signature = &program.funcs[request.func].signature;
-        let types = |params: &[brolga::cranelift_codegen::ir::AbiParam]| params.iter().map(|p| p.value_type).collect();
-        let pair = Pair {
-            forward: root.forward_symbol.clone(),
-            pullback: root.pullback_symbol.clone(),
-            abi: Abi::of(&root.variant, signature),
-            returns: types(&signature.returns),
-            cotangents: types(&root.pullback.signature.returns),
+        let types = |params: &[brolga::cranelift_codegen::ir::AbiParam]| -> Vec<Type> {
+            params.iter().map(|p| p.value_type).collect()
         };
+        let (variant, symbols, cotangents) = match &derivation.whole {
+            Some(w) => {
+                let n = if w.results { signature.returns.len() } else { 0 };
+                (&w.variant, Symbols::Whole(w.symbol.clone(), w.results), types(&w.func.signature.returns[n..]))
+            }
+            None => {
+                let p = &derivation.pairs[0];
+                let symbols = Symbols::Pair(p.forward_symbol.clone(), p.pullback_symbol.clone());
+                (&p.variant, symbols, types(&p.pullback.signature.returns))
+            }
+        };
+        let abi = Abi::of(variant, signature);
+        let callable = Callable { symbols, abi, returns: types(&signature.returns), cotangents };
         let rule = DerivedRule::from_derivation(derivation, &request, &options()).map_err(failed)?;
 
-        let results = pair.returns.len();
+        let results = callable.returns.len();
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());
         for input in &problem.args {
             args.push(argument(input, results, &mut blocks, &mut shadows));
@@ -153,8 +150,8 @@ impl<'a> Prepared<'a> {
         let values: Vec<_> = args.iter().map(|a| a.value.clone()).collect();
         let deltas: Vec<Vec<i64>> = (0..results).map(|k| deltas(&args, &shadows, results, k)).collect();
         let address = entry_of(&rule, problem.func).map_err(failed)?;
-        let primal = Entry::new(address, &values, pair.returns.clone());
-        let gradient = Split::new(&rule, &pair, &values, &deltas, options().tape_limit).map_err(failed)?;
+        let primal = Entry::new(address, &values, callable.returns.clone());
+        let gradient = Gradients::new(&rule, &callable, &values, &deltas, options().tape_limit).map_err(failed)?;
 
         let (mut plain, mut hand) = (None, None);
         if let Some(symbol) = problem.hand {
@@ -166,7 +163,7 @@ impl<'a> Prepared<'a> {
             hand = Some(Entry::new(address, &hand_values, types(&signature.returns)));
             plain = Some(compiled);
         }
-        let returns = pair.returns;
+        let returns = callable.returns;
         Ok(Self { problem, rule, _plain: plain, _blocks: blocks, shadows, args, primal, gradient, hand, returns })
     }
 
@@ -218,10 +215,9 @@ impl<'a> Prepared<'a> {
         for k in 0..self.returns.len() {
             let args = self.args_of(k);
             let seeds: Vec<_> = self.returns.iter().enumerate().map(|(i, ty)| one_hot(*ty, i == k)).collect();
+            let (mut values, mut cotangents) = (Vec::new(), Vec::new());
             // SAFETY: as for `gradient`.
-            let (_, mut pullback) = unsafe { self.rule.forward(&args) }?;
-            // SAFETY: nothing was freed since.
-            let cotangents = unsafe { pullback.call(&seeds) }?;
+            unsafe { self.rule.gradient(&args, &seeds, &mut values, &mut cotangents) }?;
             let float = |v: DataValue| if let DataValue::F64(x) = v { x.as_f64() } else { f64::NAN };
             results.push(cotangents.into_iter().flatten().map(float).collect());
         }

@@ -38,6 +38,9 @@ pub enum Command {
     Bench {
         /// Part of a problem's name.
         filter: Option<String>,
+        /// What a gradient is.
+        #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
+        mode: BenchMode,
         /// Print a JSON array.
         #[arg(long)]
         json: bool,
@@ -110,6 +113,17 @@ pub struct CallOptions {
     /// One function for value and gradient, or a forward pass and a pullback. The numbers are the same.
     #[arg(long, value_enum, default_value_t = Mode::Combined)]
     pub mode: Mode,
+}
+
+/// What `bench` measures as a gradient.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum BenchMode {
+    /// One function without the value: what adjoints written by hand compute.
+    Gradient,
+    /// One function that computes value and gradient.
+    Combined,
+    /// A forward pass and a pullback.
+    Split,
 }
 
 /// What a derivative is made of.
