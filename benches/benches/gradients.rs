@@ -1,7 +1,7 @@
 //! The problems under criterion, for statistics and for comparisons with an earlier run.
 
-use brolga::Mode;
 use benches::{Prepared, Size, problems};
+use brolga::Mode;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn gradients(c: &mut Criterion) {

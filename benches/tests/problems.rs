@@ -1,7 +1,7 @@
 //! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:` lines of its file.
 
-use brolga::Mode;
 use benches::{Effort, Prepared, Problem, Size, measure, problems, report, selected};
+use brolga::Mode;
 use brolga_driver::{Directive, File, Invocation, compare, protocol, run};
 
 fn problem(name: &str) -> Problem {

@@ -151,6 +151,12 @@ impl ClobberInput<'_> {
             }
     }
 
+    /// Whether a `free` gives back a block that this function has allocated. In a combined function such a block stays until
+    /// the end, so that its contents can be read again.
+    pub fn defers(&self, free: ir::Inst) -> bool {
+        matches!(self.origin(self.func.dfg.inst_args(free)[0]), Origin::Alloc(_))
+    }
+
     /// What an instruction may write to; `None` if it writes no memory.
     fn writes(&self, inst: ir::Inst) -> Option<Origin> {
         let func = self.func;
@@ -164,6 +170,8 @@ impl ClobberInput<'_> {
                     MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset) => {
                         Some(self.origin(func.dfg.inst_args(inst)[0]))
                     }
+                    // A block of this function is kept until the pullback is done: see `defers`.
+                    MathKind::Memory(MemFn::Free) if self.defers(inst) => None,
                     MathKind::Memory(MemFn::Realloc | MemFn::Free) | MathKind::Writes(..) => Some(Origin::Unknown),
                 },
                 _ => Some(Origin::Unknown),
@@ -221,5 +229,17 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
             found.insert(load);
         }
     }
+    found
+}
+
+/// Calls of `free` whose blocks must stay until the pullback is done.
+pub fn deferred(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
+    let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
+    let is_free = |inst: &ir::Inst| match CalleeKind::of(cx.program, cx.func, *inst) {
+        Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
+        _ => false,
+    };
+    let mut found = EntitySet::new();
+    found.extend(insts.filter(|i| is_free(i) && cx.defers(*i)));
     found
 }

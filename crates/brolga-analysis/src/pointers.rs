@@ -462,8 +462,12 @@ fn sureness(cx: &PointerInput<'_>, p: &mut Pointers) {
 /// The given roots, and those that are a choice between such roots.
 fn closed(cx: &PointerInput<'_>, p: &Pointers, mut set: EntitySet<ir::Value>) -> EntitySet<ir::Value> {
     let func = cx.func;
-    let choices: Vec<(ir::Value, &RootKind)> =
-        p.roots.iter().filter(|(_, k)| matches!(k, RootKind::Phi(..) | RootKind::Select(_))).map(|(v, k)| (*v, k)).collect();
+    let choices: Vec<(ir::Value, &RootKind)> = p
+        .roots
+        .iter()
+        .filter(|(_, k)| matches!(k, RootKind::Phi(..) | RootKind::Select(_)))
+        .map(|(v, k)| (*v, k))
+        .collect();
     // Optimistic: assume, then take back until nothing changes.
     set.extend(choices.iter().map(|x| x.0));
     let is_in = |set: &EntitySet<ir::Value>, v: ir::Value| matches!(p.delta[v], Delta::Root(r) if set.contains(r));

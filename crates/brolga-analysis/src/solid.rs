@@ -5,7 +5,8 @@
 //!
 //! **Answer.** A cotangent is spuriously zero only if something dropped it: a `select` that chose the other arm, a path that
 //! was not taken, a slot of memory nobody read. A value is *solid* if some use passes a cotangent on, whichever way control
-//! flows from its definition, and that use's result is solid. Products into a solid result need no guard.
+//! flows from its definition to a return, and that use's result is solid. Products into a solid result need no guard. A
+//! way that ends in a trap or never ends does not count: no pullback runs behind it.
 //!
 //! **Greatest fixpoint**: everything is assumed solid, then taken back.
 
@@ -18,6 +19,9 @@ use crate::callee::CalleeKind;
 use crate::cfg::edge_args;
 use crate::contents::Use;
 use crate::modes::ResultMode;
+
+/// Most blocks that are followed from one definition.
+const MAX_BLOCKS: u32 = 64;
 
 /// Compute the solid values. `single_result` says that the function's only result is always asked for.
 pub fn compute(i: &ActivityInput<'_>, single_result: bool) -> EntitySet<ir::Value> {
@@ -72,16 +76,32 @@ pub fn compute(i: &ActivityInput<'_>, single_result: bool) -> EntitySet<ir::Valu
                     Use::Edge(..) => false,
                 })
             };
-            let on_edge = |solid: &EntitySet<ir::Value>, to: ir::Block| {
-                edge_args(func, b, to)
+            let on_edge = |solid: &EntitySet<ir::Value>, from: ir::Block, to: ir::Block| {
+                edge_args(func, from, to)
                     .into_iter()
                     .zip(func.dfg.block_params(to))
                     .any(|(a, p)| a == v && solid.contains(*p))
             };
-            let succs = &cfg.succs[b];
-            let ok = in_block(&solid, b)
-                || !succs.is_empty()
-                    && succs.iter().all(|&s| on_edge(&solid, s) || (cfg.preds[s].len() == 1 && in_block(&solid, s)));
+            // Follow every way from the definition until the cotangent is passed on.
+            let mut ok = true;
+            let mut seen = EntitySet::new();
+            let mut work = if in_block(&solid, b) { vec![] } else { vec![b] };
+            let mut steps = 0;
+            while let Some(x) = work.pop() {
+                let last = func.layout.last_inst(x).expect("a block has a terminator");
+                steps += 1;
+                ok &= func.dfg.insts[last].opcode() != Opcode::Return && steps < MAX_BLOCKS;
+                for &s in cfg.succs[x].iter().filter(|&&s| !on_edge(&solid, x, s)) {
+                    // Back at the definition, the value is gone.
+                    ok &= s != b;
+                    if !in_block(&solid, s) && seen.insert(s) {
+                        work.push(s);
+                    }
+                }
+                if !ok {
+                    break;
+                }
+            }
             if !ok {
                 solid.remove(v);
                 changed = true;

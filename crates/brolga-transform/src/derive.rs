@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use brolga_analysis::modes::signature_id;
-use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant, summary};
+use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, summary};
 use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::Val;
 use brolga_ir::lift::lift;
@@ -16,7 +16,7 @@ use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
-use brolga_rules::math_rule;
+use brolga_rules::{MathKind, math_rule};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -443,6 +443,10 @@ fn derive_one<'a>(
 
     let plan = plan(&facts, &stmts, &aux);
     let mut fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
+    let pure = |inst| match CalleeKind::of(program, &primal.func, inst) {
+        Some(CalleeKind::Known(rule)) => matches!(rule.kind, MathKind::Expr(_) | MathKind::Inactive),
+        _ => false,
+    };
     let pull_seg = Val::D(ids.dv());
     let mut pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);
     let mut clif = |graph: &CfgBlocks, seg: Val| {
@@ -462,8 +466,8 @@ fn derive_one<'a>(
     let reverse_of = pull.reverse_of.clone();
     let variant = variant.clone();
     let (forward, pullback, emitted) = if mode == Mode::Split {
-        prune(&mut fwd.graph, &primal.func);
-        prune(&mut pull.graph, &primal.func);
+        prune(&mut fwd.graph, &primal.func, &pure);
+        prune(&mut pull.graph, &primal.func, &pure);
         let pair = DerivedPair {
             variant,
             forward_symbol,
@@ -476,7 +480,7 @@ fn derive_one<'a>(
         let seg = fwd.seg;
         let empty = CfgBlocks { blocks: IndexMap::new(), ..pull.graph.clone() };
         let mut graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
-        prune(&mut graph, &primal.func);
+        prune(&mut graph, &primal.func, &pure);
         let func = clif(&graph, seg)?;
         let whole = DerivedWhole { variant, symbol: forward_symbol, func, results: mode == Mode::Combined };
         (graph, empty, Emitted::Whole(whole))

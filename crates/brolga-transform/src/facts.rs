@@ -30,6 +30,8 @@ pub struct Facts<'a> {
     pub loops: Loops,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
+    /// Calls of `free` whose blocks stay until the pullback is done.
+    pub deferred: EntitySet<ir::Inst>,
     /// Loads and stores of additions in place.
     pub in_place: EntitySet<ir::Inst>,
     /// All uses.
@@ -61,7 +63,11 @@ impl<'a> Facts<'a> {
         let cfg = Cfg::compute(func);
         let loops = Loops::compute(&cfg);
         let input = ClobberInput { program, func, cfg: &cfg, noalias: &variant.noalias };
-        let reload = if mode == Mode::Split { EntitySet::new() } else { clobber::reloadable(&input) };
+        let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
+        if mode != Mode::Split {
+            reload = clobber::reloadable(&input);
+            deferred = clobber::deferred(&input);
+        }
         let uses = Uses::compute(func, &cfg);
         let input = PointerInput {
             program,
@@ -99,6 +105,8 @@ impl<'a> Facts<'a> {
                 cfg,
                 loops,
                 reload,
+                deferred,
+                deferred,
                 in_place,
                 uses,
                 pointers,

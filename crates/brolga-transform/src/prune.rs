@@ -18,7 +18,7 @@
 //! that is needed is skipped, so definitions still dominate their uses.
 //!
 //! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are assumed to end. A load whose
-//! result nobody needs is not run either, so it does not fault. Every other trap stays: explicit ones, ours, and those of
+//! result nobody needs is not run either, so it does not fault; nor is a call of a mathematical function. Every other trap stays: explicit ones, ours, and those of
 //! conversions and divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no branch is
 //! removed, and a function without any exit stays as it is.
 //!
@@ -43,11 +43,12 @@ use control::{Control, Place, reachable};
 
 mod control;
 
-/// Remove from a graph whatever nobody needs. `primal` is the normalised function whose instructions are copied.
-pub fn prune(graph: &mut CfgBlocks, primal: &ir::Function) {
+/// Remove from a graph whatever nobody needs. `primal` is the normalised function whose instructions are copied, `pure` says
+/// which of its calls do nothing but compute.
+pub fn prune(graph: &mut CfgBlocks, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) {
     // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
     let Some(control) = Control::compute(graph) else { return };
-    let items = Items::collect(graph, primal, &control);
+    let items = Items::collect(graph, primal, pure, &control);
     let live = Live::compute(graph, primal, &control, &items);
     sweep(graph, &control, &items, &live);
     let reached = reachable(graph);
@@ -78,9 +79,9 @@ enum Cell {
     Held(Val),
 }
 
-fn use_of(op: &AdOp, primal: &ir::Function) -> Use {
+fn use_of(op: &AdOp, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) -> Use {
     match op {
-        AdOp::Primal(inst) if is_removable(primal, *inst) => Use::Value,
+        AdOp::Primal(inst) if is_removable(primal, *inst) || pure(*inst) => Use::Value,
         AdOp::Arith(..)
         | AdOp::SlotDelta(_)
         | AdOp::SlotAddr(..)
@@ -166,7 +167,7 @@ struct Names {
 }
 
 impl Items {
-    fn collect(graph: &CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
+    fn collect(graph: &CfgBlocks, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool, control: &Control) -> Self {
         let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
         let mut items = Items { first: Vec::new(), block: Vec::new(), reads: Vec::new() };
         let mut names = Names::default();
@@ -247,7 +248,7 @@ impl Live {
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();
             for (item, inst) in (insts..).zip(block.insts.values()) {
-                match use_of(&inst.op, primal) {
+                match use_of(&inst.op, primal, pure) {
                     Use::Effect => live.need(item),
                     Use::Value => {}
                     Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),

@@ -42,7 +42,7 @@ impl Case {
     }
 
     fn prune(&mut self) -> &mut Self {
-        prune(&mut self.graph, &self.primal);
+        prune(&mut self.graph, &self.primal, &|_| false);
         self
     }
 

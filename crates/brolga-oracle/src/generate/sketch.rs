@@ -158,16 +158,8 @@ impl Sketch {
         let bits = if self.has(Feature::Bits) { 2 } else { 0 };
         let code = if groups > 0 { 1 } else { 0 };
         let table = if self.has(Feature::Pointers) { memory / 3 } else { 0 };
-        match source.weighted(&[
-            (8, 0),
-            (1, 1),
-            (1, 2),
-            (memory, 3),
-            (bits, 4),
-            (code, 5),
-            (memory / 3, 6),
-            (table, 7),
-        ]) {
+        match source.weighted(&[(8, 0), (1, 1), (1, 2), (memory, 3), (bits, 4), (code, 5), (memory / 3, 6), (table, 7)])
+        {
             0 => self.float(source),
             1 => Kind::I32,
             2 => Kind::I64,

@@ -42,17 +42,29 @@ pub fn apply(
     }
 }
 
-/// Whether a factor cannot be infinite or NaN, whatever the operands are.
-fn bounded(e: E) -> bool {
-    match e.node() {
+/// Whether a factor cannot be infinite or NaN, whatever operands are that `known` does not know to be finite.
+fn bounded(e: E, known: &dyn Fn(usize) -> bool) -> bool {
+    let go = |e: E| bounded(e, known);
+    match *e.node() {
         Node::Const(c) => c.is_finite(),
-        Node::Neg(a) | Node::Abs(a) => bounded(*a),
-        Node::Copysign(a, _) => bounded(*a),
-        Node::Mul(a, b) | Node::Add(a, b) | Node::Sub(a, b) => bounded(*a) && bounded(*b),
-        Node::Select(_, a, b) => bounded(*a) && bounded(*b),
-        Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) => {
-            false
-        }
+        Node::Neg(a) | Node::Abs(a) | Node::Copysign(a, _) => go(a),
+        // A sum or product of finite numbers can overflow; one of the rows' own constants does not.
+        Node::Mul(a, b) | Node::Add(a, b) | Node::Sub(a, b) => bounded(a, &|_| false) && bounded(b, &|_| false),
+        Node::Select(_, a, b) => go(a) && go(b),
+        Node::Operand(i) => known(i),
+        Node::IntOperand(_) | Node::Result(_) | Node::Div(..) | Node::Sqrt(_) | Node::Math(..) => false,
+    }
+}
+
+/// Whether a value is a finite constant, in all lanes.
+fn is_finite_constant(func: &ir::Function, v: ir::Value) -> bool {
+    use ir::InstructionData as I;
+    let Some(inst) = func.dfg.value_def(v).inst() else { return false };
+    match func.dfg.insts[inst] {
+        I::UnaryIeee64 { imm, .. } => imm.as_f64().is_finite(),
+        I::UnaryIeee32 { imm, .. } => imm.as_f32().is_finite(),
+        I::Unary { opcode: ir::Opcode::Splat, arg } => is_finite_constant(func, arg),
+        _ => false,
     }
 }
 
@@ -77,7 +89,8 @@ impl Walker<'_> {
         if let Some(t) = s.times {
             let e = self.expr(cx, t);
             r = cx.arith(Arith::Fmul, &[r, e], self.ty);
-            guard |= !bounded(t);
+            let (func, operands) = (cx.func(), self.operands);
+            guard |= !bounded(t, &|i| is_finite_constant(func, operands[i]));
         }
         if s.neg {
             r = cx.arith(Arith::Fneg, &[r], self.ty);

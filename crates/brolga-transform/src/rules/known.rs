@@ -120,7 +120,8 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         }
         MemFn::Free => {
             cx.replace_primal();
-            let deferred = cx.iconst(Where::After, i64::from(restore));
+            let deferred = restore || cx.facts().deferred.contains(cx.inst());
+            let deferred = cx.iconst(Where::After, i64::from(deferred));
             let operands = [None, Some(Val::Primal(args[0])), Some(deferred)];
             cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], smallvec![], false);
         }
