@@ -1,7 +1,10 @@
 //! `cargo xtask explain`: why the gradient of a call is what it is.
 
+use brolga::{Error, Program, Trap};
 use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
+
+use brolga_oracle::OracleError;
 
 use crate::cli::ExplainArgs;
 use crate::failure::Failure;
@@ -30,7 +33,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         }
         let wanted = Wanted { wrt, top: args.top };
         let found = explain(&file.program, &job.call, wanted)
-            .map_err(|e| Failure::Chore(format!("{}: the tape cannot run: {e}", job.name())))?;
+            .map_err(|e| not_run(&job.name(), &file.program, e))?;
         if wrt.is_some() && found.entries.is_empty() {
             let given = args.wrt.as_deref().unwrap_or_default();
             return Err(Failure::Usage(format!("`--wrt {given}`: {} has no such float", job.name())));
@@ -42,6 +45,25 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A program that traps does so in the interpreter as it does when it is compiled.
+fn not_run(name: &str, program: &Program, error: OracleError) -> Failure {
+    let OracleError::Trap { code, at } = error else {
+        return Failure::Oracle(format!("{name}: the tape cannot run: {error}"));
+    };
+    let body = program.func(&at.function).and_then(|k| program.funcs[k].body.as_ref());
+    let trap = Trap {
+        code: code.to_string(),
+        block: body.and_then(|b| b.layout.inst_block(at.inst)),
+        inst: Some(at.inst),
+        inst_text: Some(at.text),
+        line: (at.line != 0).then_some(at.line),
+        phase: "primal",
+        message: format!("the program trapped with code {code}"),
+        function: at.function,
+    };
+    Failure::Run(name.to_owned(), Error::Trap(Box::new(trap)))
 }
 
 /// `1` or `1[3]`.

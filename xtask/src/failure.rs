@@ -16,6 +16,8 @@ pub enum Failure {
     Run(String, Error),
     /// Everything ran, but not everything is right. The details have been printed already.
     Mismatch(String),
+    /// The oracle cannot follow what it was asked about.
+    Oracle(String),
     /// A chore failed.
     Chore(String),
 }

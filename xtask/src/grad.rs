@@ -176,6 +176,7 @@ pub fn failure_json(failure: &Failure) -> serde_json::Value {
         Failure::Problems(problems) => output::diagnostics_json(problems),
         Failure::Run(_, error) => output::error_json(error),
         Failure::Mismatch(message) => output::message_json("mismatch", message),
+        Failure::Oracle(message) => output::message_json("oracle", message),
         Failure::Chore(message) => output::message_json("internal", message),
     }
 }

@@ -312,6 +312,8 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
             Use::Edge(_, p) => follow(p),
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
                 Opcode::Store | Opcode::AtomicStore if n == 0 => f.stored = true,
+                // The address of code is used up by the call.
+                Opcode::CallIndirect if n == 0 => f.arithmetic = true,
                 Opcode::Call | Opcode::CallIndirect | Opcode::Return => f.passed = true,
                 Opcode::Bitcast => {
                     let r = func.dfg.first_result(i);

@@ -354,6 +354,8 @@ fn transfer(
             }
         }
         Opcode::Iadd | Opcode::UaddOverflowTrap => match (d(0), d(1)) {
+            (Delta::Root(a), Delta::Lost) if number(cx, p, args[1], &mut EntitySet::new()) => Delta::Root(a),
+            (Delta::Lost, Delta::Root(a)) if number(cx, p, args[0], &mut EntitySet::new()) => Delta::Root(a),
             (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
             (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
             (Delta::None, x) | (x, Delta::None) => x,
@@ -421,6 +423,34 @@ fn transfer(
             let of_pointer = args.iter().any(|&a| matches!(p.delta[a], Delta::Root(_) | Delta::Lost));
             if of_pointer && func.dfg.insts[inst].opcode() != Opcode::Icmp { Delta::Lost } else { Delta::None }
         }
+    }
+}
+
+/// Whether a value that is lost is a number beside a pointer all the same: an unknown callee may have returned a pointer, but
+/// nobody here takes what it returned for an address, and no pointer that we know of went into the arithmetic. (An offset
+/// from one pointer to another, which leads from the one's memory to the other's, has both in it.)
+fn number(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> bool {
+    if p.address.contains(v) {
+        return false;
+    }
+    match p.delta[v] {
+        Delta::None | Delta::Unknown => true,
+        Delta::Root(r) => {
+            let unknown = match p.roots.get(&r) {
+                Some(RootKind::Call(i, _)) => {
+                    !matches!(CalleeKind::of(cx.program, cx.func, *i), Some(CalleeKind::Known(_)))
+                }
+                Some(RootKind::Param(_)) => !p.sure.contains(r),
+                _ => false,
+            };
+            unknown && !p.address.contains(r)
+        }
+        Delta::Lost if !seen.insert(v) => true,
+        Delta::Lost => match cx.func.dfg.value_def(v) {
+            ValueDef::Result(inst, _) => cx.func.dfg.inst_args(inst).iter().all(|&a| number(cx, p, a, seen)),
+            ValueDef::Param(b, i) => cx.cfg.preds[b].iter().all(|&q| number(cx, p, edge_args(cx.func, q, b)[i], seen)),
+            ValueDef::Union(..) => false,
+        },
     }
 }
 

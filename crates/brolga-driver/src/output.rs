@@ -63,7 +63,7 @@ pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
 /// The JSON of an error: `{"error": {"kind": …, "message": …, …}}`.
 ///
 /// `kind` is `diagnostics` (with the list `diagnostics`), `trap` (with `code`, `function`, `line`, `phase`), `usage`,
-/// `mismatch` or `internal`.
+/// `mismatch`, `oracle` (the interpreter cannot follow the call) or `internal`.
 pub fn error_json(error: &Error) -> Value {
     let body = match error {
         Error::Diagnostics(ds) => return diagnostics_json(ds),

@@ -18,8 +18,9 @@
 //!  32  captures   derived pairs by primal address
 //! ```
 //!
-//! *Invariants.* `base <= cursor <= top <= limit` between calls; `base` is page aligned and generated code keeps `top` a
-//! multiple of eight; `zeros` is never written.
+//! *Invariants.* `base <= cursor <= top <= limit` between calls; `base` is page aligned, but `top` is not
+//! aligned at all: a record is as long as what is in it, down to one byte for the number of a block, and generated code reads and
+//! writes records without assuming any alignment. `zeros` is never written.
 
 use std::sync::Arc;
 

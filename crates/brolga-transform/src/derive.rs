@@ -151,7 +151,7 @@ pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnos
     let f = &program.funcs[request.func];
     let mut found = Diagnostics::default();
     let mut wrong = |message: String, help: &str| {
-        found.push(Diagnostic::new("AD0001", message).in_func(&f.symbol).help(help));
+        found.push(Diagnostic::new("AD0010", message).in_func(&f.symbol).help(help));
     };
     if f.body.is_none() {
         wrong(format!("%{} is imported: there is no body to differentiate", f.symbol), "define it in the program");

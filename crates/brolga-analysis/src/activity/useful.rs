@@ -54,6 +54,7 @@ impl Cx<'_> {
                 Structural::Control => {
                     op == Opcode::Return && matches!(self.i.results[n], ResultMode::Active | ResultMode::Bits(_))
                 }
+                Structural::CallIndirect if n == 0 => false,
                 Structural::Call | Structural::CallIndirect => match CalleeKind::of(self.i.program, func, inst) {
                     Some(CalleeKind::Known(rule)) => match rule.kind {
                         MathKind::Expr(row) => !row.partial(0, n).is_zero() && result_useful(0),

@@ -31,6 +31,11 @@ impl Cx<'_> {
 
     pub(super) fn varied(&mut self) {
         let (func, cfg) = (self.i.func, self.i.cfg);
+        let shared = self.i.program.data.values().any(|d| d.writable);
+        if !shared && self.i.params.iter().all(|p| *p == ParamMode::Const) {
+            // Nothing active comes in, so nothing is active, in whatever memory.
+            return;
+        }
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             if matches!(self.i.params[i], ParamMode::Active | ParamMode::Bits(_)) {
                 self.a.state[v] = State::Varied { definite: true };
@@ -348,13 +353,38 @@ impl Cx<'_> {
         };
         let whole_word = found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane);
         let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && whole_word;
-        if !same && !inactive_word {
+        if !same && !inactive_word && !self.overwritten(inst, v) {
             let d = Diagnostic::new("AD0114", "a float is read where part of it was overwritten by something else")
                 .note(format!("the last store there is `{}`", func.dfg.display_inst(found.store)))
                 .note("its bits are a mixture of two values, and no derivative describes that")
                 .help("store and load the place with one type");
             self.problem(inst, Some(v), d);
         }
+    }
+
+    /// Whether every byte of a load was last written by a store of something inactive, each of part of it.
+    fn overwritten(&self, load: ir::Inst, v: ir::Value) -> bool {
+        let func = self.i.func;
+        let addr = access_address(func, load).expect("a load has an address");
+        let (mut cell, mut left) = (cell_of(func, addr, access_offset(func, load)), i64::from(self.ty(v).bytes()));
+        let mut from = load;
+        while left > 0 {
+            let Some(found) = reach::last_store(func, self.i.cfg, from, cell, left as u32) else { return false };
+            let x = func.dfg.inst_args(found.store)[0];
+            let (start, end) = (found.offset, found.offset + i64::from(found.bytes));
+            if self.a.state[x] != State::No || self.is_float(x) {
+                return false;
+            }
+            // What is left is one stretch, or we do not follow it.
+            match (start <= 0, end >= left) {
+                (true, true) => return true,
+                (true, false) => (cell.1, left) = (cell.1 + end, left - end),
+                (false, true) => left = start,
+                (false, false) => return false,
+            }
+            from = found.store;
+        }
+        true
     }
 
     pub(super) fn bitwise(&mut self, inst: ir::Inst, v: ir::Value) -> State {
