@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::cranelift_codegen::ir::Type;
+use brolga::cranelift_codegen::ir::{AbiParam, Signature, Type};
 use brolga::{DerivedRule, Error};
 use brolga_runtime::{Lease, Plan, Pool};
-use brolga_transform::Abi;
+use brolga_transform::{Abi, Derivation};
 
 /// An argument or result in memory.
 #[repr(C, align(16))]
@@ -73,91 +73,98 @@ pub fn entry_of(rule: &DerivedRule, symbol: &str) -> Result<usize, Error> {
     address.map(|a| a as usize).ok_or_else(|| Error::Usage(format!("%{symbol} has no entry point")))
 }
 
-/// The symbols of a derivative.
-pub enum Symbols {
-    /// Forward pass and pullback.
-    Pair(String, String),
-    /// One function, and whether it returns the primal's results.
-    Whole(String, bool),
-}
-
-/// The symbols and the calling convention of a derivative.
-pub struct Callable {
-    /// What there is to call.
-    pub symbols: Symbols,
-    /// Order of arguments and results.
-    pub abi: Abi,
+/// What was derived, by symbol, and its calling convention.
+pub struct Derived {
+    /// The combined function, or forward pass and pullback.
+    symbols: Vec<String>,
+    /// How many results the combined function returns before the cotangents.
+    n_values: usize,
+    abi: Abi,
     /// Types of the primal's results.
     pub returns: Vec<Type>,
     /// Types of the cotangents of active arguments.
-    pub cotangents: Vec<Type>,
+    cotangents: Vec<Type>,
 }
 
-/// What computes one gradient.
-enum Pass {
-    Two(Entry, Entry),
-    /// The results that come before the cotangents.
-    One(Entry, usize),
+impl Derived {
+    /// What a derivation of a function with this signature has led to.
+    pub fn of(derivation: &Derivation, signature: &Signature) -> Self {
+        let types = |params: &[AbiParam]| params.iter().map(|p| p.value_type).collect();
+        let returns: Vec<Type> = types(&signature.returns);
+        let (symbols, variant, n_values, cotangents) = match &derivation.whole {
+            Some(whole) => {
+                let n = if whole.results { returns.len() } else { 0 };
+                (vec![whole.symbol.clone()], &whole.variant, n, types(&whole.func.signature.returns[n..]))
+            }
+            None => {
+                let pair = &derivation.pairs[0];
+                let symbols = vec![pair.forward_symbol.clone(), pair.pullback_symbol.clone()];
+                (symbols, &pair.variant, 0, types(&pair.pullback.signature.returns))
+            }
+        };
+        Self { symbols, n_values, abi: Abi::of(variant, signature), returns, cotangents }
+    }
 }
 
-/// One gradient after the other on one tape, one for each seed.
-pub struct Gradients {
-    passes: Vec<Pass>,
+/// A row of the Jacobian.
+enum Row {
+    /// By a forward pass and a pullback.
+    Pair(Entry, Entry),
+    /// By a combined function.
+    Whole(Entry),
+}
+
+/// One gradient for each result, one after the other on one tape.
+pub struct Gradient {
+    rows: Vec<Row>,
+    n_values: usize,
     segment: Lease,
     tape_bytes: usize,
 }
 
-impl Gradients {
+impl Gradient {
     /// Entry points with their arguments. `deltas` are those of the duplicated arguments, for each result.
     ///
     /// # Errors
     /// If an entry point is missing, or no tape is to be had.
-    pub fn new(
-        rule: &DerivedRule,
-        callable: &Callable,
-        args: &[DataValue],
-        deltas: &[Vec<i64>],
-        limit: usize,
-    ) -> Result<Self, Error> {
-        let pool = Arc::new(Pool::new(Plan { capacity: limit, captures: None, globals: Vec::new() }));
+    pub fn new(rule: &DerivedRule, derived: &Derived, args: &[DataValue], deltas: &[Vec<i64>]) -> Result<Self, Error> {
+        let pool = Arc::new(Pool::new(Plan::default()));
         let mut segment = pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
         let seg = DataValue::I64(segment.as_mut_ptr() as i64);
-        let mut passes = Vec::new();
+        let Derived { symbols, n_values, abi, returns, cotangents } = derived;
+        let mut rows = Vec::new();
         for (k, deltas) in deltas.iter().enumerate() {
             let mut forward = args.to_vec();
             forward.extend(deltas.iter().map(|d| DataValue::I64(*d)));
             forward.push(seg.clone());
-            let returns = callable.returns.clone();
-            let seeds = callable.abi.seeds.iter().map(|&i| one_hot(returns[i], i == k));
-            passes.push(match &callable.symbols {
-                Symbols::Pair(first, second) => {
+            let seeds = abi.seeds.iter().map(|&i| one_hot(returns[i], i == k));
+            rows.push(match &symbols[..] {
+                [forward_symbol, pullback_symbol] => {
                     let pullback: Vec<_> = [seg.clone()].into_iter().chain(seeds).collect();
-                    Pass::Two(
-                        Entry::new(entry_of(rule, first)?, &forward, returns),
-                        Entry::new(entry_of(rule, second)?, &pullback, callable.cotangents.clone()),
+                    Row::Pair(
+                        Entry::new(entry_of(rule, forward_symbol)?, &forward, returns.clone()),
+                        Entry::new(entry_of(rule, pullback_symbol)?, &pullback, cotangents.clone()),
                     )
                 }
-                Symbols::Whole(symbol, results) => {
+                symbols => {
                     forward.extend(seeds);
-                    let mut out = if *results { returns } else { vec![] };
-                    let n = out.len();
-                    out.extend(&callable.cotangents);
-                    Pass::One(Entry::new(entry_of(rule, symbol)?, &forward, out), n)
+                    let results = [&returns[..*n_values], cotangents].concat();
+                    Row::Whole(Entry::new(entry_of(rule, &symbols[0])?, &forward, results))
                 }
             });
         }
-        Ok(Self { passes, segment, tape_bytes: 0 })
+        Ok(Self { rows, n_values: *n_values, segment, tape_bytes: 0 })
     }
 
-    /// Run all passes.
+    /// Compute all rows.
     ///
     /// # Safety
     /// As for [`Entry::call`].
     pub unsafe fn call(&mut self) {
-        for pass in &mut self.passes {
+        for row in &mut self.rows {
             self.segment.reset();
-            match pass {
-                Pass::Two(forward, pullback) => {
+            match row {
+                Row::Pair(forward, pullback) => {
                     // SAFETY: our contract.
                     unsafe { forward.call() };
                     self.tape_bytes = self.segment.bytes_used();
@@ -165,27 +172,27 @@ impl Gradients {
                     // SAFETY: our contract.
                     unsafe { pullback.call() };
                 }
-                Pass::One(entry, _) => {
+                Row::Whole(whole) => {
                     // SAFETY: our contract.
-                    unsafe { entry.call() };
+                    unsafe { whole.call() };
                     self.tape_bytes = self.segment.bytes_used();
                 }
             }
         }
     }
 
-    /// Bytes that the last run recorded.
+    /// Bytes that the last row recorded.
     pub fn tape_bytes(&self) -> usize {
         self.tape_bytes
     }
 
     /// Cotangents of active arguments, for each result.
     pub fn results(&self) -> Vec<Vec<f64>> {
-        let cotangents = |pass: &Pass| match pass {
-            Pass::Two(_, pullback) => pullback.results(),
-            Pass::One(entry, n) => entry.results()[*n..].to_vec(),
+        let cotangents = |row: &Row| match row {
+            Row::Pair(_, pullback) => pullback.results(),
+            Row::Whole(whole) => whole.results().split_off(self.n_values),
         };
-        self.passes.iter().map(cotangents).collect()
+        self.rows.iter().map(cotangents).collect()
     }
 }
 

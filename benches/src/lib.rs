@@ -18,27 +18,22 @@
 //! differentiate and to compile.
 
 pub mod data;
+pub mod disasm;
 pub mod entry;
 pub mod measure;
+pub mod peers;
 pub mod plain;
 pub mod prepared;
 pub mod problem;
 pub mod problems;
 pub mod real;
 pub mod report;
+pub mod scaling;
 
-use brolga::Mode;
+pub use brolga::Mode;
 pub use measure::{Effort, Row};
 pub use prepared::{Failure, Prepared};
 pub use problem::{Input, Problem, Size};
-
-/// Check and measure all problems, or those whose name contains `filter`.
-///
-/// # Errors
-/// [`Failure::Unknown`] if there are none, or the first problem that cannot be differentiated or whose gradient is wrong.
-pub fn run(filter: Option<&str>, mode: Mode) -> Result<Vec<Row>, Failure> {
-    selected(filter)?.into_iter().map(|make| measure::measure(&make(Size::Full), mode, Effort::default())).collect()
-}
 
 /// All problems, or those whose name contains `filter`.
 ///

@@ -18,7 +18,7 @@ pub struct Row {
     pub about: &'static str,
     /// One call of the primal.
     pub primal_ns: f64,
-    /// One gradient: shadows zeroed, forward pass and pullback.
+    /// One gradient: shadows zeroed, then what was derived.
     pub gradient_ns: f64,
     /// The same through [`DerivedRule`].
     pub guarded_ns: f64,
@@ -115,7 +115,7 @@ fn time(p: &mut Prepared<'_>, call: Call, batch: usize) -> Duration {
 fn compile_times(problem: &Problem, mode: Mode, effort: Effort) -> Result<[f64; 3], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, request) = request(problem)?;
-    let isa = brolga::jit::host_isa(options().optimize).map_err(failed)?;
+    let isa = brolga::jit::host_isa(options(mode).optimize).map_err(failed)?;
     let mut best = [Duration::MAX; 3];
     let start = Instant::now();
     let mut round = 0;
@@ -124,7 +124,7 @@ fn compile_times(problem: &Problem, mode: Mode, effort: Effort) -> Result<[f64; 
         let derivation = derive(problem, &program, &request, mode)?;
         best[0] = best[0].min(t.elapsed());
         let t = Instant::now();
-        let rule = DerivedRule::from_derivation(derivation, &request, &options()).map_err(failed)?;
+        let rule = DerivedRule::from_derivation(derivation, &request, &options(mode)).map_err(failed)?;
         best[1] = best[1].min(t.elapsed());
         drop(rule);
         if let Some(body) = &program.funcs[request.func].body {

@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 
-use brolga::Error;
 use brolga::cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, Function, InstBuilder, MemFlagsData, Signature, UserExternalName,
     UserFuncName, types,
 };
+use brolga::{Error, Mode};
 use brolga_ir::Program;
 use brolga_ir::program::symbol_of;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -43,7 +43,8 @@ impl Plain {
     /// # Errors
     /// What Cranelift refuses.
     pub fn new(program: &Program) -> Result<Self, Error> {
-        let mut builder = JITBuilder::with_isa(brolga::jit::host_isa(options().optimize)?, default_libcall_names());
+        let mut builder =
+            JITBuilder::with_isa(brolga::jit::host_isa(options(Mode::default()).optimize)?, default_libcall_names());
         for (name, address) in brolga_runtime::symbols() {
             builder.symbol(name, address);
         }

@@ -7,9 +7,9 @@ use brolga::cranelift_codegen::ir::Type;
 use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Mode, Options, Program, Request};
 use brolga_driver::File;
 use brolga_driver::memory::Block;
-use brolga_transform::{Abi, Derivation};
+use brolga_transform::Derivation;
 
-use crate::entry::{Callable, Entry, Gradients, Symbols, entry_of, one_hot};
+use crate::entry::{Derived, Entry, Gradient, entry_of, one_hot};
 use crate::plain::Plain;
 use crate::problem::{Input, Problem};
 
@@ -68,14 +68,17 @@ pub struct Prepared<'a> {
     shadows: Vec<Block>,
     args: Vec<Arg>,
     primal: Entry,
-    gradient: Gradients,
+    gradient: Gradient,
     hand: Option<Entry>,
     returns: Vec<Type>,
+    /// What the guarded call fills.
+    values: Vec<DataValue>,
+    cotangents: Vec<Option<DataValue>>,
 }
 
-/// The options that all problems are compiled with.
-pub fn options() -> Options {
-    Options { verify_stages: false, ..Options::default() }
+/// The options that all problems are derived with.
+pub fn options(mode: Mode) -> Options {
+    Options { mode, verify_stages: false, ..Options::default() }
 }
 
 /// The program of a problem, and what to differentiate.
@@ -93,17 +96,19 @@ pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
             ArgActivity::Const
         }
     });
-    let request = Request::new(func, activities);
+    let mut request = Request::new(func, activities);
+    // No two arguments share memory; the adjoints written by hand rely on it, too.
+    request.noalias = problem.args.iter().map(Input::is_pointer).collect();
     Ok((file.program, request))
 }
 
-/// Differentiate, by the mode's rules.
+/// Differentiate.
 ///
 /// # Errors
 /// [`Failure::Run`].
 pub fn derive(problem: &Problem, program: &Program, request: &Request, mode: Mode) -> Result<Derivation, Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
-    let options = Options { mode, ..options() };
+    let options = options(mode);
     let isa = brolga::jit::host_isa(options.optimize).map_err(failed)?;
     brolga_transform::derive(program, request, &options, &*isa).map_err(|d| failed(d.into()))
 }
@@ -124,25 +129,10 @@ impl<'a> Prepared<'a> {
         let (program, request) = request(problem)?;
         let derivation = derive(problem, &program, &request, mode)?;
         let signature = &program.funcs[request.func].signature;
-        let types = |params: &[brolga::cranelift_codegen::ir::AbiParam]| -> Vec<Type> {
-            params.iter().map(|p| p.value_type).collect()
-        };
-        let (variant, symbols, cotangents) = match &derivation.whole {
-            Some(w) => {
-                let n = if w.results { signature.returns.len() } else { 0 };
-                (&w.variant, Symbols::Whole(w.symbol.clone(), w.results), types(&w.func.signature.returns[n..]))
-            }
-            None => {
-                let p = &derivation.pairs[0];
-                let symbols = Symbols::Pair(p.forward_symbol.clone(), p.pullback_symbol.clone());
-                (&p.variant, symbols, types(&p.pullback.signature.returns))
-            }
-        };
-        let abi = Abi::of(variant, signature);
-        let callable = Callable { symbols, abi, returns: types(&signature.returns), cotangents };
-        let rule = DerivedRule::from_derivation(derivation, &request, &options()).map_err(failed)?;
+        let derived = Derived::of(&derivation, signature);
+        let rule = DerivedRule::from_derivation(derivation, &request, &options(mode)).map_err(failed)?;
 
-        let results = callable.returns.len();
+        let results = derived.returns.len();
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());
         for input in &problem.args {
             args.push(argument(input, results, &mut blocks, &mut shadows));
@@ -150,8 +140,8 @@ impl<'a> Prepared<'a> {
         let values: Vec<_> = args.iter().map(|a| a.value.clone()).collect();
         let deltas: Vec<Vec<i64>> = (0..results).map(|k| deltas(&args, &shadows, results, k)).collect();
         let address = entry_of(&rule, problem.func).map_err(failed)?;
-        let primal = Entry::new(address, &values, callable.returns.clone());
-        let gradient = Gradients::new(&rule, &callable, &values, &deltas, options().tape_limit).map_err(failed)?;
+        let primal = Entry::new(address, &values, derived.returns.clone());
+        let gradient = Gradient::new(&rule, &derived, &values, &deltas).map_err(failed)?;
 
         let (mut plain, mut hand) = (None, None);
         if let Some(symbol) = problem.hand {
@@ -160,11 +150,25 @@ impl<'a> Prepared<'a> {
             let mut hand_values = values;
             hand_values.extend(shadows.iter().map(|s: &Block| DataValue::I64(s.address() as i64)));
             let address = compiled.entry(symbol).unwrap_or_default();
-            hand = Some(Entry::new(address, &hand_values, types(&signature.returns)));
+            hand = Some(Entry::new(address, &hand_values, signature.returns.iter().map(|p| p.value_type).collect()));
             plain = Some(compiled);
         }
-        let returns = callable.returns;
-        Ok(Self { problem, rule, _plain: plain, _blocks: blocks, shadows, args, primal, gradient, hand, returns })
+        let returns = derived.returns;
+        let (values, cotangents) = (Vec::new(), Vec::new());
+        Ok(Self {
+            problem,
+            rule,
+            _plain: plain,
+            _blocks: blocks,
+            shadows,
+            args,
+            primal,
+            gradient,
+            hand,
+            returns,
+            values,
+            cotangents,
+        })
     }
 
     fn failed(&self, error: Error) -> Failure {
@@ -211,17 +215,17 @@ impl<'a> Prepared<'a> {
     /// If something traps.
     pub fn guarded(&mut self) -> Result<Vec<Vec<f64>>, Error> {
         self.clear();
-        let mut results = Vec::new();
+        let mut rows = Vec::new();
         for k in 0..self.returns.len() {
             let args = self.args_of(k);
             let seeds: Vec<_> = self.returns.iter().enumerate().map(|(i, ty)| one_hot(*ty, i == k)).collect();
-            let (mut values, mut cotangents) = (Vec::new(), Vec::new());
+            let (values, cotangents) = (&mut self.values, &mut self.cotangents);
             // SAFETY: as for `gradient`.
-            unsafe { self.rule.gradient(&args, &seeds, &mut values, &mut cotangents) }?;
-            let float = |v: DataValue| if let DataValue::F64(x) = v { x.as_f64() } else { f64::NAN };
-            results.push(cotangents.into_iter().flatten().map(float).collect());
+            drop(unsafe { self.rule.gradient(&args, &seeds, values, cotangents) }?);
+            let float = |v: &DataValue| if let DataValue::F64(x) = v { x.as_f64() } else { f64::NAN };
+            rows.push(cotangents.iter().flatten().map(float).collect());
         }
-        Ok(results)
+        Ok(rows)
     }
 
     /// Compare value and gradients with the reference: first through the guard, which survives a trap.

@@ -25,6 +25,16 @@ pub enum Input {
     Int32(i32),
 }
 
+impl Input {
+    /// Whether it is passed as an address.
+    pub fn is_pointer(&self) -> bool {
+        match self {
+            Self::Active(_) | Self::Int(_) | Self::Int32(_) => false,
+            Self::Floats(_) | Self::Singles(_) | Self::ConstFloats(_) | Self::Bytes(_) | Self::Longs(_) => true,
+        }
+    }
+}
+
 /// How large a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
@@ -102,19 +112,15 @@ impl Problem {
         flat(&self.args)
     }
 
-    /// All integers, by value and behind pointers.
+    /// All integers: first those by value, then those behind pointers.
     pub fn integers(&self) -> Vec<i64> {
-        let mut all = Vec::new();
-        for arg in &self.args {
-            match arg {
-                Input::Int(n) => all.push(*n),
-                Input::Int32(n) => all.push(i64::from(*n)),
-                Input::Longs(n) => all.extend(n),
-                Input::Bytes(b) => all.extend(b.iter().map(|b| i64::from(*b))),
-                Input::Active(_) | Input::Floats(_) | Input::Singles(_) | Input::ConstFloats(_) => {}
-            }
-        }
-        all
+        let by_value = self.args.iter().filter_map(|arg| match arg {
+            Input::Int(n) => Some(*n),
+            Input::Int32(n) => Some(i64::from(*n)),
+            _ => None,
+        });
+        let arrays = self.args.iter().filter_map(|arg| if let Input::Longs(n) = arg { Some(n) } else { None });
+        by_value.chain(arrays.flatten().copied()).collect()
     }
 
     /// The first element of a gradient that is not as expected. Each argument is compared in its own largest norm.

@@ -4,6 +4,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::measure::Row;
+use crate::peers::Peers;
+use crate::scaling::Series;
 
 /// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the last row has their geometric
 /// means over all problems with an adjoint written by hand.
@@ -70,12 +72,77 @@ pub fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
     (sum / n).exp()
 }
 
-/// An array with one object per row.
-pub fn json(rows: &[Row]) -> Value {
+/// The series, each with a table of its own. Times a step are times divided by the length.
+pub fn series(series: &Series) -> String {
+    let mut text = String::new();
+    for (name, rows) in series {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header(
+            [name, "primal", "a step", "gradient", "a step", "/ primal", "/ hand", "tape a step"].into_iter().chain([
+                "differentiate",
+                "compile",
+                "/ Cranelift",
+            ]),
+        );
+        for (n, row) in rows {
+            let (steps, ratio) = (row.iterations.max(1) as f64, |x: f64| format!("{x:.2}x"));
+            table.add_row([
+                n.to_string(),
+                time(row.primal_ns),
+                time(row.primal_ns / steps),
+                time(row.gradient_ns),
+                time(row.gradient_ns / steps),
+                ratio(row.gradient_ns / row.primal_ns),
+                row.hand_ns.map_or("-".to_owned(), |hand| ratio(row.gradient_ns / hand)),
+                bytes(row.tape_bytes as f64 / steps),
+                time(row.differentiate_us * 1e3),
+                time(row.compile_us * 1e3),
+                ratio((row.differentiate_us + row.compile_us) / row.primal_compile_us),
+            ]);
+        }
+        table.column_iter_mut().for_each(|c| c.set_cell_alignment(CellAlignment::Right));
+        text += &format!("{}\n\n", table.trim_fmt());
+    }
+    text
+}
+
+/// Peers beside us: nanoseconds, then how long our gradient takes in multiples of theirs, with geometric means. Columns of peers
+/// that are not installed are left out.
+pub fn peers(rows: &[Row], peers: &Peers) -> String {
+    const NAMES: [&str; 5] = ["gcc primal", "gcc by hand", "Enzyme primal", "Enzyme", "JAX"];
+    let of = |row: &Row, peer: &str| peers.get(row.name).and_then(|p| p.get(peer)).and_then(Value::as_f64);
+    let present: Vec<_> = NAMES.into_iter().filter(|p| rows.iter().any(|row| of(row, p).is_some())).collect();
+    let gradients: Vec<_> = present.iter().copied().filter(|p| !p.ends_with("primal")).collect();
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let head = ["problem", "primal", "gradient", "by hand"].into_iter().map(str::to_owned);
+    let ratios = gradients.iter().map(|p| format!("/ {p}"));
+    table.set_header(head.chain(present.iter().map(|p| (*p).to_owned())).chain(ratios));
+    let dash = || "-".to_owned();
+    for row in rows.iter().filter(|row| peers.contains_key(row.name)) {
+        let own = [Some(row.primal_ns), Some(row.gradient_ns), row.hand_ns].into_iter();
+        let times = own.chain(present.iter().map(|p| of(row, p))).map(|ns| ns.map_or_else(dash, time));
+        let ratios =
+            gradients.iter().map(|p| of(row, p).map_or_else(dash, |ns| format!("{:.2}x", row.gradient_ns / ns)));
+        table.add_row([row.name.to_owned()].into_iter().chain(times).chain(ratios));
+    }
+    let mean = |p: &&str| {
+        let mean = geometric_mean(rows.iter().filter_map(|row| Some(row.gradient_ns / of(row, p)?)));
+        if mean.is_nan() { dash() } else { format!("{mean:.2}x") }
+    };
+    let empty = std::iter::repeat_n(String::new(), 3 + present.len());
+    table.add_row(["geometric mean".to_owned()].into_iter().chain(empty).chain(gradients.iter().map(mean)));
+    table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+/// An array with one object per row, and in each the peers' nanoseconds if there are any.
+pub fn json(rows: &[Row], peers: Option<&Peers>) -> Value {
     let tenths = |x: f64| (x * 10.0).round() / 10.0;
     rows.iter()
         .map(|row| {
-            json!({
+            let mut object = json!({
                 "name": row.name,
                 "primal_ns": tenths(row.primal_ns),
                 "gradient_ns": tenths(row.gradient_ns),
@@ -83,7 +150,11 @@ pub fn json(rows: &[Row]) -> Value {
                 "tape_bytes": row.tape_bytes,
                 "differentiate_us": tenths(row.differentiate_us),
                 "compile_us": tenths(row.compile_us),
-            })
+            });
+            if let Some(peers) = peers {
+                object["peers"] = peers.get(row.name).cloned().unwrap_or_default();
+            }
+            object
         })
         .collect()
 }

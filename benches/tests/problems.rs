@@ -1,7 +1,6 @@
 //! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:` lines of its file.
 
-use benches::{Effort, Prepared, Problem, Size, measure, problems, report, selected};
-use brolga::Mode;
+use benches::{Effort, Mode, Prepared, Problem, Size, measure, problems, report, selected};
 use brolga_driver::{Directive, File, Invocation, compare, protocol, run};
 
 fn problem(name: &str) -> Problem {
@@ -9,13 +8,15 @@ fn problem(name: &str) -> Problem {
     make(Size::Small)
 }
 
-fn check(problem: &Problem) -> Result<(), String> {
-    Prepared::new(problem, Mode::Gradient).and_then(|mut p| p.check()).map_err(|e| e.to_string())
+fn check(problem: &Problem, mode: Mode) -> Result<(), String> {
+    Prepared::new(problem, mode).and_then(|mut p| p.check()).map_err(|e| format!("{mode:?}: {e}"))
 }
 
 #[test]
 fn references() {
-    let wrong: Vec<_> = problems::ALL.iter().filter_map(|(_, make)| check(&make(Size::Small)).err()).collect();
+    let modes = [Mode::Split, Mode::Combined, Mode::Gradient];
+    let all = problems::ALL.iter().map(|(_, make)| make(Size::Small));
+    let wrong: Vec<_> = all.flat_map(|p| modes.map(|mode| check(&p, mode))).filter_map(Result::err).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -50,12 +51,15 @@ fn lines_of_the_files() {
 fn wrong_references_are_noticed() {
     let mut dot = problem("dot");
     dot.reference.gradient[7] += 1e-6;
-    let message = check(&dot).expect_err("one element is off");
-    assert!(message.starts_with("dot: the gradient is wrong") && message.contains("at element 7"), "{message}");
+    let message = check(&dot, Mode::Gradient).expect_err("one element is off");
+    assert!(
+        message.starts_with("Gradient: dot: the gradient is wrong") && message.contains("at element 7"),
+        "{message}"
+    );
     let mut dot = problem("dot");
     dot.reference.values[0] = dot.reference.values[0].next_up();
-    let message = check(&dot).expect_err("the last bit is off");
-    assert!(message.starts_with("dot: the value is wrong"), "{message}");
+    let message = check(&dot, Mode::Gradient).expect_err("the last bit is off");
+    assert!(message.starts_with("Gradient: dot: the value is wrong"), "{message}");
 }
 
 #[test]
@@ -64,8 +68,8 @@ fn wrong_adjoints_are_noticed() {
     // The last store of the file is that of the second shadow, from the first array.
     let (head, tail) = dot.clif.rsplit_once("store notrap aligned v15").expect("there is a store");
     dot.clif = format!("{head}store notrap aligned v12{tail}").into();
-    let message = check(&dot).expect_err("the adjoint is wrong");
-    assert!(message.starts_with("dot: the adjoint written by hand is wrong"), "{message}");
+    let message = check(&dot, Mode::Gradient).expect_err("the adjoint is wrong");
+    assert!(message.starts_with("Gradient: dot: the adjoint written by hand is wrong"), "{message}");
 }
 
 #[test]
@@ -73,7 +77,7 @@ fn rows() {
     let quick = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
     let row = measure::measure(&problem("logistic"), Mode::Gradient, quick).unwrap_or_else(|e| panic!("{e}"));
     assert!(row.primal_ns > 0.0 && row.gradient_ns > 0.0 && row.hand_ns.is_some_and(|ns| ns > 0.0));
-    let json = report::json(std::slice::from_ref(&row));
+    let json = report::json(std::slice::from_ref(&row), None);
     let keys: Vec<_> = json[0].as_object().expect("an object").keys().map(String::as_str).collect();
     let wanted = ["name", "primal_ns", "gradient_ns", "hand_ns", "tape_bytes", "differentiate_us", "compile_us"];
     assert_eq!(keys, wanted);

@@ -35,16 +35,7 @@ pub enum Command {
         filter: Option<String>,
     },
     /// Measure what gradients cost: all problems of `benches`, or those whose name contains FILTER.
-    Bench {
-        /// Part of a problem's name.
-        filter: Option<String>,
-        /// What a gradient is.
-        #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
-        mode: BenchMode,
-        /// Print a JSON array.
-        #[arg(long)]
-        json: bool,
-    },
+    Bench(BenchArgs),
     /// Break rules on purpose, one mistake at a time, and list the mistakes that no test notices.
     Mutants {
         /// Only this row of the rule tables, such as fmul or atan2.
@@ -115,17 +106,6 @@ pub struct CallOptions {
     pub mode: Mode,
 }
 
-/// What `bench` measures as a gradient.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum BenchMode {
-    /// One function without the value: what adjoints written by hand compute.
-    Gradient,
-    /// One function that computes value and gradient.
-    Combined,
-    /// A forward pass and a pullback.
-    Split,
-}
-
 /// What a derivative is made of.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum Mode {
@@ -188,6 +168,39 @@ pub struct ExplainArgs {
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `bench`.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Part of a problem's name.
+    pub filter: Option<String>,
+    /// Print a JSON array.
+    #[arg(long)]
+    pub json: bool,
+    /// What is derived: the gradient alone, value and gradient in one function, or a forward pass and a pullback.
+    #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
+    pub mode: BenchMode,
+    /// Measure gcc, Enzyme and JAX beside us, as far as python3 ($PYTHON) finds them.
+    #[arg(long, conflicts_with_all = ["scaling", "disasm"])]
+    pub peers: bool,
+    /// Measure a loop, a nest of loops and a straight line at growing lengths instead.
+    #[arg(long, conflicts_with_all = ["filter", "json", "disasm"])]
+    pub scaling: bool,
+    /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
+    #[arg(long, requires = "filter", conflicts_with = "json")]
+    pub disasm: bool,
+}
+
+/// What `bench` derives.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum BenchMode {
+    /// One function that computes the gradient, as the adjoints written by hand do.
+    Gradient,
+    /// One function that computes value and gradient.
+    Combined,
+    /// A forward pass, and a pullback that runs afterwards.
+    Split,
 }
 
 /// `dump`.

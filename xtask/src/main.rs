@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::run(args),
         Command::Test { filter } => chores::test(filter.as_deref()),
         Command::Bless { filter } => chores::bless(filter.as_deref()),
-        Command::Bench { filter, mode, json } => bench::run(filter.as_deref(), *mode, *json),
+        Command::Bench(args) => bench::run(args),
         Command::Mutants { row, case, most } => trust::mutants(row.as_deref(), case.as_deref(), *most),
         Command::Fuzz { target, minutes } => trust::fuzz(target, *minutes),
         Command::Determinism => chores::determinism(),

@@ -106,7 +106,6 @@ impl<'a> Facts<'a> {
                 loops,
                 reload,
                 deferred,
-                deferred,
                 in_place,
                 uses,
                 pointers,

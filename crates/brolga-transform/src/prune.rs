@@ -48,8 +48,8 @@ mod control;
 pub fn prune(graph: &mut CfgBlocks, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) {
     // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
     let Some(control) = Control::compute(graph) else { return };
-    let items = Items::collect(graph, primal, pure, &control);
-    let live = Live::compute(graph, primal, &control, &items);
+    let items = Items::collect(graph, primal, &control);
+    let live = Live::compute(graph, primal, pure, &control, &items);
     sweep(graph, &control, &items, &live);
     let reached = reachable(graph);
     if reached.len() < graph.blocks.len() {
@@ -167,7 +167,7 @@ struct Names {
 }
 
 impl Items {
-    fn collect(graph: &CfgBlocks, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool, control: &Control) -> Self {
+    fn collect(graph: &CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
         let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
         let mut items = Items { first: Vec::new(), block: Vec::new(), reads: Vec::new() };
         let mut names = Names::default();
@@ -238,7 +238,13 @@ struct Live {
 }
 
 impl Live {
-    fn compute(graph: &CfgBlocks, primal: &ir::Function, control: &Control, items: &Items) -> Self {
+    fn compute(
+        graph: &CfgBlocks,
+        primal: &ir::Function,
+        pure: &dyn Fn(ir::Inst) -> bool,
+        control: &Control,
+        items: &Items,
+    ) -> Self {
         let mut live =
             Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
         let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();

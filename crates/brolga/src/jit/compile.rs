@@ -324,7 +324,7 @@ impl<'p> Builder<'p> {
 /// they are then all computed at the end, from loads that live until there; or, with many branches, once in every arm.
 /// Measured on generated functions: code five to thirty times as large, compiled in quadratic time. The transform already
 /// emits what a large function needs.
-fn is_large(func: &ir::Function) -> bool {
+pub fn is_large(func: &ir::Function) -> bool {
     let branches = func
         .layout
         .blocks()

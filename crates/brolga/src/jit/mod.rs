@@ -21,7 +21,7 @@ mod traps;
 
 use traps::Phase;
 
-pub use compile::host_isa;
+pub use compile::{host_isa, is_large};
 
 /// One argument of a call.
 #[derive(Clone, Debug)]
