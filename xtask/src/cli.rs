@@ -41,7 +41,7 @@ pub enum Command {
         /// Only this row of the rule tables, such as fmul or atan2.
         #[arg(long, value_name = "NAME", conflicts_with = "case")]
         row: Option<String>,
-        /// Only pullbacks, of the files whose name contains this, such as memory/loads; a selection otherwise.
+        /// Only emitted functions, of the files whose name contains this, such as memory/loads; a selection otherwise.
         #[arg(long, value_name = "FILTER")]
         case: Option<String>,
         /// Most mistakes in one derivative.
@@ -55,6 +55,9 @@ pub enum Command {
         /// For how long.
         #[arg(long, value_name = "N", default_value_t = 5)]
         minutes: u64,
+        /// Which random programs; others in every run if it is not given. Only for `program`.
+        #[arg(long, value_name = "N")]
+        seed: Option<u32>,
     },
     /// Compare the dumps of all cases between two processes.
     Determinism,

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Command::Bless { filter } => chores::bless(filter.as_deref()),
         Command::Bench(args) => bench::run(args),
         Command::Mutants { row, case, most } => trust::mutants(row.as_deref(), case.as_deref(), *most),
-        Command::Fuzz { target, minutes } => trust::fuzz(target, *minutes),
+        Command::Fuzz { target, minutes, seed } => trust::fuzz(target, *minutes, *seed),
         Command::Determinism => chores::determinism(),
         Command::Ci => chores::ci(),
         Command::Tidy => tidy::run(),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chores::{command, root, run};
 use crate::failure::Failure;
@@ -13,7 +14,7 @@ const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
 /// The target whose inputs are whole programs.
 const PROGRAM: &str = "program";
 
-/// Mutants of rule rows, or of one row, and of emitted pullbacks: of a selection of the cases, or at most `most` of each
+/// Mutants of rule rows, or of one row, and of emitted functions: of a selection of the cases, or at most `most` of each
 /// derivative in the files whose name contains `case`.
 pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(), Failure> {
     let mut survived = Vec::new();
@@ -27,13 +28,13 @@ pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(),
         run(rows).unwrap_or_else(|_| survived.push("rows"));
     }
     if row.is_none() {
-        show("\nEmitted pullbacks, against the lines of their files:\n\n");
+        show("\nEmitted functions, against the lines of their files:\n\n");
         let most = most.to_string();
         let mut args = vec!["run", "--quiet", "--package", "ir-tests", "--bin", "mutants", "--"];
         if let Some(case) = case {
             args.extend([case, &most]);
         }
-        run(command("cargo", &args)).unwrap_or_else(|_| survived.push("pullbacks"));
+        run(command("cargo", &args)).unwrap_or_else(|_| survived.push("emitted functions"));
     }
     match survived.as_slice() {
         [] => Ok(()),
@@ -42,19 +43,15 @@ pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(),
 }
 
 /// Search for inputs that break a promise, for some minutes.
-pub fn fuzz(target: &str, minutes: u64) -> Result<(), Failure> {
+pub fn fuzz(target: &str, minutes: u64, seed: Option<u32>) -> Result<(), Failure> {
     match target {
-        PROGRAM => {
-            let mut search = command("cargo", &["run", "--release", "--quiet", "--package", "brolga-fuzz", "--"]);
-            search.args(["--minutes", &minutes.to_string()]);
-            run(search)
-        }
+        PROGRAM => programs(minutes, seed),
         target if !INPUTS.contains(&target) => {
             Err(Failure::Usage(format!("`{target}` is no target; there are {}, {PROGRAM}", INPUTS.join(", "))))
         }
         target if has_libfuzzer() => by_coverage(target, minutes),
         target => {
-            show("cargo-fuzz and a nightly toolchain are not installed, so inputs are drawn blindly.\n");
+            show("cargo-fuzz is not installed, so inputs are drawn blindly.\n");
             let args = ["test", "--package", "ir-tests", "--test", "inputs", "--"];
             let mut search = command("cargo", &args);
             search.args([target, "--exact", "--nocapture"]);
@@ -69,8 +66,21 @@ fn parts(target: &str) -> u64 {
     if target == "activities" { 1 } else { 2 }
 }
 
+/// Random programs, with the statistics in a file that grows while it goes on.
+fn programs(minutes: u64, seed: Option<u32>) -> Result<(), Failure> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_secs() as u32);
+    let seed = seed.unwrap_or_else(now);
+    let finds = root().join("fuzz/finds");
+    std::fs::create_dir_all(&finds).map_err(|e| Failure::Chore(format!("{}: {e}", finds.display())))?;
+    let statistics = finds.join(format!("statistics-{seed}.txt"));
+    show(&format!("Programs of seed {seed}; statistics in {}.\n", statistics.display()));
+    let mut search = command("cargo", &["run", "--quiet", "--package", "brolga-fuzz", "--", "--statistics"]);
+    search.arg(statistics).args(["--minutes", &minutes.to_string(), "--seed", &seed.to_string()]);
+    run(search)
+}
+
 fn has_libfuzzer() -> bool {
-    Command::new("cargo").args(["+nightly", "fuzz", "--version"]).output().is_ok_and(|o| o.status.success())
+    Command::new("cargo").args(["fuzz", "--version"]).output().is_ok_and(|o| o.status.success())
 }
 
 /// libFuzzer, from the cases as a corpus. It prints its statistics at the end.
@@ -79,7 +89,9 @@ fn by_coverage(target: &str, minutes: u64) -> Result<(), Failure> {
     let corpus = folder.join("corpus").join(target);
     seed(target, &corpus).map_err(|e| Failure::Chore(format!("{}: {e}", corpus.display())))?;
     // Address sanitizing would fight with the guard pages of generated code over signals.
-    let mut search = command("cargo", &["+nightly", "fuzz", "run", "--sanitizer", "none", "--fuzz-dir"]);
+    let mut search = command("cargo", &["fuzz", "run", "--sanitizer", "none", "--fuzz-dir"]);
+    // Instrumentation for coverage is not for stable compilers, unless they are told that they may.
+    search.env("RUSTC_BOOTSTRAP", "1");
     search.arg(&folder).arg(target).arg(&corpus).arg("--");
     search.arg(format!("-max_total_time={}", minutes * 60));
     search.args(["-print_final_stats=1", "-timeout=20", "-rss_limit_mb=4096"]);

@@ -166,3 +166,18 @@ fn unreadable_files() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!((err.0[0].code, err.0[0].line), ("AD0001", Some(2)));
 }
+
+/// The reader finds that something is missing where the text has ended, on a line that is not there.
+#[test]
+fn an_error_behind_the_end_is_one_of_the_last_line() {
+    for (text, line) in [
+        ("function %f(f64) {\nblock0(v0: f64):\n    return", 3),
+        ("function %f(f64) {\nblock0(v0: f64):\n    return\n", 3),
+        ("function %f(f64) {\n\n", 2),
+        ("function", 1),
+    ] {
+        let found = problems(text);
+        assert_eq!(found.len(), 1, "{text:?}: {found:?}");
+        assert!(found[0].1.is_some_and(|l| l >= 1 && l <= line), "{text:?}: {found:?}");
+    }
+}

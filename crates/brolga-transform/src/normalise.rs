@@ -8,6 +8,7 @@
 //!   loop), any other one is a call and a return;
 //! - loops are canonical ([`crate::canonical`]), and a block comes after its dominators;
 //! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]);
+//! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
 //! - numbered in layout order, each instruction's source location still naming the instruction of the input.
 //!
@@ -25,6 +26,7 @@ use brolga_rules::{OpcodeRule, opcode_rule};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig, TargetIsa};
 use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
+use cranelift_codegen::{dominator_tree::DominatorTree, flowgraph::ControlFlowGraph};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::canonical::{canonical, order};
@@ -58,6 +60,7 @@ pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result
     ctx.func.dfg.resolve_all_aliases();
     let mut func = ctx.func;
     tail_calls(program, key, &mut func);
+    lay_out(&mut func);
     split_wide_copies(&mut func);
     split_parallel_edges(&mut func);
     canonical(&mut func);
@@ -155,6 +158,29 @@ fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
             pos.ins().return_(&results);
         }
         func.layout.remove_inst(inst);
+    }
+}
+
+/// If a block is laid out before one that dominates it, lay all of them out in reverse postorder. Otherwise the order stays:
+/// readers of dumps know it.
+fn lay_out(func: &mut ir::Function) {
+    let cfg = ControlFlowGraph::with_function(func);
+    let domtree = DominatorTree::with_function(func, &cfg);
+    let mut seen: EntitySet<ir::Block> = EntitySet::new();
+    let in_order = func.layout.blocks().all(|b| {
+        seen.insert(b);
+        domtree.idom(b).is_none_or(|d| seen.contains(d))
+    });
+    if in_order {
+        return;
+    }
+    let order: Vec<ir::Block> = domtree.cfg_rpo().copied().collect();
+    // The entry stays first.
+    for pair in order.windows(2) {
+        let insts: Vec<ir::Inst> = func.layout.block_insts(pair[1]).collect();
+        func.layout.remove_block_and_insts(pair[1]);
+        func.layout.insert_block_after(pair[1], pair[0]);
+        insts.into_iter().for_each(|i| func.layout.append_inst(i, pair[1]));
     }
 }
 

@@ -1,4 +1,4 @@
-//! One mistake in an emitted pullback.
+//! One mistake in an emitted function: a pullback or a forward pass.
 //!
 //! The mistakes are those that a structural rule can make: an addition that subtracts or forgets an operand (a cotangent is
 //! not accumulated), a store that is missing (a slot is not zeroed, a shadow not updated), arms or targets that are swapped
@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use brolga::cranelift_codegen::ir::{self, BlockCall, Function, InstructionData, Opcode, Value};
-use brolga_transform::Derivation;
+use brolga_transform::{Derivation, DerivedPair};
 
 /// A kind of mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,12 +78,42 @@ impl Kind {
     }
 }
 
+/// Which function of a derived pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// The forward pass: the primal, what it records, and the shadows of pointers.
+    Forward,
+    /// The pullback.
+    Pullback,
+}
+
+impl Half {
+    /// The function.
+    pub fn of(self, pair: &DerivedPair) -> &Function {
+        match self {
+            Half::Forward => &pair.forward,
+            Half::Pullback => &pair.pullback,
+        }
+    }
+
+    /// The parameter that is the tape.
+    fn segment(self, f: &Function) -> Option<Value> {
+        let params = f.dfg.block_params(f.layout.entry_block()?);
+        match self {
+            Half::Forward => params.last().copied(),
+            Half::Pullback => params.first().copied(),
+        }
+    }
+}
+
 /// A place in a derivation and a mistake to make there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutant {
     /// Index among the pairs.
     pub pair: usize,
-    /// The instruction of the pullback.
+    /// Which function of the pair.
+    pub half: Half,
+    /// The instruction.
     pub inst: ir::Inst,
     /// What to do to it.
     pub kind: Kind,
@@ -91,8 +121,8 @@ pub struct Mutant {
 
 /// What an instruction is there for, where that can be seen and says why a mutant of it may do no harm; see
 /// [`super::equivalent`].
-pub fn role(f: &Function, inst: ir::Inst) -> &'static str {
-    if is_cursor(f, inst) {
+pub fn role(half: Half, f: &Function, inst: ir::Inst) -> &'static str {
+    if is_cursor(half, f, inst) {
         return "cursor";
     }
     let users = users(f, inst);
@@ -100,7 +130,7 @@ pub fn role(f: &Function, inst: ir::Inst) -> &'static str {
         return "";
     }
     let op = f.dfg.insts[inst].opcode();
-    if op == Opcode::Load && users.iter().all(|u| f.dfg.insts[*u].opcode() == Opcode::Store && is_cursor(f, *u)) {
+    if op == Opcode::Load && users.iter().all(|u| f.dfg.insts[*u].opcode() == Opcode::Store && is_cursor(half, f, *u)) {
         return "cursor";
     }
     let is_constant = matches!(op, Opcode::F64const | Opcode::F32const);
@@ -114,9 +144,9 @@ pub fn role(f: &Function, inst: ir::Inst) -> &'static str {
     }
 }
 
-/// Whether it reads or writes the header of the tape, which is the first parameter.
-fn is_cursor(f: &Function, inst: ir::Inst) -> bool {
-    let segment = f.layout.entry_block().and_then(|b| f.dfg.block_params(b).first().copied());
+/// Whether it reads or writes the header of the tape.
+fn is_cursor(half: Half, f: &Function, inst: ir::Inst) -> bool {
+    let segment = half.segment(f);
     match f.dfg.insts[inst] {
         InstructionData::Store { args, .. } => segment == Some(args[1]),
         InstructionData::Load { arg, .. } => segment == Some(arg),
@@ -130,15 +160,17 @@ fn users(f: &Function, inst: ir::Inst) -> Vec<ir::Inst> {
     f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).filter(uses).collect()
 }
 
-/// Every mutant of every pullback, in order of layout. Instructions whose results nobody uses are left alone.
+/// Every mutant of every derived function, pair by pair in order of layout. Instructions whose results nobody uses are left alone.
 pub fn mutants(d: &Derivation) -> Vec<Mutant> {
     let mut out = Vec::new();
     for (pair, p) in d.pairs.iter().enumerate() {
-        let f = &p.pullback;
-        let live = live(f);
-        for inst in f.layout.blocks().flat_map(|b| f.layout.block_insts(b)) {
-            if live.contains(&inst) {
-                out.extend(kinds(f, inst).into_iter().map(|kind| Mutant { pair, inst, kind }));
+        for half in [Half::Pullback, Half::Forward] {
+            let f = half.of(p);
+            let live = live(f);
+            for inst in f.layout.blocks().flat_map(|b| f.layout.block_insts(b)) {
+                if live.contains(&inst) {
+                    out.extend(kinds(f, inst).into_iter().map(|kind| Mutant { pair, half, inst, kind }));
+                }
             }
         }
     }
@@ -208,7 +240,9 @@ fn kinds(f: &Function, inst: ir::Inst) -> Vec<Kind> {
 /// The same derivation with one mistake.
 pub fn apply(d: &Derivation, m: &Mutant) -> Derivation {
     let mut d = d.clone();
-    edit(&mut d.pairs[m.pair].pullback, m.inst, m.kind);
+    let pair = &mut d.pairs[m.pair];
+    let f = if m.half == Half::Forward { &mut pair.forward } else { &mut pair.pullback };
+    edit(f, m.inst, m.kind);
     d
 }
 

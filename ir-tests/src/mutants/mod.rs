@@ -1,8 +1,8 @@
-//! Mutants of emitted pullbacks: does any check notice a rule that is wrong?
+//! Mutants of emitted functions: does any check notice a rule that is wrong?
 //!
 //! A rule row is a formula, and mutants of formulas are measured against the function itself
 //! ([`brolga_rules::check::mutants`](https://docs.rs/brolga-rules)). What structural rules emit has no formula: loads,
-//! stores, joins, calls. So we derive a case as always, make one mistake in the emitted pullback ([`edits`]), compile that,
+//! stores, joins, calls. So we derive a case as always, make one mistake in an emitted function ([`edits`]), compile that,
 //! and ask the checks of the case's own lines, in the order in which they are cheap: its numbers, the tape with random
 //! seeds and shadows, the protocol, finite differences. A mutant that passes all of them has *survived*: either a check is
 //! missing, or the mutant computes the same thing. The latter are argued in [`equivalent`].
@@ -24,9 +24,9 @@ use brolga_driver::{Directive, File, Invocation, compare, quiet, run};
 use brolga_transform::Derivation;
 
 use crate::checks::requests;
-use edits::{Mutant, apply, mutants};
+use edits::{Half, Mutant, apply, mutants};
 
-/// A derivative whose pullbacks are mutated, and the lines of its file that ask for it.
+/// A derivative whose functions are mutated, and the lines of its file that ask for it.
 pub struct Subject<'a> {
     file: &'a File,
     request: Request,
@@ -66,11 +66,15 @@ impl<'a> Subject<'a> {
         Some(Self { file, request, memory, lines, derivation, mutants })
     }
 
-    /// The instruction that a mutant changes, as text, with the pullback that it is in and its role.
+    /// The instruction that a mutant changes, as text, with the function that it is in and its role.
     pub fn text(&self, m: &Mutant) -> String {
         let pair = &self.derivation.pairs[m.pair];
-        let text = format!("{} {}: {}", pair.pullback_symbol, m.inst, pair.pullback.dfg.display_inst(m.inst));
-        match edits::role(&pair.pullback, m.inst) {
+        let (symbol, f) = match m.half {
+            Half::Forward => (&pair.forward_symbol, &pair.forward),
+            Half::Pullback => (&pair.pullback_symbol, &pair.pullback),
+        };
+        let text = format!("{symbol} {}: {}", m.inst, f.dfg.display_inst(m.inst));
+        match edits::role(m.half, f, m.inst) {
             "" => text,
             role => format!("{text} [{role}]"),
         }

@@ -65,7 +65,22 @@ impl<'a> Body<'a> {
             entry,
         };
         body.run();
+        if body.source.chance(10) {
+            body.lay_out_backwards();
+        }
         body.func
+    }
+
+    /// All blocks but the entry in the opposite order, so that uses come before definitions.
+    fn lay_out_backwards(&mut self) {
+        let layout = &mut self.func.layout;
+        let blocks: Vec<Block> = layout.blocks().skip(1).collect();
+        for block in blocks {
+            let insts: Vec<_> = layout.block_insts(block).collect();
+            layout.remove_block_and_insts(block);
+            layout.insert_block_after(block, self.entry);
+            insts.into_iter().for_each(|i| layout.append_inst(i, block));
+        }
     }
 
     /// The function's sketch.
