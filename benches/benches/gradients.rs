@@ -7,7 +7,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 fn gradients(c: &mut Criterion) {
     for (_, make) in problems::ALL {
         let problem = make(Size::Full);
-        let mut p = Prepared::new(&problem, Mode::Gradient)
+        let mut p = Prepared::new(&problem, Mode::Gradient.into())
             .and_then(|mut p| p.check().map(|()| p))
             .unwrap_or_else(|e| panic!("{e}"));
         let mut group = c.benchmark_group(problem.name);

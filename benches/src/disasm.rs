@@ -8,8 +8,9 @@ use std::fmt::Write;
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 use brolga::cranelift_codegen::ir::Function;
-use brolga::{Error, Mode, jit};
+use brolga::{Error, jit};
 
+use crate::How;
 use crate::prepared::{Failure, derive, options, request};
 use crate::problem::{Problem, Size};
 use crate::selected;
@@ -18,18 +19,18 @@ use crate::selected;
 ///
 /// # Errors
 /// [`Failure::Unknown`], and what cannot be derived or compiled.
-pub fn text(filter: Option<&str>, mode: Mode) -> Result<String, Failure> {
+pub fn text(filter: Option<&str>, how: How) -> Result<String, Failure> {
     let mut all = String::new();
     for make in selected(filter)? {
         let problem = make(Size::Full);
-        all += &problem_text(&problem, mode)?;
+        all += &problem_text(&problem, how)?;
     }
     Ok(all)
 }
 
-fn problem_text(problem: &Problem, mode: Mode) -> Result<String, Failure> {
+fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     let (program, request) = request(problem)?;
-    let derivation = derive(problem, &program, &request, mode)?;
+    let derivation = derive(problem, &program, &request, how)?;
     let mut functions = Vec::new();
     let body_of = |symbol: &str| program.func(symbol).and_then(|key| program.funcs[key].body.clone());
     functions.extend(body_of(problem.func).map(|body| ("primal", problem.func.to_owned(), body, false)));
@@ -52,7 +53,7 @@ fn problem_text(problem: &Problem, mode: Mode) -> Result<String, Failure> {
 
 /// The size, then the listing, with the number of instructions at the head of each block.
 fn listing(function: Function, derived: bool) -> Result<String, Error> {
-    let isa = jit::host_isa(options(Mode::default()).optimize && !(derived && jit::is_large(&function)))?;
+    let isa = jit::host_isa(options(How::default()).optimize && !(derived && jit::is_large(&function)))?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);
     let code = context

@@ -30,10 +30,25 @@ pub mod real;
 pub mod report;
 pub mod scaling;
 
-pub use brolga::Mode;
+pub use brolga::{Ideas, Mode};
 pub use measure::{Effort, Row};
 pub use prepared::{Failure, Prepared};
 pub use problem::{Input, Problem, Size};
+
+/// What is derived, and how much is done to make it fast.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// One function or two.
+    pub mode: Mode,
+    /// What the planner may do.
+    pub ideas: Ideas,
+}
+
+impl From<Mode> for How {
+    fn from(mode: Mode) -> Self {
+        Self { mode, ideas: Ideas::default() }
+    }
+}
 
 /// All problems, or those whose name contains `filter`.
 ///

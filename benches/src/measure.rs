@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use brolga::DerivedRule;
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
-use brolga::{DerivedRule, Mode};
 
+use crate::How;
 use crate::prepared::{Failure, Prepared, derive, options, request};
 use crate::problem::Problem;
 
@@ -57,11 +58,11 @@ impl Default for Effort {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, mode: Mode, effort: Effort) -> Result<Row, Failure> {
-    let mut p = Prepared::new(problem, mode)?;
+pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Row, Failure> {
+    let mut p = Prepared::new(problem, how)?;
     p.check()?;
     let [primal_ns, gradient_ns, hand_ns, guarded_ns] = run_times(&mut p, effort);
-    let [differentiate_us, compile_us, primal_compile_us] = compile_times(problem, mode, effort)?;
+    let [differentiate_us, compile_us, primal_compile_us] = compile_times(problem, how, effort)?;
     Ok(Row {
         name: problem.name,
         about: problem.about,
@@ -112,19 +113,19 @@ fn time(p: &mut Prepared<'_>, call: Call, batch: usize) -> Duration {
 }
 
 /// Differentiate, compile, compile the primal alone: microseconds.
-fn compile_times(problem: &Problem, mode: Mode, effort: Effort) -> Result<[f64; 3], Failure> {
+fn compile_times(problem: &Problem, how: How, effort: Effort) -> Result<[f64; 3], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, request) = request(problem)?;
-    let isa = brolga::jit::host_isa(options(mode).optimize).map_err(failed)?;
+    let isa = brolga::jit::host_isa(options(how).optimize).map_err(failed)?;
     let mut best = [Duration::MAX; 3];
     let start = Instant::now();
     let mut round = 0;
     while round == 0 || (round < effort.rounds && start.elapsed() < effort.budget) {
         let t = Instant::now();
-        let derivation = derive(problem, &program, &request, mode)?;
+        let derivation = derive(problem, &program, &request, how)?;
         best[0] = best[0].min(t.elapsed());
         let t = Instant::now();
-        let rule = DerivedRule::from_derivation(derivation, &request, &options(mode)).map_err(failed)?;
+        let rule = DerivedRule::from_derivation(derivation, &request, &options(how)).map_err(failed)?;
         best[1] = best[1].min(t.elapsed());
         drop(rule);
         if let Some(body) = &program.funcs[request.func].body {

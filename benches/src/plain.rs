@@ -4,17 +4,18 @@
 
 use std::collections::HashMap;
 
+use brolga::Error;
 use brolga::cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, Function, InstBuilder, MemFlagsData, Signature, UserExternalName,
     UserFuncName, types,
 };
-use brolga::{Error, Mode};
 use brolga_ir::Program;
 use brolga_ir::program::symbol_of;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
+use crate::How;
 use crate::prepared::options;
 
 /// All functions of a program, compiled.
@@ -44,7 +45,7 @@ impl Plain {
     /// What Cranelift refuses.
     pub fn new(program: &Program) -> Result<Self, Error> {
         let mut builder =
-            JITBuilder::with_isa(brolga::jit::host_isa(options(Mode::default()).optimize)?, default_libcall_names());
+            JITBuilder::with_isa(brolga::jit::host_isa(options(How::default()).optimize)?, default_libcall_names());
         for (name, address) in brolga_runtime::symbols() {
             builder.symbol(name, address);
         }

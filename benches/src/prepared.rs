@@ -4,11 +4,12 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::Type;
-use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Options, Program, Request};
 use brolga_driver::File;
 use brolga_driver::memory::Block;
 use brolga_transform::Derivation;
 
+use crate::How;
 use crate::entry::{Derived, Entry, Gradient, entry_of, one_hot};
 use crate::plain::Plain;
 use crate::problem::{Input, Problem};
@@ -77,8 +78,8 @@ pub struct Prepared<'a> {
 }
 
 /// The options that all problems are derived with.
-pub fn options(mode: Mode) -> Options {
-    Options { mode, verify_stages: false, ..Options::default() }
+pub fn options(how: How) -> Options {
+    Options { mode: how.mode, ideas: how.ideas, verify_stages: false, ..Options::default() }
 }
 
 /// The program of a problem, and what to differentiate.
@@ -106,9 +107,9 @@ pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
 ///
 /// # Errors
 /// [`Failure::Run`].
-pub fn derive(problem: &Problem, program: &Program, request: &Request, mode: Mode) -> Result<Derivation, Failure> {
+pub fn derive(problem: &Problem, program: &Program, request: &Request, how: How) -> Result<Derivation, Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
-    let options = options(mode);
+    let options = options(how);
     let isa = brolga::jit::host_isa(options.optimize).map_err(failed)?;
     brolga_transform::derive(program, request, &options, &*isa).map_err(|d| failed(d.into()))
 }
@@ -124,13 +125,13 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     /// [`Failure::File`] and [`Failure::Run`].
-    pub fn new(problem: &'a Problem, mode: Mode) -> Result<Self, Failure> {
+    pub fn new(problem: &'a Problem, how: How) -> Result<Self, Failure> {
         let failed = |error| Failure::Run { name: problem.name, error };
         let (program, request) = request(problem)?;
-        let derivation = derive(problem, &program, &request, mode)?;
+        let derivation = derive(problem, &program, &request, how)?;
         let signature = &program.funcs[request.func].signature;
         let derived = Derived::of(&derivation, signature);
-        let rule = DerivedRule::from_derivation(derivation, &request, &options(mode)).map_err(failed)?;
+        let rule = DerivedRule::from_derivation(derivation, &request, &options(how)).map_err(failed)?;
 
         let results = derived.returns.len();
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());

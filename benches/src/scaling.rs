@@ -1,10 +1,10 @@
 //! Series over length: what a gradient costs per step, and whether deriving and compiling stay linear.
 
+use crate::How;
 use crate::measure::{Effort, Row, measure};
 use crate::prepared::Failure;
 use crate::problem::Size;
 use crate::problems::SERIES;
-use brolga::Mode;
 
 /// The series, and for each length a row.
 pub type Series = Vec<(&'static str, Vec<(usize, Row)>)>;
@@ -13,12 +13,12 @@ pub type Series = Vec<(&'static str, Vec<(usize, Row)>)>;
 ///
 /// # Errors
 /// As [`measure`].
-pub fn run(mode: Mode, effort: Effort) -> Result<Series, Failure> {
+pub fn run(how: How, effort: Effort) -> Result<Series, Failure> {
     let mut all = Vec::new();
     for (name, make, lengths) in SERIES {
         let mut rows = Vec::new();
         for &n in *lengths {
-            rows.push((n, measure(&make(Size::Length(n)), mode, effort)?));
+            rows.push((n, measure(&make(Size::Length(n)), how, effort)?));
         }
         all.push((*name, rows));
     }

@@ -9,7 +9,7 @@ fn problem(name: &str) -> Problem {
 }
 
 fn check(problem: &Problem, mode: Mode) -> Result<(), String> {
-    Prepared::new(problem, mode).and_then(|mut p| p.check()).map_err(|e| format!("{mode:?}: {e}"))
+    Prepared::new(problem, mode.into()).and_then(|mut p| p.check()).map_err(|e| format!("{mode:?}: {e}"))
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn wrong_adjoints_are_noticed() {
 #[test]
 fn rows() {
     let quick = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
-    let row = measure::measure(&problem("logistic"), Mode::Gradient, quick).unwrap_or_else(|e| panic!("{e}"));
+    let row = measure::measure(&problem("logistic"), Mode::Gradient.into(), quick).unwrap_or_else(|e| panic!("{e}"));
     assert!(row.primal_ns > 0.0 && row.gradient_ns > 0.0 && row.hand_ns.is_some_and(|ns| ns > 0.0));
     let json = report::json(std::slice::from_ref(&row), None);
     let keys: Vec<_> = json[0].as_object().expect("an object").keys().map(String::as_str).collect();

@@ -9,7 +9,7 @@ use brolga::cranelift_codegen::cursor::{Cursor, FuncCursor};
 use brolga::cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, InstBuilder, InstructionData, MemFlagsData, Opcode, types,
 };
-use brolga::{DataObject, DerivedRule, Error, MemoryMode, Options, jit};
+use brolga::{DataObject, DerivedRule, Error, Ideas, MemoryMode, Mode, Options, jit};
 use brolga_driver::protocol::violations_of;
 use brolga_driver::{Directive, File, Invocation};
 use brolga_transform::Derivation;
@@ -51,7 +51,10 @@ fn complaints(spoil: impl Fn(&mut Derivation, &Options)) -> String {
     let (file, call) = subject(TEXT);
     let rule = |options: &Options| {
         let mut d = derivation(TEXT, options);
-        spoil(&mut d, options);
+        // Without pairs there is one function, which has a test of its own.
+        if !d.pairs.is_empty() {
+            spoil(&mut d, options);
+        }
         DerivedRule::from_derivation(d, &call.request(), options)
     };
     match violations_of(&file.program, &call, 1e-9, &rule) {
@@ -93,6 +96,41 @@ fn add_to_cotangent(f: &mut Function, make: impl FnOnce(&mut FuncCursor<'_>) -> 
 #[test]
 fn the_right_rule_passes() {
     assert_eq!(complaints(|_, _| {}), "");
+}
+
+/// The combined function of another text.
+fn one_function_of(from: &str, to: &str) -> String {
+    let other = TEXT.replace(from, to);
+    assert_ne!(other, TEXT);
+    let (file, call) = subject(TEXT);
+    let rule = |options: &Options| {
+        let d = derivation(if options.mode == Mode::Split { TEXT } else { &other }, options);
+        DerivedRule::from_derivation(d, &call.request(), options)
+    };
+    violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n")
+}
+
+#[test]
+fn one_function_that_does_something_else() {
+    let found = one_function_of("return v4, v5", "return v3, v5");
+    assert!(found.contains("Combined, Leave: the value is"), "{found}");
+    let found = one_function_of("fmul v0, v0", "fadd v0, v0");
+    assert!(found.contains("Gradient, Leave: the gradient is"), "{found}");
+    assert!(found.contains("Combined, Restore: the gradient is"), "{found}");
+    let found = one_function_of("store v4, v1", "store v3, v1");
+    assert!(found.contains("Gradient, Leave: one function leaves"), "{found}");
+}
+
+#[test]
+fn an_idea_that_changes_a_number() {
+    let other = TEXT.replace("fmul v0, v0", "fadd v0, v0");
+    let (file, call) = subject(TEXT);
+    let rule = |options: &Options| {
+        let d = derivation(if options.ideas == Ideas::default() { TEXT } else { &other }, options);
+        DerivedRule::from_derivation(d, &call.request(), options)
+    };
+    let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
+    assert!(found.contains("with Ideas"), "{found}");
 }
 
 #[test]
@@ -222,8 +260,10 @@ block2:
     let (file, call) = subject(text);
     let Some(Directive::Grad(line)) = file.directives.first() else { unreachable!("looked at above") };
     let d = derivation(text, &Options::default());
-    let is_cursor =
-        |m: &&edits::Mutant| m.kind == Kind::NoStore && edits::role(&d.pairs[m.pair].pullback, m.inst) == "cursor";
+    let is_cursor = |m: &&edits::Mutant| {
+        let half = edits::Half::Pullback;
+        m.half == half && m.kind == Kind::NoStore && edits::role(half, &d.pairs[m.pair].pullback, m.inst) == "cursor"
+    };
     let cursors: Vec<_> = edits::mutants(&d).iter().filter(is_cursor).copied().collect();
     let fates: Vec<_> = cursors
         .iter()

@@ -1,6 +1,6 @@
 //! `bench`: what gradients cost.
 
-use benches::{Effort, Mode, disasm, measure, peers, report, scaling};
+use benches::{Effort, How, Ideas, Mode, disasm, measure, peers, report, scaling};
 
 use crate::cli::{BenchArgs, BenchMode};
 use crate::failure::Failure;
@@ -14,15 +14,16 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Combined => Mode::Combined,
         BenchMode::Split => Mode::Split,
     };
+    let how = How { mode, ideas: ideas(args.without.as_deref().unwrap_or_default())? };
     let text = if args.disasm {
-        disasm::text(filter, mode).map_err(failure)?
+        disasm::text(filter, how).map_err(failure)?
     } else if args.scaling {
-        report::series(&scaling::run(mode, Effort::default()).map_err(failure)?)
+        report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {
         let problems = benches::selected(filter).map_err(failure)?;
         let mut rows = Vec::new();
         for make in &problems {
-            rows.push(measure::measure(&make(benches::Size::Full), mode, Effort::default()).map_err(failure)?);
+            rows.push(measure::measure(&make(benches::Size::Full), how, Effort::default()).map_err(failure)?);
         }
         let peers = args.peers.then(|| peers::run(&problems)).transpose().map_err(Failure::Chore)?;
         match (args.json, peers) {
@@ -33,6 +34,21 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     };
     show(&text);
     Ok(())
+}
+
+/// All ideas but those named.
+fn ideas(without: &str) -> Result<Ideas, Failure> {
+    let mut bits = u32::MAX;
+    for name in without.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+        match Ideas::NAMES.iter().position(|n| *n == name) {
+            Some(i) => bits &= !(1 << i),
+            None => {
+                let names = Ideas::NAMES.join(", ");
+                return Err(Failure::Usage(format!("`{name}` is no idea of the planner's; they are {names}")));
+            }
+        }
+    }
+    Ok(Ideas::of_bits(bits))
 }
 
 fn failure(e: benches::Failure) -> Failure {

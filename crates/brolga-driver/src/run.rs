@@ -26,6 +26,19 @@ impl Outcome {
         same_all(&self.gradient, &other.gradient)
     }
 
+    /// Whether gradients agree bit by bit, but for signs of zeros.
+    pub fn equal_gradient(&self, other: &Self) -> bool {
+        let equal = |a: &Num, b: &Num| a.same_bits(*b) || a.as_f64() == 0.0 && b.as_f64() == 0.0;
+        self.gradient.len() == other.gradient.len()
+            && self.gradient.iter().zip(&other.gradient).all(|(a, b)| match (a, b) {
+                (Some(a), Some(b)) => {
+                    a.nums().len() == b.nums().len() && a.nums().iter().zip(b.nums()).all(|(a, b)| equal(a, b))
+                }
+                (None, None) => true,
+                _ => false,
+            })
+    }
+
     /// Whether results agree bit by bit.
     pub fn same_value(&self, other: &Self) -> bool {
         self.value.len() == other.value.len() && self.value.iter().zip(&other.value).all(|(a, b)| a.same_bits(b))

@@ -22,4 +22,4 @@ pub mod request;
 pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use program::{DataObject, Func, Program};
-pub use request::{ArgActivity, Elem, MemoryMode, Mode, Options, Request};
+pub use request::{ArgActivity, Elem, Ideas, MemoryMode, Mode, Options, Request};

@@ -73,11 +73,64 @@ pub enum MemoryMode {
     Restore,
 }
 
+/// What the planner may do to record less and compute less. All of it is on by default. Each may cost or save time and space;
+/// none changes a gradient by a bit, which is what turning them off is for: to measure what they are worth, and to test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ideas {
+    /// Integers run backwards instead of being recorded.
+    pub carry: bool,
+    /// What a loop reads from outside of it is recorded once, behind the loop.
+    pub hold: bool,
+    /// Induction variables are known behind their loops, from the bound.
+    pub last: bool,
+    /// Predecessors follow from induction variables and conditions.
+    pub turn: bool,
+    /// Values are computed again from others, as a minimum cut says; otherwise what is read is recorded.
+    pub cut: bool,
+    /// A combined function reads memory again that nobody has written since.
+    pub reload: bool,
+    /// Additions in place leave cotangents where they are.
+    pub in_place: bool,
+    /// Products are guarded only where a cotangent may be zero by accident.
+    pub solid: bool,
+    /// What nobody needs is removed.
+    pub prune: bool,
+}
+
+impl Ideas {
+    /// One for each bit of a number, in the order of the fields.
+    pub fn of_bits(bits: u32) -> Self {
+        let on = |i: u32| bits >> i & 1 != 0;
+        Self {
+            carry: on(0),
+            hold: on(1),
+            last: on(2),
+            turn: on(3),
+            cut: on(4),
+            reload: on(5),
+            in_place: on(6),
+            solid: on(7),
+            prune: on(8),
+        }
+    }
+
+    /// Names, in the order of the bits.
+    pub const NAMES: [&str; 9] = ["carry", "hold", "last", "turn", "cut", "reload", "in_place", "solid", "prune"];
+}
+
+impl Default for Ideas {
+    fn default() -> Self {
+        Self::of_bits(u32::MAX)
+    }
+}
+
 /// Options of a derivation. The defaults are right for most callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Whether forward pass and pullback are two functions or one.
     pub mode: Mode,
+    /// What is done to record less.
+    pub ideas: Ideas,
     /// Whether the pullback restores primal memory.
     pub memory: MemoryMode,
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even where the partial
@@ -98,6 +151,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             mode: Mode::Split,
+            ideas: Ideas::default(),
             memory: MemoryMode::Leave,
             strong_zero: true,
             tape_limit: 8 << 30,

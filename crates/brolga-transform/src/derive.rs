@@ -466,8 +466,10 @@ fn derive_one<'a>(
     let reverse_of = pull.reverse_of.clone();
     let variant = variant.clone();
     let (forward, pullback, emitted) = if mode == Mode::Split {
-        prune(&mut fwd.graph, &primal.func, &pure);
-        prune(&mut pull.graph, &primal.func, &pure);
+        if options.ideas.prune {
+            prune(&mut fwd.graph, &primal.func, &pure);
+            prune(&mut pull.graph, &primal.func, &pure);
+        }
         let pair = DerivedPair {
             variant,
             forward_symbol,
@@ -480,7 +482,9 @@ fn derive_one<'a>(
         let seg = fwd.seg;
         let empty = CfgBlocks { blocks: IndexMap::new(), ..pull.graph.clone() };
         let mut graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
-        prune(&mut graph, &primal.func, &pure);
+        if options.ideas.prune {
+            prune(&mut graph, &primal.func, &pure);
+        }
         let func = clif(&graph, seg)?;
         let whole = DerivedWhole { variant, symbol: forward_symbol, func, results: mode == Mode::Combined };
         (graph, empty, Emitted::Whole(whole))

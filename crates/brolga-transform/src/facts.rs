@@ -65,7 +65,7 @@ impl<'a> Facts<'a> {
         let input = ClobberInput { program, func, cfg: &cfg, noalias: &variant.noalias };
         let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
         if mode != Mode::Split {
-            reload = clobber::reloadable(&input);
+            reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
             deferred = clobber::deferred(&input);
         }
         let uses = Uses::compute(func, &cfg);
@@ -93,8 +93,9 @@ impl<'a> Facts<'a> {
         let (activity, problems) = activity::compute(&input);
         let n_active = variant.results.iter().filter(|r| **r != brolga_analysis::ResultMode::None).count();
 
-        let in_place = in_place::in_place(func, &cfg, &uses, &activity);
-        let solid = solid::compute(&input, root && n_active == 1);
+        let ideas = &options.ideas;
+        let in_place = if ideas.in_place { in_place::in_place(func, &cfg, &uses, &activity) } else { EntitySet::new() };
+        let solid = if ideas.solid { solid::compute(&input, root && n_active == 1) } else { EntitySet::new() };
         (
             Self {
                 program,

@@ -10,7 +10,7 @@ mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{
-    ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, MemoryMode, Mode, Options, Program, Request,
+    ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, MemoryMode, Mode, Options, Program, Request,
 };
 pub use cranelift_codegen;
 pub use error::{Error, Trap};

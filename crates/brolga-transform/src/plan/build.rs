@@ -91,7 +91,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             returning: &returning,
             steady: &|b, v| p.steady(b, Val::Primal(v)),
         };
-        p.carry = Carry::compute(&input);
+        if facts.options.ideas.carry {
+            p.carry = Carry::compute(&input);
+        }
         p
     }
 
@@ -165,6 +167,9 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// The loop around `b`, but not around the definition of `v`, that is to hold `v`.
     fn holder(&self, b: ir::Block, v: Val) -> Option<LoopId> {
+        if !self.facts.options.ideas.hold {
+            return None;
+        }
         let def = def_block(self.facts, v);
         let home = self.loops.innermost[def];
         let l = self.loops.around(b).find(|&l| self.loops.loops[l].parent == home)?;
@@ -184,6 +189,9 @@ impl<'a, 'f> Planner<'a, 'f> {
     fn last(&mut self, b: ir::Block, v: Val, depth: u32) -> Option<Last> {
         let func = self.facts.func();
         let Val::Primal(p) = v else { return None };
+        if !self.facts.options.ideas.last {
+            return None;
+        }
         let ValueDef::Param(header, i) = func.dfg.value_def(p) else { return None };
         let l = self.loops.headed_by(header).filter(|&l| !self.loops.contains(l, b))?;
         let [from] = self.facts.cfg.preds[b][..] else { return None };
@@ -229,8 +237,8 @@ impl<'a, 'f> Planner<'a, 'f> {
     fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
         let needed: Vec<Val> = self.needed[b].iter().copied().collect();
         let needed: Vec<Val> = needed.into_iter().filter(|&v| !self.is_free(b, v)).collect();
-        if needed.is_empty() {
-            return IndexSet::new();
+        if needed.is_empty() || !self.facts.options.ideas.cut {
+            return needed.into_iter().collect();
         }
         let mut cut = Cut::new();
         let mut nodes: IndexMap<Val, usize> = IndexMap::new();

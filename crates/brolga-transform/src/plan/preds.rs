@@ -58,7 +58,7 @@ impl Planner<'_, '_> {
                     }
                     Some(PredSource::Frame(slot))
                 }
-                preds => Some(self.turn(b).or_else(|| self.branch(b, preds)).unwrap_or_else(|| {
+                preds => Some(self.derived(b, preds).unwrap_or_else(|| {
                     for &p in preds {
                         self.plan.blocks[p].push_id = true;
                     }
@@ -66,6 +66,14 @@ impl Planner<'_, '_> {
                 })),
             };
         }
+    }
+
+    /// From what is known anyway.
+    fn derived(&mut self, b: ir::Block, preds: &[ir::Block]) -> Option<PredSource> {
+        if !self.facts.options.ideas.turn {
+            return None;
+        }
+        self.turn(b).or_else(|| self.branch(b, preds))
     }
 
     /// By the induction variable of a loop, if `b` is a header.
