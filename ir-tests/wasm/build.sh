@@ -22,8 +22,8 @@ one() {
     name=$1 source=$2 folder=$3
     shift 3
     mkdir -p "$here/$folder"
-    "$CLANG" --target=wasm32-wasi -fno-math-errno -ffunction-sections -fdebug-prefix-map="$here"=. -Wall -Wextra -Werror \
-        $link "$@" "$here/src/$source.c" -o "$out/module.wasm"
+    "$CLANG" --target=wasm32-wasi -fno-math-errno -ffunction-sections -fdebug-prefix-map="$here"=. \
+        -Wall -Wextra -Werror $link "$@" "$here/src/$source.c" -o "$out/module.wasm"
     install -m 644 "$out/module.wasm" "$here/$folder/$name.wasm"
 }
 
@@ -49,15 +49,18 @@ rust() {
     selected "$1" || return 0
     for level in O0 O2 O3-simd; do
         mkdir -p "$here/$level"
-        case $level in O3-simd) flags="-Ctarget-feature=+simd128 -Copt-level=3" ;; *) flags=-Copt-level=${level#O} ;; esac
+        flags=-Copt-level=${level#O}
+        [ "$level" != O3-simd ] || flags="-Ctarget-feature=+simd128 -Copt-level=3"
         # shellcheck disable=SC2086
-        "$RUSTC" --edition 2021 --target wasm32-unknown-unknown --crate-type cdylib $flags -Cpanic=abort -Cstrip=debuginfo \
-            -Clink-arg=-zstack-size=32768 -Ccodegen-units=1 --remap-path-prefix "$here"=. "$here/src/$1.rs" -o "$out/module.wasm"
+        "$RUSTC" --edition 2021 --target wasm32-unknown-unknown --crate-type cdylib $flags \
+            -Cpanic=abort -Cstrip=debuginfo -Clink-arg=-zstack-size=32768 -Ccodegen-units=1 \
+            --remap-path-prefix "$here"=. "$here/src/$1.rs" -o "$out/module.wasm"
         install -m 644 "$out/module.wasm" "$here/$level/$1.wasm"
     done
 }
 
-# Programs that need the C library are reactors of WASI, which have to be initialised (`_initialize`); some offer their heap.
+# Programs that need the C library are reactors of WASI, which have to be initialised (`_initialize`); most offer their
+# heap.
 libc="-mexec-model=reactor"
 heap="$libc -Wl,--export=malloc -Wl,--export=free"
 bare="-nostdlib -Wl,--no-entry"

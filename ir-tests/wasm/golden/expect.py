@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """expect.py [NAME…]: writes ../NAME.run, the calls of cases.py with what must come out, by the models of models.py.
 
-Gradients are central differences with sixty digits, so that about thirty of them are right. Needs Python 3.11 and mpmath.
+Gradients are central differences with sixty digits, so that about thirty of them are right. Needs Python 3.11 and
+mpmath.
 """
+
 import pathlib
 import sys
 

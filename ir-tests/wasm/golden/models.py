@@ -1,10 +1,11 @@
 """What the programs of ../src compute, said again without looking at how they do it.
 
-Every function takes the arguments of the export of the same name, with numbers of any precision, and returns the result
-and the final contents of the buffers that change, by position. Where a program is an algorithm whose path is part of the
-answer (adaptive steps, iterations that stop early), the model follows the same path; otherwise it is the definition:
-sums for the Fourier transform, inverses for factorisations, formulas for the interpreted programs.
+Every function takes the arguments of the export of the same name, with numbers of any precision, and returns the
+result and the final contents of the buffers that change, by position. Where a program is an algorithm whose path is
+part of the answer (adaptive steps, iterations that stop early), the model follows the same path; otherwise it is the
+definition: sums for the Fourier transform, inverses for factorisations, formulas for the interpreted programs.
 """
+
 from mpmath import cos, diff, exp, fabs, loggamma, log, matrix, mpf, pi, sin, sqrt, tanh  # noqa: F401
 
 BONES = 22

@@ -1,8 +1,8 @@
 /* Bundle adjustment: how far the projections of points by cameras are from where they were seen.
  *
  * A camera is a rotation vector, a centre, a focal length, a principal point and two coefficients of radial distortion:
- * 11 numbers. Every observation has a weight w and contributes w (projection - seen), and 1 - w^2, which keeps the weights
- * from vanishing. Nothing is allocated.
+ * 11 numbers. Every observation has a weight w and contributes w (projection - seen), and 1 - w^2, which keeps the
+ * weights from vanishing. Nothing is allocated.
  */
 #include "program.h"
 
@@ -14,9 +14,7 @@ static void cross(const double *a, const double *b, double *out) {
     out[2] = a[0] * b[1] - a[1] * b[0];
 }
 
-static double dot(const double *a, const double *b) {
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-}
+static double dot(const double *a, const double *b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
 /* Rodrigues' formula; its first-order part near zero, where the angle has no derivative. */
 static void rotate(const double *rotation, const double *x, double *out) {
@@ -51,7 +49,8 @@ static void project(const double *camera, const double *point, double *pixel) {
     pixel[1] = y * stretch * focal + principal[1];
 }
 
-/* cameras[][11], points[][3], weights[n], observed[n][2] = (camera, point), features[n][2] -> errors[n][2], penalties[n]. */
+/* cameras[][11], points[][3], weights[n], observed[n][2] = (camera, point), features[n][2] -> errors[n][2],
+ * penalties[n]. */
 EXPORT(ba_residuals)
 void ba_residuals(int n, const double *cameras, const double *points, const double *weights, const int *observed,
                   const double *features, double *errors, double *penalties) {

@@ -1,5 +1,5 @@
-/* Conjugate gradients on a sparse matrix in compressed rows. The number of iterations depends on the data. `network` also
- * assembles the matrix: a network of resistors, whose dissipated power has a gradient in closed form.
+/* Conjugate gradients on a sparse matrix in compressed rows. The number of iterations depends on the data. `network`
+ * also assembles the matrix: a network of resistors, whose dissipated power has a gradient in closed form.
  */
 #include "program.h"
 #include <stdlib.h>
@@ -56,8 +56,8 @@ int cg_solve(int n, const int *starts, const int *columns, const double *values,
 
 /* Half the squared distance of the solution, started from zero, to a target. */
 EXPORT(cg_loss)
-double cg_loss(int n, const int *starts, const int *columns, const double *values, const double *b, const double *target,
-               double tolerance, int most) {
+double cg_loss(int n, const int *starts, const int *columns, const double *values, const double *b,
+               const double *target, double tolerance, int most) {
     double *x = calloc(n, sizeof(double));
     cg_solve(n, starts, columns, values, b, x, tolerance, most);
     double loss = 0;
@@ -71,7 +71,8 @@ double cg_loss(int n, const int *starts, const int *columns, const double *value
  * conductance `leak`; resistor e connects ends[e][0] with ends[e][1] and has conductance conductances[e].
  */
 EXPORT(network)
-double network(int nodes, int resistors, const int *ends, const double *conductances, const double *currents, double leak) {
+double network(int nodes, int resistors, const int *ends, const double *conductances, const double *currents,
+               double leak) {
     int *starts = calloc(nodes + 1, sizeof(int));
     for (int e = 0; e < 2 * resistors; e++)
         starts[ends[e] + 1]++;

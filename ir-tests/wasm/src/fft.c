@@ -1,5 +1,5 @@
-/* The fast Fourier transform, radix two, in place, and two losses on top of it. Compiled once with doubles and once, with
- * SINGLE defined, with floats. Complex numbers are pairs. At most 256 points: the losses work in a static array.
+/* The fast Fourier transform, radix two, in place, and two losses on top of it. Compiled once with doubles and once,
+ * with SINGLE defined, with floats. Complex numbers are pairs. At most 256 points: the losses work in a static array.
  */
 #include "program.h"
 

@@ -1,7 +1,7 @@
 /* Log-likelihood of a Gaussian mixture with a Wishart prior, as the AD benchmark of Srajer, Kukelova and Fitzgibbon
- * ("A benchmark of selected algorithmic differentiation tools on some problems in computer vision and machine learning",
- * 2018) defines it. The inverse covariance of a component is Q' Q, with Q lower triangular: its diagonal is stored as
- * logarithms, then the entries below it column by column. Scratch arrays come from malloc.
+ * ("A benchmark of selected algorithmic differentiation tools on some problems in computer vision and machine
+ * learning", 2018) defines it. The inverse covariance of a component is Q' Q, with Q lower triangular: its diagonal is
+ * stored as logarithms, then the entries below it column by column. Scratch arrays come from malloc.
  */
 #include "program.h"
 #include <stdlib.h>

@@ -24,7 +24,8 @@ fn gram(points: &[f64], kernel: impl Fn(f64, f64) -> f64) -> Vec<Vec<f64>> {
     points.iter().map(|&x| points.iter().map(|&y| kernel(x, y)).collect()).collect()
 }
 
-/// Negative log likelihood of `values` at `points`. `parameters`: logarithms of the amplitude, the length scale and the noise.
+/// Negative log likelihood of `values` at `points`. `parameters`: logarithms of the amplitude, the length scale and the
+/// noise.
 ///
 /// # Safety
 /// `points` and `values` are of `n` numbers, `parameters` of three.

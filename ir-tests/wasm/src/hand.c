@@ -1,6 +1,6 @@
-/* Hand tracking, the simple variant of the AD benchmark: 26 pose parameters move 22 bones, the bones move the vertices of a
- * mesh by linear blend skinning, and the loss is the distance to observed points. Matrices are 4 x 4, by columns. The mesh
- * and the observations come from a generator, so that only the pose is an input.
+/* Hand tracking, the simple variant of the AD benchmark: 26 pose parameters move 22 bones, the bones move the vertices
+ * of a mesh by linear blend skinning, and the loss is the distance to observed points. Matrices are 4 x 4, by columns.
+ * The mesh and the observations come from a generator, so that only the pose is an input.
  */
 #include "program.h"
 #include <stdlib.h>
@@ -70,9 +70,9 @@ static Matrix about(const double *vector) {
     double angle = sqrt(squared);
     double x = vector[0] / angle, y = vector[1] / angle, z = vector[2] / angle;
     double s = sin(angle), c = cos(angle), t = 1 - c;
-    const double entries[9] = {x * x + (1 - x * x) * c, x * y * t + z * s, x * z * t - y * s,
+    const double entries[9] = {x * x + (1 - x * x) * c, x * y * t + z * s,       x * z * t - y * s,
                                x * y * t - z * s,       y * y + (1 - y * y) * c, y * z * t + x * s,
-                               x * z * t + y * s,       y * z * t - x * s, z * z + (1 - z * z) * c};
+                               x * z * t + y * s,       y * z * t - x * s,       z * z + (1 - z * z) * c};
     for (int column = 0; column < 3; column++)
         memcpy(m.at + 4 * column, entries + 3 * column, 3 * sizeof(double));
     return m;

@@ -1,5 +1,5 @@
-/* The heat equation in an inhomogeneous plate with insulated edges, explicit Euler. Grids are arrays of rows on the heap,
- * two of them, which change places after every step.
+/* The heat equation in an inhomogeneous plate with insulated edges, explicit Euler. Grids are arrays of rows on the
+ * heap, two of them, which change places after every step.
  */
 #include "program.h"
 #include <stdlib.h>

@@ -15,21 +15,13 @@ struct Layer {
     Layer *next;
 };
 
-static double identity(double x) {
-    return x;
-}
+static double identity(double x) { return x; }
 
-static double rectify(double x) {
-    return x > 0 ? x : 0;
-}
+static double rectify(double x) { return x > 0 ? x : 0; }
 
-static double swish(double x) {
-    return x / (1 + exp(-x));
-}
+static double swish(double x) { return x / (1 + exp(-x)); }
 
-static double squash(double x) {
-    return tanh(x);
-}
+static double squash(double x) { return tanh(x); }
 
 static double (*const activations[])(double) = {identity, rectify, swish, squash};
 

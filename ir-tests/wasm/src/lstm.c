@@ -1,17 +1,16 @@
-/* Loss of a small LSTM that predicts the next element of a sequence, after the AD benchmark's definition: diagonal weights,
- * `layers` layers of `width` cells, log-softmax with two added to the sum. The state is updated in place while the
- * sequence is read, in a copy on the heap.
+/* Loss of a small LSTM that predicts the next element of a sequence, after the AD benchmark's definition: diagonal
+ * weights, `layers` layers of `width` cells, log-softmax with two added to the sum. The state is updated in place while
+ * the sequence is read, in a copy on the heap.
  */
 #include "program.h"
 #include <stdlib.h>
 #include <string.h>
 
-static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
-}
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 /* One layer, one step. weights and biases: forget, ingate, outgate, change. */
-static void layer(int width, const double *weights, const double *biases, double *hidden, double *cell, const double *input) {
+static void layer(int width, const double *weights, const double *biases, double *hidden, double *cell,
+                  const double *input) {
     for (int i = 0; i < width; i++) {
         double forget = sigmoid(input[i] * weights[i] + biases[i]);
         double ingate = sigmoid(hidden[i] * weights[width + i] + biases[width + i]);

@@ -6,7 +6,8 @@ static void drift(int n, double *positions, const double *velocities, double tim
         positions[i] += time * velocities[i];
 }
 
-static void kick(int n, const double *positions, double *velocities, const double *masses, double constant, double time) {
+static void kick(int n, const double *positions, double *velocities, const double *masses, double constant,
+                 double time) {
     for (int j = 0; j < n; j++)
         for (int k = 0; k < n; k++) {
             if (j == k)
@@ -24,7 +25,8 @@ static void kick(int n, const double *positions, double *velocities, const doubl
 
 /* positions[n][3], velocities[n][3], masses[n]. */
 EXPORT(leapfrog)
-void leapfrog(int n, double *positions, double *velocities, const double *masses, double constant, double time, int steps) {
+void leapfrog(int n, double *positions, double *velocities, const double *masses, double constant, double time,
+              int steps) {
     for (int step = 0; step < steps; step++) {
         drift(n, positions, velocities, time / 2);
         kick(n, positions, velocities, masses, constant, time);
@@ -34,7 +36,8 @@ void leapfrog(int n, double *positions, double *velocities, const double *masses
 
 /* Squared distance of bodies 1 and 2 after so many steps. */
 EXPORT(nbody_loss)
-double nbody_loss(int n, double *positions, double *velocities, const double *masses, double constant, double time, int steps) {
+double nbody_loss(int n, double *positions, double *velocities, const double *masses, double constant, double time,
+                  int steps) {
     leapfrog(n, positions, velocities, masses, constant, time, steps);
     double squared = 0;
     for (int axis = 0; axis < 3; axis++) {

@@ -1,5 +1,5 @@
-/* Statistics of sorted samples: once by a merge sort that moves numbers, once by the C library's qsort, which moves bytes
- * and calls a comparison through a pointer.
+/* Statistics of sorted samples: once by a merge sort that moves numbers, once by the C library's qsort, which moves
+ * bytes and calls a comparison through a pointer.
  */
 #include "program.h"
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static int by_value(const void *a, const void *b) {
     return x->index - y->index;
 }
 
-/* The part of the weighted mean that the smallest samples contribute, up to a share of the weight: how much of all income
- * the poorest have (a point of the Lorenz curve). The sample at the limit counts in part.
+/* The part of the weighted mean that the smallest samples contribute, up to a share of the weight: how much of all
+ * income the poorest have (a point of the Lorenz curve). The sample at the limit counts in part.
  */
 EXPORT(lorenz)
 double lorenz(int n, const double *values, const double *weights, double share) {

@@ -1,8 +1,8 @@
 /* What the programs need of their surroundings.
  *
- * For wasm32, EXPORT makes a function of the module known under its name, and the mathematical functions are imports of the
- * module `env`, as an embedder offers them. LINKED_MATH leaves them to the C library, whose code is then part of the
- * module. Square roots and absolute values are instructions. Any other compiler sees ordinary C.
+ * For wasm32, EXPORT makes a function of the module known under its name, and the mathematical functions are imports of
+ * the module `env`, as an embedder offers them. LINKED_MATH leaves them to the C library, whose code is then part of
+ * the module. Square roots and absolute values are instructions. Any other compiler sees ordinary C.
  */
 #ifndef PROGRAM_H
 #define PROGRAM_H

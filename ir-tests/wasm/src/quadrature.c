@@ -44,7 +44,8 @@ static double integrate(Integrand *f, const void *context, double a, double b, d
     return refine(f, context, a, b, left, middle, right, simpson(left, middle, right, b - a), tolerance, 12);
 }
 
-/* The integral from a to b of function 0 (bell of width p), 1 (wave of rate p and frequency q) or 2 (root of x^2 + p). */
+/* The integral from a to b of function 0 (bell of width p), 1 (wave of rate p and frequency q) or 2 (root of x^2 + p).
+ */
 EXPORT(quadrature)
 double quadrature(int which, double a, double b, double p, double q, double tolerance) {
     static Integrand *const functions[] = {bell, wave, root};

@@ -23,25 +23,15 @@ typedef struct {
     Sphere what;
 } Hit;
 
-static Vec add(Vec a, Vec b) {
-    return (Vec){a.x + b.x, a.y + b.y, a.z + b.z};
-}
+static Vec add(Vec a, Vec b) { return (Vec){a.x + b.x, a.y + b.y, a.z + b.z}; }
 
-static Vec scale(Vec a, double factor) {
-    return (Vec){a.x * factor, a.y * factor, a.z * factor};
-}
+static Vec scale(Vec a, double factor) { return (Vec){a.x * factor, a.y * factor, a.z * factor}; }
 
-static Vec subtract(Vec a, Vec b) {
-    return add(a, scale(b, -1));
-}
+static Vec subtract(Vec a, Vec b) { return add(a, scale(b, -1)); }
 
-static double dot(Vec a, Vec b) {
-    return a.x * b.x + a.y * b.y + a.z * b.z;
-}
+static double dot(Vec a, Vec b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 
-static Vec unit(Vec a) {
-    return scale(a, 1 / sqrt(dot(a, a)));
-}
+static Vec unit(Vec a) { return scale(a, 1 / sqrt(dot(a, a))); }
 
 static Hit intersect(Ray ray, Sphere sphere) {
     Hit none = {0};
@@ -78,7 +68,8 @@ static double light(Ray ray, int n, const Sphere *spheres, int bounces) {
     double fog = 1 / (1 + hit.distance * hit.distance);
     if (bounces == 0)
         return hit.what.glow * fog;
-    return fog * (hit.what.glow - hit.what.shine * dot(ray.along, hit.normal) * light(reflect(ray, hit), n, spheres, bounces - 1));
+    return fog * (hit.what.glow -
+                  hit.what.shine * dot(ray.along, hit.normal) * light(reflect(ray, hit), n, spheres, bounces - 1));
 }
 
 /* Light along a ray, which need not have unit length. spheres[n]: centre (3), radius, shine, glow. */
