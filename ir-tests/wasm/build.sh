@@ -67,6 +67,7 @@ bare="-nostdlib -Wl,--no-entry"
 
 # shellcheck disable=SC2086
 {
+    c loss loss $bare -Wl,--allow-undefined
     c gmm gmm $heap
     c ba ba $bare
     c lstm lstm $heap

@@ -44,6 +44,11 @@ def sequence(seed, n, low=-1.0, high=1.0):
     return out
 
 
+def loss():
+    times, measured = [0.0, 0.5, 1.0, 1.5, 2.0], [1.0, 0.3, -0.5, -0.6, -0.1]
+    return [Case("loss", [[1.2, 0.4, 2.0, 0.1], 5, times, measured], "Five measurements.")]
+
+
 def gmm():
     def case(d, k, n, data, gamma, m, **more):
         entries = d * (d + 1) // 2
@@ -545,6 +550,7 @@ def robust():
 
 
 PROGRAMS = [
+    loss,
     gmm,
     ba,
     lstm,

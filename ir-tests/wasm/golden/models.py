@@ -26,6 +26,15 @@ def chunks(x, n):
     return [x[i : i + n] for i in range(0, len(x), n)]
 
 
+# --- loss
+
+
+def loss(p, n, t, y):
+    amplitude, decay, frequency, phase = p
+    curve = [amplitude * exp(-decay * s) * cos(frequency * s + phase) for s in t]
+    return sum((c - v) ** 2 for c, v in zip(curve, y)), {}
+
+
 # --- gmm
 
 
