@@ -12,6 +12,8 @@ pub enum CalleeKind {
     Derived(FuncKey),
     /// An imported function with a rule.
     Known(&'static MathRule),
+    /// A function of the embedder's, which does not matter for derivatives.
+    Host,
     /// An imported function without one.
     Missing(String),
     /// Whatever the first operand points at.
@@ -26,6 +28,7 @@ impl CalleeKind {
                 let symbol = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
                 Some(match program.func(&symbol) {
                     Some(k) if program.funcs[k].body.is_some() => CalleeKind::Derived(k),
+                    Some(k) if program.funcs[k].host.is_some() => CalleeKind::Host,
                     _ => match math_rule(&symbol) {
                         Some(r) if signature_fits(r, &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature]) => {
                             CalleeKind::Known(r)

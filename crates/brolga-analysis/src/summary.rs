@@ -98,7 +98,13 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
         .signature
         .params
         .iter()
-        .map(|p| if p.value_type == types::I64 { ParamMode::Dup { sure: false, elem: None } } else { ParamMode::Const })
+        .map(|p| {
+            let pointer = match program.vmctx_pointers_only {
+                true => p.purpose == ir::ArgumentPurpose::VMContext,
+                false => p.value_type == types::I64,
+            };
+            if pointer { ParamMode::Dup { sure: false, elem: None } } else { ParamMode::Const }
+        })
         .collect();
     let input = PointerInput {
         program,

@@ -28,6 +28,8 @@ pub struct Func {
     pub srclocs: SecondaryMap<ir::Inst, ir::SourceLoc>,
     /// Line in the text file of each instruction, 1-based; 0 where unknown.
     pub lines: SecondaryMap<ir::Inst, u32>,
+    /// Where the embedder's own implementation of an imported function lies (see [`Program::define_host`]).
+    pub host: Option<usize>,
 }
 
 /// A data object: what `symbol_value` of its symbol points at.
@@ -51,6 +53,10 @@ pub struct Program {
     pub funcs: PrimaryMap<FuncKey, Func>,
     /// Data objects in order of declaration.
     pub data: PrimaryMap<DataKey, DataObject>,
+    /// Only parameters with the purpose `vmctx`, and what is computed from them, are pointers. Frontends of languages whose
+    /// pointers are offsets into an instance's memory (WebAssembly) set this: there a 64-bit integer is a number, whoever
+    /// it is passed to. Otherwise any 64-bit parameter may be a pointer.
+    pub vmctx_pointers_only: bool,
     func_by_symbol: HashMap<String, FuncKey>,
     data_by_symbol: HashMap<String, DataKey>,
 }
@@ -121,6 +127,7 @@ impl Program {
             body: None,
             srclocs: SecondaryMap::new(),
             lines: SecondaryMap::new(),
+            host: None,
         });
         self.func_by_symbol.insert(symbol.to_owned(), k);
         k
@@ -139,6 +146,7 @@ impl Program {
         let key = self.declare(symbol, &body.signature);
         let f = &mut self.funcs[key];
         if f.body.is_some()
+            || f.host.is_some()
             || f.signature.params != body.signature.params
             || f.signature.returns != body.signature.returns
         {
@@ -174,6 +182,34 @@ impl Program {
                 self.declare(&s, &sig);
             }
         }
+        Ok(key)
+    }
+
+    /// Define an imported function as one of the embedder's own, at `address`.
+    ///
+    /// It is compiled to a call of that address, in the primal and in the forward pass, and the pullback knows nothing of it:
+    /// whatever it does must not matter for derivatives. So its parameters and results are integers, and it writes no memory
+    /// that the program reads (it may map memory, or write what the program has just filled by `memset`).
+    ///
+    /// Returns the symbol back if it is defined already, if its signature differs from an earlier declaration, or if there is
+    /// a float in it.
+    ///
+    /// # Safety
+    /// `address` is a function of the host's C convention with this signature, which does not unwind, as long as any code
+    /// that was compiled from this program may run.
+    pub unsafe fn define_host(
+        &mut self,
+        symbol: &str,
+        signature: &ir::Signature,
+        address: usize,
+    ) -> Result<FuncKey, String> {
+        let key = self.declare(symbol, signature);
+        let f = &mut self.funcs[key];
+        let ints = signature.params.iter().chain(&signature.returns).all(|p| p.value_type.is_int());
+        if f.body.is_some() || f.host.is_some() || f.signature != *signature || !ints {
+            return Err(symbol.to_owned());
+        }
+        f.host = Some(address);
         Ok(key)
     }
 

@@ -70,6 +70,13 @@ impl<D: Domain> Machine<'_, D> {
             let slopes = slopes.map(|s| Some(D::Num::constant(s)));
             return Ok(vec![self.extern_float(bits, width, args, |_, _| slopes)]);
         }
+        if let Some(address) = f.host {
+            let words: Vec<u64> = args.iter().map(|a| a.bits as u64).collect();
+            // SAFETY: the embedder vouches for the address and the signature when it defines a host function.
+            let Some(result) = (unsafe { call_host(address, &words) }) else { return Err(wrong(self)) };
+            let ret = f.signature.returns.first().map(|r| r.value_type);
+            return Ok(ret.into_iter().map(|t| cut(Val::clean(result.into()), t)).collect());
+        }
         if let Some((math, width)) = Math::by_symbol(&f.symbol) {
             if float_signature(&f.signature, math.arity()) != Some(width) {
                 return Err(wrong(self));
@@ -223,6 +230,30 @@ impl<D: Domain> Machine<'_, D> {
             self.allocations.insert(p, n);
         }
         p as u128
+    }
+}
+
+/// Call a function of the host's C convention whose parameters are integers, of which there are at most six, so that all
+/// of them travel in registers and their widths do not matter.
+unsafe fn call_host(address: usize, a: &[u64]) -> Option<u64> {
+    use std::mem::transmute;
+    macro_rules! call {
+        ($($i:literal)*) => {{
+            // SAFETY: promised by the caller; what the unused part of a register holds is nobody's business in C.
+            let f: unsafe extern "C" fn($(call!(@ty $i)),*) -> u64 = unsafe { transmute(address) };
+            Some(unsafe { f($(a[$i]),*) })
+        }};
+        (@ty $i:literal) => { u64 };
+    }
+    match a.len() {
+        0 => call!(),
+        1 => call!(0),
+        2 => call!(0 1),
+        3 => call!(0 1 2),
+        4 => call!(0 1 2 3),
+        5 => call!(0 1 2 3 4),
+        6 => call!(0 1 2 3 4 5),
+        _ => None,
     }
 }
 

@@ -103,6 +103,11 @@ impl<'p> Builder<'p> {
         for (name, address) in brolga_runtime::symbols() {
             b.symbol(name, address);
         }
+        for f in program.funcs.values() {
+            if let Some(address) = f.host {
+                b.symbol(&f.symbol, address as *const u8);
+            }
+        }
         let module = JITModule::new(b);
         let ctx = module.make_context();
         let plain = host_isa(false)?;
@@ -139,7 +144,8 @@ impl<'p> Builder<'p> {
                 .help("define it (in a .clif file: `; data: %name = f64[…]`)");
             return Err(Diagnostics::from(d).into());
         };
-        if !brolga_runtime::symbols().iter().any(|s| s.0 == symbol) {
+        let host = self.program.func(symbol).is_some_and(|k| self.program.funcs[k].host.is_some());
+        if !host && !brolga_runtime::symbols().iter().any(|s| s.0 == symbol) {
             let d = Diagnostic::new("AD0152", format!("%{symbol} is imported, and nothing of that name is linked"))
                 .note(format!("its signature is {sig}"))
                 .help("define it in the program, or call a C math or memory function");
@@ -337,6 +343,27 @@ pub fn is_large(func: &ir::Function) -> bool {
 
 fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
     Error::Internal { stage, message: e.to_string() }
+}
+
+/// Declare and define functions of a program as they are, with entry points for `roots`.
+pub fn primals(
+    program: &Program,
+    roots: &[brolga_ir::FuncKey],
+    needed: &[brolga_ir::FuncKey],
+    options: &Options,
+) -> Result<Compiled, Error> {
+    let mut b = Builder::new(program, host_isa(options.optimize)?)?;
+    let bodies = || needed.iter().filter_map(|&k| Some((k, &program.funcs[k], program.funcs[k].body.clone()?)));
+    for (_, f, _) in bodies() {
+        b.declare(&f.symbol, &f.signature)?;
+    }
+    for (k, f, body) in bodies() {
+        b.define(&f.symbol, body, None, Phase::Primal, k)?;
+    }
+    for (k, f, _) in bodies().filter(|(k, ..)| roots.contains(k)) {
+        b.entry_point(&f.symbol, &f.signature, k)?;
+    }
+    b.finish()
 }
 
 /// Declare and define all functions of a derivation.

@@ -17,11 +17,13 @@ use crate::Error;
 
 mod compile;
 mod declared;
+mod primal;
 mod traps;
 
 use traps::Phase;
 
 pub use compile::{host_isa, is_large};
+pub use primal::Primal;
 
 /// One argument of a call.
 #[derive(Clone, Debug)]
@@ -112,6 +114,42 @@ fn read(cell: &Cell, ty: Type) -> DataValue {
 /// Whether a value may be passed for a type. Vectors of values know their size only.
 fn fits(v: &DataValue, ty: Type) -> bool {
     v.ty() == ty || v.ty().is_vector() && ty.is_vector() && v.ty().bytes() == ty.bytes()
+}
+
+fn check_args<'a>(
+    signature: &Signature,
+    args: impl ExactSizeIterator<Item = &'a DataValue>,
+) -> Result<(), Error> {
+    let params = &signature.params;
+    if args.len() != params.len() {
+        return Err(Error::Usage(format!("{} arguments are given, {} are wanted", args.len(), params.len())));
+    }
+    for (i, (a, p)) in args.zip(params).enumerate() {
+        if !fits(a, p.value_type) {
+            return Err(Error::Usage(format!("argument {i} has type {}, {} is wanted", a.ty(), p.value_type)));
+        }
+    }
+    Ok(())
+}
+
+/// Call an entry point of a module; everything is passed and returned in cells.
+///
+/// # Safety
+/// `entry` is an entry point of `compiled`, and the pointers among its arguments are valid for what it does with them.
+unsafe fn enter(
+    compiled: &compile::Compiled,
+    program: &Program,
+    phase: Phase,
+    entry: usize,
+    cells: &mut [Cell],
+) -> Result<(), Error> {
+    // SAFETY: an entry point takes a pointer to as many cells as it has arguments or results; the caller vouches for the
+    // pointers in them. Ranges hold generated code only.
+    unsafe {
+        let f: brolga_runtime::Entry = std::mem::transmute(entry);
+        call_guarded(f, cells.as_mut_ptr().cast(), &compiled.code.ranges)
+    }
+    .map_err(|raw| Error::Trap(Box::new(compiled.code.explain(program, &raw, phase))))
 }
 
 impl DerivedRule {
@@ -210,28 +248,10 @@ impl DerivedRule {
         self.0.compiled.address(symbol).map(|a| a as u64)
     }
 
-    fn check_args<'a>(&self, args: impl ExactSizeIterator<Item = &'a DataValue>) -> Result<(), Error> {
-        let params = &self.0.signature.params;
-        if args.len() != params.len() {
-            return Err(Error::Usage(format!("{} arguments are given, {} are wanted", args.len(), params.len())));
-        }
-        for (i, (a, p)) in args.zip(params).enumerate() {
-            if !fits(a, p.value_type) {
-                return Err(Error::Usage(format!("argument {i} has type {}, {} is wanted", a.ty(), p.value_type)));
-            }
-        }
-        Ok(())
-    }
-
     /// Call an entry point; everything is passed and returned in cells.
     unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
-        // SAFETY: `entry` is an entry point of this module, which takes a pointer to as many cells as it has arguments or
-        // results; the caller vouches for the pointers in them. Ranges hold generated code only.
-        unsafe {
-            let f: brolga_runtime::Entry = std::mem::transmute(entry);
-            call_guarded(f, cells.as_mut_ptr().cast(), &self.0.compiled.code.ranges)
-        }
-        .map_err(|raw| Error::Trap(Box::new(self.0.compiled.code.explain(&self.0.program, &raw, phase))))
+        // SAFETY: our contract.
+        unsafe { enter(&self.0.compiled, &self.0.program, phase, entry, cells) }
     }
 
     /// Run the primal alone, as compiled by the same Cranelift.
@@ -256,7 +276,7 @@ impl DerivedRule {
     /// # Safety
     /// As [`Self::primal`].
     pub unsafe fn primal_into(&self, args: &[DataValue], results: &mut Vec<DataValue>) -> Result<(), Error> {
-        self.check_args(args.iter())?;
+        check_args(&self.0.signature, args.iter())?;
         let returns = &self.0.signature.returns;
         with_cells(args.len().max(returns.len()), |cells| {
             for (c, a) in cells.iter_mut().zip(args) {
@@ -288,7 +308,7 @@ impl DerivedRule {
 
     /// A tape for a run with these arguments.
     fn begin(&self, args: &[Arg]) -> Result<Lease, Error> {
-        self.check_args(args.iter().map(|a| &a.value))?;
+        check_args(&self.0.signature, args.iter().map(|a| &a.value))?;
         let inner = &*self.0;
         declared::check(args, &inner.request.args, &inner.request.noalias, inner.debug)?;
         let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;

@@ -1,0 +1,135 @@
+//! What can go wrong between a Wasm module and its gradient.
+
+use brolga::{Diagnostics, Trap};
+
+/// An error, in one of a few classes. None of them leaves anything half done: a module, an instance and a gradient can be
+/// used after any of them, except that memory is as the program left it when it trapped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The bytes are no valid module (or the text does not parse).
+    #[error("not a valid WebAssembly module: {message}{}", at(*.offset))]
+    Invalid {
+        /// What is wrong.
+        message: String,
+        /// Byte offset in the module; 0 where unknown.
+        offset: u64,
+    },
+    /// A valid module that uses something that is not supported.
+    #[error("{what} is not supported{}\n  help: {help}", at(*.offset))]
+    Unsupported {
+        /// What it uses.
+        what: String,
+        /// Byte offset in the module; 0 where unknown.
+        offset: u64,
+        /// What to do.
+        help: &'static str,
+    },
+    /// Imports that nothing provides.
+    #[error("nothing provides these imports: {}\n  help: define them in the module, or provide them with `Imports`", .0.join(", "))]
+    Imports(Vec<String>),
+    /// A function that cannot be differentiated as asked; every problem is listed.
+    #[error("{0}")]
+    Diagnostics(Diagnostics),
+    /// The program trapped.
+    #[error("{0}")]
+    Trap(Box<Trap>),
+    /// The program called WASI's `proc_exit`.
+    #[error("the program exited with code {0}")]
+    Exit(i32),
+    /// Wrong function, wrong arguments, addresses outside of memory.
+    #[error("{0}")]
+    Usage(String),
+    /// The host has no room for an instance.
+    #[error("cannot reserve {bytes} bytes of address space for linear memory and its shadow: {why}")]
+    NoRoom {
+        /// How much was asked for.
+        bytes: usize,
+        /// What the system says.
+        why: String,
+    },
+    /// A bug in Brolga.
+    #[error("internal error in stage {stage}: {message}")]
+    Internal {
+        /// The stage that failed.
+        stage: &'static str,
+        /// What happened.
+        message: String,
+    },
+}
+
+/// An offset as text.
+fn at(offset: u64) -> String {
+    if offset == 0 { String::new() } else { format!(" (at byte {offset:#x} of the module)") }
+}
+
+impl Error {
+    pub(crate) fn unsupported(what: impl Into<String>, offset: u64, help: &'static str) -> Self {
+        Error::Unsupported { what: what.into(), offset, help }
+    }
+}
+
+impl From<wasmparser::BinaryReaderError> for Error {
+    fn from(e: wasmparser::BinaryReaderError) -> Self {
+        Error::Invalid { message: e.message().to_owned(), offset: e.offset() }
+    }
+}
+
+/// Traps of a translated program, by their user code.
+pub(crate) mod trap {
+    use cranelift_codegen::ir::TrapCode;
+
+    /// `unreachable` was executed.
+    pub const UNREACHABLE: TrapCode = TrapCode::unwrap_user(1);
+    /// A table access out of bounds.
+    pub const TABLE_OOB: TrapCode = TrapCode::unwrap_user(2);
+    /// A call through a null reference.
+    pub const NULL_CALL: TrapCode = TrapCode::unwrap_user(3);
+    /// A call through a table to a function of another type.
+    pub const BAD_SIGNATURE: TrapCode = TrapCode::unwrap_user(4);
+    /// The instance's fuel is used up.
+    pub const NO_FUEL: TrapCode = TrapCode::unwrap_user(5);
+    /// `proc_exit` was called.
+    pub const EXIT: TrapCode = TrapCode::unwrap_user(6);
+
+    /// Name and explanation of the codes above.
+    pub fn describe(code: &str) -> Option<(&'static str, &'static str)> {
+        Some(match code {
+            "user1" => ("unreachable", "the program executed `unreachable`"),
+            "user2" => ("table_oob", "a table was accessed out of bounds"),
+            "user3" => ("null_call", "a call through a table found no function there"),
+            "user4" => ("bad_signature", "a call through a table found a function of another type"),
+            "user5" => ("no_fuel", "the program used up its fuel"),
+            "user6" => ("exit", "the program called `proc_exit`"),
+            _ => return None,
+        })
+    }
+}
+
+impl From<brolga::Error> for Error {
+    /// Lines of Brolga's messages are byte offsets in the module here.
+    fn from(e: brolga::Error) -> Self {
+        match e {
+            brolga::Error::Diagnostics(mut all) => {
+                for d in &mut all.0 {
+                    if let Some(offset) = d.line.take() {
+                        d.notes.push(format!("it stems from byte {offset:#x} of the module"));
+                    }
+                }
+                Error::Diagnostics(all)
+            }
+            brolga::Error::Trap(mut t) => {
+                if let Some((code, message)) = trap::describe(&t.code) {
+                    (t.code, t.message) = (code.to_owned(), message.to_owned());
+                } else if t.code == "heap_oob" {
+                    t.message = "memory was accessed out of bounds".to_owned();
+                }
+                if let Some(offset) = t.line.take() {
+                    t.message += &format!(" (byte {offset:#x} of the module)");
+                }
+                Error::Trap(t)
+            }
+            brolga::Error::Usage(message) => Error::Usage(message),
+            brolga::Error::Internal { stage, message } => Error::Internal { stage, message },
+        }
+    }
+}

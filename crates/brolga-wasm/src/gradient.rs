@@ -1,0 +1,94 @@
+//! Derivatives of exported functions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use brolga::{ArgActivity, DerivedRule, Options, Request};
+use wasmparser::{FuncType, ValType};
+
+use crate::error::Error;
+use crate::module::Module;
+
+/// A compiled derivative of an exported function. Cheap to clone; all instances of the module, in all threads, may use one.
+#[derive(Clone)]
+pub struct Gradient {
+    pub(crate) module: Module,
+    pub(crate) rule: DerivedRule,
+    pub(crate) ty: FuncType,
+}
+
+impl Gradient {
+    /// Differentiate the function exported as `name`, with respect to all its float parameters and all of memory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no such function, [`Error::Diagnostics`] if it cannot be differentiated.
+    pub fn new(module: &Module, name: &str) -> Result<Self, Error> {
+        let (_, ty) = module.function(name)?;
+        let activity: Vec<ArgActivity> = ty.params().iter().map(|t| default_activity(*t)).collect();
+        Self::with_options(module, name, &activity, &Options::default())
+    }
+
+    /// [`Self::new`] with one activity for each parameter (active or constant: what lies in memory has a shadow in any case)
+    /// and options.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_options(
+        module: &Module,
+        name: &str,
+        activity: &[ArgActivity],
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let (func, ty) = module.function(name)?;
+        if activity.len() != ty.params().len() {
+            let (n, m) = (activity.len(), ty.params().len());
+            return Err(Error::Usage(format!("{n} activities are given, `{name}` has {m} parameters")));
+        }
+        if let Some(i) = activity.iter().position(|a| *a == ArgActivity::Duplicated) {
+            return Err(Error::Usage(format!(
+                "argument {i} of `{name}` is duplicated, but Wasm's pointers are numbers: all of memory has a shadow"
+            )));
+        }
+        let args = [ArgActivity::Duplicated].into_iter().chain(activity.iter().copied());
+        let rule = DerivedRule::new(module.program(), &Request::new(func, args), options)?;
+        Ok(Self { module: module.clone(), rule, ty: ty.clone() })
+    }
+
+    /// The type of the function.
+    pub fn ty(&self) -> &FuncType {
+        &self.ty
+    }
+
+    /// The rule behind it, whose first argument is the instance pointer.
+    pub fn rule(&self) -> &DerivedRule {
+        &self.rule
+    }
+}
+
+/// Floats by value are active, everything else is constant.
+pub fn default_activity(ty: ValType) -> ArgActivity {
+    match ty {
+        ValType::F32 | ValType::F64 => ArgActivity::Active,
+        _ => ArgActivity::Const,
+    }
+}
+
+/// The pullback of one forward run of an instance; see [`crate::Instance::pullback`].
+pub struct Pullback {
+    pub(crate) inner: brolga::Pullback,
+    pub(crate) gradient: Gradient,
+    /// The instance that ran.
+    pub(crate) instance: u64,
+}
+
+impl Pullback {
+    /// Bytes that the forward run recorded.
+    pub fn tape_bytes(&self) -> usize {
+        self.inner.tape_bytes()
+    }
+}
+
+/// A number for each instance of the process.
+pub(crate) fn next_instance() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,69 @@
+//! C functions that take pointers, as imports: the pointers are offsets into memory 0 on one side and addresses on the
+//! other.
+
+use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, types};
+use brolga_rules::{MathKind, MathRule, Ty};
+use wasmparser::{FuncType, ValType};
+
+use super::Shim;
+use crate::error::trap;
+use crate::translate::Fx;
+
+/// The shim for `name`, if it is one of the functions here and has their type.
+pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
+    let block = ty.params() == [ValType::I32; 3] && ty.results() == [ValType::I32];
+    match name {
+        "memcpy" | "memmove" if block => Some(|fx| {
+            let (to, from, n) = (fx.stack[0], fx.stack[1], fx.stack[2]);
+            let (d, s) = (fx.range(0, to, n), fx.range(0, from, n));
+            let n = fx.wide(n);
+            fx.call_c("memmove", types::I64, [d, s, n]);
+            fx.b.ins().return_(&[to]);
+        }),
+        "memset" if block => Some(|fx| {
+            let (to, byte, n) = (fx.stack[0], fx.stack[1], fx.stack[2]);
+            let d = fx.range(0, to, n);
+            let n = fx.wide(n);
+            fx.call_c("memset", types::I32, [d, byte, n]);
+            fx.b.ins().return_(&[to]);
+        }),
+        "abort" | "__assert_fail" | "__cxa_pure_virtual" => Some(|fx| {
+            fx.b.ins().trap(trap::UNREACHABLE);
+        }),
+        _ => None,
+    }
+}
+
+/// Check and widen pointers, call the C function, return what it returns.
+pub(super) fn with_pointers(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    let clif = |t: &Ty| match t {
+        Ty::F64 => types::F64,
+        Ty::F32 => types::F32,
+        Ty::I32 => types::I32,
+        Ty::I64 | Ty::Ptr | Ty::Size => types::I64,
+    };
+    let written = |param: usize| match rule.kind {
+        MathKind::Writes(_, outs) => outs.iter().find(|o| o.param == param).map_or(8, |o| clif(&o.ty).bytes()),
+        _ => 8,
+    };
+    let mut args = Vec::new();
+    for (i, t) in rule.params.iter().enumerate() {
+        let v = fx.stack[i];
+        args.push(match t {
+            Ty::Ptr => {
+                let n = fx.b.ins().iconst(types::I32, i64::from(written(i)));
+                fx.range(0, v, n)
+            }
+            _ => v,
+        });
+    }
+    let callee = fx.callee(rule.symbol, |fx| {
+        let mut sig = Signature::new(fx.env.config.default_call_conv);
+        sig.params.extend(rule.params.iter().map(|t| ir::AbiParam::new(clif(t))));
+        sig.returns.extend(rule.rets.iter().map(|t| ir::AbiParam::new(clif(t))));
+        sig
+    });
+    let call = fx.b.ins().call(callee, &args);
+    let results = fx.b.inst_results(call).to_vec();
+    fx.b.ins().return_(&results);
+}

@@ -1,0 +1,200 @@
+//! What a module's imports mean.
+//!
+//! | import | becomes |
+//! |---|---|
+//! | a mathematical function of C (`env.sin`) | a call of that function, which has a rule |
+//! | the same with pointers (`env.frexp`) | a shim that checks and widens the pointers |
+//! | `env.memcpy`, `memmove`, `memset`, `abort` | a shim, as the bulk operators |
+//! | WASI preview 1, as far as it is harmless | a shim, see [`wasi`] |
+//! | a global | the value that the embedder gives |
+//! | a memory or a table | one of the instance's own, of the size that is asked for |
+//!
+//! Anything else is an error when the module is loaded, unless the embedder says that it may be missing; then it is a trap
+//! when it is called.
+
+mod libc_shims;
+mod wasi;
+
+use std::collections::HashMap;
+
+use brolga::cranelift_codegen::ir::{InstBuilder, Type, types};
+use brolga_rules::{MathKind, MathRule, Ty, math_rule};
+use wasmparser::{FuncType, ValType};
+
+use crate::Val;
+use crate::error::{Error, trap};
+use crate::parse::{ImportName, Info};
+use crate::translate::Fx;
+
+/// A function of the host's that translated code calls with the instance pointer in front. Integers only.
+pub(crate) struct HostFunc {
+    /// Its symbol.
+    pub symbol: &'static str,
+    /// Its further parameters.
+    pub params: &'static [Type],
+    /// Its result.
+    pub result: Option<Type>,
+    address: fn() -> usize,
+}
+
+impl HostFunc {
+    /// Where it is.
+    pub fn address(&self) -> usize {
+        (self.address)()
+    }
+}
+
+/// `brolga_wasm_grow(memory, bytes) -> ok`.
+pub(crate) static GROW: HostFunc = HostFunc {
+    symbol: "host.grow",
+    params: &[types::I32, types::I64],
+    result: Some(types::I32),
+    address: || crate::host::grow as *const () as usize,
+};
+
+/// Emits the body of a shim, whose parameters are on the stack, up to its return.
+pub(crate) type Shim = fn(&mut Fx<'_, '_, '_, '_>);
+
+/// What stands behind an imported function.
+#[derive(Clone)]
+pub(crate) enum Provided {
+    /// A C function, by its symbol.
+    Math(&'static str),
+    /// A function that we write.
+    Shim(Shim),
+    /// A C function with pointers among its parameters.
+    MathWithPointers(&'static MathRule),
+}
+
+/// Values and allowances for a module's imports.
+#[derive(Clone, Debug, Default)]
+pub struct Imports {
+    globals: HashMap<(String, String), Val>,
+    ignored: Vec<(String, String)>,
+    missing_trap: bool,
+}
+
+impl Imports {
+    /// Nothing beyond what every module gets: C's mathematics, and WASI's harmless functions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Give an imported global its value.
+    pub fn global(mut self, module: &str, name: &str, value: Val) -> Self {
+        self.globals.insert((module.to_owned(), name.to_owned()), value);
+        self
+    }
+
+    /// Let calls of this function, which returns nothing, do nothing: a logger, say.
+    pub fn ignore(mut self, module: &str, name: &str) -> Self {
+        self.ignored.push((module.to_owned(), name.to_owned()));
+        self
+    }
+
+    /// Load modules with imports that nothing provides; calling one is a trap.
+    pub fn trap_if_missing(mut self) -> Self {
+        self.missing_trap = true;
+        self
+    }
+}
+
+/// The imports as the translator asks for them.
+pub(crate) struct Provider<'i>(pub &'i Imports);
+
+/// Modules whose functions are C's, if they are called like C's.
+const C_MODULES: [&str; 6] = ["env", "c", "libc", "libm", "math", "Math"];
+
+impl Provider<'_> {
+    /// What stands behind each imported function, in order.
+    pub fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<Provided>>, Error> {
+        let mut missing = Vec::new();
+        let mut out = Vec::new();
+        for f in &info.funcs {
+            let Some(import) = &f.import else {
+                out.push(None);
+                continue;
+            };
+            let ty = &info.types[f.ty as usize];
+            let found = self.function(import, ty);
+            if found.is_none() {
+                missing.push(format!("{}.{}: {}", import.module, import.name, text(ty)));
+            }
+            out.push(found);
+        }
+        for g in &info.globals {
+            if let Some(import) = &g.import
+                && self.global(import, g.ty.content_type).is_none()
+            {
+                missing.push(format!("{}.{}: a global of type {}", import.module, import.name, g.ty.content_type));
+            }
+        }
+        if missing.is_empty() { Ok(out) } else { Err(Error::Imports(missing)) }
+    }
+
+    /// The bits of an imported global.
+    pub fn global(&self, import: &ImportName, ty: ValType) -> Option<u128> {
+        let key = (import.module.clone(), import.name.clone());
+        let given = self.0.globals.get(&key).filter(|v| v.ty() == ty).map(|v| v.bits());
+        given.or_else(|| self.0.missing_trap.then_some(0).filter(|_| !self.0.globals.contains_key(&key)))
+    }
+
+    fn function(&self, import: &ImportName, ty: &FuncType) -> Option<Provided> {
+        let (module, name) = (import.module.as_str(), import.name.as_str());
+        if ty.results().is_empty() && self.0.ignored.iter().any(|(m, n)| (m.as_str(), n.as_str()) == (module, name)) {
+            return Some(Provided::Shim(|fx| {
+                fx.b.ins().return_(&[]);
+            }));
+        }
+        if let Some(shim) = wasi::shim(module, name, ty) {
+            return Some(Provided::Shim(shim));
+        }
+        if C_MODULES.contains(&module) {
+            if let Some(shim) = libc_shims::shim(name, ty) {
+                return Some(Provided::Shim(shim));
+            }
+            if let Some(found) = math(name, ty) {
+                return Some(found);
+            }
+        }
+        self.0.missing_trap.then_some(Provided::Shim(|fx| {
+            fx.b.ins().trap(trap::UNREACHABLE);
+        }))
+    }
+}
+
+/// A C function of that name whose rule is about this type.
+fn math(name: &str, ty: &FuncType) -> Option<Provided> {
+    let rule = math_rule(name)?;
+    let numbers = |ts: &[Ty], vs: &[ValType]| {
+        ts.len() == vs.len()
+            && ts.iter().zip(vs).all(|(t, v)| match t {
+                Ty::F64 => *v == ValType::F64,
+                Ty::F32 => *v == ValType::F32,
+                Ty::I32 | Ty::Ptr => *v == ValType::I32,
+                Ty::I64 => *v == ValType::I64,
+                Ty::Size => false,
+            })
+    };
+    if !numbers(&rule.params, ty.params()) || !numbers(&rule.rets, ty.results()) {
+        return None;
+    }
+    let pointers = rule.params.contains(&Ty::Ptr);
+    match rule.kind {
+        MathKind::Expr(_) => Some(Provided::Math(rule.symbol)),
+        MathKind::Inactive if !pointers && name != "exit" && name != "abort" => Some(Provided::Math(rule.symbol)),
+        MathKind::Writes(..) => Some(Provided::MathWithPointers(rule)),
+        _ => None,
+    }
+}
+
+/// A function type as text.
+fn text(ty: &FuncType) -> String {
+    let list = |ts: &[ValType]| ts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!("({}) -> ({})", list(ty.params()), list(ty.results()))
+}
+
+/// The body of the shim for a C function with pointers.
+pub(crate) fn math_with_pointers(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    libc_shims::with_pointers(fx, rule);
+}

@@ -1,0 +1,385 @@
+//! An instance: memory, globals and tables of its own, and a shadow for all of it.
+
+use brolga::Arg;
+use brolga::cranelift_codegen::data_value::DataValue;
+use wasmparser::{ExternalKind, FuncType, ValType};
+
+use crate::error::Error;
+use crate::gradient::{Gradient, Pullback, next_instance};
+use crate::host::{Output, SEED, STATE_CELL, State};
+use crate::layout::{self, PAGE};
+use crate::module::Module;
+use crate::region::Region;
+use crate::val::Val;
+
+/// An instance of a module. It may move between threads, and is used by one at a time; several instances are independent.
+///
+/// Addresses are Wasm's: offsets into memory 0. Every byte of memory has a shadow byte at the same address of the shadow;
+/// where memory holds a float, the shadow holds its cotangent.
+pub struct Instance {
+    module: Module,
+    state: Box<State>,
+    id: u64,
+    fuel: u64,
+    /// What is left of pages that [`Self::alloc`] got by growing memory: next address, end.
+    spare: (u64, u64),
+}
+
+impl Instance {
+    /// A fresh instance; the start function, if there is one, has run.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if address space is short, [`Error::Trap`] if the start function traps.
+    pub fn new(module: &Module) -> Result<Self, Error> {
+        Self::with_output(module, Output::default())
+    }
+
+    /// [`Self::new`], with a place for standard output and error.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_output(module: &Module, output: Output) -> Result<Self, Error> {
+        let inner = &*module.0;
+        let mut region = Region::new(&inner.layout)?;
+        for (i, bytes) in inner.memories.iter().enumerate() {
+            region.open(i as u32, *bytes)?;
+        }
+        for (offset, bytes) in &inner.image {
+            // SAFETY: every entry of the image lies in the header or in an initial memory; `module::image` has seen to that.
+            unsafe {
+                let to = region.vmctx().offset(*offset as isize);
+                to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+        }
+        let size_cells = inner.layout.memory_size.clone();
+        let state = Box::new(State { region, size_cells, output, kept: Vec::new(), exit: None, random: SEED });
+        let mut this = Self { module: module.clone(), state, id: next_instance(), fuel: u64::MAX, spare: (0, 0) };
+        let pointer: *mut State = &mut *this.state;
+        // SAFETY: the cell lies in the header.
+        unsafe { this.vmctx().offset(STATE_CELL as isize).cast::<*mut State>().write(pointer) };
+        if let Some(start) = inner.start
+            && let Some(key) = inner.translated.funcs[start as usize]
+        {
+            this.enter(key, &FuncType::new([], []), &[])?;
+        }
+        Ok(this)
+    }
+
+    /// The module.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The instance pointer: the address of byte 0 of memory 0.
+    pub fn vmctx(&self) -> *mut u8 {
+        self.state.region.vmctx()
+    }
+
+    /// The shadow of the instance pointer.
+    pub fn shadow_vmctx(&self) -> *mut u8 {
+        self.state.region.shadow()
+    }
+
+    /// Fuel for each call from now on, if the module was translated for it; a call that runs out of it is a trap.
+    pub fn set_fuel(&mut self, fuel: u64) {
+        self.fuel = fuel;
+    }
+
+    /// Output that was kept (see [`Output::Keep`]), taken out.
+    pub fn output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.state.kept)
+    }
+
+    fn cell<T: Copy>(&self, offset: i32) -> T {
+        // SAFETY: offsets of the layout lie in the header; a cell holds what it was laid out for.
+        unsafe { self.vmctx().offset(offset as isize).cast::<T>().read() }
+    }
+
+    fn set_cell<T: Copy>(&mut self, offset: i32, value: T) {
+        // SAFETY: as in `cell`.
+        unsafe { self.vmctx().offset(offset as isize).cast::<T>().write(value) }
+    }
+
+    /// What every entry into translated code begins with.
+    fn prepare(&mut self) -> Result<(), Error> {
+        for (i, cell) in self.module.0.layout.memory_size.clone().into_iter().enumerate() {
+            let size = self.cell::<u64>(cell);
+            self.state.region.shrink(i as u32, size)?;
+        }
+        self.state.random = SEED;
+        self.state.exit = None;
+        self.set_cell(self.module.0.layout.fuel, self.fuel);
+        Ok(())
+    }
+
+    /// A trap that is an exit.
+    fn ended(&self, e: brolga::Error) -> Error {
+        match (Error::from(e), self.state.exit) {
+            (Error::Trap(t), Some(code)) if t.code == "exit" => Error::Exit(code),
+            (e, _) => e,
+        }
+    }
+
+    fn arguments(&self, ty: &FuncType, args: &[Val]) -> Result<Vec<DataValue>, Error> {
+        check(ty.params(), args, "argument")?;
+        let vmctx = DataValue::I64(self.vmctx() as i64);
+        Ok([vmctx].into_iter().chain(args.iter().map(|a| a.to_data())).collect())
+    }
+
+    fn results(ty: &FuncType, values: &[DataValue]) -> Vec<Val> {
+        values.iter().zip(ty.results()).map(|(v, t)| Val::from_data(v, *t)).collect()
+    }
+
+    fn enter(&mut self, key: brolga::FuncKey, ty: &FuncType, args: &[Val]) -> Result<Vec<Val>, Error> {
+        let args = self.arguments(ty, args)?;
+        self.prepare()?;
+        let module = self.module.clone();
+        // SAFETY: translated code reaches memory through the instance pointer only, and stays inside of the region: by checks,
+        // or by guard pages, whose faults are traps. `&mut self` keeps other users away.
+        let values = unsafe { module.primal()?.call(key, &args) }.map_err(|e| self.ended(e))?;
+        Ok(Self::results(ty, &values))
+    }
+
+    /// Call an exported function.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a wrong name or wrong arguments, [`Error::Trap`] or [`Error::Exit`] if it does not return.
+    pub fn call(&mut self, name: &str, args: &[Val]) -> Result<Vec<Val>, Error> {
+        let module = self.module.clone();
+        let (key, ty) = module.function(name)?;
+        self.enter(key, ty, args)
+    }
+
+    /// Run the forward pass of a gradient: the function's results, and the pullback of this run. Memory is as the function
+    /// leaves it.
+    ///
+    /// # Errors
+    /// As [`Self::call`]; also if the tape is full.
+    pub fn forward(&mut self, gradient: &Gradient, args: &[Val]) -> Result<(Vec<Val>, Pullback), Error> {
+        if !std::sync::Arc::ptr_eq(&gradient.module.0, &self.module.0) {
+            return Err(Error::Usage("the gradient is of another module than the instance".to_owned()));
+        }
+        let values = self.arguments(&gradient.ty, args)?;
+        self.prepare()?;
+        let mut all: Vec<Arg> = values.into_iter().map(Arg::new).collect();
+        all[0].shadow = self.shadow_vmctx() as u64;
+        // SAFETY: as in `enter`; the shadow is laid out like the primal.
+        let (values, inner) = unsafe { gradient.rule.forward(&all) }.map_err(|e| self.ended(e))?;
+        let pullback = Pullback { inner, gradient: gradient.clone(), instance: self.id };
+        Ok((Self::results(&gradient.ty, &values), pullback))
+    }
+
+    /// Run a pullback: from cotangents of the results (one for each; those of integers are ignored) and of what is in memory
+    /// (its shadow) to cotangents of the arguments (`Some` for active ones) and of what was in memory before.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for seeds that do not fit or a pullback of another instance; [`Error::Trap`] if a cotangent reaches
+    /// something that cannot be followed.
+    pub fn pullback(&mut self, pullback: &mut Pullback, seeds: &[Val]) -> Result<Vec<Option<Val>>, Error> {
+        if pullback.instance != self.id {
+            return Err(Error::Usage("the pullback is of another instance's run".to_owned()));
+        }
+        let ty = pullback.gradient.ty.clone();
+        check(ty.results(), seeds, "seed")?;
+        let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
+        // SAFETY: the instance that ran is this one, so its memory is still there; what was accessible then still is.
+        let out = unsafe { pullback.inner.call(&seeds) }?;
+        let typed = out[1..].iter().zip(ty.params());
+        Ok(typed.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect())
+    }
+
+    /// Bytes of memory 0.
+    pub fn memory_size(&self) -> u64 {
+        self.module.0.layout.memory_size.first().map_or(0, |c| self.cell::<u64>(*c))
+    }
+
+    /// Memory 0.
+    pub fn memory(&self) -> &[u8] {
+        // SAFETY: as many bytes are accessible, and translated code does not run while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(self.vmctx(), self.memory_size() as usize) }
+    }
+
+    /// Memory 0, to be changed.
+    pub fn memory_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `memory`.
+        unsafe { std::slice::from_raw_parts_mut(self.vmctx(), self.memory_size() as usize) }
+    }
+
+    /// The shadow of memory 0.
+    pub fn shadow(&self) -> &[u8] {
+        // SAFETY: the shadow is as accessible as the primal.
+        unsafe { std::slice::from_raw_parts(self.shadow_vmctx(), self.memory_size() as usize) }
+    }
+
+    /// The shadow of memory 0, to be changed.
+    pub fn shadow_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `shadow`.
+        unsafe { std::slice::from_raw_parts_mut(self.shadow_vmctx(), self.memory_size() as usize) }
+    }
+
+    /// Set all shadows, of memories, globals and tables, to zero.
+    pub fn clear_shadow(&mut self) {
+        self.state.region.clear_shadow();
+    }
+
+    /// Memory for `bytes` bytes: by the module's own `malloc`, if it exports one, else in pages that memory grows by. At
+    /// least 16-byte aligned in the second case.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no memory left.
+    pub fn alloc(&mut self, bytes: u32) -> Result<u32, Error> {
+        let full = || Error::Usage(format!("no room for {bytes} bytes in the instance's memory"));
+        let malloc = FuncType::new([ValType::I32], [ValType::I32]);
+        if self.module.function("malloc").is_ok_and(|(_, ty)| *ty == malloc) {
+            let p = self.call("malloc", &[Val::I32(bytes as i32)])?;
+            return match p[..] {
+                [Val::I32(p)] if p != 0 => Ok(p as u32),
+                _ => Err(full()),
+            };
+        }
+        let need = u64::from(bytes.max(1)).next_multiple_of(16);
+        if self.spare.0 + need > self.spare.1 {
+            let size = self.memory_size();
+            // Pages that nobody grew by in between are one piece with those that are left.
+            let from = if self.spare.1 == size { self.spare.0 } else { size };
+            let new = (from + need).next_multiple_of(PAGE);
+            let most = self.module.0.layout.memory_max.first().copied().unwrap_or(0);
+            if new > most {
+                return Err(full());
+            }
+            self.state.region.open(0, new)?;
+            self.set_cell(self.module.0.layout.memory_size[0], new);
+            self.spare = (from, new);
+        }
+        let at = self.spare.0;
+        self.spare.0 += need;
+        Ok(at as u32)
+    }
+
+    /// A buffer of floats in newly allocated memory.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`].
+    pub fn alloc_f64(&mut self, values: &[f64]) -> Result<u32, Error> {
+        let at = self.alloc(8 * values.len() as u32)?;
+        self.write_f64(at, values)?;
+        Ok(at)
+    }
+
+    fn range(&self, at: u32, bytes: usize) -> Result<std::ops::Range<usize>, Error> {
+        let end = at as u64 + bytes as u64;
+        if end > self.memory_size() {
+            return Err(Error::Usage(format!(
+                "bytes {at} to {end} are outside of memory ({} bytes)",
+                self.memory_size()
+            )));
+        }
+        Ok(at as usize..end as usize)
+    }
+
+    /// `n` floats of memory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if they are outside of memory; so below.
+    pub fn read_f64(&self, at: u32, n: usize) -> Result<Vec<f64>, Error> {
+        Ok(floats(&self.memory()[self.range(at, 8 * n)?]))
+    }
+
+    /// Write floats to memory.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn write_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
+        let range = self.range(at, 8 * values.len())?;
+        put(&mut self.memory_mut()[range], values);
+        Ok(())
+    }
+
+    /// The cotangents of `n` floats of memory.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn shadow_f64(&self, at: u32, n: usize) -> Result<Vec<f64>, Error> {
+        Ok(floats(&self.shadow()[self.range(at, 8 * n)?]))
+    }
+
+    /// Set cotangents: seeds of what a function will write, or zeros.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn set_shadow_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
+        let range = self.range(at, 8 * values.len())?;
+        put(&mut self.shadow_mut()[range], values);
+        Ok(())
+    }
+
+    fn global_cell(&self, name: &str) -> Result<(u32, i32, ValType), Error> {
+        let index = self
+            .module
+            .export(name, ExternalKind::Global)
+            .ok_or_else(|| Error::Usage(format!("no global `{name}` is exported")))?;
+        Ok((index, self.module.0.layout.globals[index as usize], self.module.0.globals[index as usize].0))
+    }
+
+    /// The value of an exported global.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is none.
+    pub fn global(&self, name: &str) -> Result<Val, Error> {
+        let (_, cell, ty) = self.global_cell(name)?;
+        Ok(Val::from_bits(ty, self.bits_at(self.vmctx(), cell, ty)))
+    }
+
+    /// The cotangent of an exported global of float type.
+    ///
+    /// # Errors
+    /// As [`Self::global`].
+    pub fn global_shadow(&self, name: &str) -> Result<Val, Error> {
+        let (_, cell, ty) = self.global_cell(name)?;
+        Ok(Val::from_bits(ty, self.bits_at(self.shadow_vmctx(), cell, ty)))
+    }
+
+    /// Set an exported global.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is none, if it cannot change, or if the type is another.
+    pub fn set_global(&mut self, name: &str, value: Val) -> Result<(), Error> {
+        let (index, cell, ty) = self.global_cell(name)?;
+        if !self.module.0.globals[index as usize].1 || !value.fits(ty) {
+            return Err(Error::Usage(format!("the global `{name}` of type {ty} cannot be set to {value:?}")));
+        }
+        let bytes = value.bits().to_le_bytes();
+        for (i, b) in bytes[..layout::bytes(ty)].iter().enumerate() {
+            self.set_cell(cell + i as i32, *b);
+        }
+        Ok(())
+    }
+
+    fn bits_at(&self, base: *mut u8, cell: i32, ty: ValType) -> u128 {
+        let mut bytes = [0; 16];
+        let n = layout::bytes(ty);
+        // SAFETY: cells of globals lie in the header, primal or shadow.
+        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(base.offset(cell as isize), n) };
+        u128::from_le_bytes(bytes)
+    }
+}
+
+fn check(types: &[ValType], values: &[Val], what: &str) -> Result<(), Error> {
+    if types.len() != values.len() {
+        return Err(Error::Usage(format!("{} {what}s are given, {} are wanted", values.len(), types.len())));
+    }
+    match types.iter().zip(values).position(|(t, v)| !v.fits(*t)) {
+        Some(i) => Err(Error::Usage(format!("{what} {i} is {:?}, a value of type {} is wanted", values[i], types[i]))),
+        None => Ok(()),
+    }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f64> {
+    bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("eight bytes"))).collect()
+}
+
+fn put(to: &mut [u8], values: &[f64]) {
+    for (b, v) in to.chunks_exact_mut(8).zip(values) {
+        b.copy_from_slice(&v.to_le_bytes());
+    }
+}

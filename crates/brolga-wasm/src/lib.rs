@@ -1,0 +1,72 @@
+//! Gradients of WebAssembly functions.
+//!
+//! Every language that compiles to WebAssembly gets gradients without being changed: a module is translated to CLIF
+//! ([`Module`]), an exported function of it is differentiated ([`Gradient`]), and both run on an [`Instance`], whose linear
+//! memory, globals and tables have a shadow of the same layout. There a float's cotangent lies where the float lies, so
+//! pointers need not be understood: whatever a program keeps in its memory, by whatever `malloc`, is where its gradient is.
+//!
+//! ```
+//! use brolga_wasm::{Gradient, Instance, Module, Val};
+//!
+//! # fn main() -> Result<(), brolga_wasm::Error> {
+//! // The sum of squares of n numbers.
+//! let module = Module::new(r#"(module (memory (export "memory") 1)
+//!     (func (export "loss") (param $x i32) (param $n i32) (result f64) (local $s f64)
+//!         (loop $next
+//!             (local.set $s (f64.add (local.get $s)
+//!                 (f64.mul (f64.load (local.get $x)) (f64.load (local.get $x)))))
+//!             (local.set $x (i32.add (local.get $x) (i32.const 8)))
+//!             (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
+//!         (local.get $s)))"#)?;
+//! let gradient = Gradient::new(&module, "loss")?;
+//!
+//! let mut instance = Instance::new(&module)?;
+//! let x = instance.alloc_f64(&[1.0, 2.0, 3.0])?;
+//! let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(x as i32), Val::I32(3)])?;
+//! assert_eq!(value, [Val::F64(14.0)]);
+//!
+//! instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+//! assert_eq!(instance.shadow_f64(x, 3)?, [2.0, 4.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `parse` | sections as tables, validated |
+//! | `layout` | where everything of an instance lies |
+//! | `translate/` | functions as CLIF |
+//! | `imports/`, `host` | what imports become, and what the host does for them |
+//! | `module`, `instance`, `region`, `gradient` | what users hold |
+
+mod error;
+mod gradient;
+mod host;
+mod imports;
+mod instance;
+mod layout;
+mod module;
+mod parse;
+mod region;
+mod translate;
+mod val;
+
+pub use brolga;
+pub use error::Error;
+pub use gradient::{Gradient, Pullback, default_activity};
+pub use host::Output;
+pub use imports::Imports;
+pub use instance::Instance;
+pub use module::{Module, ModuleOptions};
+pub use translate::Bounds;
+pub use val::Val;
+pub use wasmparser::{FuncType, ValType};
+
+use brolga::cranelift_codegen::isa::OwnedTargetIsa;
+
+/// The host's compiler, for signatures and the verifier.
+fn host_isa() -> Result<OwnedTargetIsa, Error> {
+    static ISA: std::sync::OnceLock<Option<OwnedTargetIsa>> = std::sync::OnceLock::new();
+    let isa = ISA.get_or_init(|| brolga::jit::host_isa(true).ok()).clone();
+    isa.ok_or(Error::Internal { stage: "host", message: "this machine is not supported".to_owned() })
+}

@@ -1,0 +1,385 @@
+//! A module's sections as plain tables.
+//!
+//! Everything is validated first, against the features that the translator knows, so that what comes after may rely on a
+//! module being well typed. Valid modules that use what we lack are refused here as far as types and sections go; operators
+//! are the translator's business.
+
+use std::collections::HashMap;
+
+use wasmparser::{
+    CompositeInnerType, ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, FunctionBody,
+    GlobalType, HeapType, Imports, KnownCustom, MemoryType, Name, Operator, Parser, Payload, RefType, TableInit,
+    TableType, TypeRef, ValType, Validator, WasmFeatures,
+};
+
+use crate::error::Error;
+
+/// An imported thing's two names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ImportName {
+    /// The module that it is imported from.
+    pub module: String,
+    /// Its name there.
+    pub name: String,
+}
+
+/// A function of the index space.
+pub struct Func<'a> {
+    /// Index of its type.
+    pub ty: u32,
+    /// Its names, if it is imported.
+    pub import: Option<ImportName>,
+    /// Its body, if it is not.
+    pub body: Option<FunctionBody<'a>>,
+}
+
+/// A table.
+pub struct Table {
+    /// Its limits and what it holds.
+    pub ty: TableType,
+    /// What its entries are at first; null without one.
+    pub init: Option<Const>,
+}
+
+/// A memory. One that is imported is made like any other.
+pub struct Memory {
+    /// Its limits.
+    pub ty: MemoryType,
+}
+
+/// A global.
+pub struct Global {
+    /// Its type.
+    pub ty: GlobalType,
+    /// Its initial value, unless it is imported.
+    pub init: Option<Const>,
+    /// Its names, if it is imported.
+    pub import: Option<ImportName>,
+}
+
+/// When a segment is written.
+pub enum Mode {
+    /// Into table or memory `.0` at `.1`, when the module is instantiated.
+    Active(u32, Const),
+    /// When the program says so.
+    Passive,
+    /// Never; it only says which functions have references.
+    Declared,
+}
+
+/// An element segment.
+pub struct Elem {
+    /// When it is written.
+    pub mode: Mode,
+    /// Its references.
+    pub items: Vec<Const>,
+}
+
+/// A data segment.
+pub struct Data<'a> {
+    /// When it is written.
+    pub mode: Mode,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A constant expression, as a program for a stack machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Const(pub Vec<ConstOp>);
+
+/// An operation of a constant expression.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ConstOp {
+    /// The bits of a number, zero-extended.
+    Bits(u128),
+    /// The value of a global.
+    Global(u32),
+    /// A reference to a function.
+    Func(u32),
+    /// Addition, of 32 bits or of 64.
+    Add(bool),
+    /// Subtraction.
+    Sub(bool),
+    /// Multiplication.
+    Mul(bool),
+}
+
+impl Const {
+    /// The bits, if the expression is a literal.
+    pub fn literal(&self) -> Option<u128> {
+        match self.0[..] {
+            [ConstOp::Bits(bits)] => Some(bits),
+            _ => None,
+        }
+    }
+
+    /// Evaluate with the values of globals and the numbers of functions.
+    pub fn eval(&self, global: &dyn Fn(u32) -> u128, func: &dyn Fn(u32) -> u32) -> u128 {
+        let mut stack: Vec<u128> = Vec::new();
+        for op in &self.0 {
+            let value = match *op {
+                ConstOp::Bits(bits) => bits,
+                ConstOp::Global(g) => global(g),
+                ConstOp::Func(f) => func(f).into(),
+                ConstOp::Add(wide) | ConstOp::Sub(wide) | ConstOp::Mul(wide) => {
+                    let (y, x) = (stack.pop().unwrap_or(0) as u64, stack.pop().unwrap_or(0) as u64);
+                    let z = match op {
+                        ConstOp::Add(_) => x.wrapping_add(y),
+                        ConstOp::Sub(_) => x.wrapping_sub(y),
+                        _ => x.wrapping_mul(y),
+                    };
+                    u128::from(if wide { z } else { z & 0xffff_ffff })
+                }
+            };
+            stack.push(value);
+        }
+        stack.pop().unwrap_or(0)
+    }
+}
+
+/// An exported thing: its kind and index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: ExternalKind,
+    /// Which one.
+    pub index: u32,
+}
+
+/// All sections.
+#[derive(Default)]
+pub struct Info<'a> {
+    /// Function types.
+    pub types: Vec<FuncType>,
+    /// Functions, imported ones first.
+    pub funcs: Vec<Func<'a>>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Memories.
+    pub memories: Vec<Memory>,
+    /// Globals.
+    pub globals: Vec<Global>,
+    /// Exports in order.
+    pub exports: Vec<Export>,
+    /// Element segments.
+    pub elems: Vec<Elem>,
+    /// Data segments.
+    pub data: Vec<Data<'a>>,
+    /// The start function.
+    pub start: Option<u32>,
+    /// Names of functions, from the name section.
+    pub names: HashMap<u32, String>,
+}
+
+/// What the translator knows.
+pub fn features() -> WasmFeatures {
+    WasmFeatures::WASM2
+        .union(WasmFeatures::TAIL_CALL)
+        .union(WasmFeatures::EXTENDED_CONST)
+        .union(WasmFeatures::MULTI_MEMORY)
+        .union(WasmFeatures::CALL_INDIRECT_OVERLONG)
+        .union(WasmFeatures::BULK_MEMORY_OPT)
+}
+
+const NEWER: &str = "compile without this feature; Wasm 2.0 with tail calls, multiple memories and extended constant \
+                     expressions is supported";
+
+impl<'a> Info<'a> {
+    /// Validate and read a module.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
+        validate(bytes)?;
+        let mut info = Info::default();
+        let mut declared: Vec<u32> = Vec::new();
+        let mut bodies = Vec::new();
+        for payload in Parser::new(0).parse_all(bytes) {
+            info.section(payload?, &mut declared, &mut bodies)?;
+        }
+        for (ty, body) in declared.into_iter().zip(bodies) {
+            info.funcs.push(Func { ty, import: None, body: Some(body) });
+        }
+        Ok(info)
+    }
+
+    fn section(
+        &mut self,
+        payload: Payload<'a>,
+        declared: &mut Vec<u32>,
+        bodies: &mut Vec<FunctionBody<'a>>,
+    ) -> Result<(), Error> {
+        match payload {
+            Payload::TypeSection(types) => {
+                for group in types {
+                    for ty in group?.into_types() {
+                        match ty.composite_type.inner {
+                            CompositeInnerType::Func(f) => {
+                                f.params().iter().chain(f.results()).try_for_each(|t| supported(*t))?;
+                                self.types.push(f);
+                            }
+                            _ => return Err(Error::unsupported("a type that is no function type", 0, NEWER)),
+                        }
+                    }
+                }
+            }
+            Payload::ImportSection(imports) => {
+                for group in imports {
+                    match group? {
+                        Imports::Single(_, i) => self.import(i.module, i.name, i.ty)?,
+                        _ => return Err(Error::unsupported("the compact form of imports", 0, NEWER)),
+                    }
+                }
+            }
+            Payload::FunctionSection(funcs) => {
+                for ty in funcs {
+                    declared.push(ty?);
+                }
+            }
+            Payload::TableSection(tables) => {
+                for t in tables {
+                    let t = t?;
+                    supported(ValType::Ref(t.ty.element_type))?;
+                    let init = match t.init {
+                        TableInit::RefNull => None,
+                        TableInit::Expr(e) => Some(constant(&e)?),
+                    };
+                    self.tables.push(Table { ty: t.ty, init });
+                }
+            }
+            Payload::MemorySection(memories) => {
+                for m in memories {
+                    self.memories.push(Memory { ty: m? });
+                }
+            }
+            Payload::GlobalSection(globals) => {
+                for g in globals {
+                    let g = g?;
+                    supported(g.ty.content_type)?;
+                    self.globals.push(Global { ty: g.ty, init: Some(constant(&g.init_expr)?), import: None });
+                }
+            }
+            Payload::ExportSection(exports) => {
+                for e in exports {
+                    let e = e?;
+                    self.exports.push(Export { name: e.name.to_owned(), kind: e.kind, index: e.index });
+                }
+            }
+            Payload::StartSection { func, .. } => self.start = Some(func),
+            Payload::ElementSection(elems) => {
+                for e in elems {
+                    let e = e?;
+                    let items = match e.items {
+                        ElementItems::Functions(fs) => {
+                            fs.into_iter().map(|f| Ok(Const(vec![ConstOp::Func(f?)]))).collect::<Result<_, Error>>()?
+                        }
+                        ElementItems::Expressions(_, es) => {
+                            es.into_iter().map(|e| constant(&e?)).collect::<Result<_, Error>>()?
+                        }
+                    };
+                    let mode = match e.kind {
+                        ElementKind::Passive => Mode::Passive,
+                        ElementKind::Declared => Mode::Declared,
+                        ElementKind::Active { table_index, offset_expr } => {
+                            Mode::Active(table_index.unwrap_or(0), constant(&offset_expr)?)
+                        }
+                    };
+                    self.elems.push(Elem { mode, items });
+                }
+            }
+            Payload::DataSection(data) => {
+                for d in data {
+                    let d = d?;
+                    let mode = match d.kind {
+                        DataKind::Passive => Mode::Passive,
+                        DataKind::Active { memory_index, offset_expr } => {
+                            Mode::Active(memory_index, constant(&offset_expr)?)
+                        }
+                    };
+                    self.data.push(Data { mode, bytes: d.data });
+                }
+            }
+            Payload::CodeSectionEntry(body) => bodies.push(body),
+            Payload::CustomSection(c) => {
+                if let KnownCustom::Name(names) = c.as_known() {
+                    // Names are advice: a section that cannot be read is no error.
+                    for n in names.into_iter().flatten() {
+                        if let Name::Function(map) = n {
+                            self.names.extend(map.into_iter().flatten().map(|n| (n.index, n.name.to_owned())));
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn import(&mut self, module: &str, name: &str, ty: TypeRef) -> Result<(), Error> {
+        let import = Some(ImportName { module: module.to_owned(), name: name.to_owned() });
+        match ty {
+            TypeRef::Func(ty) => self.funcs.push(Func { ty, import, body: None }),
+            TypeRef::Table(ty) => self.tables.push(Table { ty, init: None }),
+            TypeRef::Memory(ty) => self.memories.push(Memory { ty }),
+            TypeRef::Global(ty) => {
+                supported(ty.content_type)?;
+                self.globals.push(Global { ty, init: None, import });
+            }
+            _ => return Err(Error::unsupported(format!("the import {module}.{name}"), 0, NEWER)),
+        }
+        Ok(())
+    }
+
+    /// The type of a function.
+    pub fn type_of(&self, func: u32) -> &FuncType {
+        &self.types[self.funcs[func as usize].ty as usize]
+    }
+}
+
+/// Validate. A module that only newer features make valid is told apart from one that nothing does.
+fn validate(bytes: &[u8]) -> Result<(), Error> {
+    let Err(e) = Validator::new_with_features(features()).validate_all(bytes) else { return Ok(()) };
+    if Validator::new_with_features(WasmFeatures::all()).validate_all(bytes).is_ok() {
+        return Err(Error::unsupported(
+            format!("a feature that this module uses ({})", e.message()),
+            e.offset(),
+            NEWER,
+        ));
+    }
+    Err(e.into())
+}
+
+fn supported(ty: ValType) -> Result<(), Error> {
+    match ty {
+        ValType::I32 | ValType::I64 | ValType::F32 | ValType::F64 | ValType::V128 => Ok(()),
+        ValType::Ref(RefType::FUNCREF | RefType::EXTERNREF) => Ok(()),
+        ValType::Ref(_) => Err(Error::unsupported(format!("the type {ty}"), 0, NEWER)),
+    }
+}
+
+/// Read a constant expression.
+fn constant(e: &ConstExpr<'_>) -> Result<Const, Error> {
+    let mut ops = Vec::new();
+    let mut reader = e.get_operators_reader();
+    while !reader.eof() {
+        let (op, offset) = reader.read_with_offset()?;
+        ops.push(match op {
+            Operator::I32Const { value } => ConstOp::Bits(u128::from(value as u32)),
+            Operator::I64Const { value } => ConstOp::Bits(u128::from(value as u64)),
+            Operator::F32Const { value } => ConstOp::Bits(value.bits().into()),
+            Operator::F64Const { value } => ConstOp::Bits(value.bits().into()),
+            Operator::V128Const { value } => ConstOp::Bits(value.i128() as u128),
+            Operator::RefNull { hty: HeapType::Abstract { .. } } => ConstOp::Bits(0),
+            Operator::RefFunc { function_index } => ConstOp::Func(function_index),
+            Operator::GlobalGet { global_index } => ConstOp::Global(global_index),
+            Operator::I32Add => ConstOp::Add(false),
+            Operator::I64Add => ConstOp::Add(true),
+            Operator::I32Sub => ConstOp::Sub(false),
+            Operator::I64Sub => ConstOp::Sub(true),
+            Operator::I32Mul => ConstOp::Mul(false),
+            Operator::I64Mul => ConstOp::Mul(true),
+            Operator::End => continue,
+            other => return Err(Error::unsupported(format!("`{other:?}` in a constant expression"), offset, NEWER)),
+        });
+    }
+    Ok(Const(ops))
+}

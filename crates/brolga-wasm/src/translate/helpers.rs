@@ -1,0 +1,222 @@
+//! Functions that no Wasm function is, but that translated ones call: dispatchers, growth, loops over tables, and shims for
+//! imports.
+//!
+//! They are ordinary CLIF, so they are differentiated like everything else. What only the host can do (map pages, write to a
+//! terminal) is a call of a host function; its effect on anything that a program reads is written out here, so that the
+//! pass sees it.
+
+use brolga::FuncKey;
+use brolga::cranelift_codegen::ir::condcodes::IntCC;
+use brolga::cranelift_codegen::ir::{InstBuilder, JumpTableData, Signature, Type, types};
+use wasmparser::FuncType;
+
+use super::func::{Context, Fx, build};
+use super::memory::{entry_of, header};
+use super::{Env, clif_type, host_signature};
+use crate::error::{Error, trap};
+use crate::imports::{self, Provided};
+use crate::layout::PAGE;
+
+/// A helper, by what it works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Helper {
+    /// `(pages) -> old pages or -1`.
+    MemoryGrow(u32),
+    /// `(value, n) -> old length or -1`.
+    TableGrow(u32),
+    /// `(at, value, n)`, checked by the caller.
+    TableFill(u32),
+}
+
+/// Whether a symbol could be a helper's.
+pub(crate) fn is_helper(symbol: &str) -> bool {
+    ["memory.grow", "table.grow", "table.fill", "host.", "elem"].iter().any(|p| symbol.starts_with(p))
+}
+
+impl Helper {
+    pub fn symbol(self) -> String {
+        match self {
+            Helper::MemoryGrow(m) => format!("memory.grow{m}"),
+            Helper::TableGrow(t) => format!("table.grow{t}"),
+            Helper::TableFill(t) => format!("table.fill{t}"),
+        }
+    }
+
+    pub fn signature(self, env: &Env<'_, '_>) -> Signature {
+        let (params, results): (&[Type], &[Type]) = match self {
+            Helper::MemoryGrow(_) => (&[types::I32], &[types::I32]),
+            Helper::TableGrow(_) => (&[types::I32; 2], &[types::I32]),
+            Helper::TableFill(_) => (&[types::I32; 3], &[]),
+        };
+        env.signature_of(params.iter().copied(), results.iter().copied())
+    }
+}
+
+/// `(vmctx, reference, t…) -> (u…)`.
+pub(super) fn dispatcher_signature(env: &Env<'_, '_>, ty: &FuncType) -> Signature {
+    let params = ty.params().iter().map(|t| clif_type(*t));
+    env.signature_of([types::I32].into_iter().chain(params), ty.results().iter().map(|t| clif_type(*t)))
+}
+
+/// Define every helper and dispatcher that something calls. By now every reference has its number.
+pub(super) fn define(env: &mut Env<'_, '_>, context: &mut Context) -> Result<(), Error> {
+    let mut done = 0;
+    while let Some((&helper, symbol)) = env.helpers.get_index(done) {
+        let symbol = symbol.clone();
+        let signature = helper.signature(env);
+        build(env, context, &symbol, signature, |fx| {
+            match helper {
+                Helper::MemoryGrow(m) => memory_grow(fx, m),
+                Helper::TableGrow(t) => table_grow(fx, t),
+                Helper::TableFill(t) => table_fill(fx, t),
+            }
+            Ok(())
+        })?;
+        done += 1;
+    }
+    for at in 0..env.dispatchers.len() {
+        let (ty, symbol) = env.dispatchers.get_index(at).expect("in range");
+        let (ty, symbol) = (ty.clone(), symbol.clone());
+        let signature = dispatcher_signature(env, &ty);
+        build(env, context, &symbol, signature, |fx| {
+            dispatcher(fx, &ty);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Call function `reference` with the other arguments, if it has this type.
+fn dispatcher(fx: &mut Fx<'_, '_, '_, '_>, ty: &FuncType) {
+    let (reference, args) = (fx.stack[0], fx.stack[1..].to_vec());
+    let wrong = fx.b.create_block();
+    let null = fx.b.create_block();
+    let all: Vec<u32> = fx.env.refs.keys().copied().collect();
+    let mut targets = vec![fx.b.func.dfg.block_call(null, &[])];
+    let mut arms = Vec::new();
+    for f in all {
+        let block = if fx.env.info.type_of(f) == ty {
+            let block = fx.b.create_block();
+            arms.push((f, block));
+            block
+        } else {
+            wrong
+        };
+        targets.push(fx.b.func.dfg.block_call(block, &[]));
+    }
+    let default = fx.b.func.dfg.block_call(wrong, &[]);
+    let table = fx.b.create_jump_table(JumpTableData::new(default, &targets));
+    fx.b.ins().br_table(reference, table);
+    for (f, block) in arms {
+        fx.b.switch_to_block(block);
+        let results = fx.call_function(f, &args);
+        fx.b.ins().return_(&results);
+    }
+    for (block, code) in [(wrong, trap::BAD_SIGNATURE), (null, trap::NULL_CALL)] {
+        fx.b.switch_to_block(block);
+        fx.b.ins().trap(code);
+    }
+}
+
+/// Make pages accessible, primal and shadow; then the size is stored, in CLIF, so that it is restored where writes are.
+fn memory_grow(fx: &mut Fx<'_, '_, '_, '_>, memory: u32) {
+    let pages = fx.stack[0];
+    let size = fx.memory_size(memory);
+    let (fail, room, grown) = (fx.b.create_block(), fx.b.create_block(), fx.b.create_block());
+    let pages = fx.wide(pages);
+    let more = fx.b.ins().imul_imm_s(pages, PAGE as i64);
+    let new = fx.b.ins().iadd(size, more);
+    let most = fx.b.ins().iconst(types::I64, fx.env.layout.memory_max[memory as usize] as i64);
+    let too_much = fx.b.ins().icmp(IntCC::UnsignedGreaterThan, new, most);
+    fx.b.ins().brif(too_much, fail, &[], room, &[]);
+    fx.b.switch_to_block(room);
+    let m = fx.b.ins().iconst(types::I32, i64::from(memory));
+    let ok = call_host(fx, &imports::GROW, &[m, new]);
+    fx.b.ins().brif(ok[0], grown, &[], fail, &[]);
+    fx.b.switch_to_block(grown);
+    let cell = fx.env.layout.memory_size[memory as usize];
+    fx.b.ins().store(header(), new, fx.vmctx, cell);
+    let old = fx.b.ins().ushr_imm_u(size, 16);
+    let old = fx.b.ins().ireduce(types::I32, old);
+    fx.b.ins().return_(&[old]);
+    fx.b.switch_to_block(fail);
+    let none = fx.b.ins().iconst(types::I32, i64::from(u32::MAX));
+    fx.b.ins().return_(&[none]);
+}
+
+fn table_grow(fx: &mut Fx<'_, '_, '_, '_>, table: u32) {
+    let (value, n) = (fx.stack[0], fx.stack[1]);
+    let old = fx.table_len(table);
+    let (fail, grown) = (fx.b.create_block(), fx.b.create_block());
+    let (a, b) = (fx.wide(old), fx.wide(n));
+    let new = fx.b.ins().iadd(a, b);
+    let most = fx.b.ins().iconst(types::I64, i64::from(fx.env.layout.table_max[table as usize]));
+    let too_much = fx.b.ins().icmp(IntCC::UnsignedGreaterThan, new, most);
+    fx.b.ins().brif(too_much, fail, &[], grown, &[]);
+    fx.b.switch_to_block(grown);
+    let new = fx.b.ins().ireduce(types::I32, new);
+    let cell = fx.env.layout.table_size[table as usize];
+    fx.b.ins().store(header(), new, fx.vmctx, cell);
+    fx.call_helper(Helper::TableFill(table), &[old, value, n]);
+    fx.b.ins().return_(&[old]);
+    fx.b.switch_to_block(fail);
+    let none = fx.b.ins().iconst(types::I32, i64::from(u32::MAX));
+    fx.b.ins().return_(&[none]);
+}
+
+/// A loop, since C's `memset` fills bytes.
+fn table_fill(fx: &mut Fx<'_, '_, '_, '_>, table: u32) {
+    let (at, value, n) = (fx.stack[0], fx.stack[1], fx.stack[2]);
+    let (head, body, done) = (fx.b.create_block(), fx.b.create_block(), fx.b.create_block());
+    let i = fx.b.append_block_param(head, types::I32);
+    let zero = fx.b.ins().iconst(types::I32, 0);
+    fx.b.ins().jump(head, &[zero.into()]);
+    fx.b.switch_to_block(head);
+    let more = fx.b.ins().icmp(IntCC::UnsignedLessThan, i, n);
+    fx.b.ins().brif(more, body, &[], done, &[]);
+    fx.b.switch_to_block(body);
+    let entry = fx.b.ins().iadd(at, i);
+    let p = entry_of(fx, table, entry);
+    fx.b.ins().store(header(), value, p, 0);
+    let next = fx.b.ins().iadd_imm_s(i, 1);
+    fx.b.ins().jump(head, &[next.into()]);
+    fx.b.switch_to_block(done);
+    fx.b.ins().return_(&[]);
+}
+
+/// Call a host function: `(vmctx, arguments)`.
+pub(crate) fn call_host(
+    fx: &mut Fx<'_, '_, '_, '_>,
+    host: &imports::HostFunc,
+    args: &[brolga::cranelift_codegen::ir::Value],
+) -> Vec<brolga::cranelift_codegen::ir::Value> {
+    let signature = host_signature(&fx.env.config, host);
+    if fx.env.program.func(host.symbol).is_none() {
+        // SAFETY: `HostFunc` promises a C function of this signature, which lives as long as the process.
+        let defined = unsafe { fx.env.program.define_host(host.symbol, &signature, host.address()) };
+        defined.expect("symbols of host functions are ours alone");
+    }
+    let callee = fx.callee(host.symbol, |_| signature);
+    let all = [&[fx.vmctx], args].concat();
+    let inst = fx.b.ins().call(callee, &all);
+    fx.b.inst_results(inst).to_vec()
+}
+
+/// The function that stands for an import, unless calls go to a C function by name.
+pub(super) fn import_shim(env: &mut Env<'_, '_>, context: &mut Context, index: u32) -> Result<Option<FuncKey>, Error> {
+    let provided = match env.provided[index as usize].clone() {
+        Some(Provided::Math(_)) | None => return Ok(None),
+        Some(provided) => provided,
+    };
+    let ty = env.info.type_of(index).clone();
+    let (symbol, signature) = (env.symbols[index as usize].clone(), env.signature(&ty));
+    build(env, context, &symbol, signature, |fx| {
+        match provided {
+            Provided::Shim(shim) => shim(fx),
+            Provided::MathWithPointers(rule) => imports::math_with_pointers(fx, rule),
+            Provided::Math(_) => unreachable!("called by name"),
+        }
+        Ok(())
+    })
+    .map(Some)
+}

@@ -1,0 +1,230 @@
+//! Gradients of small modules, against numbers worked out by hand and central differences.
+
+use brolga_wasm::{Bounds, Error, Gradient, Instance, Module, ModuleOptions, Val};
+
+/// Both ways of keeping memory in bounds.
+fn modules(text: &str) -> Vec<Module> {
+    [Bounds::Guard, Bounds::Checked]
+        .map(|bounds| Module::with_options(text, &ModuleOptions { bounds, ..Default::default() }).unwrap())
+        .to_vec()
+}
+
+/// The gradient by value and of `n` floats at the address that argument 0 is, called twice, on shadows that are not zero.
+fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (f64, Vec<f64>) {
+    let gradient = Gradient::new(module, name).unwrap();
+    let mut instance = Instance::new(module).unwrap();
+    let at = instance.alloc_f64(x).unwrap();
+    let initial: Vec<f64> = (0..x.len()).map(|i| 0.5 + i as f64).collect();
+    let args: Vec<Val> = [Val::I32(at as i32)].into_iter().chain(rest.iter().copied()).collect();
+    let mut out = Vec::new();
+    for _ in 0..2 {
+        instance.clear_shadow();
+        instance.write_f64(at, x).unwrap();
+        instance.set_shadow_f64(at, &initial).unwrap();
+        let (value, mut pullback) = instance.forward(&gradient, &args).unwrap();
+        instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap();
+        let shadow = instance.shadow_f64(at, x.len()).unwrap();
+        let gradient: Vec<f64> = shadow.iter().zip(&initial).map(|(s, i)| s - i).collect();
+        out.push((value[0].f64().unwrap(), gradient));
+    }
+    assert_eq!(out[0], out[1], "a second run differs");
+    out.remove(0)
+}
+
+/// Central differences of the primal.
+fn differences(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> Vec<f64> {
+    let at = |x: &[f64]| {
+        let mut instance = Instance::new(module).unwrap();
+        let p = instance.alloc_f64(x).unwrap();
+        let args: Vec<Val> = [Val::I32(p as i32)].into_iter().chain(rest.iter().copied()).collect();
+        instance.call(name, &args).unwrap()[0].f64().unwrap()
+    };
+    let h = 1e-6;
+    (0..x.len())
+        .map(|i| {
+            let (mut a, mut b) = (x.to_vec(), x.to_vec());
+            a[i] += h;
+            b[i] -= h;
+            (at(&a) - at(&b)) / (2.0 * h)
+        })
+        .collect()
+}
+
+#[track_caller]
+fn close(a: &[f64], b: &[f64], tol: f64) {
+    assert_eq!(a.len(), b.len());
+    for (x, y) in a.iter().zip(b) {
+        assert!((x - y).abs() <= tol * (1.0 + x.abs().max(y.abs())), "{a:?} is not {b:?}");
+    }
+}
+
+#[test]
+fn imported_mathematics() {
+    for module in modules(
+        r#"(module (import "env" "sin" (func $sin (param f64) (result f64)))
+            (import "env" "pow" (func $pow (param f64 f64) (result f64)))
+            (func (export "f") (param f64 f64) (result f64)
+                (f64.mul (call $sin (local.get 0)) (call $pow (local.get 0) (local.get 1)))))"#,
+    ) {
+        let gradient = Gradient::new(&module, "f").unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        let (x, y) = (1.3_f64, 2.5_f64);
+        let args = [Val::F64(x), Val::F64(y)];
+        let (value, mut pullback) = instance.forward(&gradient, &args).unwrap();
+        assert_eq!(value, [Val::F64(x.sin() * x.powf(y))]);
+        assert_eq!(value, instance.call("f", &args).unwrap());
+        for seed in [1.0, -2.0] {
+            let g = instance.pullback(&mut pullback, &[Val::F64(seed)]).unwrap();
+            let g: Vec<f64> = g.iter().map(|v| v.unwrap().f64().unwrap()).collect();
+            let want =
+                [seed * (x.cos() * x.powf(y) + x.sin() * y * x.powf(y - 1.0)), seed * x.sin() * x.powf(y) * x.ln()];
+            close(&g, &want, 1e-13);
+        }
+    }
+}
+
+#[test]
+fn memory_is_overwritten_and_copied() {
+    // y[i] = x[i]^2 in place, then a copy as integers, then a bulk copy, then a sum of products of the copies.
+    for module in modules(
+        r#"(module (memory 1)
+            (func (export "f") (param $x i32) (result f64)
+                (f64.store (local.get $x) (f64.mul (f64.load (local.get $x)) (f64.load (local.get $x))))
+                (i64.store (i32.const 64) (i64.load (local.get $x)))
+                (i64.store offset=8 (i32.const 64) (i64.load offset=8 (local.get $x)))
+                (memory.copy (i32.const 128) (i32.const 64) (i32.const 16))
+                (memory.fill (i32.const 64) (i32.const 0) (i32.const 8))
+                (f64.add (f64.load (i32.const 64))
+                    (f64.mul (f64.load (i32.const 128)) (f64.load offset=8 (i32.const 128))))))"#,
+    ) {
+        let (value, gradient) = gradient_of_buffer(&module, "f", &[3.0, 5.0], &[]);
+        assert_eq!(value, 45.0);
+        // The place of x[0] is overwritten, so its initial shadow, 0.5, is the cotangent of x[0]^2: 0.5 * 6 + 5 * 6.
+        assert_eq!(gradient, [33.0 - 0.5, 9.0]);
+    }
+}
+
+#[test]
+fn globals_keep_cotangents() {
+    for module in modules(
+        r#"(module (memory 1) (global $acc (export "acc") (mut f64) (f64.const 2))
+            (func (export "f") (param $x i32) (param $n i32) (result f64)
+                (loop $next
+                    (global.set $acc (f64.mul (global.get $acc) (f64.load (local.get $x))))
+                    (local.set $x (i32.add (local.get $x) (i32.const 8)))
+                    (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
+                (global.get $acc)))"#,
+    ) {
+        let gradient = Gradient::new(&module, "f").unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        let x = instance.alloc_f64(&[3.0, 5.0, 7.0]).unwrap();
+        let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(x as i32), Val::I32(3)]).unwrap();
+        assert_eq!(value, [Val::F64(210.0)]);
+        instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap();
+        assert_eq!(instance.shadow_f64(x, 3).unwrap(), [70.0, 42.0, 30.0]);
+        assert_eq!(instance.global_shadow("acc").unwrap(), Val::F64(105.0));
+        assert_eq!(instance.global("acc").unwrap(), Val::F64(210.0));
+    }
+}
+
+#[test]
+fn tables_select_functions() {
+    for module in modules(
+        r#"(module (memory 1) (type $f (func (param f64) (result f64)))
+            (table 4 funcref) (elem (i32.const 0) $square $cube) (elem (i32.const 3) $other)
+            (func $square (param f64) (result f64) (f64.mul (local.get 0) (local.get 0)))
+            (func $cube (param f64) (result f64)
+                (f64.mul (local.get 0) (call_indirect (type $f) (local.get 0) (i32.const 0))))
+            (func $other (result f64) (f64.const 1))
+            (func (export "f") (param $x i32) (param $which i32) (result f64)
+                (call_indirect (type $f) (f64.load (local.get $x)) (local.get $which))))"#,
+    ) {
+        assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(0)]), (9.0, vec![6.0]));
+        assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(1)]), (27.0, vec![27.0]));
+        let gradient = Gradient::new(&module, "f").unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        for (which, want) in [(2, "null_call"), (3, "bad_signature"), (4, "table_oob"), (-1, "table_oob")] {
+            let args = [Val::I32(0), Val::I32(which)];
+            let Err(Error::Trap(t)) = instance.call("f", &args) else { panic!("no trap") };
+            assert_eq!(t.code, want);
+            let Err(Error::Trap(t)) = instance.forward(&gradient, &args) else { panic!("no trap") };
+            assert_eq!(t.code, want);
+        }
+    }
+}
+
+#[test]
+fn memory_grows_with_its_shadow() {
+    for module in modules(
+        r#"(module (memory (export "memory") 1 3)
+            (func (export "f") (param $x i32) (result f64) (local $old i32)
+                (local.set $old (i32.mul (memory.grow (i32.const 1)) (i32.const 65536)))
+                (f64.store (local.get $old) (f64.mul (f64.load (local.get $x)) (f64.const 3)))
+                (f64.mul (f64.load (local.get $old)) (f64.load (local.get $x))))
+            (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0)))
+            (func (export "load") (param i32) (result f64) (f64.load (local.get 0))))"#,
+    ) {
+        let gradient = Gradient::new(&module, "f").unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        instance.write_f64(16, &[2.0]).unwrap();
+        let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(16)]).unwrap();
+        assert_eq!(value, [Val::F64(12.0)]);
+        instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap();
+        assert_eq!(instance.shadow_f64(16, 1).unwrap(), [12.0]);
+        assert_eq!(instance.memory_size(), 2 << 16);
+        assert_eq!(instance.call("grow", &[Val::I32(5)]).unwrap(), [Val::I32(-1)]);
+        assert_eq!(instance.call("grow", &[Val::I32(1)]).unwrap(), [Val::I32(2)]);
+        for at in [(3 << 16) - 7, 3 << 16, i32::MAX, -1] {
+            let Err(Error::Trap(t)) = instance.call("load", &[Val::I32(at)]) else { panic!("no trap") };
+            assert_eq!(t.code, "heap_oob", "{t}");
+        }
+        assert_eq!(instance.call("load", &[Val::I32((3 << 16) - 8)]).unwrap(), [Val::F64(0.0)]);
+    }
+}
+
+#[test]
+fn loops_and_branches_against_differences() {
+    // Horner's rule with a br_table that picks what happens to each coefficient, and a block with two results.
+    for module in modules(
+        r#"(module (memory 1)
+            (func (export "f") (param $x i32) (param $n i32) (param $t f64) (result f64) (local $s f64) (local $i i32)
+                (loop $next
+                    (block $done (block $c (block $b (block $a
+                        (br_table $a $b $c (i32.rem_u (local.get $i) (i32.const 3))))
+                        (local.set $s (f64.add (f64.mul (local.get $s) (local.get $t)) (f64.load (local.get $x))))
+                        (br $done))
+                        (local.set $s (f64.sub (f64.sqrt (f64.abs (local.get $s))) (f64.load (local.get $x))))
+                        (br $done))
+                        (block (result f64 f64)
+                            (f64.load (local.get $x)) (local.get $s)
+                            (br_if 0 (i32.and (local.get $i) (i32.const 4)))
+                            (drop) (f64.const 1.5))
+                        (local.set $s (f64.max)))
+                    (local.set $x (i32.add (local.get $x) (i32.const 8)))
+                    (local.set $i (i32.add (local.get $i) (i32.const 1)))
+                    (br_if $next (i32.lt_u (local.get $i) (local.get $n))))
+                (local.get $s)))"#,
+    ) {
+        let x = [0.7, -0.3, 2.9, 0.4, -1.1, 0.9, 0.8, 1.7];
+        let rest = [Val::I32(8), Val::F64(0.6)];
+        let (value, gradient) = gradient_of_buffer(&module, "f", &x, &rest);
+        assert!(value.is_finite());
+        close(&gradient, &differences(&module, "f", &x, &rest), 1e-7);
+        assert!(gradient.iter().any(|g| *g != 0.0));
+    }
+}
+
+#[test]
+fn fuel_ends_what_does_not_end() {
+    let text = r#"(module (func (export "f") (param f64) (result f64)
+        (loop (br_if 0 (f64.gt (local.get 0) (f64.const 0)))) (local.get 0)))"#;
+    let module = Module::with_options(text, &ModuleOptions { fuel: true, ..Default::default() }).unwrap();
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let mut instance = Instance::new(&module).unwrap();
+    instance.set_fuel(10_000);
+    let Err(Error::Trap(t)) = instance.call("f", &[Val::F64(1.0)]) else { panic!("it ends") };
+    assert_eq!(t.code, "no_fuel");
+    let Err(Error::Trap(t)) = instance.forward(&gradient, &[Val::F64(1.0)]) else { panic!("it ends") };
+    assert_eq!(t.code, "no_fuel");
+    assert_eq!(instance.call("f", &[Val::F64(-1.0)]).unwrap(), [Val::F64(-1.0)]);
+}

@@ -1,0 +1,71 @@
+//! A program compiled as it is, without derivatives: what an embedder calls when it wants values only.
+//!
+//! Every function of the program that a root reaches is compiled once, with one entry point for each root.
+
+use std::collections::HashMap;
+
+use brolga_analysis::summary::reachable;
+use brolga_ir::{FuncKey, Options, Program};
+use cranelift_codegen::data_value::DataValue;
+
+use super::compile::{self, Compiled};
+use super::traps::Phase;
+use super::{check_args, enter, read, with_cells, write};
+use crate::Error;
+
+/// Compiled primals. Immutable, so threads may share it.
+pub struct Primal {
+    compiled: Compiled,
+    program: Program,
+    entries: HashMap<FuncKey, usize>,
+}
+
+impl Primal {
+    /// Compile `roots` and whatever they call.
+    ///
+    /// # Errors
+    /// [`Error::Diagnostics`] if a function is not there or cannot be compiled for this machine.
+    pub fn new(program: &Program, roots: &[FuncKey], options: &Options) -> Result<Self, Error> {
+        let mut needed: Vec<FuncKey> = Vec::new();
+        for &root in roots {
+            needed.extend(reachable(program, root));
+        }
+        needed.sort_unstable();
+        needed.dedup();
+        crate::quiet::caught("compile", || {
+            let compiled = compile::primals(program, roots, &needed, options)?;
+            let entry = |k: FuncKey| compiled.address(&format!("{}.entry", program.funcs[k].symbol));
+            let entries = roots.iter().filter_map(|&k| Some((k, entry(k)?))).collect();
+            Ok(Self { compiled, program: program.clone(), entries })
+        })
+    }
+
+    /// Call a root.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for arguments that do not fit or a function that is no root, [`Error::Trap`] if it traps.
+    ///
+    /// # Safety
+    /// Pointers among the arguments must be valid for what the function does with them.
+    pub unsafe fn call(&self, func: FuncKey, args: &[DataValue]) -> Result<Vec<DataValue>, Error> {
+        let f = &self.program.funcs[func];
+        let Some(&entry) = self.entries.get(&func) else {
+            return Err(Error::Usage(format!("%{} is not among the functions that were compiled", f.symbol)));
+        };
+        check_args(&f.signature, args.iter())?;
+        let returns = &f.signature.returns;
+        with_cells(args.len().max(returns.len()), |cells| {
+            for (c, a) in cells.iter_mut().zip(args) {
+                write(c, a);
+            }
+            // SAFETY: our contract; `entry` is an entry point of this module.
+            unsafe { enter(&self.compiled, &self.program, Phase::Primal, entry, cells) }?;
+            Ok(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect())
+        })
+    }
+
+    /// Bytes of machine code.
+    pub fn code_bytes(&self) -> usize {
+        self.compiled.code.code_bytes()
+    }
+}

@@ -1,0 +1,91 @@
+#!/bin/sh
+# build.sh [NAME…]: compiles the programs of src/ to O0/NAME.wasm, O2/NAME.wasm, O3-simd/NAME.wasm and, where listed,
+# linked/NAME.wasm. Without names, all of them.
+#
+# Debian 12: apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32 (CLANG says which clang).
+# rustc 1.95 with its wasm32 library: rustup target add wasm32-unknown-unknown.
+set -eu
+here=$(dirname "$(realpath "$0")")
+: "${CLANG:=clang-19}" "${RUSTC:=rustc}"
+wanted=" $* "
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+selected() { [ "$wanted" = "  " ] || case $wanted in *" $1 "*) true ;; *) false ;; esac; }
+
+# Names of functions stay, for messages and because they say what a function of the C library is; debugging sections go.
+# The stack comes first, so that an overflow traps instead of writing over data.
+link="-Wl,--gc-sections -Wl,--strip-debug -Wl,--stack-first -Wl,-z,stack-size=32768"
+
+# one NAME SOURCE FOLDER FLAG...
+one() {
+    name=$1 source=$2 folder=$3
+    shift 3
+    mkdir -p "$here/$folder"
+    "$CLANG" --target=wasm32-wasi -fno-math-errno -ffunction-sections -fdebug-prefix-map="$here"=. \
+        -Wall -Wextra -Werror $link "$@" "$here/src/$source.c" -o "$out/module.wasm"
+    install -m 644 "$out/module.wasm" "$here/$folder/$name.wasm"
+}
+
+# c NAME SOURCE FLAG...: at three levels.
+c() {
+    name=$1 source=$2
+    shift 2
+    selected "$name" || return 0
+    one "$name" "$source" O0 -O0 "$@"
+    one "$name" "$source" O2 -O2 "$@"
+    one "$name" "$source" O3-simd -O3 -msimd128 "$@"
+}
+
+# linked NAME FLAG...: with the C library's mathematics in the module.
+linked() {
+    name=$1
+    shift
+    selected "$name" || return 0
+    one "$name" "$name" linked -O2 -DLINKED_MATH "$@"
+}
+
+rust() {
+    selected "$1" || return 0
+    for level in O0 O2 O3-simd; do
+        mkdir -p "$here/$level"
+        flags=-Copt-level=${level#O}
+        [ "$level" != O3-simd ] || flags="-Ctarget-feature=+simd128 -Copt-level=3"
+        # shellcheck disable=SC2086
+        "$RUSTC" --edition 2021 --target wasm32-unknown-unknown --crate-type cdylib $flags \
+            -Cpanic=abort -Cstrip=debuginfo -Clink-arg=-zstack-size=32768 -Ccodegen-units=1 \
+            --remap-path-prefix "$here"=. "$here/src/$1.rs" -o "$out/module.wasm"
+        install -m 644 "$out/module.wasm" "$here/$level/$1.wasm"
+    done
+}
+
+# Programs that need the C library are reactors of WASI, which have to be initialised (`_initialize`); most offer their
+# heap.
+libc="-mexec-model=reactor"
+heap="$libc -Wl,--export=malloc -Wl,--export=free"
+bare="-nostdlib -Wl,--no-entry"
+
+# shellcheck disable=SC2086
+{
+    c loss loss $bare -Wl,--allow-undefined
+    c gmm gmm $heap
+    c ba ba $bare
+    c lstm lstm $heap
+    c hand hand $heap
+    c fft fft $bare
+    c fft32 fft $bare -DSINGLE
+    c cg cg $heap
+    c order order $heap
+    c nbody nbody $bare
+    c heat heat $heap
+    c machine machine $libc
+    c quadrature quadrature $bare
+    c structs structs $heap
+    c layers layers $heap
+    linked gmm $heap
+    linked lstm $heap
+    linked quadrature $heap
+}
+for name in gp ode robust; do
+    rust "$name"
+done
