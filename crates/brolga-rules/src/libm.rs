@@ -32,6 +32,19 @@ pub struct MathRule {
     pub kind: MathKind,
 }
 
+impl MathRule {
+    /// Whether a call does nothing but compute its results, so that it may be left out if nobody reads them.
+    pub fn only_computes(&self) -> bool {
+        match self.kind {
+            MathKind::Expr(_) => true,
+            // What these write is not memory of the program, or they do not come back.
+            MathKind::Inactive => !matches!(self.symbol, "puts" | "putchar" | "rand" | "abort" | "exit"),
+            MathKind::Memory(f) => f == MemFn::Memcmp,
+            MathKind::Writes(..) => false,
+        }
+    }
+}
+
 /// The kinds of rules for known functions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MathKind {

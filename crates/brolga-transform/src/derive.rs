@@ -16,7 +16,7 @@ use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
-use brolga_rules::{MathKind, math_rule};
+use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -444,7 +444,7 @@ fn derive_one<'a>(
     let plan = plan(&facts, &stmts, &aux);
     let mut fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
     let pure = |inst| match CalleeKind::of(program, &primal.func, inst) {
-        Some(CalleeKind::Known(rule)) => matches!(rule.kind, MathKind::Expr(_) | MathKind::Inactive),
+        Some(CalleeKind::Known(rule)) => rule.only_computes(),
         _ => false,
     };
     let pull_seg = Val::D(ids.dv());

@@ -18,9 +18,10 @@
 //! that is needed is skipped, so definitions still dominate their uses.
 //!
 //! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are assumed to end. A load whose
-//! result nobody needs is not run either, so it does not fault; nor is a call of a mathematical function. Every other trap stays: explicit ones, ours, and those of
-//! conversions and divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no branch is
-//! removed, and a function without any exit stays as it is.
+//! result nobody needs is not run either, so it does not fault; nor is a call of a known function that only computes
+//! ([`brolga_rules::MathRule::only_computes`]). Every other trap stays: explicit ones, ours, and those of conversions and
+//! divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no branch is removed, and a
+//! function without any exit stays as it is.
 //!
 //! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the blocks of a pullback they are
 //! local and may be defined again, so a use means the definition before it in its block; only if there is none, the one of

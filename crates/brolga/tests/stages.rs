@@ -742,3 +742,37 @@ fn well_formed(name: &str, text: &str) {
     let depth = text.lines().fold(0_i32, |d, l| d + i32::from(l.ends_with('{')) - i32::from(l.trim() == "}"));
     assert_eq!(depth, 0, "{name}");
 }
+
+/// A call that only computes goes if nobody reads its result; one that does something else stays, also on a path on which
+/// it is all that happens.
+#[test]
+fn calls_whose_results_nobody_reads() {
+    let source = "function %f(f64, i64) -> f64 {
+    fn0 = %cos(f64) -> f64
+    fn1 = %rand() -> i32
+    fn2 = %abort()
+    fn3 = %memcmp(i64, i64, i64) -> i32
+    fn4 = %memset(i64, i32, i64) -> i64
+    fn5 = %putchar(i32) -> i32
+block0(v0: f64, v1: i64):
+    v2 = call fn0(v0)
+    v3 = call fn1()
+    v4 = iconst.i64 8
+    v5 = call fn3(v1, v1, v4)
+    v6 = call fn4(v1, v3, v4)
+    v7 = fmul v0, v0
+    brif v1, block1, block2
+block1:
+    v8 = call fn5(v3)
+    call fn2()
+    jump block2
+block2:
+    return v7
+}";
+    let (file, request) = parse(source);
+    let text = dump(&file.program, &request, &Options::default(), Stage::ClifForward).unwrap_or_else(|e| panic!("{e}"));
+    let called = |name: &str| text.contains(&format!("%{name}"));
+    assert!(!called("cos") && !called("memcmp"), "{text}");
+    assert!(["rand", "memset", "putchar", "abort"].into_iter().all(called), "{text}");
+    assert!(text.contains("brif"), "{text}");
+}
