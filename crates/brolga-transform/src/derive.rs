@@ -64,9 +64,9 @@ pub struct DerivedWhole {
 #[derive(Clone, Debug)]
 pub enum Emitted {
     /// Two functions.
-    Pair(DerivedPair),
+    Pair(Box<DerivedPair>),
     /// One function.
-    Whole(DerivedWhole),
+    Whole(Box<DerivedWhole>),
 }
 
 /// A function that may be called through a pointer.
@@ -257,8 +257,8 @@ pub fn derive_with(
             Ok(stages) => {
                 look(&stages);
                 match stages.emitted {
-                    Emitted::Pair(p) => pairs.push(p),
-                    Emitted::Whole(w) => whole = Some(w),
+                    Emitted::Pair(p) => pairs.push(*p),
+                    Emitted::Whole(w) => whole = Some(*w),
                 }
             }
             Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
@@ -477,7 +477,7 @@ fn derive_one<'a>(
             forward: clif(&fwd.graph, fwd.seg)?,
             pullback: clif(&pull.graph, pull.seg)?,
         };
-        (fwd.graph, pull.graph, Emitted::Pair(pair))
+        (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
         let seg = fwd.seg;
         let empty = CfgBlocks { blocks: IndexMap::new(), ..pull.graph.clone() };
@@ -487,7 +487,7 @@ fn derive_one<'a>(
         }
         let func = clif(&graph, seg)?;
         let whole = DerivedWhole { variant, symbol: forward_symbol, func, results: mode == Mode::Combined };
-        (graph, empty, Emitted::Whole(whole))
+        (graph, empty, Emitted::Whole(Box::new(whole)))
     };
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
 }

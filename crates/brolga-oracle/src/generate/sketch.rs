@@ -124,7 +124,7 @@ impl Sketch {
         }
         let name = |e: Elem, w: bool| format!("{}{}", if w { "w" } else { "r" }, e.bytes());
         // Objects that change need a fresh copy of everything for every run.
-        let writable: &[bool] = if self.functions.len() % 3 == 0 { &[false, true] } else { &[false] };
+        let writable: &[bool] = if self.functions.len().is_multiple_of(3) { &[false, true] } else { &[false] };
         self.elems().into_iter().flat_map(|e| writable.iter().map(move |&w| (name(e, w), e, w))).collect()
     }
 
