@@ -205,95 +205,112 @@ block2:
         &Options::default(),
         Stage::Forward,
         expect![[r#"
-        ; %f (f64 active, i32 const) -> (f64 active)
+            ; %f (f64 active, i32 const) -> (f64 active)
 
-        ; Plan: no activation frame; block numbers of 1 byte.
-        ; block0 runs at most once, as the entry
-        ;   pushes its number: 1 byte each time
-        ; block1 runs in a loop, entered from block0, block1: the number on top of the tape tells which
-        ;   pushes v4, v3, its number: 17 bytes each time
-        ;   reads v4 from the record, for inst2
-        ;   reads v3 from the record, for inst2
-        ; block2 runs at most once, entered from block1 only
+            ; Plan: an activation frame of 16 bytes.
+            ; block0 runs at most once, as the entry
+            ; block1 runs in a loop, entered from block0 if v7 is v3, else from block1
+            ;   pushes v5, v4: 16 bytes each time
+            ;   reads v5 from the record, for inst3
+            ;   reads v4 from the record, for inst3
+            ;   has v7 in a variable
+            ;   computes v3 = iconst.i64 0
+            ;   computes v11 = iconst.i64 1
+            ;   on the way back to block1, v7 is v7, 1 steps back
+            ; block2 runs at most once, entered from block1 only
+            ;   keeps v7 at frame+8
+            ;   reads v7 from frame+8
+            ;   on the way back to block1, v7 is v7
 
-        %f__forward(f64, i32, i64) -> f64 fast
+            %f__forward(f64, i32, i64) -> f64 fast
 
-        bb0(v0: f64, v1: i32, seg: i64):  ; forward of block0
-            enter frame
-            v2 = f64const 0x1.0000000000000p0
-            push block 0
-            jump bb1(v0, v2, v1)
+            bb0(v0: f64, v1: i32, seg: i64):  ; forward of block0
+                enter frame
+                v2 = f64const 0x1.0000000000000p0
+                v3 = iconst.i64 0
+                jump bb1(v0, v2, v1, v3)
 
-        bb1(v3: f64, v4: f64, v5: i32):  ; forward of block1, from bb0, bb1
-            v6 = fmul.f64 v3, v4
-            v7 = iconst.i32 1
-            v8 = isub.i32 v5, v7  ; v7 = 1
-            push [v4, v3], block 1
-            brif v8, bb1(v4, v6, v8), bb2
+            bb1(v4: f64, v5: f64, v6: i32, v7: i64):  ; forward of block1, from bb0, bb1
+                v8 = fmul.f64 v4, v5
+                v9 = iconst.i32 1
+                v10 = isub.i32 v6, v9  ; v9 = 1
+                v11 = iconst.i64 1
+                v12 = iadd.i64 v7, v11  ; v11 = 1
+                push [v5, v4]
+                brif v10, bb1(v5, v8, v10, v12), bb2
 
-        bb2:  ; forward of block2, from bb1
-            leave frame
-            return v6
-    "#]],
+            bb2:  ; forward of block2, from bb1
+                keep frame+8 = v7
+                leave frame
+                return v8
+        "#]],
     );
     check(
         source,
         &Options::default(),
         Stage::Pullback,
         expect![[r#"
-        ; %f (f64 active, i32 const) -> (f64 active)
+            ; %f (f64 active, i32 const) -> (f64 active)
 
-        %f__pullback(i64, f64) -> f64 fast
+            %f__pullback(i64, f64) -> f64 fast
 
-        bb3(seg: i64, d0: f64):  ; entry
-            open frame
-            jump bb4
+            bb3(seg: i64, d0: f64):  ; entry
+                open frame
+                jump bb4
 
-        bb4:  ; reverse of block2, from bb3
-            ct(v6) = 0
-            ; return v6
-            ct(v6) += d0
-            ct(v4) = 0
-            jump bb5
+            bb4:  ; reverse of block2, from bb3
+                ct(v8) = 0
+                ; return v8
+                ct(v8) += d0
+                v7 = restore.i64 frame+8
+                d6 = copy.i64 v7
+                hold v7 = d6
+                ct(v5) = 0
+                jump bb5
 
-        bb5:  ; reverse of block1, from bb4, bb9
-            pop [v4, v3], block 1
-            ct(v3) = 0
-            ; v6 = fmul.f64 v3, v4
-            d1 = take ct(v6)
-            d2 = fmul.f64 d1, v4
-            ct(v3) += d2
-            d3 = fmul.f64 d1, v3
-            ct(v4) += d3
-            ; parameters of block1
-            d6 = take ct(v3)
-            d7 = take ct(v4)
-            d8 = block on top of tape
-            switch d8, [block 0: bb8, block 1: bb9]
+            bb5:  ; reverse of block1, from bb4, bb9
+                pop [v5, v4]
+                ct(v4) = 0
+                ; v8 = fmul.f64 v4, v5
+                d1 = take ct(v8)
+                d2 = fmul.f64 d1, v5
+                ct(v4) += d2
+                d3 = fmul.f64 d1, v4
+                ct(v5) += d3
+                v7 = held.i64 v7
+                v11 = iconst.i64 1
+                d7 = isub.i64 v7, v11
+                ; parameters of block1
+                d8 = take ct(v4)
+                d9 = take ct(v5)
+                v3 = iconst.i64 0
+                ; v8 = fmul.f64 v4, v5
+                d10 = icmp.i8 eq v7, v3
+                brif d10, bb8, bb9
 
-        bb8:  ; edge block0 -> block1, from bb5
-            ct(v0) = 0
-            ; jump block1(v0, v2, v1)  ; v2 = 0x1.0000000000000p0
-            ct(v0) += d6
-            jump bb6
+            bb8:  ; edge block0 -> block1, from bb5
+                ct(v0) = 0
+                ; jump block1(v0, v2, v1, v3)  ; v2 = 0x1.0000000000000p0, v3 = 0
+                ct(v0) += d8
+                jump bb6
 
-        bb9:  ; edge block1 -> block1, from bb5
-            ct(v4), ct(v6) = 0
-            ; brif.i32 v8, block1(v4, v6, v8), block2
-            ct(v4) += d6
-            ct(v6) += d7
-            jump bb5
+            bb9:  ; edge block1 -> block1, from bb5
+                hold v7 = d7
+                ct(v5), ct(v8) = 0
+                ; brif.i32 v10, block1(v5, v8, v10, v12), block2
+                ct(v5) += d8
+                ct(v8) += d9
+                jump bb5
 
-        bb6:  ; reverse of block0, from bb8
-            pop block 0
-            jump bb7
+            bb6:  ; reverse of block0, from bb8
+                jump bb7
 
-        bb7:  ; exit, from bb6
-            ; parameters of block0
-            d9 = take ct(v0)
-            close frame
-            return d9
-    "#]],
+            bb7:  ; exit, from bb6
+                ; parameters of block0
+                d11 = take ct(v0)
+                close frame
+                return d11
+        "#]],
     );
 }
 
@@ -536,25 +553,19 @@ block0(v0: i64, v1: f64):
         expect![[r#"
             ; %f (f64 active, i64 duplicated) -> (f64 active)
 
-            ; Plan: an activation frame of 32 bytes.
+            ; Plan: an activation frame of 16 bytes.
             ; block0 runs at most once, as the entry
-            ;   keeps v1 at frame+8
-            ;   keeps v1' at frame+16
-            ;   keeps i2:1 at frame+24
-            ;   reads v1 from frame+8, for inst0
-            ;   reads v1' from frame+16, for inst0
-            ;   reads i2:1 from frame+24, for inst2
+            ;   keeps i2:1 at frame+8
+            ;   reads i2:1 from frame+8, for inst2
 
             %f__forward(f64, i64, i64, i64) -> f64 fast
 
             bb0(v0: f64, v1: i64, v1': i64, seg: i64):  ; forward of block0
                 enter frame
-                keep frame+8 = v1
-                keep frame+16 = v1'
                 v2 = load.i64 v1
                 v3 = call %g__forward(v1, v0, v1', seg)
                 i2:0, i2:1 = lookup v2, signature 0x5b224f9176836cd5
-                keep frame+24 = i2:1
+                keep frame+8 = i2:1
                 v4 = call i2:0(v3, seg)
                 leave frame
                 return v4
@@ -594,30 +605,25 @@ block0(v0: i64, v1: f64):
                 jump bb2
 
             bb2:  ; reverse of block0, from bb1
-                ct(v0), ct(v2), ct(v3), ct(v4) = 0
+                ct(v0), ct(v3), ct(v4) = 0
                 ; return v4
                 ct(v4) += d0
                 ; v4 = call_indirect.i64 sig1, v2(v3)
-                d4 = take ct(v4)
-                i2:1 = restore.i64 frame+24
-                d5 = call i2:1(seg, d4)
-                ct(v3) += d5
+                d3 = take ct(v4)
+                i2:1 = restore.i64 frame+8
+                d4 = call i2:1(seg, d3)
+                ct(v3) += d4
                 ; v3 = call fn0(v1, v0)  ; %g
-                d2 = take ct(v3)
-                d3 = call %g__pullback(seg, d2)
-                ct(v0) += d3
-                ; v2 = load.i64 v1
-                d1 = take ct(v2)
-                v1 = restore.i64 frame+8
-                v1' = restore.i64 frame+16
-                shadow.f64[v1; v1'] += d1
+                d1 = take ct(v3)
+                d2 = call %g__pullback(seg, d1)
+                ct(v0) += d2
                 jump bb3
 
             bb3:  ; exit, from bb2
                 ; parameters of block0
-                d8 = take ct(v0)
+                d7 = take ct(v0)
                 close frame
-                return d8
+                return d7
 
             ; %g (i64 duplicated of f64, f64 active) -> (f64 active)
 
