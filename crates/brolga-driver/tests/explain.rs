@@ -242,23 +242,20 @@ fn the_first_cotangent_that_is_not_finite() {
           inf
               at %norm, line 15: `v13 = sqrt.f64 v8`
 
-        Recorded: 67 bytes
-          %norm: an activation frame of 24 bytes
-            block0 (line 3), entered 1 time: pushes 1 byte each time
+        Recorded: 64 bytes
+          %norm: an activation frame of 40 bytes
+            block0 (line 3), entered 1 time: pushes nothing
               keeps the shadow of the pointer parameter 0 of the function, 8 bytes
                 for the reverse of `v6 = load.f64 v3` (line 6)
-              pushes its number, 1 byte
-                for the pullback to know where the next block was entered from
-            block1 (line 6), entered 2 times: pushes 17 bytes each time
-              pushes v3, parameter 0 of block1, 8 bytes
-                for the reverse of `v6 = load.f64 v3` (line 6)
+              keeps parameter 0 of the function, 8 bytes
+            block1 (line 6), entered 2 times: pushes 8 bytes each time
               pushes `v6 = load.f64 v3` (line 6), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 7)
-              pushes its number, 1 byte
-                for the pullback to know where the next block was entered from
+              computes again `v9 = iconst.i64 8` (line 9)
             block2 (line 15), entered 1 time: pushes nothing
               keeps `v13 = sqrt.f64 v8` (line 15), 8 bytes
                 for the reverse of `v13 = sqrt.f64 v8` (line 15)
+              keeps v3, parameter 0 of block1, 8 bytes
     "#]]
     .assert_eq(&text::text("%norm([0.0, 0.0], 2)", &found));
 }

@@ -144,11 +144,15 @@ pub fn role(half: Half, f: &Function, inst: ir::Inst) -> &'static str {
     }
 }
 
-/// Whether it reads or writes the header of the tape.
+/// Whether it reads or writes the header of the tape, or keeps what was read there.
 fn is_cursor(half: Half, f: &Function, inst: ir::Inst) -> bool {
     let segment = half.segment(f);
     match f.dfg.insts[inst] {
-        InstructionData::Store { args, .. } => segment == Some(args[1]),
+        InstructionData::Store { args, .. } => {
+            let made = f.dfg.value_def(f.dfg.resolve_aliases(args[0])).inst();
+            let of_header = made.is_some_and(|i| matches!(f.dfg.insts[i], InstructionData::Load { arg, .. } if segment == Some(arg)));
+            segment == Some(args[1]) || of_header
+        }
         InstructionData::Load { arg, .. } => segment == Some(arg),
         _ => false,
     }
