@@ -116,10 +116,7 @@ fn fits(v: &DataValue, ty: Type) -> bool {
     v.ty() == ty || v.ty().is_vector() && ty.is_vector() && v.ty().bytes() == ty.bytes()
 }
 
-fn check_args<'a>(
-    signature: &Signature,
-    args: impl ExactSizeIterator<Item = &'a DataValue>,
-) -> Result<(), Error> {
+fn check_args<'a>(signature: &Signature, args: impl ExactSizeIterator<Item = &'a DataValue>) -> Result<(), Error> {
     let params = &signature.params;
     if args.len() != params.len() {
         return Err(Error::Usage(format!("{} arguments are given, {} are wanted", args.len(), params.len())));
