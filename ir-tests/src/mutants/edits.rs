@@ -150,7 +150,8 @@ fn is_cursor(half: Half, f: &Function, inst: ir::Inst) -> bool {
     match f.dfg.insts[inst] {
         InstructionData::Store { args, .. } => {
             let made = f.dfg.value_def(f.dfg.resolve_aliases(args[0])).inst();
-            let of_header = made.is_some_and(|i| matches!(f.dfg.insts[i], InstructionData::Load { arg, .. } if segment == Some(arg)));
+            let of_header = made
+                .is_some_and(|i| matches!(f.dfg.insts[i], InstructionData::Load { arg, .. } if segment == Some(arg)));
             segment == Some(args[1]) || of_header
         }
         InstructionData::Load { arg, .. } => segment == Some(arg),
