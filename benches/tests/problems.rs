@@ -32,7 +32,7 @@ fn names() {
 #[test]
 fn lines_of_the_files() {
     for (name, make) in problems::ALL {
-        let file = File::parse(*name, make(Size::Small).clif).unwrap_or_else(|e| panic!("{e}"));
+        let file = File::parse(name, make(Size::Small).clif).unwrap_or_else(|e| panic!("{e}"));
         for directive in &file.directives {
             let Directive::Grad(line) = directive else { continue };
             let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses)
