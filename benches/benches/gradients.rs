@@ -1,5 +1,7 @@
 //! The problems under criterion, for statistics and for comparisons with an earlier run.
 
+#![allow(missing_docs, reason = "what criterion's macros define is not documented")]
+
 use benches::{Prepared, Size, problems};
 use brolga::Mode;
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -6,11 +6,13 @@
 //! | `matrices` | nests of loops over matrices, and networks of layers |
 //! | `irregular` | indices from memory, branches on data, recursion, a state machine |
 //! | `physics` | loops that carry a state |
+//! | `standard` | the objectives of the usual benchmark set |
 //! | `straight` | code without loops |
 
 mod irregular;
 mod matrices;
 mod physics;
+mod standard;
 mod straight;
 mod vectors;
 
@@ -49,6 +51,9 @@ pub const ALL: &[(&str, Make)] = &[
     ("part", physics::part),
     ("lorenz", physics::lorenz),
     ("planets", physics::planets),
+    ("gmm", standard::gmm),
+    ("lstm", standard::lstm),
+    ("ba", standard::ba),
 ];
 
 /// Problems that grow, for series over their length: a loop, a nest of loops, a straight line; with the lengths.
