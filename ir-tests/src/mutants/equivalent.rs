@@ -23,17 +23,14 @@ pub struct Entry {
 
 /// Files with generic data, which together use every structural rule: selects and joins, loops, loads, stores over what was
 /// read, bounds checks, calls.
-pub const SELECTION: [&str; 12] = [
+pub const SELECTION: [&str; 9] = [
     "cases/scalar/select.clif",
     "cases/scalar/round.clif",
     "cases/vector/select.clif",
-    "cases/vector/lanes.clif",
     "cases/control/joins.clif",
     "cases/control/loops.clif",
     "cases/memory/loads.clif",
     "cases/memory/inplace.clif",
-    "cases/memory/reused.clif",
-    "cases/memory/wide_copies.clif",
     "cases/pointers/checked.clif",
     "cases/calls/many.clif",
 ];
