@@ -16,8 +16,10 @@ pub struct Cli {
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Compute gradients of functions in a CLIF file.
+    /// Compute gradients of functions in a CLIF file or a WebAssembly module.
     Grad(GradArgs),
+    /// Call functions without differentiating them.
+    Run(RunArgs),
     /// Compare gradients with finite differences and with the tape oracle.
     Check(CheckArgs),
     /// Say why a gradient is what it is: what cuts it, where it stops being finite, what it is made of, what it costs.
@@ -68,10 +70,11 @@ pub enum Command {
 }
 
 impl Command {
-    /// The CLIF file that the command is about.
+    /// The file that the command is about.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Grad(a) => Some(&a.file),
+            Self::Run(a) => Some(&a.file),
             Self::Check(a) => Some(&a.file),
             Self::Explain(a) => Some(&a.file),
             Self::Dump(a) => Some(&a.file),
@@ -131,7 +134,7 @@ pub enum Memory {
 /// `grad`.
 #[derive(Args)]
 pub struct GradArgs {
-    /// A CLIF file.
+    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
     /// The calls.
     #[command(flatten)]
@@ -141,10 +144,23 @@ pub struct GradArgs {
     pub json: bool,
 }
 
+/// `run`.
+#[derive(Args)]
+pub struct RunArgs {
+    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
+    pub file: PathBuf,
+    /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Without one, the file's `; grad:` lines.
+    #[arg(long = "call", value_name = "CALL")]
+    pub calls: Vec<String>,
+    /// Print one JSON object per call.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `check`.
 #[derive(Args)]
 pub struct CheckArgs {
-    /// A CLIF file.
+    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
     /// The calls.
     #[command(flatten)]
@@ -157,7 +173,7 @@ pub struct CheckArgs {
 /// `explain`.
 #[derive(Args)]
 pub struct ExplainArgs {
-    /// A CLIF file.
+    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
     /// The calls.
     #[command(flatten)]
@@ -213,7 +229,7 @@ pub enum BenchMode {
 /// `dump`.
 #[derive(Args)]
 pub struct DumpArgs {
-    /// A CLIF file.
+    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]

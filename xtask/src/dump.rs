@@ -2,7 +2,7 @@
 
 use brolga::{Error, FuncKey, Options, Request, Stage};
 use brolga_driver::text::cursor::Cursor;
-use brolga_driver::{Directive, File, Invocation, SyntaxError, guess, quiet};
+use brolga_driver::{Directive, File, SyntaxError, guess, quiet};
 use similar::TextDiff;
 
 use crate::cli::DumpArgs;
@@ -89,7 +89,7 @@ fn function(file: &File, args: &DumpArgs) -> Result<FuncKey, Failure> {
 fn request(file: &File, func: FuncKey, args: &DumpArgs) -> Result<Request, Failure> {
     let line = file.directives.iter().find_map(|d| match d {
         Directive::Grad(line) => {
-            let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).ok()?;
+            let call = file.bind(&line.text, &line.call, &line.clauses).ok()?;
             (call.func == func).then(|| call.request())
         }
         _ => None,
@@ -101,15 +101,17 @@ fn request(file: &File, func: FuncKey, args: &DumpArgs) -> Result<Request, Failu
         if !cursor.is_done() {
             return Err(cursor.unexpected("`,` or the end of the list").into());
         }
-        if given.node.len() != request.args.len() {
+        let hidden = usize::from(file.wasm.is_some());
+        if given.node.len() + hidden != request.args.len() {
             let message = format!(
                 "{} activities given, but the function has {} parameters",
                 given.node.len(),
-                request.args.len()
+                request.args.len() - hidden
             );
             return Err(SyntaxError::new(text, given.span, message).into());
         }
-        request.args = given.node;
+        request.args.truncate(hidden);
+        request.args.extend(given.node);
     }
     Ok(request)
 }

@@ -1,12 +1,12 @@
 //! `cargo xtask grad`: values and gradients of calls.
 
-use brolga::{MemoryMode, Mode, Options};
+use brolga::{Error, MemoryMode, Mode, Options};
 use brolga_driver::protocol::derive;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
-use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, output, run};
+use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, output, quiet, run};
 
-use crate::cli::{CallOptions, GradArgs, Memory};
+use crate::cli::{CallOptions, GradArgs, Memory, RunArgs};
 use crate::failure::Failure;
 use crate::report::show;
 
@@ -56,6 +56,31 @@ fn run_all(args: &GradArgs) -> Result<(), Failure> {
     }
 }
 
+/// `cargo xtask run`: the same calls, without derivatives.
+pub fn run_primals(args: &RunArgs) -> Result<(), Failure> {
+    let all = || -> Result<(), Failure> {
+        let file = File::read(&args.file)?;
+        let options = CallOptions { calls: args.calls.clone(), ..CallOptions::default() };
+        for job in jobs(&file, &options)? {
+            let outcome = quiet::catch(|| run::primal(&file.program, &job.call))
+                .unwrap_or_else(|message| Err(Error::Internal { stage: "run", message }))
+                .map_err(|e| Failure::Run(job.name(), e))?;
+            show(&match args.json {
+                true => format!("{}\n", output::primal_json(&job.call, &outcome)),
+                false => output::primal_text(&job.text, &outcome),
+            });
+        }
+        Ok(())
+    };
+    let result = all();
+    if args.json
+        && let Err(failure) = &result
+    {
+        show(&format!("{}\n", failure_json(failure)));
+    }
+    result
+}
+
 /// Differentiate the function of a call and run it.
 pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
     let options = Options { mode: job.mode, memory: job.call.memory, debug: job.debug, ..Options::default() };
@@ -93,7 +118,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
-        let bound = Invocation::bind(&file.program, &text, &parsed, &clauses)?;
+        let bound = file.bind(&text, &parsed, &clauses)?;
         jobs.push(Job { text, call: bound, clauses, debug: options.debug, mode: options.mode.into(), line: None });
     }
     if options.calls.is_empty() {
@@ -102,7 +127,8 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
         }
         for directive in &file.directives {
             let Directive::Grad(line) = directive else { continue };
-            let mut call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses)
+            let mut call = file
+                .bind(&line.text, &line.call, &line.clauses)
                 .map_err(|e| Failure::Problems(e.diagnostic("AD0008", Some(line.line)).into()))?;
             if let Some(memory) = options.memory {
                 call.memory = memory.into();

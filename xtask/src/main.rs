@@ -1,8 +1,9 @@
-//! `cargo xtask`: gradients of CLIF files from the command line, and the chores of the project.
+//! `cargo xtask`: gradients of CLIF files and WebAssembly modules from the command line, and the chores of the project.
 //!
 //! | command | does |
 //! |---|---|
 //! | `grad FILE` | runs the calls given with `--call`, or every `; grad:` line of the file |
+//! | `run FILE` | calls without differentiating |
 //! | `check FILE` | compares each gradient with finite differences and with the tape oracle |
 //! | `explain FILE` | says why a gradient is what it is: cut edges, where it stops being finite, contributions, records |
 //! | `dump FILE` | prints a stage of the pipeline, or the difference between two |
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Grad(args) => grad::run(args),
+        Command::Run(args) => grad::run_primals(args),
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Dump(args) => dump::run(args),

@@ -12,6 +12,8 @@ pub enum CalleeKind {
     Derived(FuncKey),
     /// An imported function with a rule.
     Known(&'static MathRule),
+    /// A function with a body that computes a known function. The first argument, the instance, is not the rule's.
+    Computes(&'static MathRule),
     /// A function of the embedder's, which does not matter for derivatives.
     Host,
     /// An imported function without one.
@@ -27,6 +29,9 @@ impl CalleeKind {
             InstructionData::Call { func_ref, .. } => {
                 let symbol = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
                 Some(match program.func(&symbol) {
+                    Some(k) if program.funcs[k].body.is_some() && computed(program, k).is_some() => {
+                        CalleeKind::Computes(computed(program, k)?)
+                    }
                     Some(k) if program.funcs[k].body.is_some() => CalleeKind::Derived(k),
                     Some(k) if program.funcs[k].host.is_some() => CalleeKind::Host,
                     _ => match math_rule(&symbol) {
@@ -41,6 +46,11 @@ impl CalleeKind {
             _ => None,
         }
     }
+}
+
+/// The rule of the known function that a function computes.
+fn computed(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
+    program.funcs[k].computes.and_then(math_rule)
 }
 
 /// Whether a call's signature is the one that the rule is for.

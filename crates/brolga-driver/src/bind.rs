@@ -15,6 +15,7 @@ use crate::text::cursor::Parsed;
 use crate::text::number::{parse_f32, parse_f64, parse_int};
 use crate::text::{Call, Clauses, ElemType, List, Literal, Spanned, SyntaxError};
 use crate::value::{Num, is_float, to_data};
+use crate::wasm::Wasm;
 
 /// An argument that is ready to be passed.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,9 @@ pub struct Invocation {
     pub memory: MemoryMode,
     /// One per argument: its memory is reached through no other pointer.
     pub noalias: Vec<bool>,
+    /// The module whose instances it runs in. Then the function has one more parameter than is written, the instance, in
+    /// front of all others.
+    pub wasm: Option<Wasm>,
 }
 
 impl Invocation {
@@ -62,7 +66,9 @@ impl Invocation {
     pub fn bind(program: &Program, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Self> {
         let func = find(program, text, &call.func)?;
         let signature = &program.funcs[func].signature;
-        let params: Vec<Type> = signature.params.iter().map(|p| p.value_type).collect();
+        // An instance is passed by whoever runs the call; then pointers are offsets into its memory.
+        let (hidden, pointer) = if program.vmctx_pointers_only { (1, types::I32) } else { (0, types::I64) };
+        let params: Vec<Type> = signature.params[hidden..].iter().map(|p| p.value_type).collect();
         let returns: Vec<Type> = signature.returns.iter().map(|p| p.value_type).collect();
         if call.args.len() != params.len() {
             let message = format!("`%{}` takes {}, not {}", call.func.node, arguments(params.len()), call.args.len());
@@ -72,7 +78,7 @@ impl Invocation {
         }
         let mut args = Vec::new();
         for (i, (literal, ty)) in call.args.iter().zip(&params).enumerate() {
-            let arg = argument(text, literal, *ty, i, &args)?;
+            let arg = argument(text, literal, *ty, pointer, i, &args)?;
             args.push(arg);
         }
         let activity = activities(text, clauses, &args, &params)?;
@@ -97,11 +103,29 @@ impl Invocation {
                 }
             }
         }
-        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias })
+        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias, wasm: None })
+    }
+
+    /// Arguments of the function in front of those that are written.
+    pub fn hidden(&self) -> usize {
+        usize::from(self.wasm.is_some())
+    }
+
+    /// The program that the oracles interpret; `program` is the one that runs.
+    pub fn interpreted<'a>(&'a self, program: &'a Program) -> &'a Program {
+        self.wasm.as_ref().map_or(program, Wasm::interpreted)
     }
 
     /// The derivative that this call asks for.
     pub fn request(&self) -> Request {
+        if self.wasm.is_some() {
+            // Memory as a whole has a shadow. What a buffer holds is for the program to show: others lie beside it.
+            let args = self.activity.iter().map(|a| match a {
+                ArgActivity::Active => ArgActivity::Active,
+                _ => ArgActivity::Const,
+            });
+            return Request::new(self.func, [ArgActivity::Duplicated].into_iter().chain(args));
+        }
         let mut request = Request::new(self.func, self.activity.iter().copied());
         request.noalias.clone_from(&self.noalias);
         for (i, elem) in request.elems.iter_mut().enumerate() {
@@ -153,12 +177,12 @@ fn find(program: &Program, text: &str, name: &Spanned<String>) -> Parsed<FuncKey
     }
 }
 
-fn argument(text: &str, literal: &Literal, ty: Type, i: usize, before: &[BoundArg]) -> Parsed<BoundArg> {
+fn argument(text: &str, literal: &Literal, ty: Type, pointer: Type, i: usize, before: &[BoundArg]) -> Parsed<BoundArg> {
     let fail = |span, message: String| Err(SyntaxError::new(text, span, message));
     match literal {
         Literal::Number(n) => Ok(BoundArg::Value(scalar(text, n, ty)?)),
         Literal::List(list) if ty.is_vector() => Ok(BoundArg::Value(vector(text, list, ty)?)),
-        Literal::List(list) if ty == types::I64 => {
+        Literal::List(list) if ty == pointer => {
             if list.len() > 1 && !list.commas {
                 let message = format!("argument {i} is a pointer, and this is a vector");
                 return fail(list.span.clone(), message).map_err(|e: Box<SyntaxError>| {
@@ -171,7 +195,7 @@ fn argument(text: &str, literal: &Literal, ty: Type, i: usize, before: &[BoundAr
         }
         Literal::List(list) => fail(list.span.clone(), format!("argument {i} is an {ty}, not a buffer")),
         Literal::Same(j) => match before.get(j.node) {
-            _ if ty != types::I64 => fail(j.span.clone(), format!("argument {i} is an {ty}, not a buffer")),
+            _ if ty != pointer => fail(j.span.clone(), format!("argument {i} is an {ty}, not a buffer")),
             Some(BoundArg::Buffer { .. }) => Ok(BoundArg::Same(j.node)),
             Some(BoundArg::Same(k)) => Ok(BoundArg::Same(*k)),
             Some(BoundArg::Value(_)) => fail(j.span.clone(), format!("argument {} is not a buffer", j.node)),

@@ -244,8 +244,8 @@ pub fn tape_gradient(program: &Program, call: &Invocation) -> Result<Outcome, Or
     let memory = Memory::new(call);
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
-    let r = unsafe { Oracle::new(program).gradient(call.func, &args, &call.seeds) }?;
-    let gradient = r.arg_lanes.into_iter().zip(r.shadows).map(|(lanes, shadow)| {
+    let r = unsafe { Oracle::new(call.interpreted(program)).gradient(call.func, &args, &call.seeds) }?;
+    let gradient = r.arg_lanes.into_iter().zip(r.shadows).skip(call.hidden()).map(|(lanes, shadow)| {
         let nums = lanes.or(shadow)?.into_iter().map(crate::value::Num::F64).collect();
         Some(crate::value::Item::Many(nums))
     });
@@ -267,9 +267,10 @@ fn dot_product(
 ) -> Result<DotProduct, String> {
     let mut noise = Noise::new(1);
     let direction: Vec<f64> = inputs.iter().map(|_| noise.unit()).collect();
-    let mut tangents = vec![Tangent::Zero; call.args.len()];
+    let hidden = call.hidden();
+    let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
     for (input, x) in inputs.iter().zip(&direction) {
-        match (&mut tangents[input.arg], call.buffer(input.arg).is_some()) {
+        match (&mut tangents[hidden + input.arg], call.buffer(input.arg).is_some()) {
             (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
             (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
             (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
@@ -278,15 +279,16 @@ fn dot_product(
     let memory = Memory::new(call);
     let args = oracle_args(call, &memory);
     // SAFETY: as in `tape_gradient`.
-    let r = unsafe { Oracle::new(program).tangent(call.func, &args, &tangents) }.map_err(|e| e.to_string())?;
+    let r = unsafe { Oracle::new(call.interpreted(program)).tangent(call.func, &args, &tangents) }
+        .map_err(|e| e.to_string())?;
     let mut terms = Vec::new();
     for ((seed, ty), tangent) in call.seeds.iter().zip(&call.returns).zip(&r.results) {
         let seed = from_data(seed, *ty);
         terms.extend(tangent.iter().flatten().zip(seed.nums()).map(|(t, s)| (s.as_f64(), *t)));
     }
-    for arg in (0..args.len()).filter(|a| call.owns_shadow(*a)) {
-        let shadow = args[arg].shadow.iter().flatten();
-        terms.extend(shadow.zip(r.buffers[arg].iter().flatten()).map(|(s, t)| (*s, *t)));
+    for arg in (0..call.args.len()).filter(|a| call.owns_shadow(*a)) {
+        let shadow = args[hidden + arg].shadow.iter().flatten();
+        terms.extend(shadow.zip(r.buffers[hidden + arg].iter().flatten()).map(|(s, t)| (*s, *t)));
     }
     let product = |terms: &[(f64, f64)]| -> (f64, f64) {
         let terms = terms.iter().filter(|(s, _)| *s != 0.0).map(|(s, t)| s * t);

@@ -1,7 +1,7 @@
 //! Activities for a function that nobody calls.
 //!
 //! A call says by its arguments what is a buffer. `dump` and `; error:` name a function alone, and in CLIF a pointer is an
-//! integer like any other. So we look: an `i64` parameter whose value, with offsets added, is the address of a load or a
+//! integer like any other (unless the program says that only the instance is one). So we look: an `i64` parameter whose value, with offsets added, is the address of a load or a
 //! store counts as a pointer with a shadow; other integers are constant, floats are active.
 
 use std::collections::HashSet;
@@ -14,6 +14,12 @@ use crate::bind::default_activity;
 /// What to ask for if the caller does not say.
 pub fn request(program: &Program, func: FuncKey) -> Request {
     let signature = &program.funcs[func].signature;
+    let vmctx = |p: &ir::AbiParam| p.purpose == ir::ArgumentPurpose::VMContext;
+    if program.vmctx_pointers_only {
+        let activity =
+            |p: &ir::AbiParam| if vmctx(p) { ArgActivity::Duplicated } else { default_activity(p.value_type) };
+        return Request::new(func, signature.params.iter().map(activity));
+    }
     let pointers = program.funcs[func].body.as_ref().map(pointer_params).unwrap_or_default();
     Request::new(
         func,

@@ -125,34 +125,33 @@ fn strong_product(seed: f64, value: f64, float: bool) -> f64 {
     if seed == 0.0 || !float { 0.0 } else { seed * value }
 }
 
-/// The call's arguments as the oracle takes them, over `memory`.
+/// The call's arguments as the oracle takes them, over `memory`; hidden ones first.
 pub fn oracle_args(call: &Invocation, memory: &Memory) -> Vec<OracleArg> {
-    memory
-        .values()
-        .into_iter()
-        .enumerate()
-        .map(|(i, value)| match call.activity[i] {
-            ArgActivity::Const => OracleArg::constant(value),
-            ArgActivity::Active => OracleArg::active(value),
-            ArgActivity::Duplicated => {
-                let Some((_, elem, data, shadow)) = call.buffer(i) else { return OracleArg::constant(value) };
-                let buffer = memory.buffer(i).expect("a duplicated argument has a buffer");
-                let reference = BufferRef {
-                    addr: buffer.primal.address() as usize,
-                    len_bytes: data.len(),
-                    elem: match elem {
-                        ElemType::F64 => Elem::F64,
-                        ElemType::F32 => Elem::F32,
-                        ElemType::Int(_) => Elem::Bytes,
-                    },
-                };
-                let shadow = elem.is_float().then(|| decode_all(elem, shadow).iter().map(|n| n.as_f64()).collect());
-                let mut arg = OracleArg { value, activity: Activity::Duplicated, buffer: Some(reference), shadow };
-                if !elem.is_float() {
-                    arg.shadow = None;
-                }
-                arg
+    let hidden = call.hidden();
+    let values = memory.values();
+    let instance: Vec<OracleArg> = values[..hidden].iter().cloned().map(OracleArg::constant).collect();
+    let written = values.into_iter().skip(hidden).enumerate().map(|(i, value)| match call.activity[i] {
+        ArgActivity::Const => OracleArg::constant(value),
+        ArgActivity::Active => OracleArg::active(value),
+        ArgActivity::Duplicated => {
+            let Some((_, elem, data, shadow)) = call.buffer(i) else { return OracleArg::constant(value) };
+            let buffer = memory.buffer(i).expect("a duplicated argument has a buffer");
+            let reference = BufferRef {
+                addr: buffer.primal.address() as usize,
+                len_bytes: data.len(),
+                elem: match elem {
+                    ElemType::F64 => Elem::F64,
+                    ElemType::F32 => Elem::F32,
+                    ElemType::Int(_) => Elem::Bytes,
+                },
+            };
+            let shadow = elem.is_float().then(|| decode_all(elem, shadow).iter().map(|n| n.as_f64()).collect());
+            let mut arg = OracleArg { value, activity: Activity::Duplicated, buffer: Some(reference), shadow };
+            if !elem.is_float() {
+                arg.shadow = None;
             }
-        })
-        .collect()
+            arg
+        }
+    });
+    instance.into_iter().chain(written).collect()
 }

@@ -22,6 +22,7 @@ pub mod run;
 pub mod source;
 pub mod text;
 pub mod value;
+pub mod wasm;
 
 pub use bind::{BoundArg, Invocation};
 pub use load::File;
@@ -29,3 +30,4 @@ pub use memory::Memory;
 pub use run::Outcome;
 pub use text::{Call, Clauses, Directive, SyntaxError};
 pub use value::{Item, Num};
+pub use wasm::Wasm;

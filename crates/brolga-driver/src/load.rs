@@ -20,6 +20,15 @@
 //! | AD0007 | Cranelift itself gave up on the function |
 //! | AD0008 | a directive that cannot be read |
 //! | AD0009 | code refers to a data object that nothing defines |
+//!
+//! A `.wasm` or `.wat` file is a program too; see [`crate::wasm`]. Its directives are in a file of their own.
+//!
+//! | code | problem |
+//! |---|---|
+//! | AD0010 | bytes or text that are no valid module |
+//! | AD0011 | a module that uses what we do not support |
+//! | AD0012 | imports that nothing provides |
+//! | AD0013 | a module that cannot be instantiated |
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -35,9 +44,12 @@ use cranelift_codegen::verify_function;
 use cranelift_reader::{ParseOptions, SourceMap, parse_test};
 use target_lexicon::Triple;
 
+use crate::bind::Invocation;
 use crate::quiet::catch;
 use crate::source::{self, Chunk};
-use crate::text::{DataLine, Directive, SyntaxError};
+use crate::text::cursor::Parsed;
+use crate::text::{Call, Clauses, DataLine, Directive, SyntaxError};
+use crate::wasm::Wasm;
 
 /// A CLIF file, read and verified.
 #[derive(Debug)]
@@ -54,6 +66,8 @@ pub struct File {
     pub directives: Vec<Directive>,
     /// Directives that could not be read. They spoil the checks of a file, not its functions.
     pub malformed: Diagnostics,
+    /// The module, if the file is one.
+    pub wasm: Option<Wasm>,
 }
 
 impl File {
@@ -62,14 +76,64 @@ impl File {
         let name = path.display().to_string();
         let bytes = std::fs::read(path)
             .map_err(|e| Diagnostic::new("AD0001", format!("cannot read `{name}`: {}", io_reason(&e))))?;
+        if crate::wasm::is_module(path) {
+            let calls = crate::wasm::calls_of(path).and_then(|p| std::fs::read_to_string(p).ok());
+            return Self::module(&name, &bytes, &calls.unwrap_or_default());
+        }
         let text = String::from_utf8(bytes).map_err(|e| {
             let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
             let line = 1 + valid.iter().filter(|b| **b == b'\n').count() as u32;
             let mut d = Diagnostic::new("AD0001", format!("`{name}` is not UTF-8 text"));
             d.line = Some(line);
-            d.help("CLIF is text; for WebAssembly or object files, let their compiler print CLIF")
+            d.help("CLIF is text; the names of WebAssembly modules end in .wasm or .wat")
         })?;
         Self::parse(&name, text)
+    }
+
+    /// Read a module; `calls` holds directives, one per line.
+    pub fn module(name: &str, bytes: &[u8], calls: &str) -> Result<Self, Diagnostics> {
+        let wasm = Wasm::new(bytes)?;
+        let (mut directives, mut malformed) = (Vec::new(), Diagnostics::default());
+        for (number, comment) in (1..).zip(calls.lines()) {
+            match Directive::parse(comment, number) {
+                Ok(Some(d)) => directives.push(d),
+                Ok(None) => {}
+                Err(e) => malformed.push(e.diagnostic("AD0008", Some(number))),
+            }
+        }
+        let mut functions = Vec::new();
+        for (export, _) in wasm.module.functions() {
+            if let Ok((key, _)) = wasm.module.function(export)
+                && !functions.contains(&(key, 0))
+            {
+                functions.push((key, 0));
+            }
+        }
+        let program = wasm.module.program().clone();
+        Ok(Self {
+            name: name.to_owned(),
+            text: calls.to_owned(),
+            program,
+            functions,
+            directives,
+            malformed,
+            wasm: Some(wasm),
+        })
+    }
+
+    /// Read a call and its clauses for the function of this file that it names. `text` is what both were parsed from.
+    pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
+        let Some(wasm) = &self.wasm else { return Invocation::bind(&self.program, text, call, clauses) };
+        let mut named = call.clone();
+        if let Ok((key, _)) = wasm.module.function(&call.func.node) {
+            named.func.node.clone_from(&self.program.funcs[key].symbol);
+        }
+        let mut bound = Invocation::bind(&self.program, text, &named, clauses)?;
+        bound.symbol.clone_from(&call.func.node);
+        // Later instances are made like this one.
+        wasm.place(&bound).map_err(|e| SyntaxError::new(text, call.span.clone(), e.to_string()))?;
+        bound.wasm = Some(wasm.clone());
+        Ok(bound)
     }
 
     /// Read a file's text.
@@ -108,7 +172,7 @@ impl File {
         }
 
         let (program, functions) = assemble(units, &directives)?;
-        Ok(Self { name: name.to_owned(), text, program, functions, directives, malformed })
+        Ok(Self { name: name.to_owned(), text, program, functions, directives, malformed, wasm: None })
     }
 
     /// Symbols of the functions that the file defines, as they are called.

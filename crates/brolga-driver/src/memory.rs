@@ -3,8 +3,12 @@
 //! Every buffer argument of an [`Invocation`] becomes a block of its own, aligned for the widest vector. Primal and
 //! shadow have equal size. Both lie between fences of a fixed pattern, so that a store past either end is found when the
 //! run is over ([`Memory::damage`]), which matters most for shadows: nothing but generated code ever writes there.
+//!
+//! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no fences: there a program
+//! may write wherever it likes.
 
 use brolga::{Arg, ArgActivity};
+use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::{BoundArg, Invocation};
@@ -14,26 +18,45 @@ use crate::text::ElemType;
 const FENCE_WORDS: usize = 64;
 const PATTERN: u128 = 0x5bad_c0de_5bad_c0de_5bad_c0de_5bad_c0de;
 
-/// A fenced block of bytes.
+/// A block of bytes: fenced, or part of an instance's memory.
 #[derive(Debug)]
 pub struct Block {
-    /// `u128`, so that the contents are aligned to 16 bytes.
-    words: Vec<u128>,
+    place: Place,
     len: usize,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// `u128`, so that the contents are aligned to 16 bytes.
+    Fenced(Vec<u128>),
+    /// The address, in memory that outlives the block.
+    Instance(usize),
 }
 
 impl Block {
     /// A block with these contents.
     pub fn new(contents: &[u8]) -> Self {
         let inner = contents.len().div_ceil(16);
-        let mut block = Self { words: vec![PATTERN; inner + 2 * FENCE_WORDS], len: contents.len() };
+        let place = Place::Fenced(vec![PATTERN; inner + 2 * FENCE_WORDS]);
+        let mut block = Self { place, len: contents.len() };
         block.bytes_mut().copy_from_slice(contents);
         block
     }
 
+    /// `len` bytes of an instance's memory.
+    ///
+    /// # Safety
+    /// They stay there, and nothing else borrows them, as long as the block is used.
+    unsafe fn of_instance(address: *mut u8, len: usize) -> Self {
+        Self { place: Place::Instance(address as usize), len }
+    }
+
     /// Address of the contents.
     pub fn address(&self) -> u64 {
-        self.words.as_ptr().wrapping_add(FENCE_WORDS) as u64
+        match &self.place {
+            Place::Fenced(words) => words.as_ptr().wrapping_add(FENCE_WORDS) as u64,
+            Place::Instance(address) => *address as u64,
+        }
     }
 
     /// Bytes of the contents.
@@ -43,19 +66,19 @@ impl Block {
 
     /// The contents.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range lies inside `words`, whose bytes are all initialised.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().add(FENCE_WORDS).cast(), self.len) }
+        // SAFETY: the range lies inside the words, whose bytes are all initialised, or in memory that is there by contract.
+        unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.len) }
     }
 
     /// The contents, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; `&mut self` makes the borrow unique.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().add(FENCE_WORDS).cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.len) }
     }
 
     /// Whether nothing was written before or behind the contents.
     pub fn is_intact(&self) -> bool {
-        let all: &[u128] = &self.words;
+        let Place::Fenced(all) = &self.place else { return true };
         let inner = self.len.div_ceil(16);
         let padding_start = FENCE_WORDS * 16 + self.len;
         let padding_end = (FENCE_WORDS + inner) * 16;
@@ -85,11 +108,21 @@ pub struct Memory {
     buffers: Vec<Option<Buffer>>,
     args: Vec<BoundArg>,
     activity: Vec<ArgActivity>,
+    /// The instance that holds the buffers, with their addresses in it.
+    instance: Option<(Instance, Vec<Option<u32>>)>,
 }
 
 impl Memory {
     /// Fresh memory for a call.
+    ///
+    /// # Panics
+    /// If the host has no room for another instance of a module.
     pub fn new(call: &Invocation) -> Self {
+        if let Some(wasm) = &call.wasm {
+            // That it can be done was seen when the call was read.
+            let (instance, at) = wasm.place(call).unwrap_or_else(|e| panic!("{e}"));
+            return Self::in_instance(call, instance, at);
+        }
         let buffers = call
             .args
             .iter()
@@ -100,16 +133,27 @@ impl Memory {
                 _ => None,
             })
             .collect();
-        // Only the values are needed from here on; the contents live in the blocks now.
-        let args = call
+        Self { buffers, args: values_of(call), activity: call.activity.clone(), instance: None }
+    }
+
+    fn in_instance(call: &Invocation, instance: Instance, at: Vec<Option<u32>>) -> Self {
+        let buffers = call
             .args
             .iter()
-            .map(|a| match a {
-                BoundArg::Buffer { elem, .. } => BoundArg::Buffer { elem: *elem, data: Vec::new(), shadow: Vec::new() },
-                other => other.clone(),
+            .zip(&at)
+            .map(|(arg, at)| match (arg, at) {
+                (BoundArg::Buffer { elem, data, .. }, Some(at)) => {
+                    let (at, n) = (*at as usize, data.len());
+                    // SAFETY: the instance lives as long as the blocks, in the same struct, and we borrow its memory by them
+                    // alone; `place` has allocated the bytes.
+                    let block = |base: *mut u8| unsafe { Block::of_instance(base.add(at), n) };
+                    let (primal, shadow) = (block(instance.vmctx()), block(instance.shadow_vmctx()));
+                    Some(Buffer { elem: *elem, primal, shadow })
+                }
+                _ => None,
             })
             .collect();
-        Self { buffers, args, activity: call.activity.clone() }
+        Self { buffers, args: values_of(call), activity: call.activity.clone(), instance: Some((instance, at)) }
     }
 
     fn owner(&self, i: usize) -> usize {
@@ -134,11 +178,17 @@ impl Memory {
 
     /// What to pass to the primal.
     pub fn values(&self) -> Vec<DataValue> {
-        (0..self.args.len()).map(|i| self.value(i)).collect()
+        let instance = self.instance.iter().map(|(i, _)| DataValue::I64(i.vmctx() as i64));
+        instance.chain((0..self.args.len()).map(|i| self.value(i))).collect()
     }
 
     /// What to pass to the forward pass.
     pub fn arguments(&self) -> Vec<Arg> {
+        if let Some((instance, _)) = &self.instance {
+            let mut args: Vec<Arg> = self.values().into_iter().map(Arg::new).collect();
+            args[0] = Arg::duplicated(instance.vmctx() as u64, instance.shadow_vmctx() as u64);
+            return args;
+        }
         (0..self.args.len())
             .map(|i| match (self.shadow(i), self.buffer(i)) {
                 (Some(b), _) => Arg::duplicated_len(b.primal.address(), b.shadow.address(), b.primal.size()),
@@ -149,6 +199,9 @@ impl Memory {
     }
 
     fn value(&self, i: usize) -> DataValue {
+        if let Some(at) = self.instance.as_ref().and_then(|(_, at)| at[self.owner(i)]) {
+            return DataValue::I32(at as i32);
+        }
         match (&self.args[i], self.buffer(i)) {
             (BoundArg::Value(v), _) => v.clone(),
             (_, Some(b)) => DataValue::I64(b.primal.address() as i64),
@@ -171,12 +224,24 @@ impl Memory {
 
     /// Put shadows back to what they were at the start.
     pub fn reset_shadows(&mut self, call: &Invocation) {
+        if let Some((instance, _)) = &mut self.instance {
+            instance.clear_shadow();
+        }
         for (i, arg) in call.args.iter().enumerate() {
             if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, &mut self.buffers[i]) {
                 b.shadow.bytes_mut().copy_from_slice(shadow);
             }
         }
     }
+}
+
+/// The arguments of a call without contents, which live in blocks.
+fn values_of(call: &Invocation) -> Vec<BoundArg> {
+    let empty = |a: &BoundArg| match a {
+        BoundArg::Buffer { elem, .. } => BoundArg::Buffer { elem: *elem, data: Vec::new(), shadow: Vec::new() },
+        other => other.clone(),
+    };
+    call.args.iter().map(empty).collect()
 }
 
 #[cfg(test)]

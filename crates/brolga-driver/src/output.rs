@@ -60,6 +60,15 @@ pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
     })
 }
 
+/// The JSON of a call without derivatives: as [`json`], without `gradient`.
+pub fn primal_json(call: &Invocation, outcome: &Outcome) -> Value {
+    let mut all = json(call, outcome);
+    if let Some(fields) = all.as_object_mut() {
+        fields.shift_remove("gradient");
+    }
+    all
+}
+
 /// The JSON of an error: `{"error": {"kind": …, "message": …, …}}`.
 ///
 /// `kind` is `diagnostics` (with the list `diagnostics`), `trap` (with `code`, `function`, `line`, `phase`), `usage`,
@@ -86,12 +95,23 @@ pub fn message_json(kind: &str, message: &str) -> Value {
     json!({ "error": { "kind": kind, "message": message } })
 }
 
+/// A position, if it is a line of a text.
+pub(crate) fn line(at: Option<u32>) -> Option<u32> {
+    at.filter(|at| *at != 0 && at & brolga_ir::OFFSET == 0)
+}
+
+/// A position, if it is a byte offset in a binary file.
+pub(crate) fn offset(at: Option<u32>) -> Option<u32> {
+    at.filter(|at| at & brolga_ir::OFFSET != 0).map(|at| at & !brolga_ir::OFFSET)
+}
+
 fn diagnostic_json(d: &Diagnostic) -> Value {
     json!({
         "code": d.code,
         "message": d.message,
         "function": (!d.function.is_empty()).then(|| format!("%{}", d.function)),
-        "line": d.line,
+        "line": line(d.line),
+        "offset": offset(d.line),
         "block": d.block.map(|b| b.to_string()),
         "inst": d.inst.map(|i| i.to_string()),
         "text": d.inst_text,
@@ -106,7 +126,8 @@ fn trap_json(t: &Trap) -> Value {
         "message": t.message,
         "code": t.code,
         "function": format!("%{}", t.function),
-        "line": t.line,
+        "line": line(t.line),
+        "offset": offset(t.line),
         "block": t.block.map(|b| b.to_string()),
         "inst": t.inst.map(|i| i.to_string()),
         "text": t.inst_text,
@@ -141,6 +162,18 @@ pub fn show_num(n: Num) -> String {
 
 /// A call's outcome for people.
 pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
+    let mut out = primal_text(written, outcome);
+    for (i, g) in outcome.gradient.iter().enumerate() {
+        let shown = g.as_ref().map_or_else(|| "const".to_owned(), show);
+        out += &format!("  {:<12} {shown}\n", format!("gradient {i}"));
+    }
+    debug_assert_eq!(outcome.gradient.len(), call.args.len());
+    out += &format!("  {:<12} {} bytes\n", "recorded", outcome.tape_bytes);
+    out
+}
+
+/// What a call without derivatives gave, for people.
+pub fn primal_text(written: &str, outcome: &Outcome) -> String {
     let mut out = format!("{written}\n");
     for (i, v) in outcome.value.iter().enumerate() {
         let name = if outcome.value.len() == 1 { "value".to_owned() } else { format!("value {i}") };
@@ -151,12 +184,6 @@ pub fn text(written: &str, call: &Invocation, outcome: &Outcome) -> String {
             out += &format!("  {:<12} {}\n", format!("buffer {i}"), show(&Item::Many(b.clone())));
         }
     }
-    for (i, g) in outcome.gradient.iter().enumerate() {
-        let shown = g.as_ref().map_or_else(|| "const".to_owned(), show);
-        out += &format!("  {:<12} {shown}\n", format!("gradient {i}"));
-    }
-    debug_assert_eq!(outcome.gradient.len(), call.args.len());
-    out += &format!("  {:<12} {} bytes\n", "recorded", outcome.tape_bytes);
     out
 }
 

@@ -1,6 +1,6 @@
 //! One call through primal, forward pass and pullback, and what came out.
 
-use brolga::{ArgActivity, DerivedRule, Error};
+use brolga::{ArgActivity, DerivedRule, Error, Options, Primal, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::Invocation;
@@ -72,6 +72,17 @@ pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -
     Ok(outcome)
 }
 
+/// Run a call without differentiating anything, in fresh memory.
+pub fn primal(program: &Program, call: &Invocation) -> Result<Outcome, Error> {
+    let primal = Primal::new(program, &[call.func], &Options::default())?;
+    let memory = Memory::new(call);
+    // SAFETY: as in `gradient_in`.
+    let value = unsafe { primal.call(call.func, &memory.values()) }?;
+    undamaged(&memory)?;
+    let gradient = vec![None; call.args.len()];
+    Ok(Outcome { value: items(call, &value), buffers: contents(call, &memory), gradient, tape_bytes: 0 })
+}
+
 /// Run the primal alone, in `memory`.
 pub fn primal_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -> Result<Vec<Item>, Error> {
     // SAFETY: as in `gradient_in`.
@@ -95,7 +106,7 @@ pub fn collect(
 ) -> Outcome {
     let gradient = (0..call.args.len()).map(|i| match call.activity[i] {
         ArgActivity::Const => None,
-        ArgActivity::Active => cotangents.get(i)?.as_ref().map(|v| from_data(v, call.params[i])),
+        ArgActivity::Active => cotangents.get(i + call.hidden())?.as_ref().map(|v| from_data(v, call.params[i])),
         ArgActivity::Duplicated => memory.shadow(i).map(|b| Item::Many(decode_all(b.elem, b.shadow.bytes()))),
     });
     Outcome { value: items(call, value), buffers: contents(call, memory), gradient: gradient.collect(), tape_bytes }

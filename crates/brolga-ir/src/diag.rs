@@ -9,6 +9,16 @@ use cranelift_codegen::ir;
 
 use crate::Program;
 
+/// Set in a position that is a byte offset in a binary file, not a line of a text.
+pub const OFFSET: u32 = 1 << 31;
+
+/// A position in words: `line 12`, or `byte 0x1f3` of a binary file.
+///
+/// Positions are 1-based lines, or byte offsets with the bit [`OFFSET`]; 0 is an unknown one.
+pub fn position(at: u32) -> String {
+    if at & OFFSET == 0 { format!("line {at}") } else { format!("byte {:#x}", at & !OFFSET) }
+}
+
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -22,7 +32,7 @@ pub struct Diagnostic {
     pub inst: Option<ir::Inst>,
     /// The instruction's text.
     pub inst_text: Option<String>,
-    /// 1-based line of the input text.
+    /// Where the instruction stands in the input: see [`position`].
     pub line: Option<u32>,
     /// What is wrong, in a sentence without a full stop.
     pub message: String,
@@ -97,7 +107,7 @@ impl fmt::Display for Diagnostic {
                 write!(f, ", {i}")?;
             }
             if let Some(l) = self.line {
-                write!(f, ", line {l}")?;
+                write!(f, ", {}", position(l))?;
             }
         }
         if let Some(t) = &self.inst_text {

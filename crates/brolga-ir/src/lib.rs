@@ -19,7 +19,7 @@ pub mod print;
 pub mod program;
 pub mod request;
 
-pub use diag::{Diagnostic, Diagnostics};
+pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use program::{DataObject, Func, Program};
 pub use request::{ArgActivity, Elem, Ideas, MemoryMode, Mode, Options, Request};

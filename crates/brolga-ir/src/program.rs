@@ -8,7 +8,7 @@
 //! made from it, down to a machine-code offset, can still be traced back to the instruction that the user wrote. The
 //! source locations that the body came with are kept in [`Func::srclocs`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
@@ -26,10 +26,14 @@ pub struct Func {
     pub body: Option<ir::Function>,
     /// Source location of each instruction as the frontend gave it.
     pub srclocs: SecondaryMap<ir::Inst, ir::SourceLoc>,
-    /// Line in the text file of each instruction, 1-based; 0 where unknown.
+    /// Where each instruction stands in what the user wrote: see [`crate::position`].
     pub lines: SecondaryMap<ir::Inst, u32>,
     /// Where the embedder's own implementation of an imported function lies (see [`Program::define_host`]).
     pub host: Option<usize>,
+    /// The known function that this one computes, though it has a body of its own (a C library that was compiled into the
+    /// program). Its first parameter is the instance; the others are the known function's. Calls of it are differentiated
+    /// by the known function's rule, at the values that the body gives.
+    pub computes: Option<&'static str>,
 }
 
 /// A data object: what `symbol_value` of its symbol points at.
@@ -57,6 +61,8 @@ pub struct Program {
     /// pointers are offsets into an instance's memory (WebAssembly) set this: there a 64-bit integer is a number, whoever
     /// it is passed to. Otherwise any 64-bit parameter may be a pointer.
     pub vmctx_pointers_only: bool,
+    /// What the program's own trap codes mean: a name and a sentence for each, by which errors call them.
+    pub traps: BTreeMap<u8, (&'static str, &'static str)>,
     func_by_symbol: HashMap<String, FuncKey>,
     data_by_symbol: HashMap<String, DataKey>,
 }
@@ -128,6 +134,7 @@ impl Program {
             srclocs: SecondaryMap::new(),
             lines: SecondaryMap::new(),
             host: None,
+            computes: None,
         });
         self.func_by_symbol.insert(symbol.to_owned(), k);
         k
@@ -136,7 +143,7 @@ impl Program {
     /// Define a function under `symbol` and declare everything it refers to.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from an earlier declaration.
-    /// `lines` gives the 1-based source line of an instruction, 0 where unknown.
+    /// `lines` gives the [`crate::position`] of an instruction, 0 where unknown.
     pub fn define(
         &mut self,
         symbol: &str,

@@ -23,7 +23,7 @@ pub struct Place {
     pub inst: ir::Inst,
     /// The instruction's text.
     pub text: String,
-    /// 1-based line of the input text, 0 where unknown.
+    /// Where it stands in the input: see [`brolga_ir::position`]; 0 where unknown.
     pub line: u32,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "%{}, {}", self.function, self.inst)?;
         if self.line != 0 {
-            write!(f, ", line {}", self.line)?;
+            write!(f, ", {}", brolga_ir::position(self.line))?;
         }
         write!(f, ": {}", self.text)
     }

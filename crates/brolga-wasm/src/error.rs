@@ -76,6 +76,8 @@ impl From<wasmparser::BinaryReaderError> for Error {
 
 /// Traps of a translated program, by their user code.
 pub(crate) mod trap {
+    use std::collections::BTreeMap;
+
     use cranelift_codegen::ir::TrapCode;
 
     /// `unreachable` was executed.
@@ -91,43 +93,26 @@ pub(crate) mod trap {
     /// `proc_exit` was called.
     pub const EXIT: TrapCode = TrapCode::unwrap_user(6);
 
-    /// Name and explanation of the codes above.
-    pub fn describe(code: &str) -> Option<(&'static str, &'static str)> {
-        Some(match code {
-            "user1" => ("unreachable", "the program executed `unreachable`"),
-            "user2" => ("table_oob", "a table was accessed out of bounds"),
-            "user3" => ("null_call", "a call through a table found no function there"),
-            "user4" => ("bad_signature", "a call through a table found a function of another type"),
-            "user5" => ("no_fuel", "the program used up its fuel"),
-            "user6" => ("exit", "the program called `proc_exit`"),
-            _ => return None,
-        })
+    /// Name and explanation of the codes above, and of Cranelift's own for memory.
+    pub fn names() -> BTreeMap<u8, (&'static str, &'static str)> {
+        let entry = |code: TrapCode, name, message| (code.as_raw().get(), (name, message));
+        BTreeMap::from([
+            entry(UNREACHABLE, "unreachable", "the program executed `unreachable`"),
+            entry(TABLE_OOB, "table_oob", "a table was accessed out of bounds"),
+            entry(NULL_CALL, "null_call", "a call through a table found no function there"),
+            entry(BAD_SIGNATURE, "bad_signature", "a call through a table found a function of another type"),
+            entry(NO_FUEL, "no_fuel", "the program used up its fuel"),
+            entry(EXIT, "exit", "the program called `proc_exit`"),
+            entry(TrapCode::HEAP_OUT_OF_BOUNDS, "heap_oob", "memory was accessed out of bounds"),
+        ])
     }
 }
 
 impl From<brolga::Error> for Error {
-    /// Lines of Brolga's messages are byte offsets in the module here.
     fn from(e: brolga::Error) -> Self {
         match e {
-            brolga::Error::Diagnostics(mut all) => {
-                for d in &mut all.0 {
-                    if let Some(offset) = d.line.take() {
-                        d.notes.push(format!("it stems from byte {offset:#x} of the module"));
-                    }
-                }
-                Error::Diagnostics(all)
-            }
-            brolga::Error::Trap(mut t) => {
-                if let Some((code, message)) = trap::describe(&t.code) {
-                    (t.code, t.message) = (code.to_owned(), message.to_owned());
-                } else if t.code == "heap_oob" {
-                    t.message = "memory was accessed out of bounds".to_owned();
-                }
-                if let Some(offset) = t.line.take() {
-                    t.message += &format!(" (byte {offset:#x} of the module)");
-                }
-                Error::Trap(t)
-            }
+            brolga::Error::Diagnostics(all) => Error::Diagnostics(all),
+            brolga::Error::Trap(t) => Error::Trap(t),
             brolga::Error::Usage(message) => Error::Usage(message),
             brolga::Error::Internal { stage, message } => Error::Internal { stage, message },
         }

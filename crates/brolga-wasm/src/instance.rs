@@ -1,7 +1,7 @@
 //! An instance: memory, globals and tables of its own, and a shadow for all of it.
 
-use brolga::Arg;
 use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, Primal};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::error::Error;
@@ -25,6 +25,15 @@ pub struct Instance {
     spare: (u64, u64),
 }
 
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instance")
+            .field("id", &self.id)
+            .field("memory_size", &self.memory_size())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Instance {
     /// A fresh instance; the start function, if there is one, has run.
     ///
@@ -39,6 +48,19 @@ impl Instance {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_output(module: &Module, output: Output) -> Result<Self, Error> {
+        let mut this = Self::not_started(module)?;
+        this.state.output = output;
+        let inner = &*module.0;
+        if let Some(start) = inner.start
+            && let Some(key) = inner.translated.funcs[start as usize]
+        {
+            this.enter(key, &FuncType::new([], []), &[])?;
+        }
+        Ok(this)
+    }
+
+    /// An instance whose start function has not run.
+    pub(crate) fn not_started(module: &Module) -> Result<Self, Error> {
         let inner = &*module.0;
         let mut region = Region::new(&inner.layout)?;
         for (i, bytes) in inner.memories.iter().enumerate() {
@@ -52,16 +74,19 @@ impl Instance {
             }
         }
         let size_cells = inner.layout.memory_size.clone();
-        let state = Box::new(State { region, size_cells, output, kept: Vec::new(), exit: None, random: SEED });
+        let state = Box::new(State {
+            region,
+            size_cells,
+            output: Output::default(),
+            kept: Vec::new(),
+            exit: None,
+            random: SEED,
+        });
         let mut this = Self { module: module.clone(), state, id: next_instance(), fuel: u64::MAX, spare: (0, 0) };
         let pointer: *mut State = &mut *this.state;
         // SAFETY: the cell lies in the header.
         unsafe { this.vmctx().offset(STATE_CELL as isize).cast::<*mut State>().write(pointer) };
-        if let Some(start) = inner.start
-            && let Some(key) = inner.translated.funcs[start as usize]
-        {
-            this.enter(key, &FuncType::new([], []), &[])?;
-        }
+        this.set_fuel(u64::MAX);
         Ok(this)
     }
 
@@ -83,6 +108,7 @@ impl Instance {
     /// Fuel for each call from now on, if the module was translated for it; a call that runs out of it is a trap.
     pub fn set_fuel(&mut self, fuel: u64) {
         self.fuel = fuel;
+        self.set_cell(self.module.0.layout.fuel, fuel);
     }
 
     /// Output that was kept (see [`Output::Keep`]), taken out.
@@ -131,12 +157,23 @@ impl Instance {
     }
 
     fn enter(&mut self, key: brolga::FuncKey, ty: &FuncType, args: &[Val]) -> Result<Vec<Val>, Error> {
+        let module = self.module.clone();
+        self.enter_in(module.primal()?, key, ty, args)
+    }
+
+    /// Call a function of the module that `primal` has compiled.
+    pub(crate) fn enter_in(
+        &mut self,
+        primal: &Primal,
+        key: brolga::FuncKey,
+        ty: &FuncType,
+        args: &[Val],
+    ) -> Result<Vec<Val>, Error> {
         let args = self.arguments(ty, args)?;
         self.prepare()?;
-        let module = self.module.clone();
         // SAFETY: translated code reaches memory through the instance pointer only, and stays inside of the region: by checks,
         // or by guard pages, whose faults are traps. `&mut self` keeps other users away.
-        let values = unsafe { module.primal()?.call(key, &args) }.map_err(|e| self.ended(e))?;
+        let values = unsafe { primal.call(key, &args) }.map_err(|e| self.ended(e))?;
         Ok(Self::results(ty, &values))
     }
 

@@ -37,6 +37,7 @@
 //! | `layout` | where everything of an instance lies |
 //! | `translate/` | functions as CLIF |
 //! | `imports/`, `host` | what imports become, and what the host does for them |
+//! | `mathlib` | mathematical functions that were compiled into a module |
 //! | `module`, `instance`, `region`, `gradient` | what users hold |
 
 mod error;
@@ -45,6 +46,7 @@ mod host;
 mod imports;
 mod instance;
 mod layout;
+mod mathlib;
 mod module;
 mod parse;
 mod region;

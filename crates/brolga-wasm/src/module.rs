@@ -8,6 +8,7 @@ use wasmparser::{ExternalKind, FuncType, ValType};
 use crate::error::Error;
 use crate::imports::{Imports, Provider};
 use crate::layout::{self, Layout, PAGE};
+use crate::mathlib;
 use crate::parse::{self, Export, Info};
 use crate::translate::{Bounds, Mode, Translated, translate};
 
@@ -35,6 +36,19 @@ impl Default for ModuleOptions {
 /// A WebAssembly module. Cheap to clone; clones share everything, and threads may share one.
 #[derive(Clone)]
 pub struct Module(pub(crate) Arc<Inner>);
+
+/// Clones of one module are equal; two translations of one file are not.
+impl PartialEq for Module {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.functions().map(|(name, ty)| format!("{name}: {ty}"))).finish()
+    }
+}
 
 pub(crate) struct Inner {
     pub layout: Layout,
@@ -74,7 +88,7 @@ impl Module {
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
         let translated = translate(&info, &layout, &provider, mode)?;
         let image = image(&info, &layout, &provider, &translated)?;
-        Ok(Self(Arc::new(Inner {
+        let mut inner = Arc::new(Inner {
             image,
             memories: info.memories.iter().map(|m| m.ty.initial * PAGE).collect(),
             exports: info.exports.clone(),
@@ -84,7 +98,14 @@ impl Module {
             layout,
             translated,
             primal: OnceLock::new(),
-        })))
+        });
+        let candidates = mathlib::candidates(&info);
+        let found = mathlib::confirmed(&Self(inner.clone()), &candidates)?;
+        let program = &mut Arc::get_mut(&mut inner).expect("nobody else has it yet").translated.program;
+        for (key, symbol) in found {
+            program.funcs[key].computes = Some(symbol);
+        }
+        Ok(Self(inner))
     }
 
     /// The CLIF that the module was translated to. The instance pointer is the first parameter of every function.

@@ -19,7 +19,7 @@ pub struct Trap {
     pub inst: Option<ir::Inst>,
     /// Its text.
     pub inst_text: Option<String>,
-    /// 1-based line in the input text.
+    /// Where the instruction stands in the input: see [`brolga_ir::position`].
     pub line: Option<u32>,
     /// Whether it happened in `primal`, `forward` or `pullback`.
     pub phase: &'static str,
@@ -38,7 +38,7 @@ impl std::fmt::Display for Trap {
             write!(f, ", {i}")?;
         }
         if let Some(l) = self.line {
-            write!(f, ", line {l}")?;
+            write!(f, ", {}", brolga_ir::position(l))?;
         }
         write!(f, " ({})", self.phase)?;
         if let Some(t) = &self.inst_text {

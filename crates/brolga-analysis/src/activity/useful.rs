@@ -61,6 +61,10 @@ impl Cx<'_> {
                         MathKind::Writes(row, _) => (0..row.n_results()).any(|k| !row.partial(k, n).is_zero()),
                         _ => false,
                     },
+                    Some(CalleeKind::Computes(rule)) => match rule.kind {
+                        MathKind::Expr(row) => n > 0 && !row.partial(0, n - 1).is_zero() && result_useful(0),
+                        _ => false,
+                    },
                     Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_)) => {
                         self.is_float(v) || self.a.lane[v] != 0 || any_result()
                     }

@@ -466,6 +466,14 @@ impl Cx<'_> {
                 }
                 MathKind::Memory(_) | MathKind::Inactive => State::No,
             },
+            Some(CalleeKind::Computes(rule)) => match rule.kind {
+                MathKind::Expr(row) => {
+                    let flows = |i: usize| !row.partial(k, i).is_zero();
+                    let any = args[1..].iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
+                    if any { State::Varied { definite: true } } else { State::No }
+                }
+                _ => State::No,
+            },
             Some(CalleeKind::Missing(_) | CalleeKind::Host) | None => State::No,
             Some(CalleeKind::Derived(_)) | Some(CalleeKind::Indirect(_)) => {
                 let p = self.i.pointers;

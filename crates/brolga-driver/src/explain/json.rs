@@ -9,7 +9,7 @@
 //!  "recorded": {"bytes": 8, "functions": [{"function": "%f", "frame_bytes": 0, "blocks": [{…}]}]}}
 //! ```
 //!
-//! A place is `{"function", "inst", "text", "line"}`. Numbers are as in [`crate::output`]. A reason's `kind` is one of
+//! A place is `{"function", "inst", "text", "line", "offset"}`, where one of the last two is null. Numbers are as in [`crate::output`]. A reason's `kind` is one of
 //! `const`, `rounded`, `not_chosen`, `compared`, `locally_constant`, `overwritten`, `stored`, `unused`, `zero_slope`,
 //! `underflow`, `cancelled`, `zero_seed`, `not_reached`.
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::plan::{FunctionPlan, Recorded};
 use super::{Entry, Explanation, Term, Way, Why};
 use crate::bind::Invocation;
-use crate::output::num_json;
+use crate::output::{line, num_json, offset};
 use crate::value::Num;
 
 fn num(x: f64) -> Value {
@@ -31,7 +31,8 @@ fn place(p: &Place) -> Value {
         "function": format!("%{}", p.function),
         "inst": p.inst.to_string(),
         "text": p.text,
-        "line": (p.line != 0).then_some(p.line),
+        "line": line(Some(p.line)),
+        "offset": offset(Some(p.line)),
     })
 }
 
@@ -92,7 +93,8 @@ fn function(f: &FunctionPlan) -> Value {
     let blocks = f.blocks.iter().map(|b| {
         json!({
             "block": b.block,
-            "line": (b.line != 0).then_some(b.line),
+            "line": line(Some(b.line)),
+            "offset": offset(Some(b.line)),
             "times": b.times,
             "bytes_each": b.bytes_each(),
             "keeps": recorded(&b.keeps),

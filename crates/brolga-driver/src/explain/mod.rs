@@ -122,14 +122,16 @@ pub struct Explanation {
 /// # Errors
 /// What the tape cannot run.
 pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<Explanation, OracleError> {
+    let run_as = program;
     let memory = Memory::new(call);
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
-    let trace = unsafe { Oracle::new(program).trace(call.func, &args, &call.seeds) }?;
-    let words = Words { program };
+    let trace = unsafe { Oracle::new(call.interpreted(program)).trace(call.func, &args, &call.seeds) }?;
+    let (program, hidden) = (call.interpreted(program), call.hidden());
+    let words = Words { program, hidden };
 
     let options = Options { memory: call.memory, ..Options::default() };
-    let compiled = derive(program, &call.request(), &options).and_then(|rule| gradient(&rule, call));
+    let compiled = derive(run_as, &call.request(), &options).and_then(|rule| gradient(&rule, call));
     let all = inputs(call);
     let flat = compiled.as_ref().ok().map(|o| flatten(o, &all));
     let asked = |i: &Input| wanted.wrt.is_none_or(|(arg, k)| i.arg == arg && (k.is_none() || i.index == k));
@@ -139,8 +141,8 @@ pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<E
     let leaves: HashMap<Port, _> = trace.inputs().iter().copied().collect();
     for (k, input) in all.iter().enumerate().filter(|(_, i)| asked(i)) {
         let port = match (call.buffer(input.arg), input.index) {
-            (Some(_), Some(i)) => Port::Element(input.arg, i),
-            (_, i) => Port::Lane(input.arg, i.unwrap_or(0)),
+            (Some(_), Some(i)) => Port::Element(hidden + input.arg, i),
+            (_, i) => Port::Lane(hidden + input.arg, i.unwrap_or(0)),
         };
         let Some(&node) = leaves.get(&port) else { continue };
         let gradient = trace.cotangent(node);
@@ -196,6 +198,8 @@ fn constants(call: &Invocation) -> Vec<Input> {
 /// What a trace answers, in words.
 struct Words<'a> {
     program: &'a Program,
+    /// Arguments in front of those that are written.
+    hidden: usize,
 }
 
 impl Words<'_> {
@@ -240,7 +244,7 @@ impl Words<'_> {
                         format!(
                             "{t:+?} from {}{}",
                             p.inst,
-                            if p.line == 0 { String::new() } else { format!(" (line {})", p.line) }
+                            if p.line == 0 { String::new() } else { format!(" ({})", brolga_ir::position(p.line)) }
                         )
                     })
                     .collect();
@@ -250,15 +254,17 @@ impl Words<'_> {
                 let text = match *port {
                     Port::Result(i, _) => format!("it reaches result {i}, whose seed is zero"),
                     Port::Element(a, i) => {
+                        let a = a - self.hidden;
                         format!("it ends up in element {i} of argument {a}, whose initial shadow is zero")
                     }
-                    Port::Lane(a, _) => format!("it is argument {a} again"),
+                    Port::Lane(a, _) => format!("it is argument {} again", a - self.hidden),
                 };
                 why("zero_seed", &text, None)
             }
             Reason::NotReached { branch, usage } => {
                 let usage = self.place(*usage);
-                let line = if usage.line == 0 { String::new() } else { format!(", line {}", usage.line) };
+                let line =
+                    if usage.line == 0 { String::new() } else { format!(", {}", brolga_ir::position(usage.line)) };
                 let text = format!("the branch never went to where `{}` ({}{line}) is", usage.text, usage.inst);
                 why("not_reached", &text, Some(*branch))
             }

@@ -146,7 +146,7 @@ impl Reader<'_, '_> {
         let text = text.split("  ;").next().unwrap_or_default().trim().to_owned();
         match f.lines[original] {
             0 => format!("`{text}`"),
-            line => format!("`{text}` (line {line})"),
+            line => format!("`{text}` ({})", brolga_ir::position(line)),
         }
     }
 

@@ -41,7 +41,7 @@ impl Text {
     }
 
     fn place(p: &Place) -> String {
-        let line = if p.line == 0 { String::new() } else { format!(", line {}", p.line) };
+        let line = if p.line == 0 { String::new() } else { format!(", {}", brolga_ir::position(p.line)) };
         format!("%{}{line}: `{}`", p.function, p.text)
     }
 
@@ -137,7 +137,7 @@ impl Text {
             };
             self.line(2, &format!("%{}: {frame}", f.function));
             for b in &f.blocks {
-                let line = if b.line == 0 { String::new() } else { format!(" (line {})", b.line) };
+                let line = if b.line == 0 { String::new() } else { format!(" ({})", brolga_ir::position(b.line)) };
                 let bytes = match b.bytes_each() {
                     0 => "pushes nothing".to_owned(),
                     n => format!("pushes {} each time", plural(n, "byte")),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{Signature, Type, types};
 
-use super::domain::Domain;
+use super::domain::{Domain, Plain};
 use super::libm::{self, Math};
 use super::machine::Machine;
 use super::provenance::{Byte, Origin, Prov, write_float};
@@ -101,6 +101,24 @@ impl<D: Domain> Machine<'_, D> {
             None => Err(OracleError::UnknownSymbol { symbol: f.symbol.clone(), at: self.place() }),
             Some(result) => Ok(ret.into_iter().map(|t| cut(result.clone(), t)).collect()),
         }
+    }
+
+    /// Call a function that computes a known one: its value is that of its body, its slopes are those of the known function.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::call_extern`].
+    pub(super) unsafe fn call_computing(&mut self, func: FuncKey, args: &[Val]) -> Result<Vec<Val>, OracleError> {
+        let program = self.program();
+        let f = &program.funcs[func];
+        let known = f.computes.and_then(Math::by_symbol);
+        let Some((math, width)) = known.filter(|(math, _)| math.arity() + 1 == args.len()) else {
+            return Err(self.unsupported(format!("%{} with signature {}", f.symbol, f.signature)));
+        };
+        let clean = args.iter().map(|a| Val::clean(a.bits)).collect();
+        // SAFETY: promised by the caller; the other machine works in the same memory.
+        let value = unsafe { Machine::new(program, Plain, self.limits()).call(func, clean)? };
+        Ok(vec![self.extern_float(value[0].bits, width, &args[1..], |x, value| libm::slopes(math, x, value))])
     }
 
     /// The result of a function of floats.

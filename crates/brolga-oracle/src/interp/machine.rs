@@ -195,6 +195,16 @@ impl<'p, D: Domain> Machine<'p, D> {
                         let inst = caller.inst;
                         self.finish(inst, vals);
                     }
+                    Flow::Call(func, args) if self.program.funcs[func].computes.is_some() => {
+                        // SAFETY: as above.
+                        flow = Flow::Values(unsafe { self.call_computing(func, &args)? });
+                        continue;
+                    }
+                    Flow::TailCall(func, args) if self.program.funcs[func].computes.is_some() => {
+                        // SAFETY: as above.
+                        flow = Flow::Return(unsafe { self.call_computing(func, &args)? });
+                        continue;
+                    }
                     Flow::Call(func, args) if self.program.funcs[func].body.is_some() => self.enter(func, args)?,
                     Flow::TailCall(func, args) if self.program.funcs[func].body.is_some() => {
                         self.leave();
@@ -280,6 +290,11 @@ impl<'p, D: Domain> Machine<'p, D> {
             let func = frame.func;
             self.domain.observe(Event::Entered(func, block));
         }
+    }
+
+    /// The limits that it was made with.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The program.

@@ -22,6 +22,18 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
     }
 }
 
+/// A call of a function of the program that computes a known one: the call stays, and the rule does the rest.
+pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    let z = cx.results()[0];
+    if let MathKind::Expr(row) = rule.kind
+        && cx.facts().is_active(z)
+    {
+        let ct = cx.take_ct(z);
+        let args = cx.args();
+        expr::apply(cx, row, 0, ct, &args[1..], &[z]);
+    }
+}
+
 /// A function that also writes results through pointers (`modf`, `frexp`, `sincos`).
 fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]) {
     let (args, results) = (cx.args(), cx.results());

@@ -53,6 +53,7 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                 CalleeKind::Derived(f) => calls::derived(cx, f),
                 CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
                 CalleeKind::Known(rule) => known::call(cx, rule),
+                CalleeKind::Computes(rule) => known::computed(cx, rule),
                 CalleeKind::Host => {}
                 CalleeKind::Missing(symbol) => calls::missing(cx, &symbol),
             }

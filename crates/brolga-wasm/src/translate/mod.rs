@@ -28,7 +28,7 @@ use brolga::{DataObject, FuncKey, Program};
 use indexmap::IndexMap;
 use wasmparser::{ExternalKind, FuncType, ValType};
 
-use crate::error::Error;
+use crate::error::{Error, trap};
 use crate::imports::{HostFunc, Provided, Provider};
 use crate::layout::Layout;
 use crate::parse::{ConstOp, Elem, Info};
@@ -180,7 +180,7 @@ impl<'e, 'a> Env<'e, 'a> {
             .map(|(i, l)| (i, l.bits()))
             .collect();
         self.program
-            .define(symbol, func, |i| offsets.get(&i).copied().unwrap_or(0))
+            .define(symbol, func, |i| offsets.get(&i).map_or(0, |at| at | brolga_ir::OFFSET))
             .map_err(|s| internal(format!("%{s} is defined twice, or called as something else")))
     }
 }
@@ -204,6 +204,7 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
         conv: if tail { CallConv::Tail } else { CallConv::Fast },
     };
     env.program.vmctx_pointers_only = true;
+    env.program.traps = trap::names();
     data_objects(&mut env)?;
     reference_numbers(&mut env);
     let mut funcs = vec![None; info.funcs.len()];

@@ -80,7 +80,7 @@ impl CodeMap {
         let off = raw.pc.wrapping_sub(f.start) as u32;
         let code = f.traps.iter().find(|t| t.0 == off).map(|t| t.1);
         let loc = f.locs.iter().find(|l| l.0 <= off && off < l.1).map_or(0, |l| l.2);
-        let (code, message) = describe(code, loc, raw);
+        let (code, message) = describe(program, code, loc, raw);
         let prim = &program.funcs[f.owner];
         let n = loc & !CHECK_SRCLOC;
         let inst = (n != 0 && n != !CHECK_SRCLOC).then(|| ir::Inst::from_u32(n - 1));
@@ -101,11 +101,14 @@ impl CodeMap {
     }
 }
 
-fn describe(code: Option<TrapCode>, loc: u32, raw: &RawTrap) -> (String, String) {
+fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) -> (String, String) {
     if let Some(c) = code {
         let ours = (loc & CHECK_SRCLOC != 0 && loc != u32::MAX).then(|| Check::from_raw(c.as_raw().get())).flatten();
         if let Some(check) = ours {
             return (check.name().to_owned(), check.message().to_owned());
+        }
+        if let Some((name, message)) = program.traps.get(&c.as_raw().get()) {
+            return ((*name).to_owned(), (*message).to_owned());
         }
     }
     let message = match code {

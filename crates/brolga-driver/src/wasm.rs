@@ -1,0 +1,95 @@
+//! WebAssembly modules as files with functions to call.
+//!
+//! A call of an exported function is written as a call of a CLIF function: `%loss([1.0, 2.0], 2)`. What differs is where
+//! things lie. Every run gets an instance of its own; a buffer is memory that the instance allocates; the argument that is
+//! passed is its 32-bit address; and before all arguments that are written there is a hidden one, the instance. The shadow
+//! of a buffer is where it lies in the shadow of the instance.
+//!
+//! The oracles interpret, in the memory of an instance, another translation of the same module: one that checks bounds by
+//! comparisons, since an interpreter has no guard pages.
+
+use std::path::{Path, PathBuf};
+
+use brolga::{Diagnostic, Diagnostics, Program};
+use brolga_wasm::{Bounds, Error, Instance, Module, ModuleOptions};
+
+use crate::bind::{BoundArg, Invocation};
+
+/// A module, translated for running and for being interpreted. Function keys are the same in both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wasm {
+    /// For running.
+    pub module: Module,
+    /// For being interpreted.
+    pub checked: Module,
+}
+
+/// Whether a path names a module, in binary form or as text.
+pub fn is_module(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "wasm" || e == "wat")
+}
+
+/// The file with a module's calls: `NAME.run` beside it or in the folder above.
+pub fn calls_of(path: &Path) -> Option<PathBuf> {
+    let beside = path.with_extension("run");
+    let above = path.parent()?.parent()?.join(beside.file_name()?);
+    [beside, above].into_iter().find(|p| p.is_file())
+}
+
+impl Wasm {
+    /// Translate a module.
+    pub fn new(bytes: &[u8]) -> Result<Self, Diagnostics> {
+        let module = Module::new(bytes).map_err(diagnostics)?;
+        let options = ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() };
+        let checked = Module::with_options(bytes, &options).map_err(diagnostics)?;
+        Ok(Self { module, checked })
+    }
+
+    /// The program that the oracles interpret.
+    pub fn interpreted(&self) -> &Program {
+        self.checked.program()
+    }
+
+    /// A fresh instance with the buffers of a call, and the address of each; shadows are set.
+    pub fn place(&self, call: &Invocation) -> Result<(Instance, Vec<Option<u32>>), Error> {
+        let mut instance = Instance::new(&self.module)?;
+        let mut at = Vec::new();
+        for arg in &call.args {
+            at.push(match arg {
+                BoundArg::Buffer { data, .. } => Some(instance.alloc(data.len().max(1) as u32)?),
+                _ => None,
+            });
+        }
+        for (arg, at) in call.args.iter().zip(&at) {
+            if let (BoundArg::Buffer { data, shadow, .. }, Some(at)) = (arg, at) {
+                let range = *at as usize..*at as usize + data.len();
+                instance.memory_mut()[range.clone()].copy_from_slice(data);
+                instance.shadow_mut()[range].copy_from_slice(shadow);
+            }
+        }
+        Ok((instance, at))
+    }
+}
+
+/// What is wrong with a module, as a diagnostic.
+pub fn diagnostics(e: Error) -> Diagnostics {
+    let d = match e {
+        Error::Diagnostics(all) => return all,
+        Error::Invalid { message, offset } => {
+            let mut d = Diagnostic::new("AD0010", format!("not a valid WebAssembly module: {message}"));
+            d.line = (offset != 0).then_some(offset as u32 | brolga_ir::OFFSET);
+            d
+        }
+        Error::Unsupported { what, offset, help } => {
+            let mut d = Diagnostic::new("AD0011", format!("{what} is not supported"));
+            d.line = (offset != 0).then_some(offset as u32 | brolga_ir::OFFSET);
+            d.help(help)
+        }
+        Error::Imports(missing) => missing
+            .into_iter()
+            .fold(Diagnostic::new("AD0012", "nothing provides what the module imports"), Diagnostic::note)
+            .help("define it in the module: C's mathematics and WASI's harmless functions are provided"),
+        other => Diagnostic::new("AD0013", other.to_string()),
+    };
+    d.into()
+}

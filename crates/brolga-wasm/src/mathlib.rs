@@ -1,0 +1,145 @@
+//! Functions of C's mathematical library that were compiled into a module.
+//!
+//! **Problem.** `exp` of a C library is integer arithmetic on float bits, which has no derivative that could be read off it.
+//! **Answer.** Such a function keeps its body, which gives the value, bit for bit; its derivative is that of the function
+//! that it computes. It is found by its name, and then has to prove it: it is run at some points, and has to agree there with
+//! the host's function of that name. A function of another meaning that only has the name is left as it is.
+//!
+//! Names are C's, or those that Rust gives to its own copies (`…compiler_builtins…math…3exp`).
+
+use brolga::{FuncKey, Options, Primal};
+use brolga_rules::{MathKind, Ty, math_rule};
+use wasmparser::{FuncType, ValType};
+
+use crate::error::Error;
+use crate::instance::Instance;
+use crate::module::Module;
+use crate::parse::Info;
+use crate::val::Val;
+
+/// Largest difference, relative to 1 + |value|.
+const AGREES_F64: f64 = 1e-12;
+const AGREES_F32: f64 = 1e-5;
+
+/// Where functions are compared. Some are outside of a function's domain, and there both must give NaN.
+const POINTS: [f64; 14] = [-31.7, -7.3, -1.6, -0.83, -0.21, -1e-3, 0.0, 1e-9, 0.37, 0.92, 1.0, 2.41, 11.3, 57.9];
+
+/// A function that may be one of C's.
+pub(crate) struct Candidate {
+    index: u32,
+    symbol: &'static str,
+    ty: FuncType,
+}
+
+/// Functions of a module whose name and type are those of a known function.
+pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
+    let mut out = Vec::new();
+    for (i, f) in info.funcs.iter().enumerate().filter(|(_, f)| f.body.is_some()) {
+        let i = i as u32;
+        let exported = info.exports.iter().find(|e| e.index == i && e.kind == wasmparser::ExternalKind::Func);
+        let names = info.names.get(&i).into_iter().chain(exported.map(|e| &e.name));
+        let ty = &info.types[f.ty as usize];
+        let fits = |name: &str| {
+            let rule = math_rule(name).filter(|r| matches!(r.kind, MathKind::Expr(_)))?;
+            let same = |ts: &[Ty], vs: &[ValType]| {
+                ts.len() == vs.len()
+                    && ts
+                        .iter()
+                        .zip(vs)
+                        .all(|(t, v)| matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32)))
+            };
+            (same(&rule.params, ty.params()) && same(&rule.rets, ty.results()) && ty.params().len() <= 2)
+                .then_some(rule.symbol)
+        };
+        if let Some(symbol) = names.into_iter().find_map(|n| fits(plain(n))) {
+            out.push(Candidate { index: i, symbol, ty: ty.clone() });
+        }
+    }
+    out
+}
+
+/// The last part of a Rust path in a mathematical library, or the name as it is.
+fn plain(name: &str) -> &str {
+    if !(name.starts_with("_R") || name.starts_with("_ZN")) || !(name.contains("math") || name.contains("libm")) {
+        return name;
+    }
+    // Paths are lists of names, each after its length; old ones end in a hash, `17h…E`.
+    let body = name.find("17h").map_or(name, |at| &name[..at]);
+    let start = body.rfind(|c: char| c.is_ascii_digit()).map_or(0, |at| at + 1);
+    let last = &body[start..];
+    // Digits may belong to the name (`log10`, `exp2`): then the length stands before a letter further left.
+    let longer = body.char_indices().filter(|(i, c)| c.is_ascii_digit() && *i < start);
+    for (i, _) in longer {
+        let digits: String = body[i..].chars().take_while(char::is_ascii_digit).collect();
+        if digits.parse() == Ok(body.len() - i - digits.len()) {
+            return &body[i + digits.len()..];
+        }
+    }
+    last
+}
+
+/// Which candidates compute what their names say: key and symbol.
+pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec<(FuncKey, &'static str)>, Error> {
+    let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
+    let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
+    if roots.is_empty() {
+        return Ok(Vec::new());
+    }
+    let primal = Primal::new(module.program(), &roots, &Options::default())?;
+    let mut instance = Instance::not_started(module)?;
+    let mut out = Vec::new();
+    for c in candidates {
+        if let Some(key) = key(c)
+            && agrees(&mut instance, &primal, key, c)
+        {
+            out.push((key, c.symbol));
+        }
+    }
+    Ok(out)
+}
+
+fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &Candidate) -> bool {
+    let Some(host) = brolga_runtime::symbols().into_iter().find(|s| s.0 == c.symbol).map(|s| s.1) else { return false };
+    let (single, two) = (c.ty.results() == [ValType::F32], c.ty.params().len() == 2);
+    let value = |x: f64| if single { Val::F32(x as f32) } else { Val::F64(x) };
+    let points =
+        POINTS.iter().flat_map(|&x| POINTS.iter().step_by(if two { 3 } else { POINTS.len() }).map(move |&y| (x, y)));
+    for (x, y) in points {
+        let args: &[Val] = if two { &[value(x), value(y)] } else { &[value(x)] };
+        let Ok(found) = instance.enter_in(primal, key, &c.ty, args) else { return false };
+        // SAFETY: the symbol is a C function whose signature the rule says, and the candidate's type is that signature.
+        let wanted: f64 = unsafe {
+            use std::mem::transmute;
+            match (single, two) {
+                (false, false) => transmute::<*const u8, extern "C" fn(f64) -> f64>(host)(x),
+                (false, true) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(host)(x, y),
+                (true, false) => transmute::<*const u8, extern "C" fn(f32) -> f32>(host)(x as f32).into(),
+                (true, true) => transmute::<*const u8, extern "C" fn(f32, f32) -> f32>(host)(x as f32, y as f32).into(),
+            }
+        };
+        let found = match found[..] {
+            [Val::F64(v)] => v,
+            [Val::F32(v)] => v.into(),
+            _ => return false,
+        };
+        let close = (found - wanted).abs() <= if single { AGREES_F32 } else { AGREES_F64 } * (1.0 + wanted.abs());
+        if !(close || found == wanted || found.is_nan() && wanted.is_nan()) {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn names_of_rust_libraries() {
+        assert_eq!(plain("exp"), "exp");
+        assert_eq!(plain("_RNvNtNtCs5zM4GgcuceN_17compiler_builtins4math20partial_availability3log"), "log");
+        assert_eq!(plain("_RNvNtCsabc_17compiler_builtins4math5log10"), "log10");
+        assert_eq!(plain("_ZN17compiler_builtins4math4libm3exp3exp17h0123456789abcdefE"), "exp");
+        assert_eq!(plain("_RNvCs_4mine3exp"), "_RNvCs_4mine3exp");
+    }
+}
