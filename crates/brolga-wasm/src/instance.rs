@@ -25,6 +25,21 @@ pub struct Instance {
     spare: (u64, u64),
 }
 
+/// How an instance is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceOptions {
+    /// Where standard output and error go.
+    pub output: Output,
+    /// Fuel for each call, the start function included, if the module was translated for it.
+    pub fuel: u64,
+}
+
+impl Default for InstanceOptions {
+    fn default() -> Self {
+        Self { output: Output::default(), fuel: u64::MAX }
+    }
+}
+
 impl std::fmt::Debug for Instance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Instance")
@@ -40,16 +55,17 @@ impl Instance {
     /// # Errors
     /// [`Error::NoRoom`] if address space is short, [`Error::Trap`] if the start function traps.
     pub fn new(module: &Module) -> Result<Self, Error> {
-        Self::with_output(module, Output::default())
+        Self::with_options(module, &InstanceOptions::default())
     }
 
-    /// [`Self::new`], with a place for standard output and error.
+    /// [`Self::new`], with options.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_output(module: &Module, output: Output) -> Result<Self, Error> {
+    pub fn with_options(module: &Module, options: &InstanceOptions) -> Result<Self, Error> {
         let mut this = Self::not_started(module)?;
-        this.state.output = output;
+        this.state.output = options.output;
+        this.set_fuel(options.fuel);
         let inner = &*module.0;
         if let Some(start) = inner.start
             && let Some(key) = inner.translated.funcs[start as usize]

@@ -58,7 +58,7 @@ pub use error::Error;
 pub use gradient::{Gradient, Pullback, default_activity};
 pub use host::Output;
 pub use imports::Imports;
-pub use instance::Instance;
+pub use instance::{Instance, InstanceOptions};
 pub use module::{Module, ModuleOptions};
 pub use translate::Bounds;
 pub use val::Val;

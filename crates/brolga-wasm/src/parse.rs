@@ -39,12 +39,16 @@ pub struct Table {
     pub ty: TableType,
     /// What its entries are at first; null without one.
     pub init: Option<Const>,
+    /// Its names, if it is imported.
+    pub import: Option<ImportName>,
 }
 
 /// A memory. One that is imported is made like any other.
 pub struct Memory {
     /// Its limits.
     pub ty: MemoryType,
+    /// Its names, if it is imported.
+    pub import: Option<ImportName>,
 }
 
 /// A global.
@@ -243,12 +247,12 @@ impl<'a> Info<'a> {
                         TableInit::RefNull => None,
                         TableInit::Expr(e) => Some(constant(&e)?),
                     };
-                    self.tables.push(Table { ty: t.ty, init });
+                    self.tables.push(Table { ty: t.ty, init, import: None });
                 }
             }
             Payload::MemorySection(memories) => {
                 for m in memories {
-                    self.memories.push(Memory { ty: m? });
+                    self.memories.push(Memory { ty: m?, import: None });
                 }
             }
             Payload::GlobalSection(globals) => {
@@ -318,8 +322,8 @@ impl<'a> Info<'a> {
         let import = Some(ImportName { module: module.to_owned(), name: name.to_owned() });
         match ty {
             TypeRef::Func(ty) => self.funcs.push(Func { ty, import, body: None }),
-            TypeRef::Table(ty) => self.tables.push(Table { ty, init: None }),
-            TypeRef::Memory(ty) => self.memories.push(Memory { ty }),
+            TypeRef::Table(ty) => self.tables.push(Table { ty, init: None, import }),
+            TypeRef::Memory(ty) => self.memories.push(Memory { ty, import }),
             TypeRef::Global(ty) => {
                 supported(ty.content_type)?;
                 self.globals.push(Global { ty, init: None, import });

@@ -7,7 +7,7 @@
 //! | `env.memcpy`, `memmove`, `memset`, `abort` | a shim, as the bulk operators |
 //! | WASI preview 1, as far as it is harmless | a shim, see [`wasi`] |
 //! | a global | the value that the embedder gives |
-//! | a memory or a table | one of the instance's own, of the size that is asked for |
+//! | a memory or a table of `env`, which linkers import by convention | one of the instance's own, of the size that is asked for |
 //!
 //! Anything else is an error when the module is loaded, unless the embedder says that it may be missing; then it is a trap
 //! when it is called.
@@ -127,6 +127,15 @@ impl Provider<'_> {
                 && self.global(import, g.ty.content_type).is_none()
             {
                 missing.push(format!("{}.{}: a global of type {}", import.module, import.name, g.ty.content_type));
+            }
+        }
+        let memories = info.memories.iter().map(|m| ("memory", &m.import));
+        for (what, import) in memories.chain(info.tables.iter().map(|t| ("table", &t.import))) {
+            if let Some(i) = import
+                && i.module != "env"
+                && !self.0.missing_trap
+            {
+                missing.push(format!("{}.{}: a {what}", i.module, i.name));
             }
         }
         if missing.is_empty() { Ok(out) } else { Err(Error::Imports(missing)) }

@@ -109,8 +109,12 @@ fn dispatcher(fx: &mut Fx<'_, '_, '_, '_>, ty: &FuncType) {
     fx.b.ins().br_table(reference, table);
     for (f, block) in arms {
         fx.b.switch_to_block(block);
-        let results = fx.call_function(f, &args);
-        fx.b.ins().return_(&results);
+        if fx.env.has_tail_calls() {
+            fx.tail_call_function(f, &args);
+        } else {
+            let results = fx.call_function(f, &args);
+            fx.b.ins().return_(&results);
+        }
     }
     for (block, code) in [(wrong, trap::BAD_SIGNATURE), (null, trap::NULL_CALL)] {
         fx.b.switch_to_block(block);

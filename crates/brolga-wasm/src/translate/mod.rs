@@ -122,6 +122,11 @@ impl<'e, 'a> Env<'e, 'a> {
         sig
     }
 
+    /// Whether functions have the convention that tail calls need. Then dispatchers must not use stack either.
+    pub fn has_tail_calls(&self) -> bool {
+        self.conv == CallConv::Tail
+    }
+
     /// The number of a reference to a function.
     pub fn reference(&mut self, func: u32) -> u32 {
         self.refs.insert_full(func, ()).0 as u32 + 1
