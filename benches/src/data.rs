@@ -61,7 +61,6 @@ pub type Bodies = (Vec<f64>, Vec<f64>, Vec<f64>);
 
 /// Sun, Jupiter, Saturn, Uranus and Neptune in astronomical units, years and masses of the Sun times 4 pi^2 (the bodies of
 /// the Computer Language Benchmarks Game), with the Sun moved so that the momentum is zero.
-#[expect(clippy::excessive_precision, reason = "as published")]
 pub fn planets() -> Bodies {
     const SUN: f64 = 4.0 * std::f64::consts::PI * std::f64::consts::PI;
     const DAYS: f64 = 365.24;
