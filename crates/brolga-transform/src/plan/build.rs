@@ -195,6 +195,10 @@ impl<'a, 'f> Planner<'a, 'f> {
         let ValueDef::Param(header, i) = func.dfg.value_def(p) else { return None };
         let l = self.loops.headed_by(header).filter(|&l| !self.loops.contains(l, b))?;
         let [from] = self.facts.cfg.preds[b][..] else { return None };
+        if !self.loops.contains(l, from) {
+            // The exit of another loop, whose bound `v` may be: each would then be had from the other.
+            return None;
+        }
         let iv = induction(func, self.loops, l, i)?;
         let test = exit_test(func, self.loops, l, &iv, from, b)?;
         let far = match test.cc {
