@@ -121,7 +121,7 @@ fn cut_and_pruned(
         let before = count(&graph);
         for (program, is_pruned) in [(&mut plain, false), (&mut pruned, true)] {
             if is_pruned {
-                prune(&mut graph, &func, &|_| false);
+                prune(&mut graph, &func, &|i| matches!(func.dfg.insts[i], InstructionData::Load { .. }));
             }
             let lowered = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
             if let Err(e) = brolga::cranelift_codegen::verify_function(&lowered, &*isa) {

@@ -281,6 +281,8 @@ fn debug_runs() {
     let short = "%scale([1.0], 3.0)";
     let run = file.xtask("grad", &["--call", short, "--debug", "--json"]).expect(1).says("shadow_bounds");
     assert_eq!(run.json()[0]["error"]["code"], "shadow_bounds");
+    assert_eq!(run.json()[0]["error"]["phase"], "gradient");
+    let run = file.xtask("grad", &["--call", short, "--debug", "--mode", "split", "--json"]).expect(1);
     assert_eq!(run.json()[0]["error"]["phase"], "pullback");
 }
 

@@ -57,7 +57,7 @@ pub struct Variant {
     pub params: Vec<ParamMode>,
     /// One per result.
     pub results: Vec<ResultMode>,
-    /// One per parameter: the memory behind it is reached through no other pointer. Only what the caller has said.
+    /// One per parameter, or nothing: the memory behind it is reached through no other pointer. Only what the caller has said.
     pub noalias: Vec<bool>,
 }
 
@@ -79,7 +79,9 @@ impl Variant {
             .iter()
             .map(|r| if Shape::of_float(r.value_type).is_some() { ResultMode::Active } else { ResultMode::None })
             .collect();
-        Self { func: request.func, params, results, noalias: request.noalias.clone() }
+        // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
+        let noalias = if request.noalias.contains(&true) { request.noalias.clone() } else { vec![] };
+        Self { func: request.func, params, results, noalias }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its signature allows to be active

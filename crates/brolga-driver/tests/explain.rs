@@ -297,7 +297,8 @@ fn terms_of_one_gradient_and_what_is_recorded() {
                   "function": "%norm",
                   "inst": "inst3",
                   "text": "v7 = fmul.f64 v6, v6",
-                  "line": 7
+                  "line": 7,
+                  "offset": null
                 },
                 "count": 2,
                 "sum": 0.8,

@@ -443,9 +443,14 @@ fn derive_one<'a>(
 
     let plan = plan(&facts, &stmts, &aux);
     let mut fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
-    let pure = |inst| match CalleeKind::of(program, &primal.func, inst) {
+    let computes = |inst| match CalleeKind::of(program, &primal.func, inst) {
         Some(CalleeKind::Known(rule)) => rule.only_computes(),
         _ => false,
+    };
+    let pure = |inst| match primal.func.dfg.insts[inst] {
+        // Who wants no value does not want its faults.
+        InstructionData::Load { .. } => mode == Mode::Gradient,
+        _ => computes(inst),
     };
     let pull_seg = Val::D(ids.dv());
     let mut pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);

@@ -18,10 +18,10 @@
 //! that is needed is skipped, so definitions still dominate their uses.
 //!
 //! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are assumed to end. A load whose
-//! result nobody needs is not run either, so it does not fault; nor is a call of a known function that only computes
-//! ([`brolga_rules::MathRule::only_computes`]). Every other trap stays: explicit ones, ours, and those of conversions and
-//! divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no branch is removed, and a
-//! function without any exit stays as it is.
+//! result nobody needs is not run either if it cannot fault, nor is whatever else the caller of this pass calls pure: calls of
+//! mathematical functions, and, where only a gradient is asked for, loads that might fault. Every trap that is not
+//! such a load stays: explicit ones, ours, and those of conversions and divisions, unless the divisor is a constant that cannot
+//! trap. Where no exit can be reached no branch is removed, and a function without any exit stays as it is.
 //!
 //! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the blocks of a pullback they are
 //! local and may be defined again, so a use means the definition before it in its block; only if there is none, the one of
@@ -45,7 +45,7 @@ use control::{Control, Place, reachable};
 mod control;
 
 /// Remove from a graph whatever nobody needs. `primal` is the normalised function whose instructions are copied, `pure` says
-/// which of its calls do nothing but compute.
+/// which of its calls and loads may go although they might do more than compute.
 pub fn prune(graph: &mut CfgBlocks, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) {
     // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
     let Some(control) = Control::compute(graph) else { return };
@@ -128,7 +128,11 @@ fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
         Opcode::Udiv | Opcode::Urem | Opcode::Srem => divisor(primal, inst).is_some_and(|d| d != 0),
         // The least integer divided by -1 overflows.
         Opcode::Sdiv => divisor(primal, inst).is_some_and(|d| d != 0 && d != -1),
-        _ => op.can_load() || !op.can_trap(),
+        _ if op.can_load() => match primal.dfg.insts[inst] {
+            InstructionData::Load { flags, .. } => primal.dfg.mem_flags[flags].notrap(),
+            _ => false,
+        },
+        _ => !op.can_trap(),
     }
 }
 

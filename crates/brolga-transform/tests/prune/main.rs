@@ -45,7 +45,8 @@ impl Case {
     }
 
     fn prune(&mut self) -> &mut Self {
-        prune(&mut self.graph, &self.primal, &|_| false);
+        let load = |i: ir::Inst| matches!(self.primal.dfg.insts[i], ir::InstructionData::Load { .. });
+        prune(&mut self.graph, &self.primal, &load);
         self
     }
 
