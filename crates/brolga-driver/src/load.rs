@@ -25,10 +25,10 @@
 //!
 //! | code | problem |
 //! |---|---|
-//! | AD0010 | bytes or text that are no valid module |
-//! | AD0011 | a module that uses what we do not support |
-//! | AD0012 | imports that nothing provides |
-//! | AD0013 | a module that cannot be instantiated |
+//! | AD0021 | bytes or text that are no valid module |
+//! | AD0022 | a module that uses what we do not support |
+//! | AD0023 | imports that nothing provides |
+//! | AD0024 | a module that cannot be instantiated |
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

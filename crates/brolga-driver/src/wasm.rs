@@ -76,20 +76,20 @@ pub fn diagnostics(e: Error) -> Diagnostics {
     let d = match e {
         Error::Diagnostics(all) => return all,
         Error::Invalid { message, offset } => {
-            let mut d = Diagnostic::new("AD0010", format!("not a valid WebAssembly module: {message}"));
+            let mut d = Diagnostic::new("AD0021", format!("not a valid WebAssembly module: {message}"));
             d.line = (offset != 0).then_some(offset as u32 | brolga_ir::OFFSET);
             d
         }
         Error::Unsupported { what, offset, help } => {
-            let mut d = Diagnostic::new("AD0011", format!("{what} is not supported"));
+            let mut d = Diagnostic::new("AD0022", format!("{what} is not supported"));
             d.line = (offset != 0).then_some(offset as u32 | brolga_ir::OFFSET);
             d.help(help)
         }
         Error::Imports(missing) => missing
             .into_iter()
-            .fold(Diagnostic::new("AD0012", "nothing provides what the module imports"), Diagnostic::note)
+            .fold(Diagnostic::new("AD0023", "nothing provides what the module imports"), Diagnostic::note)
             .help("define it in the module: C's mathematics and WASI's harmless functions are provided"),
-        other => Diagnostic::new("AD0013", other.to_string()),
+        other => Diagnostic::new("AD0024", other.to_string()),
     };
     d.into()
 }
