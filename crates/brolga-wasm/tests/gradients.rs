@@ -1,6 +1,6 @@
 //! Gradients of small modules, against numbers worked out by hand and central differences.
 
-use brolga_wasm::{Bounds, Error, Gradient, Instance, Module, ModuleOptions, Val};
+use brolga_wasm::{Bounds, Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Output, Val};
 
 /// Both ways of keeping memory in bounds.
 fn modules(text: &str) -> Vec<Module> {
@@ -227,4 +227,78 @@ fn fuel_ends_what_does_not_end() {
     let Err(Error::Trap(t)) = instance.forward(&gradient, &[Val::F64(1.0)]) else { panic!("it ends") };
     assert_eq!(t.code, "no_fuel");
     assert_eq!(instance.call("f", &[Val::F64(-1.0)]).unwrap(), [Val::F64(-1.0)]);
+}
+
+#[test]
+fn instances_in_threads() {
+    let module = Module::new(
+        r#"(module (memory 1) (func (export "f") (param $x i32) (result f64)
+            (f64.store offset=8 (local.get $x) (f64.mul (f64.load (local.get $x)) (f64.load (local.get $x))))
+            (f64.mul (f64.load offset=8 (local.get $x)) (f64.load (local.get $x)))))"#,
+    )
+    .unwrap();
+    let gradient = Gradient::new(&module, "f").unwrap();
+    std::thread::scope(|s| {
+        for i in 1..=4 {
+            let (module, gradient) = (&module, &gradient);
+            s.spawn(move || {
+                let mut instance = Instance::new(module).unwrap();
+                for step in 0..100 {
+                    let x = f64::from(i) + f64::from(step) / 128.0;
+                    instance.write_f64(0, &[x]).unwrap();
+                    instance.clear_shadow();
+                    let (value, mut pullback) = instance.forward(gradient, &[Val::I32(0)]).unwrap();
+                    assert_eq!(value, [Val::F64(x * x * x)]);
+                    instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap();
+                    assert_eq!(instance.shadow_f64(0, 1).unwrap(), [2.0 * x * x + x * x]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn wasi_output_and_exit() {
+    let module = Module::new(
+        r#"(module (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+            (memory 1) (data (i32.const 32) "hello")
+            (func (export "f") (param $x f64) (result f64)
+                (i32.store (i32.const 0) (i32.const 32)) (i32.store (i32.const 4) (i32.const 5))
+                (f64.store (i32.const 64) (local.get $x))
+                (if (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)) (then (unreachable)))
+                (if (f64.lt (local.get $x) (f64.const 0)) (then (call $exit (i32.const 3))))
+                (f64.mul (f64.load (i32.const 64)) (f64.convert_i32_s (i32.load (i32.const 8))))))"#,
+    )
+    .unwrap();
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let options = InstanceOptions { output: Output::Keep, ..InstanceOptions::default() };
+    let mut instance = Instance::with_options(&module, &options).unwrap();
+    let (value, mut pullback) = instance.forward(&gradient, &[Val::F64(1.5)]).unwrap();
+    assert_eq!((value, instance.output()), (vec![Val::F64(7.5)], b"hello".to_vec()));
+    assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap(), [Some(Val::F64(5.0))]);
+    assert!(matches!(instance.call("f", &[Val::F64(-1.0)]), Err(Error::Exit(3))));
+    assert!(matches!(instance.forward(&gradient, &[Val::F64(-1.0)]), Err(Error::Exit(3))));
+    let missing = Module::new(r#"(module (import "host" "f" (func (param f64))) (import "env" "memset2" (func)))"#);
+    let Err(Error::Imports(names)) = missing else { panic!("nothing provides these") };
+    assert_eq!(names.len(), 2);
+}
+
+#[test]
+fn mathematics_in_the_module_keeps_its_values() {
+    // An `exp` of its own by a series: it agrees with C's where it is tried only if it is good everywhere, and this is not.
+    // One called `sqrt` that is right is taken for C's.
+    let module = Module::new(
+        r#"(module (func $exp (export "exp") (param f64) (result f64) (f64.add (f64.const 1) (local.get 0)))
+            (func $sqrt (export "sqrt") (param f64) (result f64) (f64.sqrt (local.get 0)))
+            (func (export "f") (param f64) (result f64) (f64.add (call $exp (local.get 0)) (call $sqrt (local.get 0)))))"#,
+    )
+    .unwrap();
+    let computes = |name: &str| module.program().funcs[module.function(name).unwrap().0].computes;
+    assert_eq!((computes("exp"), computes("sqrt")), (None, Some("sqrt")));
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let mut instance = Instance::new(&module).unwrap();
+    let (value, mut pullback) = instance.forward(&gradient, &[Val::F64(4.0)]).unwrap();
+    assert_eq!(value, [Val::F64(7.0)]);
+    assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap(), [Some(Val::F64(1.25))]);
 }

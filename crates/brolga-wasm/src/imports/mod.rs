@@ -116,7 +116,7 @@ impl Provider<'_> {
                 continue;
             };
             let ty = &info.types[f.ty as usize];
-            let found = self.function(import, ty);
+            let found = self.function(import, ty, !info.memories.is_empty());
             if found.is_none() {
                 missing.push(format!("{}.{}: {}", import.module, import.name, text(ty)));
             }
@@ -148,21 +148,22 @@ impl Provider<'_> {
         given.or_else(|| self.0.missing_trap.then_some(0).filter(|_| !self.0.globals.contains_key(&key)))
     }
 
-    fn function(&self, import: &ImportName, ty: &FuncType) -> Option<Provided> {
+    /// What has pointers among its parameters makes no sense without a memory that they point into.
+    fn function(&self, import: &ImportName, ty: &FuncType, memory: bool) -> Option<Provided> {
         let (module, name) = (import.module.as_str(), import.name.as_str());
         if ty.results().is_empty() && self.0.ignored.iter().any(|(m, n)| (m.as_str(), n.as_str()) == (module, name)) {
             return Some(Provided::Shim(|fx| {
                 fx.b.ins().return_(&[]);
             }));
         }
-        if let Some(shim) = wasi::shim(module, name, ty) {
+        if let Some(shim) = wasi::shim(module, name, ty).filter(|_| memory || wasi::WITHOUT_MEMORY.contains(&name)) {
             return Some(Provided::Shim(shim));
         }
         if C_MODULES.contains(&module) {
-            if let Some(shim) = libc_shims::shim(name, ty) {
+            if let Some(shim) = libc_shims::shim(name, ty).filter(|_| memory) {
                 return Some(Provided::Shim(shim));
             }
-            if let Some(found) = math(name, ty) {
+            if let Some(found) = math(name, ty).filter(|m| memory || !matches!(m, Provided::MathWithPointers(_))) {
                 return Some(found);
             }
         }

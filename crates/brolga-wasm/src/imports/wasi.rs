@@ -44,6 +44,9 @@ static RANDOM: HostFunc = HostFunc {
     address: || host::random as *const () as usize,
 };
 
+/// Functions without pointers.
+pub(super) const WITHOUT_MEMORY: [&str; 4] = ["proc_exit", "sched_yield", "fd_close", "fd_fdstat_set_flags"];
+
 const I32: ValType = ValType::I32;
 const I64: ValType = ValType::I64;
 
