@@ -437,9 +437,8 @@ impl<'a> Subject<'a> {
                 continue;
             };
             let tol = self.tolerances.tape;
-            let wrong = tape.iter().zip(is.nums()).position(|(t, n)| {
-                !compare::close(n.as_f64(), *t, tol) && !((n.as_f64() - t).abs() <= 1e-3 * tol * scale)
-            });
+            let agrees = |t: f64, n: f64| compare::close(n, t, tol) || (n - t).abs() <= 1e-3 * tol * scale;
+            let wrong = tape.iter().zip(is.nums()).position(|(t, n)| !agrees(*t, n.as_f64()));
             if let Some(k) = wrong {
                 let (is, tape) = (is.nums()[k].as_f64(), tape[k]);
                 found.push(format!("{what}argument {i}, element {k}: {is:?}, but the tape says {tape:?}"));
@@ -482,7 +481,9 @@ impl<'a> Subject<'a> {
         let reverse: Vec<f64> = flatten(outcome, &all).iter().zip(&direction).map(|(g, d)| g * d).collect();
         let size = |terms: &[f64]| terms.iter().map(|t| t.abs()).sum::<f64>();
         let (a, b) = (terms.iter().sum::<f64>(), reverse.iter().sum::<f64>());
-        if !((a - b).abs() <= self.tolerances.tape * (1.0 + size(&terms).max(size(&reverse)))) {
+        // False where either is NaN.
+        let agrees = (a - b).abs() <= self.tolerances.tape * (1.0 + size(&terms).max(size(&reverse)));
+        if !agrees {
             found.push(format!("forward mode says {a} along a direction, the gradient {b}"));
         }
         Ok(())
