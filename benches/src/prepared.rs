@@ -100,6 +100,7 @@ pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
     let mut request = Request::new(func, activities);
     // No two arguments share memory; the adjoints written by hand rely on it, too.
     request.noalias = problem.args.iter().map(Input::is_pointer).collect();
+    request.fresh.clone_from(&request.noalias);
     Ok((file.program, request))
 }
 
@@ -192,9 +193,9 @@ impl<'a> Prepared<'a> {
         unsafe { self.primal.call() }
     }
 
-    /// Everything that one who wants a gradient has to do: zero the shadows, run what was derived.
+    /// Everything that one who wants a gradient has to do: zero the shadows that are added to, run what was derived.
     pub fn gradient(&mut self) {
-        self.clear();
+        self.clear_added();
         // SAFETY: as for `primal`; every shadow is as large as its primal.
         unsafe { self.gradient.call() }
     }
@@ -215,7 +216,7 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// If something traps.
     pub fn guarded(&mut self) -> Result<Vec<Vec<f64>>, Error> {
-        self.clear();
+        self.clear_added();
         let mut rows = Vec::new();
         for k in 0..self.returns.len() {
             let args = self.args_of(k);
@@ -267,6 +268,16 @@ impl<'a> Prepared<'a> {
     fn spoil(&mut self, call: u8) {
         for shadow in &mut self.shadows {
             shadow.bytes_mut().fill(0x3f + call);
+        }
+    }
+
+    /// Zero what is not overwritten.
+    fn clear_added(&mut self) {
+        let shadowed = self.args.iter().enumerate().filter(|a| a.1.shadow != 0);
+        for ((i, _), shadow) in shadowed.zip(&mut self.shadows) {
+            if !self.rule.overwrites(i) {
+                shadow.bytes_mut().fill(0);
+            }
         }
     }
 

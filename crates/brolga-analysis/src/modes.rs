@@ -59,6 +59,8 @@ pub struct Variant {
     pub results: Vec<ResultMode>,
     /// One per parameter, or nothing: the memory behind it is reached through no other pointer. Only what the caller has said.
     pub noalias: Vec<bool>,
+    /// One per parameter, or nothing: its shadow holds nothing before the call. Only what the caller has said.
+    pub fresh: Vec<bool>,
 }
 
 impl Variant {
@@ -80,14 +82,15 @@ impl Variant {
             .map(|r| if Shape::of_float(r.value_type).is_some() { ResultMode::Active } else { ResultMode::None })
             .collect();
         // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
-        let noalias = if request.noalias.contains(&true) { request.noalias.clone() } else { vec![] };
-        Self { func: request.func, params, results, noalias }
+        let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
+        let (noalias, fresh) = (said(&request.noalias), said(&request.fresh));
+        Self { func: request.func, params, results, noalias, fresh }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its signature allows to be active
     /// is active, so that caller and callee agree without knowing each other.
     pub fn canonical(func: FuncKey, sig: &Signature) -> Self {
-        Self { func, params: canonical_params(sig), results: canonical_results(sig), noalias: vec![] }
+        Self { func, params: canonical_params(sig), results: canonical_results(sig), noalias: vec![], fresh: vec![] }
     }
 
     /// Signature of the forward pass.

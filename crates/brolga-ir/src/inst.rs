@@ -377,7 +377,7 @@ pub enum AdOp {
     /// The cotangent of a primal value becomes zero: it is not live into the block that comes next.
     ZeroCt(ir::Value),
 
-    /// `shadow[addr + off] += by`.
+    /// `shadow[addr + off] += by`, or `=`.
     AddMem {
         /// Primal address.
         addr: Val,
@@ -391,6 +391,8 @@ pub enum AdOp {
         by: Val,
         /// Its shape.
         shape: Shape,
+        /// Nothing has been added there before: the cotangent is stored.
+        fresh: bool,
     },
     /// Read `shadow[addr + off]` and set it to zero.
     TakeMem {

@@ -291,9 +291,9 @@ impl Display for DisplayInst<'_> {
             AdOp::TakeCt(v) => write!(f, "take ct({v})"),
             AdOp::AddCt(v, by) => write!(f, "ct({v}) += {by}"),
             AdOp::ZeroCt(v) => write!(f, "ct({v}) = 0"),
-            AdOp::AddMem { addr, delta, sure, off, by, shape } => {
+            AdOp::AddMem { addr, delta, sure, off, by, shape, fresh } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };
-                write!(f, "{place} += {by}")
+                write!(f, "{place} {} {by}", if *fresh { "=" } else { "+=" })
             }
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 let place = ShadowPlace { addr, delta, off: *off, sure: *sure, shape: Some(*shape) };

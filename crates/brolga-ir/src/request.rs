@@ -38,14 +38,19 @@ pub struct Request {
     /// One per parameter: the caller promises that the memory behind this pointer is reached through no other one while the
     /// function runs (C's `restrict`). A debug run checks it as far as lengths are declared.
     pub noalias: Vec<bool>,
+    /// One per parameter: the shadow of this pointer holds nothing before the call. What it does hold must be zeros, unless
+    /// the derived rule says that it overwrites it (`DerivedRule::overwrites`): then it may be anything, and what the
+    /// function reads through the pointer has its cotangent *stored* there; the rest of the shadow stays as it is. Of use together with
+    /// `noalias`. A debug run looks for the zeros as far as lengths are declared.
+    pub fresh: Vec<bool>,
 }
 
 impl Request {
     /// A request without hints.
     pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
         let args: Vec<_> = args.into_iter().collect();
-        let (elems, noalias) = (vec![None; args.len()], vec![false; args.len()]);
-        Self { func, args, elems, noalias }
+        let (elems, no) = (vec![None; args.len()], vec![false; args.len()]);
+        Self { func, args, elems, noalias: no.clone(), fresh: no }
     }
 }
 

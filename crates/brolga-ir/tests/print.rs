@@ -211,7 +211,7 @@ fn deltas_and_memory() {
         AdOp::StoreDelta { addr, delta: delta(0), off: 8, value: v(2), vdelta: Some(delta(2)) },
         AdOp::StoreDelta { addr, delta: delta(0), off: 8, value: v(2), vdelta: None },
         AdOp::StoreOld { addr, off: 8, value: aux(4, 0) },
-        AdOp::AddMem { addr, delta: delta(0), sure: true, off: 8, by, shape: Shape::F64 },
+        AdOp::AddMem { addr, delta: delta(0), sure: true, off: 8, by, shape: Shape::F64, fresh: false },
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: false },
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: true },
         AdOp::TrapIf(by, Check::ConstStore),

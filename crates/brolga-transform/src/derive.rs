@@ -93,6 +93,8 @@ pub struct Derivation {
     pub pairs: Vec<DerivedPair>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
+    /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with zeros.
+    pub overwrites: Vec<bool>,
     /// Spelling of symbols in the functions.
     pub names: Names,
     /// Normalised primals of all functions that were derived.
@@ -223,6 +225,7 @@ pub fn derive_with(
     let mut whole = None;
     let mut pairs = Vec::new();
     let mut captures = Vec::new();
+    let mut overwrites = Vec::new();
     let mut at = 0;
     loop {
         let is_root = first.is_some() || at == 0 && options.mode == Mode::Split;
@@ -256,6 +259,9 @@ pub fn derive_with(
         match derive_one(&program, primal, &variant, options, &summaries, to, &mut work, &mut names, isa) {
             Ok(stages) => {
                 look(&stages);
+                if is_root {
+                    overwrites.clone_from(&stages.facts.overwrites.whole);
+                }
                 match stages.emitted {
                     Emitted::Pair(p) => pairs.push(*p),
                     Emitted::Whole(w) => whole = Some(*w),
@@ -265,7 +271,7 @@ pub fn derive_with(
         }
     }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    problems.or_ok(Derivation { program: program.clone(), whole, pairs, captures, names, normalised })
+    problems.or_ok(Derivation { program: program.clone(), whole, pairs, captures, overwrites, names, normalised })
 }
 
 /// Run the pipeline for a request.

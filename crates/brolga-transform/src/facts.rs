@@ -11,6 +11,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
 use crate::normalise::Normalised;
+use crate::overwrite::{Overwrites, overwrites};
 
 /// What is known of one variant.
 pub struct Facts<'a> {
@@ -34,6 +35,8 @@ pub struct Facts<'a> {
     pub deferred: EntitySet<ir::Inst>,
     /// Loads and stores of additions in place.
     pub in_place: EntitySet<ir::Inst>,
+    /// Loads whose reverse stores, and arguments whose shadows need no zeros.
+    pub overwrites: Overwrites,
     /// All uses.
     pub uses: Uses,
     /// Pointers and their deltas.
@@ -96,27 +99,27 @@ impl<'a> Facts<'a> {
         let ideas = &options.ideas;
         let in_place = if ideas.in_place { in_place::in_place(func, &cfg, &uses, &activity) } else { EntitySet::new() };
         let solid = if ideas.solid { solid::compute(&input, root && n_active == 1) } else { EntitySet::new() };
-        (
-            Self {
-                program,
-                primal,
-                variant,
-                options,
-                mode,
-                cfg,
-                loops,
-                reload,
-                deferred,
-                in_place,
-                uses,
-                pointers,
-                contents,
-                activity,
-                summaries,
-                solid,
-            },
-            problems,
-        )
+        let mut facts = Self {
+            program,
+            primal,
+            variant,
+            options,
+            mode,
+            cfg,
+            loops,
+            reload,
+            deferred,
+            in_place,
+            uses,
+            pointers,
+            contents,
+            activity,
+            summaries,
+            solid,
+            overwrites: Overwrites::default(),
+        };
+        facts.overwrites = overwrites(&facts);
+        (facts, problems)
     }
 
     /// The function's body.

@@ -4,6 +4,8 @@
 //! normalise    the primal in the form that the rest relies on
 //! canonical    loops in a form that can be run backwards by counting
 //! facts        every analysis, run in order
+//! affine       addresses as sums of products
+//! overwrite    shadows that are stored, not added to
 //! stmt, rules  each statement becomes a forward fragment and a reverse fragment
 //! plan         what is recorded, and where: frame or stack
 //! forward      the primal plus forward fragments plus records
@@ -15,12 +17,14 @@
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
 
+pub mod affine;
 pub mod canonical;
 pub mod combined;
 pub mod derive;
 pub mod facts;
 pub mod forward;
 pub mod normalise;
+pub mod overwrite;
 pub mod plan;
 pub mod prune;
 pub mod pullback;

@@ -197,11 +197,12 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         self.facts().activity.ct[v].expect("an active value has a shape")
     }
 
-    /// `shadow[addr + off] += by`.
-    pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape) {
+    /// `shadow[addr + off] += by`; `=` if nothing is there yet.
+    pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape, fresh: bool) {
         if let Some(delta) = self.facts().delta(addr) {
             let sure = self.facts().sure(addr);
-            self.push(Where::Rvs, smallvec![], AdOp::AddMem { addr: Val::Primal(addr), delta, sure, off, by, shape });
+            let addr = Val::Primal(addr);
+            self.push(Where::Rvs, smallvec![], AdOp::AddMem { addr, delta, sure, off, by, shape, fresh });
         }
     }
 

@@ -379,13 +379,15 @@ impl Cx<'_> {
                     self.publish(b);
                 }
             }
-            AdOp::AddMem { addr, delta, sure, off, by, shape } => {
+            AdOp::AddMem { addr, delta, sure, off, by, shape, fresh } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
-                let by = self.get(*by);
-                let old = self.load_ct(b, at, *shape);
-                let new = b.ins().fadd(old, by);
-                self.store_ct(b, at, new, *shape);
+                let mut sum = self.get(*by);
+                if !fresh {
+                    let old = self.load_ct(b, at, *shape);
+                    sum = b.ins().fadd(old, sum);
+                }
+                self.store_ct(b, at, sum, *shape);
             }
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);

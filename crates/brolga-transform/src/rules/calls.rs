@@ -31,7 +31,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     if quiet && !shared {
         return;
     }
-    let variant = Variant { func: f, params, results, noalias: vec![] };
+    let variant = Variant { func: f, params, results, noalias: vec![], fresh: vec![] };
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));

@@ -241,6 +241,6 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
         }
     }
     for (off, ct, shape) in taken {
-        cx.add_mem(from, off, ct, shape);
+        cx.add_mem(from, off, ct, shape, false);
     }
 }

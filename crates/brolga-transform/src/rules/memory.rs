@@ -22,7 +22,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Float(_) if cx.facts().in_place.contains(inst) => {}
         MemRole::Float(shape) if cx.facts().is_active(z) => {
             let ct = cx.take_ct(z);
-            cx.add_mem(addr, off, ct, shape);
+            cx.add_mem(addr, off, ct, shape, cx.facts().overwrites.stores.contains(inst));
         }
         MemRole::Pointer => {
             let delta = cx.facts().delta(addr).expect("a pointer with a role comes from memory with a shadow");

@@ -64,6 +64,8 @@ struct Inner {
     compiled: compile::Compiled,
     program: Program,
     request: Request,
+    /// One per argument: its shadow is overwritten.
+    overwrites: Vec<bool>,
     signature: Signature,
     abi: Abi,
     pool: Arc<Pool>,
@@ -215,6 +217,7 @@ impl DerivedRule {
             derived,
             signature: f.signature.clone(),
             request: request.clone(),
+            overwrites: d.overwrites,
             debug: options.debug,
             pool: Arc::new(pool),
             program: d.program,
@@ -238,6 +241,12 @@ impl DerivedRule {
     /// Bytes of machine code, of primals and derivatives together.
     pub fn code_bytes(&self) -> usize {
         self.0.compiled.code.code_bytes()
+    }
+
+    /// Whether the shadow of an argument that was declared [`fresh`](Request::fresh) is overwritten: it may hold anything before the
+    /// call. Otherwise the caller fills it with zeros.
+    pub fn overwrites(&self, arg: usize) -> bool {
+        self.0.overwrites.get(arg).copied().unwrap_or(false)
     }
 
     /// The address of a function or data object of the program, as the compiled code sees it.

@@ -1,0 +1,261 @@
+//! Shadows that are stored, not added to.
+//!
+//! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store, after somebody has filled the
+//! shadow with zeros. Where the caller says that a shadow holds nothing before the call (`Request::fresh`), and nothing
+//! else is ever added to that place, a store is enough, and the zeros are, too, for nothing. That is what an adjoint
+//! written by hand does.
+//!
+//! **Algorithm.** For each argument whose memory the function only reads and that no other pointer reaches (`noalias`): find all loads of it by following its uses. If the pointer
+//! goes anywhere else (into a call, into memory), nothing is known. All active loads must be in one nest of loops, at addresses
+//! that differ by constants ([`crate::affine`]), and that are never the same in two turns: the innermost loop steps
+//! over as many bytes as they cover together, each outer one over what the whole loop in it has covered. Of loads of the same
+//! place in one block the last is the first in reverse; it stores, the others add.
+//!
+//! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored to. Then the zeros may be left out.
+//! Beyond that it is asked that the nest runs whenever the function does, reads in every turn, and leaves no gaps, so that what is left alone
+//! are places before and behind what was read, not some in the middle.
+//!
+//! **Wrapping.** Sums are modulo 2⁶⁴. A loop that ends by its test alone has read every address that it counts, so none of them
+//! comes back before all of memory has been read; a single loop whose induction variable does not come back needs at
+//! least 2⁶⁴ / stride turns.
+
+use brolga_analysis::contents::Use;
+use brolga_analysis::{LoopId, Loops, ParamMode};
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_entity::EntitySet;
+
+use crate::affine::{Affine, Atom, Sum};
+use crate::facts::Facts;
+
+/// What is stored.
+#[derive(Clone, Debug, Default)]
+pub struct Overwrites {
+    /// Loads whose reverse stores.
+    pub stores: EntitySet<ir::Inst>,
+    /// One per parameter: its shadow need not hold zeros before the call.
+    pub whole: Vec<bool>,
+}
+
+/// A load of an argument's memory.
+struct Read {
+    inst: ir::Inst,
+    block: ir::Block,
+    /// Address without its constant.
+    at: Sum,
+    /// First byte.
+    first: i64,
+    bytes: i64,
+    active: bool,
+}
+
+/// Look at the arguments whose shadows hold nothing before the call.
+pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
+    let params = &facts.variant.params;
+    let mut out = Overwrites { stores: EntitySet::new(), whole: vec![false; params.len()] };
+    for (i, mode) in params.iter().enumerate() {
+        let said = |list: &[bool]| list.get(i).copied().unwrap_or(false);
+        if matches!(mode, ParamMode::Dup { .. }) && said(&facts.variant.fresh) && said(&facts.variant.noalias) {
+            out.whole[i] = argument(facts, i, &mut out.stores).unwrap_or(false);
+        }
+    }
+    out
+}
+
+/// Finds the loads of an argument that store, and says whether they overwrite its shadow. `None`: nothing is known.
+fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Option<bool> {
+    let func = facts.func();
+    let entry = facts.cfg.blocks[0];
+    let pointer = func.dfg.block_params(entry)[i];
+    let loads = loads(facts, pointer)?;
+    let block = |inst| func.layout.inst_block(inst).expect("it is in the layout");
+    let active = |inst| facts.is_active(func.dfg.first_result(inst));
+    let first = block(*loads.iter().find(|&&l| active(l))?);
+    let nest = around(&facts.loops, first);
+    let affine = Affine { func, loops: &facts.loops };
+    let reads: Vec<Read> = loads
+        .iter()
+        .map(|&inst| {
+            let addr = func.dfg.inst_args(inst)[0];
+            let (at, c) = affine.sum(addr, &nest).split_constant();
+            let off = i64::from(brolga_analysis::activity::offset(func, inst));
+            let bytes = i64::from(func.dfg.value_type(func.dfg.first_result(inst)).bytes());
+            Read { inst, block: block(inst), at, first: c.wrapping_add(off), bytes, active: active(inst) }
+        })
+        .collect();
+    let live: Vec<&Read> = reads.iter().filter(|r| r.active).collect();
+    let one_nest = live.iter().all(|r| around(&facts.loops, r.block) == nest && r.at == live[0].at);
+    // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs to neither.
+    let once = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
+    let (own, _) = live[0].at.factors(&[Atom::Value(pointer)])?;
+    if !one_nest || !once || own[0].as_constant() != Some(1) {
+        return None;
+    }
+    let stride = stride(&affine, &live, &nest)?;
+    let (chosen, covered) = disjoint(&live, stride)?;
+    stores.extend(chosen);
+
+    let l = &facts.loops;
+    let returns = || facts.cfg.blocks.iter().filter(|&&b| facts.cfg.succs[b].is_empty() && returns(func, b));
+    let start = nest.first().map_or(first, |&l0| l.loops[l0].header);
+    let always = returns().all(|&r| l.dominates(start, r))
+        && live.iter().all(|r| {
+            nest.is_empty() && returns().all(|&b| l.dominates(r.block, b))
+                || !nest.is_empty()
+                    && nest.iter().all(|&n| l.loops[n].latches.iter().all(|&latch| covers(l, &nest, n, r.block, latch)))
+        });
+    Some(covered && always && live.len() == reads.len())
+}
+
+/// Whether a turn of `n` that comes to its latch has run the block or, where the block is in a loop further in, that loop.
+fn covers(l: &Loops, nest: &[LoopId], n: LoopId, block: ir::Block, latch: ir::Block) -> bool {
+    let at = nest.iter().position(|&m| m == n).expect("it is one of them");
+    let inner = nest.get(at + 1).map_or(block, |&m| l.loops[m].header);
+    l.dominates(inner, latch)
+}
+
+fn returns(func: &ir::Function, b: ir::Block) -> bool {
+    func.layout.last_inst(b).is_some_and(|i| func.dfg.insts[i].opcode().is_return())
+}
+
+/// The loops around a block, outermost first.
+fn around(loops: &Loops, b: ir::Block) -> Vec<LoopId> {
+    let mut out = Vec::new();
+    let mut at = loops.innermost[b];
+    while let Some(l) = at {
+        out.push(l);
+        at = loops.loops[l].parent;
+    }
+    out.reverse();
+    out
+}
+
+/// All loads through a pointer, in layout order; `None` if it is used for anything else.
+fn loads(facts: &Facts<'_>, pointer: ir::Value) -> Option<Vec<ir::Inst>> {
+    let func = facts.func();
+    let mut seen: EntitySet<ir::Value> = EntitySet::new();
+    let mut found: EntitySet<ir::Inst> = EntitySet::new();
+    let mut work = vec![pointer];
+    while let Some(v) = work.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        for u in facts.uses.of(v) {
+            match *u {
+                Use::Inst(inst, _) => match func.dfg.insts[inst] {
+                    InstructionData::Load { opcode: Opcode::Load, .. } => {
+                        found.insert(inst);
+                    }
+                    InstructionData::Binary { opcode: Opcode::Iadd | Opcode::Isub, .. } => {
+                        work.push(func.dfg.first_result(inst));
+                    }
+                    InstructionData::IntCompare { .. } => {}
+                    _ => return None,
+                },
+                Use::Edge(_, param) => work.push(param),
+            }
+        }
+    }
+    let insts = facts.cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+    Some(insts.filter(|i| found.contains(*i)).collect())
+}
+
+/// By how many bytes the addresses of the innermost loop differ from turn to turn; `i64::MAX` outside of loops. `None` if two turns
+/// may read the same place.
+fn stride(affine: &Affine<'_>, live: &[&Read], nest: &[LoopId]) -> Option<i64> {
+    let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
+    let at = &live[0].at;
+    // Who moves: each loop by itself, or several of them together.
+    let mut movers: Vec<(Atom, usize)> = Vec::new();
+    for a in at.atoms() {
+        if let Atom::Walk(l, outer) = a {
+            let place = |x| nest.iter().position(|&n| n == x);
+            movers.push((a, place(outer)?));
+            // The last turn of each run only asks whether there is another; what it holds is where the next run begins.
+            let lp = &affine.loops.loops[l];
+            let asks_first = lp.exits.iter().all(|e| e.0 == lp.header) && live.iter().all(|r| r.block != lp.header);
+            if l != innermost || !asks_first {
+                return None;
+            }
+        }
+    }
+    let first_walk = match movers[..] {
+        [] => nest.len(),
+        [(_, outer)] => outer,
+        _ => return None,
+    };
+    let mut atoms: Vec<Atom> = nest[..first_walk].iter().map(|&l| Atom::Turns(l)).collect();
+    atoms.extend(movers.iter().map(|m| m.0));
+    let (factors, rest) = at.factors(&atoms)?;
+    // What is left may not change in the nest.
+    let outermost = &affine.loops.loops[nest[0]];
+    let fixed = |s: &Sum| {
+        s.atoms().all(|a| match a {
+            Atom::Value(v) => {
+                let b = match affine.func.dfg.value_def(v) {
+                    ir::ValueDef::Param(b, _) => Some(b),
+                    ir::ValueDef::Result(i, _) => affine.func.layout.inst_block(i),
+                    ir::ValueDef::Union(..) => None,
+                };
+                b.is_some_and(|b| !outermost.blocks.contains(b))
+            }
+            _ => false,
+        })
+    };
+    if !fixed(&rest) || !factors.iter().all(fixed) {
+        return None;
+    }
+    let stride = factors.last()?.as_constant()?;
+    if stride == 0 || stride == i64::MIN {
+        return None;
+    }
+    // From the inside out: a loop steps over what a whole run of the loop in it has covered.
+    for k in (0..factors.len() - 1).rev() {
+        if k + 1 == first_walk {
+            // A walk is over when its outer loop is, whose turns nobody counts.
+            return None;
+        }
+        let trips = affine.trips(nest[k + 1], &nest[..=k])?;
+        let covered = factors[k + 1].times(&trips);
+        if covered != factors[k] {
+            return None;
+        }
+    }
+    Some(stride.abs())
+}
+
+/// Which of these reads in one turn store, if no two of them overlap but those of the same place in one block; and whether they
+/// leave no gap.
+fn disjoint(live: &[&Read], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
+    let looped = stride != i64::MAX;
+    // In layout order, so that of reads of one place the last remains.
+    let mut places: Vec<(i64, i64, ir::Block, ir::Inst)> = Vec::new();
+    for r in live {
+        let first = if looped { r.first.rem_euclid(stride) } else { r.first };
+        // In loops, two addresses that differ by whole strides are places of different turns.
+        let same = |p: &&mut (i64, i64, ir::Block, ir::Inst)| p.0 == first && p.1 == r.bytes && p.2 == r.block;
+        if let Some(p) = places.iter_mut().find(same)
+            && live.iter().any(|q| q.inst == p.3 && q.first == r.first)
+        {
+            p.3 = r.inst;
+        } else {
+            places.push((first, r.bytes, r.block, r.inst));
+        }
+    }
+    places.sort_unstable_by_key(|p| p.0);
+    let mut covered = true;
+    for w in places.windows(2) {
+        let end = w[0].0.checked_add(w[0].1)?;
+        if w[1].0 < end {
+            return None;
+        }
+        covered &= w[1].0 == end;
+    }
+    if looped {
+        let last = places.last()?;
+        if last.0 + last.1 > stride {
+            return None;
+        }
+        covered &= places[0].0 == 0 && last.0 + last.1 == stride;
+    }
+    Some((places.into_iter().map(|p| p.3).collect(), covered))
+}
