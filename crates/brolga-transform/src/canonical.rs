@@ -220,7 +220,7 @@ pub struct ExitTest {
 }
 
 /// The test on the exit edge `from -> to`, if it compares an induction variable with something that the loop does not change,
-/// and says where the variable is then: `==`, or the first value that is not on the near side of the bound.
+/// and says where the variable is then: `==`, or the first value that is not on the near side of the bound, in steps of a power of two.
 pub fn exit_test(
     func: &ir::Function,
     loops: &Loops,
@@ -257,10 +257,14 @@ pub fn exit_test(
         ValueDef::Union(..) => false,
     };
     use IntCC::*;
+    // A longer step may jump over the bound, but not, in fewer turns than any run has, over the end of 64 bits.
+    let strides = |step: i64| {
+        step == 1 || func.dfg.value_type(iv.var) == types::I64 && step > 0 && step <= 4096 && step & (step - 1) == 0
+    };
     let fits = match cc {
         Equal => true,
-        UnsignedGreaterThanOrEqual | SignedGreaterThanOrEqual => iv.step == 1,
-        UnsignedLessThanOrEqual | SignedLessThanOrEqual => iv.step == -1,
+        UnsignedGreaterThanOrEqual | SignedGreaterThanOrEqual => strides(iv.step),
+        UnsignedLessThanOrEqual | SignedLessThanOrEqual => strides(iv.step.wrapping_neg()),
         _ => false,
     };
     (outside && fits).then_some(ExitTest { of_next: tested == iv.next, cc, bound })

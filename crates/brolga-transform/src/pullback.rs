@@ -359,6 +359,18 @@ impl Builder<'_, '_> {
                 first = self.arith(f, Arith::Iadd, &[first, k], ty, at);
             }
             end = self.arith(f, Arith::MinMax(op), &[first, end], ty, at);
+            if last.iv.step.abs() > 1 {
+                // Whole steps from the first value, the last of which reaches the bound or goes beyond it.
+                let s = last.iv.step.abs();
+                let up = last.iv.step > 0;
+                let way = if up { [end, first] } else { [first, end] };
+                let way = self.arith(f, Arith::Isub, &way, ty, at);
+                let (k, mask) = (Arith::Iconst(s - 1), Arith::Iconst(-s));
+                let (k, mask) = (self.arith(f, k, &[], ty, at), self.arith(f, mask, &[], ty, at));
+                let way = self.arith(f, Arith::Iadd, &[way, k], ty, at);
+                let way = self.arith(f, Arith::Band, &[way, mask], ty, at);
+                end = self.arith(f, if up { Arith::Iadd } else { Arith::Isub }, &[first, way], ty, at);
+            }
         }
         if last.of_next {
             let k = step(self, f);
