@@ -135,6 +135,10 @@ pub enum Arith {
     Bxor,
     /// `(m & x) | (!m & y)`.
     Bitselect,
+    /// All bits set in each lane where `x` is not zero (where it is NaN, too), as a float of type `ty`.
+    NonZero,
+    /// `x` in the lanes of such a mask, `+0` elsewhere: `(x, mask)`.
+    KeepWhere,
     /// Bitwise not; of an `i8` condition, logical not.
     Not,
     /// `c ? x : y` for scalars (`c` an integer); lane by lane for vectors (`c` a lane mask).

@@ -179,6 +179,8 @@ fn arith_name(op: &Arith) -> &'static str {
         Arith::Bor => "bor",
         Arith::Bxor => "bxor",
         Arith::Bitselect => "bitselect",
+        Arith::NonZero => "nonzero",
+        Arith::KeepWhere => "keep_where",
         Arith::Not => "not",
         Arith::Select => "select",
         Arith::SelectAll => "select_all",

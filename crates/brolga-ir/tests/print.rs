@@ -117,6 +117,8 @@ fn arithmetic() {
         Arith::Band,
         Arith::Bor,
         Arith::Bxor,
+        Arith::NonZero,
+        Arith::KeepWhere,
         Arith::Insert(1),
         Arith::ShuffleBytes(std::array::from_fn(|i| i as u8)),
         Arith::Iadd,

@@ -8,7 +8,7 @@ use brolga_analysis::contents::Kinds;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Val};
 use brolga_ir::{Diagnostic, Diagnostics};
-use cranelift_codegen::ir::{self, Type, condcodes::FloatCC, types};
+use cranelift_codegen::ir::{self, Type, types};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -74,6 +74,8 @@ pub struct StmtCx<'t, 'a, 'f> {
     /// What statements share.
     pub t: &'t mut Translation<'a, 'f>,
     stmt: AdStmt,
+    /// A cotangent, and where it is not zero.
+    nonzero: Option<(Val, Val)>,
 }
 
 /// One of the three fragments.
@@ -91,7 +93,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Begin a statement.
     pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
         let f = Fragment::new;
-        Self { t, stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f() } }
+        Self { t, stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f() }, nonzero: None }
     }
 
     /// The facts.
@@ -276,14 +278,17 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         self.push(w, defs, op);
     }
 
-    /// A cotangent where `ct` is not zero, and `ct` itself (a zero) where it is: a strong zero.
+    /// `product` where `ct` is not zero, and zero where it is: a strong zero.
     pub fn strong(&mut self, ct: Val, product: Val, ty: Type) -> Val {
         if !self.facts().options.strong_zero {
             return product;
         }
-        let zero = self.constant(0.0, ty);
-        let c = self.arith(Arith::Fcmp(FloatCC::Equal), &[ct, zero], mask_type(ty));
-        self.arith(Arith::Select, &[c, ct, product], ty)
+        let mask = match self.nonzero {
+            Some((of, mask)) if of == ct => mask,
+            _ => self.arith(Arith::NonZero, &[ct], ty),
+        };
+        self.nonzero = Some((ct, mask));
+        self.arith(Arith::KeepWhere, &[product, mask], ty)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Arithmetic of derived code, for scalars and vectors alike.
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstBuilder, MemFlagsData, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
@@ -54,6 +54,21 @@ pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
     }
 }
 
+/// A vector with a float in the low lane (as in the others: to have zeros there costs more); a vector as it is.
+fn in_vector(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+    let ty = b.func.dfg.value_type(x);
+    if ty.is_vector() { x } else { b.ins().splat(vector_of(ty), x) }
+}
+
+/// The 128-bit vector of a float type.
+fn vector_of(ty: Type) -> Type {
+    match ty {
+        types::F32 => types::F32X4,
+        types::F64 => types::F64X2,
+        _ => ty,
+    }
+}
+
 /// One arithmetic instruction.
 pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::Value], ty: Type) -> ir::Value {
     match op {
@@ -88,6 +103,16 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Bor => b.ins().bor(a[0], a[1]),
         Arith::Bxor => b.ins().bxor(a[0], a[1]),
         Arith::Bitselect => b.ins().bitselect(a[0], a[1], a[2]),
+        // Masks of vectors even for scalars: a select between two floats is two branches on x86-64.
+        Arith::NonZero => {
+            let x = in_vector(b, a[0]);
+            let zero = b.func.dfg.constants.insert(ir::ConstantData::from([0_u8; 16].as_slice()));
+            let zero = b.ins().vconst(vector_of(ty), zero);
+            let mask = b.ins().fcmp(FloatCC::NotEqual, x, zero);
+            let mask = bits(b, mask, vector_of(ty));
+            if ty.is_vector() { mask } else { b.ins().extractlane(mask, 0) }
+        }
+        Arith::KeepWhere => b.ins().band(a[0], a[1]),
         Arith::FromInt => {
             let x = if b.func.dfg.value_type(a[0]).bits() < 32 { b.ins().sextend(types::I32, a[0]) } else { a[0] };
             b.ins().fcvt_from_sint(ty, x)

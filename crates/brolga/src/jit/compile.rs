@@ -338,6 +338,9 @@ pub fn is_large(func: &ir::Function) -> bool {
         .filter(|&i| func.dfg.insts[i].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables).len() > 1)
         .count();
     let insts: usize = func.layout.blocks().map(|b| func.layout.block_insts(b).count()).sum();
+    if let Ok(x) = std::env::var("BPLAIN") {
+        return x == "1";
+    }
     branches > 32 || insts > 2000
 }
 
