@@ -79,6 +79,8 @@ pub struct Derived {
     symbols: Vec<String>,
     /// How many results the combined function returns before the cotangents.
     n_values: usize,
+    /// Whether anything is recorded, or might be.
+    segment: bool,
     abi: Abi,
     /// Types of the primal's results.
     pub returns: Vec<Type>,
@@ -91,18 +93,24 @@ impl Derived {
     pub fn of(derivation: &Derivation, signature: &Signature) -> Self {
         let types = |params: &[AbiParam]| params.iter().map(|p| p.value_type).collect();
         let returns: Vec<Type> = types(&signature.returns);
-        let (symbols, variant, n_values, cotangents) = match &derivation.whole {
+        let (symbols, variant, n_values, segment, cotangents) = match &derivation.whole {
             Some(whole) => {
                 let n = if whole.results { returns.len() } else { 0 };
-                (vec![whole.symbol.clone()], &whole.variant, n, types(&whole.func.signature.returns[n..]))
+                (
+                    vec![whole.symbol.clone()],
+                    &whole.variant,
+                    n,
+                    whole.segment,
+                    types(&whole.func.signature.returns[n..]),
+                )
             }
             None => {
                 let pair = &derivation.pairs[0];
                 let symbols = vec![pair.forward_symbol.clone(), pair.pullback_symbol.clone()];
-                (symbols, &pair.variant, 0, types(&pair.pullback.signature.returns))
+                (symbols, &pair.variant, 0, true, types(&pair.pullback.signature.returns))
             }
         };
-        Self { symbols, n_values, abi: Abi::of(variant, signature), returns, cotangents }
+        Self { symbols, n_values, segment, abi: Abi::of(variant, signature), returns, cotangents }
     }
 }
 
@@ -118,6 +126,7 @@ enum Row {
 pub struct Gradient {
     rows: Vec<Row>,
     n_values: usize,
+    records: bool,
     segment: Lease,
     tape_bytes: usize,
 }
@@ -131,7 +140,7 @@ impl Gradient {
         let pool = Arc::new(Pool::new(Plan::default()));
         let mut segment = pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
         let seg = DataValue::I64(segment.as_mut_ptr() as i64);
-        let Derived { symbols, n_values, abi, returns, cotangents } = derived;
+        let Derived { symbols, n_values, segment: records, abi, returns, cotangents } = derived;
         let mut rows = Vec::new();
         for (k, deltas) in deltas.iter().enumerate() {
             let mut forward = args.to_vec();
@@ -153,7 +162,7 @@ impl Gradient {
                 }
             });
         }
-        Ok(Self { rows, n_values: *n_values, segment, tape_bytes: 0 })
+        Ok(Self { rows, n_values: *n_values, records: *records, segment, tape_bytes: 0 })
     }
 
     /// Compute all rows.
@@ -162,7 +171,9 @@ impl Gradient {
     /// As for [`Entry::call`].
     pub unsafe fn call(&mut self) {
         for row in &mut self.rows {
-            self.segment.reset();
+            if self.records {
+                self.segment.reset();
+            }
             match row {
                 Row::Pair(forward, pullback) => {
                     // SAFETY: our contract.

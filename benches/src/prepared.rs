@@ -67,6 +67,8 @@ pub struct Prepared<'a> {
     _blocks: Vec<Block>,
     /// The shadows of each duplicated argument in order: one per result, one after the other.
     shadows: Vec<Block>,
+    /// Which of them the derivative adds to.
+    added: Vec<usize>,
     args: Vec<Arg>,
     primal: Entry,
     gradient: Gradient,
@@ -162,6 +164,8 @@ impl<'a> Prepared<'a> {
             plain = Some(compiled);
         }
         let returns = derived.returns;
+        let shadowed = args.iter().enumerate().filter(|a| a.1.shadow != 0);
+        let added = shadowed.enumerate().filter(|(_, (i, _))| !rule.overwrites(*i)).map(|(k, _)| k).collect();
         let (values, cotangents) = (Vec::new(), Vec::new());
         Ok(Self {
             problem,
@@ -169,6 +173,7 @@ impl<'a> Prepared<'a> {
             _plain: plain,
             _blocks: blocks,
             shadows,
+            added,
             args,
             primal,
             gradient,
@@ -279,11 +284,8 @@ impl<'a> Prepared<'a> {
 
     /// Zero what is not overwritten.
     fn clear_added(&mut self) {
-        let shadowed = self.args.iter().enumerate().filter(|a| a.1.shadow != 0);
-        for ((i, _), shadow) in shadowed.zip(&mut self.shadows) {
-            if !self.rule.overwrites(i) {
-                shadow.bytes_mut().fill(0);
-            }
+        for &i in &self.added {
+            self.shadows[i].bytes_mut().fill(0);
         }
     }
 

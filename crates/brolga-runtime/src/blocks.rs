@@ -67,6 +67,11 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// Whether there is nothing to release.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.is_none() && self.live.is_empty() && self.deferred.is_empty()
+    }
+
     /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for it.
     pub(crate) fn add(&mut self, primal: NonNull<u8>, size: usize) -> Option<Shadow> {
         let bytes = size.checked_add(size_of::<Header>())?;

@@ -65,6 +65,11 @@ impl GlobalShadows {
         Some(unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().add(first).cast(), size) })
     }
 
+    /// Whether there are no shadows.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// Set every shadow to zero.
     pub fn zero(&mut self) {
         self.lines.fill(Line([0; 64]));

@@ -150,7 +150,17 @@ impl Segment {
     ///
     /// The memory that this run has used stays for the next, so that a rule in a loop faults no page twice; what only an
     /// earlier run used goes back to the system.
+    #[inline]
     pub fn reset(&mut self) {
+        let base = self.mapping.as_mut_ptr();
+        let unused = self.top == base && self.cursor == base && self.touched == 0;
+        // What records nothing may be shorter than what follows here.
+        if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
+            self.empty();
+        }
+    }
+
+    fn empty(&mut self) {
         let used = self.bytes_used();
         let base = self.mapping.as_mut_ptr();
         (self.top, self.cursor) = (base, base);

@@ -58,6 +58,8 @@ pub struct DerivedWhole {
     pub func: ir::Function,
     /// Whether it returns the primal's results before the cotangents.
     pub results: bool,
+    /// Whether it uses the segment that it is given: it records, calls what may record, or asks for shadows of data.
+    pub segment: bool,
 }
 
 /// What a variant became.
@@ -497,10 +499,19 @@ fn derive_one<'a>(
             prune(&mut graph, &primal.func, &pure);
         }
         let func = clif(&graph, seg)?;
-        let whole = DerivedWhole { variant, symbol: forward_symbol, func, results: mode == Mode::Combined };
+        let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
+        let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment };
         (graph, empty, Emitted::Whole(Box::new(whole)))
     };
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
+}
+
+/// Whether a combined function uses its segment, which comes behind the primal's parameters and their deltas.
+fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
+    let deltas = variant.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count();
+    let entry = func.layout.entry_block().expect("a function has a body");
+    let segment = func.dfg.block_params(entry)[variant.params.len() + deltas];
+    func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| func.dfg.inst_values(i).any(|v| v == segment))
 }
 
 /// A function, if Cranelift's verifier accepts it.

@@ -4,7 +4,7 @@
 //! a debug run the declarations also go into the segment, where generated code looks at each shadow access, and a constant
 //! argument must not overlap one that has a shadow: what is read through it would have no derivative.
 
-use brolga_ir::ArgActivity;
+use brolga_ir::{ArgActivity, Request};
 use brolga_runtime::debug::overlap;
 use brolga_runtime::{Declared, Segment};
 use cranelift_codegen::data_value::DataValue;
@@ -27,11 +27,24 @@ fn pointers<'a>(
 }
 
 /// Refuse arguments whose shadows lie on primals, and in a debug run what else was promised and does not hold.
-pub fn check(args: &[Arg], activities: &[ArgActivity], noalias: &[bool], debug: bool) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn check(args: &[Arg], request: &Request, debug: bool, overwrites: impl Fn(usize) -> bool) -> Result<(), Error> {
+    let (activities, noalias) = (&request.args, &request.noalias);
     if args.iter().all(|a| a.len.is_none()) {
         return Ok(());
     }
     for (i, a) in pointers(args, activities) {
+        if let (true, Some(n)) = (debug && a.shadow != 0 && request.fresh[i] && !overwrites(i), a.len) {
+            // SAFETY: a shadow is as large as its primal, which is what the caller promises.
+            let shadow = unsafe { std::slice::from_raw_parts(a.shadow as *const u8, n as usize) };
+            if shadow.iter().any(|&x| x != 0) {
+                return Err(Error::Usage(format!(
+                    "the shadow of argument {i} is said to be fresh, but is not zero, and the gradient is added to it"
+                )));
+            }
+        }
         for (j, b) in pointers(args, activities) {
             let (Some(n), Some(m)) = (a.len, b.len) else { continue };
             if a.shadow != 0 && overlap(a.shadow, n, b.primal, m) {

@@ -5,13 +5,13 @@
 //! re-entrant, threads may share one, and a second call allocates nothing.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use brolga_ir::{ArgActivity, Options, Program, Request};
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_codegen::ir::{Signature, Type, types};
+use cranelift_codegen::ir::{self, Signature, Type, types};
 
 use crate::Error;
 
@@ -64,6 +64,10 @@ struct Inner {
     compiled: compile::Compiled,
     program: Program,
     request: Request,
+    /// The root's derivative: forward pass and pullback, or the combined function.
+    emitted: (ir::Function, Option<ir::Function>),
+    /// The same as text, once somebody has asked for it.
+    clif: OnceLock<(String, String)>,
     /// One per argument: its shadow is overwritten.
     overwrites: Vec<bool>,
     signature: Signature,
@@ -75,10 +79,10 @@ struct Inner {
     debug: bool,
 }
 
-/// Entry points and CLIF of the root's derivative.
+/// Entry points of the root's derivative.
 enum Derived {
-    Pair { forward: usize, pullback: usize, clif: (String, String) },
-    Whole { entry: usize, clif: String, results: bool },
+    Pair { forward: usize, pullback: usize },
+    Whole { entry: usize, results: bool, segment: bool },
 }
 
 /// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so threads may share one.
@@ -194,27 +198,31 @@ impl DerivedRule {
             .map(|o| DataSpan { address: compiled.address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
             .collect();
         let f = &d.program.funcs[request.func];
-        let (variant, returns, derived) = match &d.whole {
+        let (variant, returns, derived, emitted) = match d.whole {
             Some(w) => {
                 let n = if w.results { f.signature.returns.len() } else { 0 };
                 let entry = at(&format!("{}.entry", w.symbol));
-                let clif = w.func.display().to_string();
-                (&w.variant, &w.func.signature.returns[n..], Derived::Whole { entry, clif, results: w.results })
+                // Shadows of data are part of a run.
+                let segment = w.segment || options.debug || d.program.data.values().any(|o| o.writable);
+                let returns = w.func.signature.returns[n..].to_vec();
+                (w.variant, returns, Derived::Whole { entry, results: w.results, segment }, (w.func, None))
             }
             None => {
-                let p = &d.pairs[0];
+                let p = d.pairs.into_iter().next().expect("the first pair is the root's");
                 let entry = |s: &str| at(&format!("{s}.entry"));
                 let (forward, pullback) = (entry(&p.forward_symbol), entry(&p.pullback_symbol));
-                let clif = (p.forward.display().to_string(), p.pullback.display().to_string());
-                (&p.variant, &p.pullback.signature.returns[..], Derived::Pair { forward, pullback, clif })
+                let returns = p.pullback.signature.returns.clone();
+                (p.variant, returns, Derived::Pair { forward, pullback }, (p.forward, Some(p.pullback)))
             }
         };
         let pool = Pool::new(Plan { capacity: options.tape_limit, captures: Some(Arc::new(captures)), globals });
         Ok(Self(Arc::new(Inner {
             primal: at(&format!("{}.entry", f.symbol)),
-            abi: Abi::of(variant, &f.signature),
+            abi: Abi::of(&variant, &f.signature),
             cotangent_types: returns.iter().map(|r| r.value_type).collect(),
             derived,
+            emitted,
+            clif: OnceLock::new(),
             signature: f.signature.clone(),
             request: request.clone(),
             overwrites: d.overwrites,
@@ -232,10 +240,10 @@ impl DerivedRule {
 
     /// The root's derivative as CLIF: forward pass and pullback, or the combined function and nothing.
     pub fn clif(&self) -> (&str, &str) {
-        match &self.0.derived {
-            Derived::Pair { clif, .. } => (&clif.0, &clif.1),
-            Derived::Whole { clif, .. } => (clif, ""),
-        }
+        let text = |f: &ir::Function| f.display().to_string();
+        let (a, b) = &self.0.emitted;
+        let (a, b) = self.0.clif.get_or_init(|| (text(a), b.as_ref().map(text).unwrap_or_default()));
+        (a, b)
     }
 
     /// Bytes of machine code, of primals and derivatives together.
@@ -314,9 +322,7 @@ impl DerivedRule {
 
     /// A tape for a run with these arguments.
     fn begin(&self, args: &[Arg]) -> Result<Lease, Error> {
-        check_args(&self.0.signature, args.iter().map(|a| &a.value))?;
         let inner = &*self.0;
-        declared::check(args, &inner.request.args, &inner.request.noalias, inner.debug)?;
         let mut tape = inner.pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
         if inner.debug {
             declared::register(args, &inner.request.args, &mut tape);
@@ -324,8 +330,14 @@ impl DerivedRule {
         Ok(tape)
     }
 
+    fn check_args(&self, args: &[Arg]) -> Result<(), Error> {
+        let inner = &*self.0;
+        check_args(&inner.signature, args.iter().map(|a| &a.value))?;
+        declared::check(args, &inner.request, inner.debug, |i| self.overwrites(i))
+    }
+
     /// Write arguments, deltas and the tape to the first cells.
-    fn fill(&self, cells: &mut [Cell], args: &[Arg], tape: &mut Lease) -> Result<(), Error> {
+    fn fill(&self, cells: &mut [Cell], args: &[Arg], tape: Option<&mut Lease>) -> Result<(), Error> {
         for (c, a) in cells.iter_mut().zip(args) {
             write(c, &a.value);
         }
@@ -340,7 +352,7 @@ impl DerivedRule {
             };
             write(&mut cells[args.len() + k], &DataValue::I64(delta));
         }
-        write(&mut cells[args.len() + deltas.len()], &DataValue::I64(tape.as_mut_ptr() as i64));
+        write(&mut cells[args.len() + deltas.len()], &DataValue::I64(tape.map_or(0, |t| t.as_mut_ptr() as i64)));
         Ok(())
     }
 
@@ -386,20 +398,21 @@ impl DerivedRule {
         cotangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         let inner = &*self.0;
-        let Derived::Whole { entry, results: wanted, .. } = inner.derived else {
+        let Derived::Whole { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
             let mut pullback = unsafe { self.forward_into(args, results) }?;
             // SAFETY: our contract.
             unsafe { pullback.call_into(seeds, cotangents) }?;
-            return Ok(Run { rule: pullback.rule, tape: pullback.tape });
+            return Ok(Run { rule: pullback.rule, tape: Some(pullback.tape) });
         };
         self.check_seeds(seeds)?;
-        let mut tape = self.begin(args)?;
+        self.check_args(args)?;
+        let mut tape = if segment { Some(self.begin(args)?) } else { None };
         let returns = if wanted { &inner.signature.returns[..] } else { &[] };
         let fixed = args.len() + inner.abi.deltas.len() + 1;
         let n = (fixed + inner.abi.seeds.len()).max(returns.len() + inner.abi.cotangents.len());
         with_cells(n, |cells| {
-            self.fill(cells, args, &mut tape)?;
+            self.fill(cells, args, tape.as_mut())?;
             for (c, &i) in cells[fixed..].iter_mut().zip(&inner.abi.seeds) {
                 write(c, &seeds[i]);
             }
@@ -426,11 +439,12 @@ impl DerivedRule {
             let message = "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
             return Err(Error::Usage(message.to_owned()));
         };
+        self.check_args(args)?;
         let mut tape = self.begin(args)?;
         let returns = &inner.signature.returns;
         let n = (args.len() + inner.abi.deltas.len() + 1).max(returns.len() + inner.abi.n_result_deltas);
         with_cells(n, |cells| {
-            self.fill(cells, args, &mut tape)?;
+            self.fill(cells, args, Some(&mut tape))?;
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Forward, forward, cells) }?;
             results.clear();
@@ -443,18 +457,19 @@ impl DerivedRule {
 /// A finished run of a combined function: what can still be asked about it. Dropping it gives its tape back.
 pub struct Run {
     rule: DerivedRule,
-    tape: Lease,
+    /// `None` if the function has no use for one.
+    tape: Option<Lease>,
 }
 
 impl Run {
     /// Bytes that the run recorded on the tape, at most at a time.
     pub fn tape_bytes(&self) -> usize {
-        self.tape.bytes_used()
+        self.tape.as_ref().map_or(0, |t| t.bytes_used())
     }
 
     /// The shadow of a writable data object: what the run has added to it.
     pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
-        data_shadow(&self.rule, &self.tape, symbol)
+        data_shadow(&self.rule, self.tape.as_ref()?, symbol)
     }
 }
 
