@@ -104,6 +104,10 @@ pub struct CallOptions {
     /// Arguments, counted from 0, whose memory is reached through no other pointer: 0,2. Checked with --debug.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub noalias: Option<String>,
+    /// Arguments, counted from 0, whose shadows hold nothing before the call, so that gradients may be stored instead of added:
+    /// 0,2. Of use for those that are noalias, too. Checked with --debug.
+    #[arg(long, value_name = "LIST", requires = "calls")]
+    pub fresh: Option<String>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,

@@ -159,6 +159,9 @@ fn with_flags(call: &str, options: &CallOptions) -> String {
     if let Some(noalias) = &options.noalias {
         text += &format!(" noalias {noalias}");
     }
+    if let Some(fresh) = &options.fresh {
+        text += &format!(" fresh {fresh}");
+    }
     for shadow in &options.shadows {
         text += &format!(" shadow {shadow}");
     }

@@ -56,6 +56,8 @@ pub struct Invocation {
     pub memory: MemoryMode,
     /// One per argument: its memory is reached through no other pointer.
     pub noalias: Vec<bool>,
+    /// One per argument: its shadow holds nothing before the call.
+    pub fresh: Vec<bool>,
     /// The module whose instances it runs in. Then the function has one more parameter than is written, the instance, in
     /// front of all others.
     pub wasm: Option<Wasm>,
@@ -88,22 +90,9 @@ impl Invocation {
         let seeds = seeds(text, clauses.seeds.as_ref(), &returns)?;
         let symbol = call.func.node.clone();
         let memory = clauses.memory.unwrap_or_default();
-        let mut noalias = vec![false; params.len()];
-        for n in clauses.noalias.iter().flatten() {
-            match args.get(n.node) {
-                Some(BoundArg::Buffer { .. } | BoundArg::Same(_)) => noalias[n.node] = true,
-                Some(BoundArg::Value(_)) => {
-                    let message = format!("argument {} is not a buffer", n.node);
-                    return Err(SyntaxError::new(text, n.span.clone(), message));
-                }
-                None => {
-                    let message = format!("there is no argument {}", n.node);
-                    return Err(SyntaxError::new(text, n.span.clone(), message)
-                        .help(format!("arguments are counted from 0; there are {}", args.len())));
-                }
-            }
-        }
-        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias, wasm: None })
+        let noalias = buffers_said(text, clauses.noalias.as_deref(), &args)?;
+        let fresh = buffers_said(text, clauses.fresh.as_deref(), &args)?;
+        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias, fresh, wasm: None })
     }
 
     /// Arguments of the function in front of those that are written.
@@ -128,6 +117,7 @@ impl Invocation {
         }
         let mut request = Request::new(self.func, self.activity.iter().copied());
         request.noalias.clone_from(&self.noalias);
+        request.fresh.clone_from(&self.fresh);
         for (i, elem) in request.elems.iter_mut().enumerate() {
             *elem = self.buffer(i).map(|(_, elem, ..)| match elem {
                 ElemType::F64 => Elem::F64,
@@ -159,6 +149,26 @@ impl Invocation {
 }
 
 /// The function called `name`, which must be defined.
+/// The buffers that a clause names.
+fn buffers_said(text: &str, said: Option<&[Spanned<usize>]>, args: &[BoundArg]) -> Parsed<Vec<bool>> {
+    let mut out = vec![false; args.len()];
+    for n in said.unwrap_or_default() {
+        match args.get(n.node) {
+            Some(BoundArg::Buffer { .. } | BoundArg::Same(_)) => out[n.node] = true,
+            Some(BoundArg::Value(_)) => {
+                let message = format!("argument {} is not a buffer", n.node);
+                return Err(SyntaxError::new(text, n.span.clone(), message));
+            }
+            None => {
+                let message = format!("there is no argument {}", n.node);
+                return Err(SyntaxError::new(text, n.span.clone(), message)
+                    .help(format!("arguments are counted from 0; there are {}", args.len())));
+            }
+        }
+    }
+    Ok(out)
+}
+
 fn find(program: &Program, text: &str, name: &Spanned<String>) -> Parsed<FuncKey> {
     match program.func(&name.node) {
         Some(key) if program.funcs[key].body.is_some() => Ok(key),

@@ -11,12 +11,15 @@
 //! - nothing is written outside of its bounds;
 //! - a debug run has nothing to complain of, and gives the same bits;
 //! - with some of the planner's ideas turned off it gives the same numbers;
+//! - where shadows may be overwritten it stores the same numbers, whatever was there;
 //! - as one function for both halves, with results and without, it does the same, bit for bit.
 //!
 //! Buffers cannot move, since the driver owns them; that a pullback leaves its stacks empty, [`brolga::Pullback::call`]
 //! asserts itself; that a second call allocates nothing needs an allocator that counts, which the file tests have.
 //!
 //! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
+
+mod overwritten;
 
 use brolga::{ArgActivity, DerivedRule, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
 
@@ -39,7 +42,9 @@ pub type Deriver<'a> = &'a dyn Fn(&Options) -> Result<DerivedRule, Error>;
 
 /// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by bit.
 pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
-    violations_of(program, call, tol, &|options| derive(program, &call.request(), options))
+    let mut found = violations_of(program, call, tol, &|options| derive(program, &call.request(), options))?;
+    found.extend(overwritten::violations(program, call)?);
+    Ok(found)
 }
 
 /// [`violations`] of rules that `rule` makes.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A directive is a comment on a line of its own, anywhere in the file. After the call come clauses in any order:
-//! `activity a,b`, `seed s,…`, `shadow N=[…]`, `noalias N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`,
+//! `activity a,b`, `seed s,…`, `shadow N=[…]`, `noalias N,…`, `fresh N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`,
 //! `memory leave|restore`. What follows `==` is compared with the gradient, one entry per argument; `null` where there is none, `_` where anything goes.
 
 use brolga::{ArgActivity, MemoryMode, Stage};
@@ -51,6 +51,8 @@ pub struct Clauses {
     pub memory: Option<MemoryMode>,
     /// Arguments whose memory is reached through no other pointer.
     pub noalias: Option<Vec<Spanned<usize>>>,
+    /// Arguments whose shadows hold nothing before the call.
+    pub fresh: Option<Vec<Spanned<usize>>>,
 }
 
 /// `; grad:`.
@@ -250,18 +252,9 @@ fn clauses(c: &mut Cursor<'_>) -> Parsed<Clauses> {
         } else if c.eat_word("nofd") {
             std::mem::replace(&mut out.nofd, true)
         } else if c.eat_word("noalias") {
-            let mut list = Vec::new();
-            loop {
-                let n = c.number()?;
-                match n.node.parse() {
-                    Ok(node) => list.push(Spanned { node, span: n.span }),
-                    Err(_) => return Err(c.error(n.span, "the number of an argument is wanted, counted from 0")),
-                }
-                if !c.eat(",") {
-                    break;
-                }
-            }
-            out.noalias.replace(list).is_some()
+            out.noalias.replace(numbers(c)?).is_some()
+        } else if c.eat_word("fresh") {
+            out.fresh.replace(numbers(c)?).is_some()
         } else if c.eat_word("memory") {
             let mode = if c.eat_word("leave") {
                 MemoryMode::Leave
@@ -277,6 +270,21 @@ fn clauses(c: &mut Cursor<'_>) -> Parsed<Clauses> {
         if repeated {
             let end = c.text()[..c.at()].trim_end().len();
             return Err(c.error(start..end, "this clause is given twice"));
+        }
+    }
+}
+
+/// `0, 2`.
+fn numbers(c: &mut Cursor<'_>) -> Parsed<Vec<Spanned<usize>>> {
+    let mut list = Vec::new();
+    loop {
+        let n = c.number()?;
+        match n.node.parse() {
+            Ok(node) => list.push(Spanned { node, span: n.span }),
+            Err(_) => return Err(c.error(n.span, "the number of an argument is wanted, counted from 0")),
+        }
+        if !c.eat(",") {
+            return Ok(list);
         }
     }
 }

@@ -1,0 +1,93 @@
+//! For which functions of `cases/memory/fresh.clif` shadows are stored to, and for which the caller need not even zero them.
+//! That the numbers are right is what the file tests say of the same functions.
+
+use std::collections::BTreeMap;
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::cranelift_codegen::ir::types;
+use brolga::stages::dump;
+use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Request, Stage};
+use brolga_driver::File;
+
+/// Per function: stores in the reverse, and for each pointer whether its shadow is overwritten.
+fn expected() -> BTreeMap<&'static str, (usize, &'static [bool])> {
+    BTreeMap::from([
+        ("in_order", (1, &[true][..])),
+        ("from_the_end", (1, &[true])),
+        ("rows", (1, &[true, false])),
+        ("rows_that_overlap", (0, &[false])),
+        ("walk", (1, &[true])),
+        ("walk_that_stays", (0, &[false])),
+        ("neighbours", (0, &[false])),
+        ("pairs", (2, &[true])),
+        ("every_other", (1, &[false])),
+        ("twice", (1, &[true])),
+        ("some", (1, &[false, false])),
+        ("again", (0, &[false])),
+        ("either", (0, &[false, false])),
+        ("until_negative", (1, &[true])),
+        ("triangle", (0, &[false])),
+        ("record", (3, &[true])),
+        ("singles", (1, &[true])),
+        ("vectors", (1, &[false])),
+        ("passed_on", (0, &[false])),
+    ])
+}
+
+#[test]
+fn stores_are_where_each_place_is_read_once() {
+    let text = include_str!("../cases/memory/fresh.clif");
+    let file = File::parse("fresh.clif", text.to_owned()).expect("it is read");
+    let mut expected = expected();
+    for (key, f) in &file.program.funcs {
+        let Some((stores, over)) = expected.remove(f.symbol.as_str()) else { continue };
+        let pointers = f.signature.params.iter().take(over.len()).all(|p| p.value_type == types::I64);
+        assert!(pointers, "%{}: the first parameters are pointers", f.symbol);
+        let activity = |i| if i < over.len() { ArgActivity::Duplicated } else { ArgActivity::Const };
+        let mut request = Request::new(key, (0..f.signature.params.len()).map(activity));
+        request.noalias = (0..request.args.len()).map(|i| i < over.len()).collect();
+        request.fresh.clone_from(&request.noalias);
+        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+            let options = Options { mode, ..Options::default() };
+            let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
+            let found: Vec<bool> = (0..over.len()).map(|i| rule.overwrites(i)).collect();
+            assert_eq!(found, over, "%{}, {mode:?}", f.symbol);
+        }
+        let dump = dump(&file.program, &request, &Options::default(), Stage::Pullback).expect("it can be derived");
+        let stored = dump.lines().filter(|l| l.contains("shadow") && l.contains("] = ") && !l.contains("take")).count();
+        assert_eq!(stored, stores, "%{}\n{dump}", f.symbol);
+        // Without the claim that nothing else leads there, nothing is stored.
+        request.noalias.fill(false);
+        let rule = DerivedRule::new(&file.program, &request, &Options::default()).expect("it can be derived");
+        assert!((0..over.len()).all(|i| !rule.overwrites(i)), "%{}", f.symbol);
+    }
+    assert!(expected.is_empty(), "not in the file: {:?}", expected.keys());
+}
+
+#[test]
+fn a_debug_run_looks_for_the_zeros() {
+    let text = include_str!("../cases/memory/fresh.clif");
+    let file = File::parse("fresh.clif", text.to_owned()).expect("it is read");
+    for (symbol, fails) in [("neighbours", true), ("in_order", false)] {
+        let mut request = Request::new(
+            file.program.func(symbol).expect("it is there"),
+            [ArgActivity::Duplicated, ArgActivity::Const],
+        );
+        request.noalias[0] = true;
+        request.fresh[0] = true;
+        let options = Options { debug: true, ..Options::default() };
+        let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
+        let (x, mut shadow) = ([1.0, 2.0, 3.0], [0.5; 3]);
+        let pointer =
+            Arg { value: DataValue::I64(x.as_ptr() as i64), shadow: shadow.as_mut_ptr() as u64, len: Some(24) };
+        let args = [pointer, Arg::new(DataValue::I64(2))];
+        // SAFETY: both arrays have three elements, of which at most that many are read.
+        let run = unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut vec![], &mut vec![]) };
+        match run {
+            Err(e) if fails => assert!(e.to_string().contains("fresh"), "{e}"),
+            Ok(_) if !fails => {}
+            Err(e) => panic!("%{symbol}: {e}"),
+            Ok(_) => panic!("%{symbol}: a shadow that is not zero was not noticed"),
+        }
+    }
+}
