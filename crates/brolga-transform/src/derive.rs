@@ -26,6 +26,7 @@ use crate::combined::combine;
 use crate::facts::Facts;
 use crate::forward::forward;
 use crate::normalise::{Normalised, normalise};
+use crate::orient::orient;
 use crate::plan::{Plan, plan};
 use crate::prune::prune;
 use crate::pullback::pullback;
@@ -473,7 +474,8 @@ fn derive_one<'a>(
             debug: options.debug,
             target: isa.frontend_config(),
         };
-        let func = lower(graph, env);
+        let mut func = lower(graph, env);
+        orient(&mut func);
         verified(func, isa, &program.funcs[variant.func].symbol)
     };
     let reverse_of = pull.reverse_of.clone();

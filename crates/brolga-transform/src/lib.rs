@@ -12,6 +12,7 @@
 //! pullback     reverse fragments, predecessor switches, edge blocks
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
+//! orient       branches at the edge of loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod derive;
 pub mod facts;
 pub mod forward;
 pub mod normalise;
+pub mod orient;
 pub mod overwrite;
 pub mod plan;
 pub mod prune;
