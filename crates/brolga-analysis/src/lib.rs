@@ -11,6 +11,7 @@
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
 //! - [`callee`]: what a call goes to.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
+//! - [`mod@cell`]: places that have a name.
 //! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
 //! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
 //! - [`reach`]: the last store to a place before a load, where that is certain.
@@ -20,6 +21,7 @@
 pub mod activity;
 pub mod bits;
 pub mod callee;
+pub mod cell;
 pub mod cfg;
 pub mod clobber;
 pub mod contents;

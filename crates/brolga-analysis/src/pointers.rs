@@ -27,8 +27,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
 
 use crate::callee::CalleeKind;
+use crate::cell::{access_offset, cell_of};
 use crate::cfg::{Cfg, edge_args};
-use crate::contents::{access_offset, cell_of};
 use crate::modes::ParamMode;
 use crate::reach::last_store;
 use crate::summary::Summaries;

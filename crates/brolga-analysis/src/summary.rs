@@ -10,6 +10,7 @@ use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
 
 use crate::callee::CalleeKind;
+use crate::cell;
 use crate::cfg::{Cfg, edge_args};
 use crate::contents::{self, Kinds, Uses};
 use crate::modes::{ParamMode, signature_id};
@@ -189,7 +190,7 @@ fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -
             if let (Some(r), Some(addr)) =
                 (func.dfg.insts[inst].alias_region(&func.dfg), pointers::access_address(func, inst))
             {
-                let cell = contents::cell_of(func, addr, contents::access_offset(func, inst));
+                let cell = cell::cell_of(func, addr, cell::access_offset(func, inst));
                 regions.push((func.dfg.alias_regions[r].user_id, c.of_cell(cell)));
             }
             if let ir::InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {

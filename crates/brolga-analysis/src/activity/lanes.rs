@@ -4,8 +4,9 @@ use brolga_ir::inst::Shape;
 use cranelift_codegen::ir::{self, Opcode};
 
 use super::Cx;
+use crate::cell::{access_offset, cell_of};
 use crate::cfg::edge_args;
-use crate::contents::{Kinds, access_offset, cell_of, moves_half};
+use crate::contents::{Kinds, moves_half};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::access_address;
 

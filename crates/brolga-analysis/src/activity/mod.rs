@@ -24,8 +24,9 @@ use brolga_ir::{Diagnostic, FuncKey, Program};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use crate::cell::{access_offset, cell_of};
 use crate::cfg::Cfg;
-use crate::contents::{Contents, Kinds, Uses, access_offset, cell_of};
+use crate::contents::{Contents, Kinds, Uses};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::Pointers;
 use crate::summary::Summaries;

@@ -7,7 +7,8 @@ use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 
 use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
 use crate::callee::CalleeKind;
-use crate::contents::{Kinds, access_offset, cell_of};
+use crate::cell::{access_offset, cell_of};
+use crate::contents::Kinds;
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::{Delta, access_address, constant_int};
 
