@@ -17,6 +17,7 @@
 //! - [`reach`]: the last store to a place before a load, where that is certain.
 //! - [`solid`]: whose cotangent can be zero only because the result does not depend on it.
 //! - [`summary`]: what a callee's parameters are, for callers.
+//! - [`turns`]: places that hold pointers and floats by turns, across calls.
 
 pub mod activity;
 pub mod bits;
@@ -32,6 +33,7 @@ pub mod pointers;
 pub mod reach;
 pub mod solid;
 pub mod summary;
+pub mod turns;
 
 pub use activity::{Activity, CopyRole, MemRole};
 pub use callee::CalleeKind;

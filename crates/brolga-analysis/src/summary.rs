@@ -3,7 +3,7 @@
 //! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
 //! function without a body contributes nothing (known C functions are asked about directly).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
@@ -15,6 +15,7 @@ use crate::cfg::{Cfg, edge_args};
 use crate::contents::{self, Kinds, Uses};
 use crate::modes::{ParamMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
+use crate::turns::{Local, Turns};
 
 /// What is known of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct Summaries {
     regions: HashMap<u32, Kinds>,
     /// By signature: what arguments of indirect calls point at, over all call sites.
     indirect: HashMap<u64, Vec<Kinds>>,
+    /// Places that hold pointers and floats.
+    pub turns: Turns,
 }
 
 impl Summaries {
@@ -77,23 +80,26 @@ impl Summaries {
         let mut all = Summaries::default();
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
+        let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();
         loop {
             let mut changed = false;
             for &k in &order {
-                let s = summarise(program, funcs[&k], &mut all);
+                let (s, local) = summarise(program, funcs[&k], &mut all);
+                locals.insert(k, local);
                 if all.funcs.get(&k) != Some(&s) {
                     all.funcs.insert(k, s);
                     changed = true;
                 }
             }
             if !changed {
+                all.turns = Turns::compute(&locals);
                 return all;
             }
         }
     }
 }
 
-fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) -> Summary {
+fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) -> (Summary, Local) {
     let cfg = Cfg::compute(func);
     let params: Vec<ParamMode> = func
         .signature
@@ -104,7 +110,7 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
                 true => p.purpose == ir::ArgumentPurpose::VMContext,
                 false => p.value_type == types::I64,
             };
-            if pointer { ParamMode::Dup { sure: false, elem: None } } else { ParamMode::Const }
+            if pointer { ParamMode::Dup { sure: false, elem: None, recycled: false } } else { ParamMode::Const }
         })
         .collect();
     let input = PointerInput {
@@ -140,11 +146,11 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
         let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
         e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
     }
-    summary
+    (summary, Local::compute(program, func, &cfg, &p, &c))
 }
 
 /// Follow the roots of a value's delta to the function's own pointers and its parameters.
-fn origins(
+pub(crate) fn origins(
     func: &ir::Function,
     cfg: &Cfg,
     p: &pointers::Pointers,

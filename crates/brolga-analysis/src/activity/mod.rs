@@ -30,6 +30,7 @@ use crate::contents::{Contents, Kinds, Uses};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::Pointers;
 use crate::summary::Summaries;
+use crate::turns::{Here, Local};
 
 /// What a memory access means for the derivative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,6 +116,9 @@ pub struct ActivityInput<'a> {
     pub program: &'a Program,
     /// Which function this is.
     pub key: FuncKey,
+    /// Whether the caller asks for this function itself, and has said what its parameters point at. Of other functions that is
+    /// known only as far as their callers' accesses tell.
+    pub root: bool,
     /// The normalised function.
     pub func: &'a ir::Function,
     /// Its control flow.
@@ -151,13 +155,17 @@ struct Cx<'a> {
     useful: EntitySet<ir::Value>,
     /// Classes of memory (see [`crate::contents`]) that may hold something active.
     active_memory: EntitySet<ir::Value>,
+    /// Where pointers and floats are by turns.
+    turns: Here,
     problems: Vec<Problem>,
 }
 
 /// Compute activity, and everything that stands in its way.
 pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
+    let local = Local::compute(input.program, input.func, input.cfg, input.pointers, input.contents);
     let mut cx = Cx {
         i: input,
+        turns: Here::compute(&local, &input.summaries.turns),
         a: Activity::default(),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
