@@ -137,7 +137,21 @@ pub struct ActivityInput<'a> {
     pub summaries: &'a Summaries,
 }
 
-mod lanes;
+impl ActivityInput<'_> {
+    /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
+    /// all functions of a program).
+    fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
+        let func = self.func;
+        let k = self.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
+        if k.moved() != Kinds::NONE {
+            return k;
+        }
+        let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
+        region.map_or(k, |r| k.join(self.summaries.region(r)))
+    }
+}
+
+pub mod lanes;
 mod roles;
 mod useful;
 mod varied;
@@ -171,7 +185,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         active_memory: EntitySet::new(),
         problems: Vec::new(),
     };
-    cx.lanes();
+    cx.a.lane = lanes::lanes(input);
     cx.varied();
     cx.roles();
     cx.usefulness();
@@ -214,16 +228,8 @@ impl Cx<'_> {
         self.i.func.dfg.value_type(v)
     }
 
-    /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
-    /// all functions of a program).
     pub(super) fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
-        let func = self.i.func;
-        let k = self.i.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
-        if k.moved() != Kinds::NONE {
-            return k;
-        }
-        let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
-        region.map_or(k, |r| k.join(self.i.summaries.region(r)))
+        self.i.kinds_at(inst, addr)
     }
 
     pub(super) fn is_float(&self, v: ir::Value) -> bool {
