@@ -4,8 +4,8 @@
 //! not say; the accesses around it do.
 //!
 //! **Answer.** Addresses are put in classes (union-find): pointer arithmetic, selects and block parameters stay in a class,
-//! and so do two places between which bits are copied unchanged, since they then hold the same kinds of things. Each class
-//! and each *cell* (base value and constant offset) collects evidence from typed accesses, from bitcasts of loaded or stored
+//! and so do two places between which bits are copied unchanged, since they then hold the same kinds of things. All addresses
+//! of one stack slot or data object are in one class. Each class and each *cell* (base and constant offset) collects evidence from typed accesses, from bitcasts of loaded or stored
 //! integers, from addresses that are loaded, from callees and from what the caller declared. A question about a place is
 //! answered by its cell if that has evidence, else by its class.
 //!
@@ -17,10 +17,11 @@ use std::collections::{BTreeMap, HashMap};
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
 use brolga_rules::MathKind;
-use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef, types};
+use cranelift_codegen::ir::{self, Opcode, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::callee::CalleeKind;
+use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
 use crate::cfg::{Cfg, edge_args};
 use crate::modes::ParamMode;
 use crate::pointers::{PointerInput, Pointers, access_address, constant_int};
@@ -140,62 +141,13 @@ impl Uses {
     }
 }
 
-/// A cell: base value and constant offset.
-pub type Cell = (ir::Value, i64);
-
-/// The cell that an address and an offset name.
-pub fn cell_of(func: &ir::Function, mut addr: ir::Value, off: i32) -> Cell {
-    let mut off = i64::from(off);
-    while let ValueDef::Result(inst, _) = func.dfg.value_def(addr) {
-        match func.dfg.insts[inst] {
-            InstructionData::Binary { opcode: Opcode::Iadd, args } => {
-                if let Some(c) = constant_int(func, args[1]) {
-                    off = off.wrapping_add(c);
-                    addr = args[0];
-                } else if let Some(c) = constant_int(func, args[0]) {
-                    off = off.wrapping_add(c);
-                    addr = args[1];
-                } else {
-                    break;
-                }
-            }
-            _ => break,
-        }
-    }
-    // The same slot or data object through different instructions is one base.
-    (canonical_base(func, addr, &mut off), off)
-}
-
-fn canonical_base(func: &ir::Function, addr: ir::Value, off: &mut i64) -> ir::Value {
-    let ValueDef::Result(inst, _) = func.dfg.value_def(addr) else { return addr };
-    let InstructionData::StackAddr { stack_slot, offset, .. } = func.dfg.insts[inst] else { return addr };
-    *off += i64::from(i32::from(offset));
-    // The first address of the slot in layout order stands for the slot.
-    for b in func.layout.blocks() {
-        for i in func.layout.block_insts(b) {
-            if matches!(func.dfg.insts[i], InstructionData::StackAddr { stack_slot: s, .. } if s == stack_slot) {
-                return func.dfg.first_result(i);
-            }
-        }
-    }
-    addr
-}
-
-/// Offset of a memory access.
-pub fn access_offset(func: &ir::Function, inst: ir::Inst) -> i32 {
-    match func.dfg.insts[inst] {
-        InstructionData::Load { offset, .. } | InstructionData::Store { offset, .. } => offset.into(),
-        _ => 0,
-    }
-}
-
 /// The answer.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     parent: SecondaryMap<ir::Value, Option<ir::Value>>,
     pointee: HashMap<ir::Value, ir::Value>,
     class: HashMap<ir::Value, Kinds>,
-    cells: HashMap<ir::Value, BTreeMap<i64, Kinds>>,
+    cells: HashMap<Base, BTreeMap<i64, Kinds>>,
     /// Loaded integers that only move: to memory, to a callee, to a float.
     pub moved: EntitySet<ir::Value>,
 }
@@ -375,7 +327,7 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
             c.note(v, Kinds::of_elem(elem));
         }
     }
-    let mut slots: SecondaryMap<ir::StackSlot, Option<ir::Value>> = SecondaryMap::new();
+    let mut objects: HashMap<Base, ir::Value> = HashMap::new();
     for &b in &cx.cfg.blocks {
         if b != cx.cfg.blocks[0] {
             for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
@@ -390,11 +342,12 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
             let args = func.dfg.inst_args(inst);
             let data = func.dfg.insts[inst];
             match data.opcode() {
-                Opcode::StackAddr => {
-                    let InstructionData::StackAddr { stack_slot, .. } = data else { unreachable!() };
+                Opcode::StackAddr | Opcode::SymbolValue => {
                     let v = func.dfg.first_result(inst);
-                    let first = *slots[stack_slot].get_or_insert(v);
-                    c.union(first, v);
+                    if let Some((object, _)) = object_of(func, v) {
+                        let first = *objects.entry(object).or_insert(v);
+                        c.union(first, v);
+                    }
                 }
                 Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::UaddOverflowTrap => {
                     let v = func.dfg.first_result(inst);

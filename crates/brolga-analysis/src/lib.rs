@@ -11,15 +11,18 @@
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
 //! - [`callee`]: what a call goes to.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
+//! - [`mod@cell`]: places that have a name.
 //! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
 //! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
 //! - [`reach`]: the last store to a place before a load, where that is certain.
 //! - [`solid`]: whose cotangent can be zero only because the result does not depend on it.
 //! - [`summary`]: what a callee's parameters are, for callers.
+//! - [`turns`]: places that hold pointers and floats by turns, across calls.
 
 pub mod activity;
 pub mod bits;
 pub mod callee;
+pub mod cell;
 pub mod cfg;
 pub mod clobber;
 pub mod contents;
@@ -30,6 +33,7 @@ pub mod pointers;
 pub mod reach;
 pub mod solid;
 pub mod summary;
+pub mod turns;
 
 pub use activity::{Activity, CopyRole, MemRole};
 pub use callee::CalleeKind;

@@ -30,6 +30,9 @@ pub enum ParamMode {
         sure: bool,
         /// What it points at, as far as the caller knows.
         elem: Option<Elem>,
+        /// It points at memory that the caller, or a caller of its, has made and kept pointers in, whose shadows may still be
+        /// where this function stores floats.
+        recycled: bool,
     },
     /// An integer that carries float bits, whose cotangent the pullback returns.
     Bits(Shape),
@@ -73,7 +76,7 @@ impl Variant {
             .map(|(a, &elem)| match a {
                 ArgActivity::Const => ParamMode::Const,
                 ArgActivity::Active => ParamMode::Active,
-                ArgActivity::Duplicated => ParamMode::Dup { sure: true, elem },
+                ArgActivity::Duplicated => ParamMode::Dup { sure: true, elem, recycled: false },
             })
             .collect();
         let results = sig
@@ -146,7 +149,7 @@ pub fn canonical_params(sig: &Signature) -> Vec<ParamMode> {
         .iter()
         .map(|p| match Shape::of_float(p.value_type) {
             Some(_) => ParamMode::Active,
-            None if p.value_type == types::I64 => ParamMode::Dup { sure: false, elem: None },
+            None if p.value_type == types::I64 => ParamMode::Dup { sure: false, elem: None, recycled: false },
             None => ParamMode::Const,
         })
         .collect()

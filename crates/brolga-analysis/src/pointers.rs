@@ -27,8 +27,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
 
 use crate::callee::CalleeKind;
+use crate::cell::{access_offset, cell_of};
 use crate::cfg::{Cfg, edge_args};
-use crate::contents::{access_offset, cell_of};
 use crate::modes::ParamMode;
 use crate::reach::last_store;
 use crate::summary::Summaries;
@@ -81,7 +81,7 @@ pub struct Pointers {
     pub roots: IndexMap<ir::Value, RootKind>,
     /// Roots whose delta is never zero.
     pub sure: EntitySet<ir::Value>,
-    /// Roots of memory that this call made: stack slots and heap blocks. Nobody else has written to its shadow yet.
+    /// Roots of memory that this call made, or a caller's for it: stack slots and heap blocks. Nobody has seeded its shadow yet.
     pub own: EntitySet<ir::Value>,
     /// Loads that are copies of pointers although nobody dereferences them here.
     pub pointer_copy: EntitySet<ir::Value>,
@@ -481,7 +481,9 @@ fn sureness(cx: &PointerInput<'_>, p: &mut Pointers) {
         if allocates {
             p.sure.insert(v);
         }
-        if allocates || matches!(kind, RootKind::Slot(_)) {
+        let recycled =
+            matches!(kind, RootKind::Param(i) if matches!(cx.params[i], ParamMode::Dup { recycled: true, .. }));
+        if allocates || recycled || matches!(kind, RootKind::Slot(_)) {
             p.own.insert(v);
         }
     }

@@ -8,8 +8,8 @@
 
 use cranelift_codegen::ir::{self, Opcode};
 
+use crate::cell::{Cell, access_offset, cell_of};
 use crate::cfg::Cfg;
-use crate::contents::{Cell, access_offset, cell_of};
 use crate::pointers::access_address;
 
 /// What a search found.

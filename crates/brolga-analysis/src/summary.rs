@@ -3,17 +3,20 @@
 //! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
 //! function without a body contributes nothing (known C functions are asked about directly).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
 
+use crate::activity::{ActivityInput, lanes};
 use crate::callee::CalleeKind;
+use crate::cell;
 use crate::cfg::{Cfg, edge_args};
 use crate::contents::{self, Kinds, Uses};
-use crate::modes::{ParamMode, signature_id};
+use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
+use crate::turns::{Local, Turns};
 
 /// What is known of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub struct Summary {
     pub contents: Vec<Kinds>,
     /// Per result: which pointers it may derive from.
     pub pointer_result: Vec<Origins>,
+    /// Per parameter and per result: the width of the floats whose bits it may carry, as an integer; else zero.
+    pub lanes: (Vec<u32>, Vec<u32>),
 }
 
 /// Where a returned pointer may come from.
@@ -43,6 +48,8 @@ pub struct Summaries {
     regions: HashMap<u32, Kinds>,
     /// By signature: what arguments of indirect calls point at, over all call sites.
     indirect: HashMap<u64, Vec<Kinds>>,
+    /// Places that hold pointers and floats.
+    pub turns: Turns,
 }
 
 impl Summaries {
@@ -61,6 +68,16 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.pointer_result.get(i))
     }
 
+    /// The width of the floats whose bits a parameter of `f` carries, as far as `f` tells.
+    pub fn param_lane(&self, f: FuncKey, i: usize) -> u32 {
+        self.funcs.get(&f).and_then(|s| s.lanes.0.get(i)).copied().unwrap_or(0)
+    }
+
+    /// The same for a result.
+    pub fn result_lane(&self, f: FuncKey, i: usize) -> u32 {
+        self.funcs.get(&f).and_then(|s| s.lanes.1.get(i)).copied().unwrap_or(0)
+    }
+
     /// What accesses of an alias region say that it holds.
     pub fn region(&self, id: u32) -> Kinds {
         self.regions.get(&id).copied().unwrap_or_default()
@@ -76,23 +93,26 @@ impl Summaries {
         let mut all = Summaries::default();
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
+        let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();
         loop {
             let mut changed = false;
             for &k in &order {
-                let s = summarise(program, funcs[&k], &mut all);
+                let (s, local) = summarise(program, k, funcs[&k], &mut all);
+                locals.insert(k, local);
                 if all.funcs.get(&k) != Some(&s) {
                     all.funcs.insert(k, s);
                     changed = true;
                 }
             }
             if !changed {
+                all.turns = Turns::compute(&locals);
                 return all;
             }
         }
     }
 }
 
-fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) -> Summary {
+fn summarise(program: &Program, key: FuncKey, func: &ir::Function, summaries: &mut Summaries) -> (Summary, Local) {
     let cfg = Cfg::compute(func);
     let params: Vec<ParamMode> = func
         .signature
@@ -103,7 +123,7 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
                 true => p.purpose == ir::ArgumentPurpose::VMContext,
                 false => p.value_type == types::I64,
             };
-            if pointer { ParamMode::Dup { sure: false, elem: None } } else { ParamMode::Const }
+            if pointer { ParamMode::Dup { sure: false, elem: None, recycled: false } } else { ParamMode::Const }
         })
         .collect();
     let input = PointerInput {
@@ -114,15 +134,38 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
         summaries: &*summaries,
         pointer_copy: EntitySet::new(),
     };
-    let (p, c, _) = solve(&input, &Uses::compute(func, &cfg));
+    let uses = Uses::compute(func, &cfg);
+    let (p, c, _) = solve(&input, &uses);
+    let results = vec![ResultMode::None; func.signature.returns.len()];
+    let lane = lanes::lanes(&ActivityInput {
+        program,
+        key,
+        root: false,
+        func,
+        cfg: &cfg,
+        uses: &uses,
+        params: &params,
+        results: &results,
+        pointers: &p,
+        contents: &c,
+        summaries: &*summaries,
+    });
     let shared = evidence_for_others(func, &cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
-    let mut pointer_result = vec![Origins::default(); func.signature.returns.len()];
+    let mut pointer_result = vec![Origins::default(); results.len()];
+    // What is known once stays, so that functions that disagree about a width do not go on forever.
+    let mut widths = match summaries.funcs.get(&key) {
+        Some(old) => old.lanes.clone(),
+        None => (vec![0; formal.len()], vec![0; results.len()]),
+    };
+    let learn = |known: &mut u32, v: ir::Value| *known = if *known == 0 { lane[v] } else { *known };
+    widths.0.iter_mut().zip(formal).for_each(|(w, &v)| learn(w, v));
     for &b in &cfg.blocks {
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         if func.dfg.insts[last].opcode() == Opcode::Return {
             for (i, &v) in func.dfg.inst_args(last).iter().enumerate() {
                 origins(func, &cfg, &p, v, &mut EntitySet::new(), &mut pointer_result[i]);
+                learn(&mut widths.1[i], v);
             }
         }
     }
@@ -130,6 +173,7 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
         address: formal.iter().map(|&v| p.address.contains(v)).collect(),
         contents: formal.iter().map(|&v| c.of_class(v)).collect(),
         pointer_result,
+        lanes: widths,
     };
     for (region, k) in shared.regions {
         let e = summaries.regions.entry(region).or_default();
@@ -139,11 +183,11 @@ fn summarise(program: &Program, func: &ir::Function, summaries: &mut Summaries) 
         let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
         e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
     }
-    summary
+    (summary, Local::compute(program, func, &cfg, &p, &c))
 }
 
 /// Follow the roots of a value's delta to the function's own pointers and its parameters.
-fn origins(
+pub(crate) fn origins(
     func: &ir::Function,
     cfg: &Cfg,
     p: &pointers::Pointers,
@@ -189,7 +233,7 @@ fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -
             if let (Some(r), Some(addr)) =
                 (func.dfg.insts[inst].alias_region(&func.dfg), pointers::access_address(func, inst))
             {
-                let cell = contents::cell_of(func, addr, contents::access_offset(func, inst));
+                let cell = cell::cell_of(func, addr, cell::access_offset(func, inst));
                 regions.push((func.dfg.alias_regions[r].user_id, c.of_cell(cell)));
             }
             if let ir::InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {

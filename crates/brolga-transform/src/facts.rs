@@ -2,9 +2,9 @@
 
 use brolga_analysis::activity::{self, Activity, ActivityInput};
 use brolga_analysis::clobber::{self, ClobberInput};
-use brolga_analysis::contents::Uses;
+use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::pointers::PointerInput;
-use brolga_analysis::{Cfg, Contents, Delta, Loops, Pointers, Summaries, Variant, in_place, solid, summary};
+use brolga_analysis::{Cfg, Contents, Delta, Loops, ParamMode, Pointers, Summaries, Variant, in_place, solid, summary};
 use brolga_ir::inst::Val;
 use brolga_ir::{Diagnostic, Mode, Options, Program};
 use cranelift_codegen::ir;
@@ -84,6 +84,7 @@ impl<'a> Facts<'a> {
         let input = ActivityInput {
             program,
             key: variant.func,
+            root,
             func,
             cfg: &cfg,
             uses: &uses,
@@ -148,6 +149,16 @@ impl<'a> Facts<'a> {
     /// Whether an address is one of memory that this call made.
     pub fn own(&self, v: ir::Value) -> bool {
         self.pointers.root(v).is_some_and(|r| self.pointers.own.contains(r))
+    }
+
+    /// Whether memory that this call has made may have held pointers where an address leads.
+    pub fn held_pointers(&self, v: ir::Value) -> bool {
+        let class = self.contents.find(v);
+        let params = self.func().dfg.block_params(self.cfg.blocks[0]);
+        let recycled = |m: &ParamMode| matches!(m, ParamMode::Dup { recycled: true, .. });
+        let mut passed = params.iter().zip(&self.variant.params).filter(|p| recycled(p.1));
+        self.own(v)
+            && (self.contents.of_class(v).has(Kinds::POINTER) || passed.any(|p| self.contents.find(*p.0) == class))
     }
 
     /// The instruction of the input that an instruction stems from.

@@ -4,7 +4,6 @@
 //! fragment, and, read off the latter, what must be communicated from the one to the other. Whole graphs are assembled
 //! afterwards; a rule sees no block. Source: Mooncake's `ADStmtInfo`.
 
-use brolga_analysis::contents::Kinds;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Val};
 use brolga_ir::{Diagnostic, Diagnostics};
@@ -232,11 +231,10 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// A place that is overwritten may have held a pointer, and then its shadow still holds one, which the pullback would take
-    /// for a cotangent. In memory of this call the forward pass clears it; elsewhere the seed of an output may lie
+    /// for a cotangent. In memory of this call, or its caller's, the forward pass clears it; elsewhere the seed of an output may lie
     /// there, and places that hold both are refused (AD0142).
     fn forget_pointer(&mut self, addr: ir::Value, off: i32, bytes: u32) {
-        let facts = self.facts();
-        if facts.own(addr) && facts.contents.of_class(addr).has(Kinds::POINTER) {
+        if self.facts().held_pointers(addr) {
             self.zero_mem_in(Where::Before, addr, off, bytes, false);
         }
     }

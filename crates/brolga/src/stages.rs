@@ -168,7 +168,7 @@ fn param_mode(m: ParamMode) -> String {
     match m {
         ParamMode::Const => word(ArgActivity::Const).to_owned(),
         ParamMode::Active => word(ArgActivity::Active).to_owned(),
-        ParamMode::Dup { sure, elem } => {
+        ParamMode::Dup { sure, elem, recycled } => {
             let elem = match elem {
                 Some(Elem::F64) => " of f64",
                 Some(Elem::F32) => " of f32",
@@ -176,7 +176,9 @@ fn param_mode(m: ParamMode) -> String {
                 Some(Elem::Int) => " of integers",
                 None => "",
             };
-            format!("{}{}{elem}", word(ArgActivity::Duplicated), if sure { "" } else { " or without shadow" })
+            let sure = if sure { "" } else { " or without shadow" };
+            let recycled = if recycled { ", held pointers" } else { "" };
+            format!("{}{sure}{elem}{recycled}", word(ArgActivity::Duplicated))
         }
         ParamMode::Bits(shape) => format!("bits of {shape}"),
     }

@@ -24,11 +24,13 @@ use brolga_ir::{Diagnostic, FuncKey, Program};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use crate::cell::{access_offset, cell_of};
 use crate::cfg::Cfg;
-use crate::contents::{Contents, Kinds, Uses, access_offset, cell_of};
+use crate::contents::{Contents, Kinds, Uses};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::Pointers;
 use crate::summary::Summaries;
+use crate::turns::{Here, Local};
 
 /// What a memory access means for the derivative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +116,9 @@ pub struct ActivityInput<'a> {
     pub program: &'a Program,
     /// Which function this is.
     pub key: FuncKey,
+    /// Whether the caller asks for this function itself, and has said what its parameters point at. Of other functions that is
+    /// known only as far as their callers' accesses tell.
+    pub root: bool,
     /// The normalised function.
     pub func: &'a ir::Function,
     /// Its control flow.
@@ -132,7 +137,21 @@ pub struct ActivityInput<'a> {
     pub summaries: &'a Summaries,
 }
 
-mod lanes;
+impl ActivityInput<'_> {
+    /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
+    /// all functions of a program).
+    fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
+        let func = self.func;
+        let k = self.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
+        if k.moved() != Kinds::NONE {
+            return k;
+        }
+        let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
+        region.map_or(k, |r| k.join(self.summaries.region(r)))
+    }
+}
+
+pub mod lanes;
 mod roles;
 mod useful;
 mod varied;
@@ -150,19 +169,23 @@ struct Cx<'a> {
     useful: EntitySet<ir::Value>,
     /// Classes of memory (see [`crate::contents`]) that may hold something active.
     active_memory: EntitySet<ir::Value>,
+    /// Where pointers and floats are by turns.
+    turns: Here,
     problems: Vec<Problem>,
 }
 
 /// Compute activity, and everything that stands in its way.
 pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
+    let local = Local::compute(input.program, input.func, input.cfg, input.pointers, input.contents);
     let mut cx = Cx {
         i: input,
+        turns: Here::compute(&local, &input.summaries.turns),
         a: Activity::default(),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
         problems: Vec::new(),
     };
-    cx.lanes();
+    cx.a.lane = lanes::lanes(input);
     cx.varied();
     cx.roles();
     cx.usefulness();
@@ -205,16 +228,8 @@ impl Cx<'_> {
         self.i.func.dfg.value_type(v)
     }
 
-    /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
-    /// all functions of a program).
     pub(super) fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
-        let func = self.i.func;
-        let k = self.i.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
-        if k.moved() != Kinds::NONE {
-            return k;
-        }
-        let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
-        region.map_or(k, |r| k.join(self.i.summaries.region(r)))
+        self.i.kinds_at(inst, addr)
     }
 
     pub(super) fn is_float(&self, v: ir::Value) -> bool {

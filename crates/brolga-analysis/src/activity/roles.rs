@@ -7,9 +7,13 @@ use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 
 use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
 use crate::callee::CalleeKind;
-use crate::contents::{Kinds, access_offset, cell_of};
+use crate::cell::{access_offset, cell_of};
+use crate::contents::Kinds;
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::{Delta, access_address, constant_int};
+
+const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
+const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
 
 impl Cx<'_> {
     /// Roles of memory accesses, and stores into memory that has no shadow.
@@ -19,6 +23,9 @@ impl Cx<'_> {
             for inst in func.layout.block_insts(b) {
                 if func.dfg.insts[inst].opcode() == Opcode::Return {
                     self.returned(inst);
+                }
+                if func.dfg.insts[inst].opcode().is_call() {
+                    self.floats_of_callees(inst);
                 }
                 if let Some(addr) = access_address(func, inst) {
                     match self.i.pointers.delta[addr] {
@@ -157,15 +164,40 @@ impl Cx<'_> {
     /// A place of somebody else's memory that holds pointers and active floats by turns: whether its shadow is an address or a
     /// cotangent when the float is stored cannot be told.
     fn by_turns(&mut self, inst: ir::Inst, addr: ir::Value) {
-        let p = self.i.pointers;
-        let own = p.root(addr).is_some_and(|r| p.own.contains(r));
-        let cell = cell_of(self.i.func, addr, access_offset(self.i.func, inst));
-        if !own && self.i.contents.of_cell(cell).has(Kinds::POINTER) {
-            let d = Diagnostic::new("AD0142", "an active float is stored where this function also keeps a pointer")
-                .note("one place in the shadow cannot be the address of a shadow and a cotangent in the same run")
-                .help("use two places, or do this in memory that the function allocates itself");
-            self.problem(inst, None, d);
+        let func = self.i.func;
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        let bytes = self.ty(func.dfg.inst_args(inst)[0]).bytes();
+        if !self.own(addr) && (self.i.contents.of_cell(cell).has(Kinds::POINTER) || self.turns.pointer(cell, bytes)) {
+            let d = Diagnostic::new("AD0142", "an active float is stored where this function also keeps a pointer");
+            self.problem(inst, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
         }
+    }
+
+    /// The same where a callee stores the float. In memory that this function has made, a callee that is known clears the shadow,
+    /// as this function would (`ParamMode::Dup`, `recycled`).
+    fn floats_of_callees(&mut self, call: ir::Inst) {
+        let func = self.i.func;
+        let direct = func.dfg.insts[call].opcode() == Opcode::Call;
+        let args = func.dfg.inst_args(call);
+        let clash = self.turns.stored_by(call).iter().any(|&(cell, bytes)| {
+            // Which of the arguments leads there.
+            let to = args.iter().filter(|&&a| cell_of(func, a, 0).0 == cell.0);
+            let own = direct && to.clone().all(|&a| self.own(a));
+            !own && to.clone().any(|&a| self.i.pointers.root(a).is_some()) && self.turns.pointer(cell, bytes)
+        });
+        if clash {
+            let d = Diagnostic::new(
+                "AD0142",
+                "the callee stores a float where this function keeps a pointer, or another callee",
+            );
+            self.problem(call, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
+        }
+    }
+
+    /// Whether an address leads to memory that this call has made.
+    fn own(&self, addr: ir::Value) -> bool {
+        let p = self.i.pointers;
+        p.root(addr).is_some_and(|r| p.own.contains(r))
     }
 
     pub(super) fn copy_role(&mut self, inst: ir::Inst) {

@@ -2,17 +2,22 @@
 
 use brolga_ir::Diagnostic;
 use brolga_ir::inst::Shape;
+use brolga_ir::request::Elem;
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 
 use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
+use crate::cell::{access_offset, cell_of};
 use crate::cfg::edge_args;
-use crate::contents::{Kinds, access_offset, cell_of, moves_half};
+use crate::contents::{Kinds, moves_half};
 use crate::modes::ParamMode;
-use crate::pointers::{Delta, RootKind, access_address, constant_int};
+use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
 use crate::reach;
+
+const AS_FLOAT_NOTE: &str = "the shadow of a pointer moves with loads and stores of `i64`, so it would stay behind";
+const AS_FLOAT_HELP: &str = "copy pointers as `i64`, or with `memcpy`";
 
 impl Cx<'_> {
     /// An integer that varies needs a lane width; without one it is opaque.
@@ -277,20 +282,25 @@ impl Cx<'_> {
             return State::No;
         }
         self.wide_pointers(inst, v, addr);
-        if !self.active_memory.contains(self.i.contents.find(addr)) {
-            return State::No;
-        }
         let bytes = self.ty(v).bytes();
         let cell = cell_of(func, addr, access_offset(func, inst));
         let last = reach::last_store(func, self.i.cfg, inst, cell, bytes);
+        let pointer = self.i.pointers.address.contains(v) || self.i.pointers.pointer_copy.contains(v);
+        match last {
+            Some(found) if self.is_float(v) => self.pointer_as_float(inst, v, found),
+            Some(found) if pointer => self.float_as_pointer(inst, found),
+            _ => {}
+        }
+        if !self.active_memory.contains(self.i.contents.find(addr)) {
+            return State::No;
+        }
         if self.is_float(v) {
             if let Some(found) = last {
                 self.torn(inst, v, found);
             }
             return State::Varied { definite: true };
         }
-        let p = self.i.pointers;
-        if p.address.contains(v) || p.pointer_copy.contains(v) {
+        if pointer {
             return State::No;
         }
         let moved = self.i.contents.moved.contains(v);
@@ -316,11 +326,53 @@ impl Cx<'_> {
         if moved && k.shape(bytes).is_some_and(|s| s.lane_bytes() == self.a.lane[v]) {
             return State::Varied { definite: false };
         }
+        if self.declared_floats(addr, bytes) {
+            // Whatever is calculated with it is calculated with the bits of floats.
+            return State::Taint { definite: true };
+        }
         // Part of something, or nobody knows what; the pullback checks where it is stored. A number that is calculated
         // with is a number, unless it could be a whole float.
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
         if moved && (could_be_float || !number) { State::Taint { definite: false } } else { State::No }
+    }
+
+    /// Whether the caller has said that there are floats, of no more than `bytes` bytes each, and nothing else.
+    fn declared_floats(&self, addr: ir::Value, bytes: u32) -> bool {
+        let (func, cfg, contents) = (self.i.func, self.i.cfg, self.i.contents);
+        let class = contents.find(addr);
+        let params = func.dfg.block_params(cfg.blocks[0]).iter().zip(self.i.params);
+        let declared =
+            params.filter(|p| self.i.root && contents.find(*p.0) == class).filter_map(|p| declared_elem(*p.1));
+        declared.fold(false, |any, e| any || e == Elem::F64 && bytes >= 8 || e == Elem::F32 && bytes >= 4)
+    }
+
+    /// A float load of what was stored as a pointer. The shadow there is an address.
+    fn pointer_as_float(&mut self, inst: ir::Inst, v: ir::Value, found: reach::Found) {
+        let p = self.i.pointers;
+        let x = self.i.func.dfg.inst_args(found.store)[0];
+        if p.root(x).is_some_and(|r| p.sure.contains(r) || p.address.contains(r) || p.address.contains(x)) {
+            let d = Diagnostic::new("AD0143", "a pointer is loaded as a float")
+                .note(format!("it was stored by `{}`", self.i.func.dfg.display_inst(found.store)))
+                .note(AS_FLOAT_NOTE)
+                .help(AS_FLOAT_HELP);
+            self.problem(inst, Some(v), d);
+        }
+    }
+
+    /// A pointer load of what was stored as a float, which is a copy unless it is nonsense.
+    fn float_as_pointer(&mut self, inst: ir::Inst, found: reach::Found) {
+        let func = self.i.func;
+        let x = func.dfg.inst_args(found.store)[0];
+        let loaded = func.dfg.value_def(x).inst().and_then(|i| access_address(func, i));
+        let shadowed = loaded.is_some_and(|a| self.i.pointers.root(a).is_some());
+        if self.is_float(x) && (shadowed || self.a.state[x] != State::No) {
+            let d = Diagnostic::new("AD0143", "a pointer is loaded where it was stored as a float")
+                .note(format!("the last store there is `{}`", self.i.func.dfg.display_inst(found.store)))
+                .note(AS_FLOAT_NOTE)
+                .help(AS_FLOAT_HELP);
+            self.problem(inst, None, d);
+        }
     }
 
     /// A wide copy of pointers: their shadows move one word at a time, so these would stay behind.

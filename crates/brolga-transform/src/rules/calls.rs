@@ -24,7 +24,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
             lost_pointer(cx, a);
         }
     }
-    let params: Vec<ParamMode> = cx.args().to_vec().iter().map(|&a| param_mode(cx, a)).collect();
+    let params: Vec<ParamMode> = cx.args().to_vec().iter().enumerate().map(|(i, &a)| param_mode(cx, f, i, a)).collect();
     let results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
     let quiet = params.iter().all(|p| *p == ParamMode::Const) && results.iter().all(|r| *r == ResultMode::None);
     let shared = facts.program.data.values().any(|d| d.writable) || facts.options.memory == MemoryMode::Restore;
@@ -91,14 +91,18 @@ fn lost_pointer(cx: Cx<'_, '_, '_, '_>, a: ir::Value) {
     }
 }
 
-fn param_mode(cx: Cx<'_, '_, '_, '_>, a: ir::Value) -> ParamMode {
+fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> ParamMode {
     let facts = cx.facts();
     let state = facts.activity.state[a];
     if Shape::of_float(cx.ty(a)).is_some() {
         return if facts.is_active(a) { ParamMode::Active } else { ParamMode::Const };
     }
     if facts.delta(a).is_some() {
-        return ParamMode::Dup { sure: facts.sure(a), elem: facts.contents.of_class(a).to_elem() };
+        return ParamMode::Dup {
+            sure: facts.sure(a),
+            elem: facts.contents.of_class(a).to_elem(),
+            recycled: facts.held_pointers(a) && facts.summaries.turns.floats(f, i),
+        };
     }
     match state {
         State::Varied { .. } => facts.activity.shape(facts.func(), a).map_or(ParamMode::Const, ParamMode::Bits),
