@@ -22,10 +22,9 @@
 //!
 //! let mut instance = Instance::new(&module)?;
 //! let x = instance.alloc_f64(&[1.0, 2.0, 3.0])?;
-//! let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(x as i32), Val::I32(3)])?;
-//! assert_eq!(value, [Val::F64(14.0)]);
-//!
-//! instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+//! let args = [Val::I32(x as i32), Val::I32(3)];
+//! let found = instance.gradient(&gradient, &args, &[Val::F64(1.0)])?;
+//! assert_eq!(found.values, [Val::F64(14.0)]);
 //! assert_eq!(instance.shadow_f64(x, 3)?, [2.0, 4.0, 6.0]);
 //! # Ok(())
 //! # }
@@ -55,7 +54,7 @@ mod val;
 
 pub use brolga;
 pub use error::Error;
-pub use gradient::{Gradient, Pullback, default_activity};
+pub use gradient::{Evaluation, Gradient, Pullback, default_activity};
 pub use host::Output;
 pub use imports::Imports;
 pub use instance::{Instance, InstanceOptions};

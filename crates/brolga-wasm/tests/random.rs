@@ -164,7 +164,7 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
         (Err(Error::Trap(a)), Err(Error::Trap(b))) => assert_eq!(a.code, b.code, "{}", at()),
         (a, b) => panic!("{}: guarded {a:?}, checked {b:?}", at()),
     }
-    let gradient = match Gradient::new(guarded, name) {
+    let gradient = match Gradient::split(guarded, name) {
         Ok(g) => g,
         Err(Error::Diagnostics(_)) => {
             tally.refused += 1;
@@ -195,6 +195,7 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
         Err(Error::Trap(t)) if is_check(&t.code) => return,
         Err(e) => panic!("{}: pullback: {e}", at()),
     };
+    whole(guarded, name, args, &seeds, &found, &cotangents, &fresh).unwrap_or_else(|e| panic!("{}: {e}", at()));
     let tape = tape(name, checked, args, &seeds);
     let Some(tape) = tape else { return };
     for (i, (is, wanted)) in cotangents.iter().zip(&tape).enumerate() {
@@ -211,6 +212,33 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
         let close = (is - wanted).abs() <= tolerance * (1.0 + wanted.abs());
         assert!(close, "{}, argument {i}: {is}, but the tape says {wanted}", at());
     }
+}
+
+/// What one function for value and gradient does differently from two, as a sentence.
+fn whole(
+    module: &Module,
+    name: &str,
+    args: &[Val],
+    seeds: &[Val],
+    values: &[Val],
+    cotangents: &[Option<Val>],
+    after: &Instance,
+) -> Result<(), String> {
+    let gradient = Gradient::new(module, name).map_err(|e| format!("as one function: {e}"))?;
+    let Some(mut one) = instance(module) else { return Ok(()) };
+    let found = one.gradient(&gradient, args, seeds).map_err(|e| format!("as one function: {e}"))?;
+    let same_all = |a: &[Val], b: &[Val]| a.iter().zip(b).all(|(a, b)| same(a, b));
+    if !same_all(&found.values, values) {
+        return Err(format!("one function returns {:?}, two {values:?}", found.values));
+    }
+    let flat = |all: &[Option<Val>]| -> Vec<Val> { all.iter().flatten().copied().collect() };
+    if !same_all(&flat(&found.cotangents), &flat(cotangents)) {
+        return Err(format!("one function has the gradient {:?}, two {cotangents:?}", found.cotangents));
+    }
+    if one.memory() != after.memory() {
+        return Err("one function leaves other memory than two".to_owned());
+    }
+    Ok(())
 }
 
 /// Whether a trap is one of derived code's own checks.
