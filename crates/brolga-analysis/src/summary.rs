@@ -12,6 +12,7 @@ use cranelift_entity::EntitySet;
 use crate::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
 use crate::contents::{self, Kinds, Uses};
+use crate::effects::{self, Effect};
 use crate::modes::{ParamMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
 
@@ -43,9 +44,16 @@ pub struct Summaries {
     regions: HashMap<u32, Kinds>,
     /// By signature: what arguments of indirect calls point at, over all call sites.
     indirect: HashMap<u64, Vec<Kinds>>,
+    /// What functions may write.
+    effects: HashMap<FuncKey, Effect>,
 }
 
 impl Summaries {
+    /// What each function may write.
+    pub fn effects(&self) -> &HashMap<FuncKey, Effect> {
+        &self.effects
+    }
+
     /// Whether a parameter of `f` is used as an address.
     pub fn is_address(&self, f: FuncKey, i: usize) -> bool {
         self.funcs.get(&f).and_then(|s| s.address.get(i)).copied().unwrap_or(false)
@@ -73,7 +81,7 @@ impl Summaries {
 
     /// Summarise normalised functions.
     pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
-        let mut all = Summaries::default();
+        let mut all = Summaries { effects: effects::compute(program, funcs), ..Summaries::default() };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
         loop {

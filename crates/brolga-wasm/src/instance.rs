@@ -228,8 +228,8 @@ impl Instance {
         let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
         let (mut values, mut cotangents) = (Vec::new(), Vec::new());
         // SAFETY: as in `enter`; the shadow is laid out like the primal.
-        let run = unsafe { gradient.rule.gradient(&all, &seeds, &mut values, &mut cotangents) }
-            .map_err(|e| self.ended(e))?;
+        let run =
+            unsafe { gradient.rule.gradient(&all, &seeds, &mut values, &mut cotangents) }.map_err(|e| self.ended(e))?;
         Ok(Evaluation {
             values: Self::results(&gradient.ty, &values),
             cotangents: Self::cotangents(&gradient.ty, &cotangents),

@@ -150,7 +150,9 @@ fn value_and_gradient_at_once() {
         panic!("the gradient is of another module")
     };
     // Memory is as the program left it.
-    let Err(Error::Trap(t)) = instance.gradient(&one, &[Val::F64(1.0), Val::I32(-1)], &seeds) else { panic!("no trap") };
+    let Err(Error::Trap(t)) = instance.gradient(&one, &[Val::F64(1.0), Val::I32(-1)], &seeds) else {
+        panic!("no trap")
+    };
     assert_eq!(t.code, "heap_oob");
 }
 
