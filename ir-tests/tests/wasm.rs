@@ -332,13 +332,11 @@ impl<'a> Subject<'a> {
             &restore.memory[1][..] != memory,
             "the forward pass that restores leaves something else in memory than the primal",
         );
-        // What the primal has grown by is gone, or zero. Functions of C's mathematics that a module brings along run as they
-        // are: their scratch memory (stack, `signgam`) is not restored, see docs/KNOWN-LIMITS.md.
+        // What the primal has grown by is gone, or zero.
         let (was, is) = (&restore.memory[0], &restore.memory[2]);
         let grown = is.get(was.len()..).unwrap_or_default();
         let restored = is.starts_with(was) && grown.iter().all(|b| *b == 0);
-        let scratch = self.loaded.module.program().funcs.values().any(|f| f.computes.is_some());
-        say(!restored && !scratch, "memory is not restored");
+        say(!restored, "memory is not restored");
         let again = self.gradient(&self.call, LEAVE)?;
         say(!again.outcome.same_gradient(&leave.outcome), "a second run gives another gradient");
         let debug = self.gradient(&self.call, Kind { debug: true, ..LEAVE })?;

@@ -13,6 +13,10 @@
 //! multiple of the element size, nor that the step be one element, so we go in blocks of eight, which vectorise. The order
 //! is decided by the shadow addresses: shadows need not overlap as their primals do.
 //!
+//! *Floats of unknown size.* Where memory holds floats of 8 and of 4 bytes, nobody knows which of them a copy of many bytes
+//! moves. It does not matter where one of the two cotangents is zero: the sum is the other one, whatever it is, so its bytes are
+//! moved. Only where both are there, within the bytes of one float, is it not known what to add, and that is refused.
+//!
 //! *Faults.* Routines that touch primal memory on behalf of a primal instruction can fault where that instruction would
 //! have, so they name their caller to the guard (see `guard::leaf`).
 
@@ -54,6 +58,71 @@ pub unsafe extern "C" fn brolga_memmove_rev(
             _ => take_add::<f64>(dst, src, n as usize),
         }
     }
+}
+
+/// Pullback of copying `n` bytes of floats from `src` to `dst`, which may overlap, where it is not certain where each float
+/// begins: they are of unknown size (`elem` is 0), or of `elem` bytes where they begin at multiples of that.
+///
+/// Returns [`status::UNTRACKED`], and changes nothing that matters, where two cotangents meet that cannot be added.
+///
+/// # Safety
+/// Each shadow that exists is valid for `n` bytes.
+pub unsafe extern "C" fn brolga_move_rev(
+    dst: *mut u8,
+    dst_delta: u64,
+    src: *mut u8,
+    src_delta: u64,
+    n: u64,
+    elem: u64,
+) -> u64 {
+    let aligned = |p: *mut u8| elem != 0 && (p as u64).is_multiple_of(elem);
+    if src_delta == 0 || dst_delta == 0 || aligned(dst) && aligned(src) && n.is_multiple_of(elem) {
+        // SAFETY: our contract.
+        unsafe { brolga_memmove_rev(dst, dst_delta, src, src_delta, n, elem) };
+        return status::OK;
+    }
+    let (dst, src) = (dst.wrapping_add(dst_delta as usize), src.wrapping_add(src_delta as usize));
+    // SAFETY: our contract.
+    unsafe { take_merge(dst, src, n as usize) }
+}
+
+/// `t = D; D = 0; S += t` for `n` bytes, at once, where no byte of `S` that is not zero is near one of `t`.
+///
+/// # Safety
+/// `dst` and `src` are valid for `n` bytes.
+unsafe fn take_merge(dst: *mut u8, src: *mut u8, n: usize) -> u64 {
+    if n == 0 {
+        return status::OK;
+    }
+    // SAFETY: our contract. The copy leaves the two shadows to overlap as they like.
+    let taken = unsafe { std::slice::from_raw_parts(dst, n) }.to_vec();
+    if taken.iter().all(|b| *b == 0) {
+        return status::OK;
+    }
+    // SAFETY: our contract; both borrows end before the next one begins.
+    unsafe { std::slice::from_raw_parts_mut(dst, n) }.fill(0);
+    let there = unsafe { std::slice::from_raw_parts_mut(src, n) };
+    if there.iter().any(|b| *b != 0) {
+        // The last byte of either that is not zero.
+        let (mut last_taken, mut last_there) = (None, None);
+        for (i, (t, s)) in taken.iter().zip(&*there).enumerate() {
+            if *t != 0 {
+                last_taken = Some(i);
+            }
+            if *s != 0 {
+                last_there = Some(i);
+            }
+            if let (Some(a), Some(b)) = (last_taken, last_there)
+                && a.abs_diff(b) < size_of::<f64>()
+            {
+                return status::UNTRACKED;
+            }
+        }
+    }
+    for (s, t) in there.iter_mut().zip(&taken) {
+        *s |= t;
+    }
+    status::OK
 }
 
 /// Pullback of `memset`: what was there before no longer matters.
@@ -300,6 +369,49 @@ mod tests {
         // SAFETY: as above; a[0..3] = a[1..4].
         unsafe { brolga_memmove_rev(p.wrapping_sub(64), 64, p.wrapping_sub(56), 64, 24, 8) };
         assert_eq!(a, [0.0, 1.0, 10.0, 1100.0]);
+    }
+
+    #[test]
+    fn floats_of_any_size_move_to_zeros() {
+        // An f64 and two f32, to zeros; then to what is apart from them; then to what is not.
+        let mut from = [0u8; 32];
+        from[..8].copy_from_slice(&1.5f64.to_le_bytes());
+        from[8..12].copy_from_slice(&2.5f32.to_le_bytes());
+        from[12..16].copy_from_slice(&(-0.0f32).to_le_bytes());
+        let (want, mut to) = (from, [0u8; 32]);
+        // The primal addresses matter for their alignment only.
+        let merge = |dst: &mut [u8], src: &mut [u8], n: u64, elem: u64| {
+            let (d, s) = (dst.as_mut_ptr(), src.as_mut_ptr());
+            // SAFETY: both are longer than `n`.
+            unsafe { brolga_move_rev(d.wrapping_sub(64), 64, s.wrapping_sub(64), 64, n, elem) }
+        };
+        assert_eq!(merge(&mut from, &mut to, 16, 0), status::OK);
+        assert_eq!((to, from), (want, [0; 32]));
+        from[24..].copy_from_slice(&7.0f64.to_le_bytes());
+        assert_eq!(merge(&mut from, &mut to, 32, 0), status::OK);
+        assert_eq!((&to[..16], &to[24..]), (&want[..16], &7.0f64.to_le_bytes()[..]));
+        from[12] = 1;
+        assert_eq!(merge(&mut from, &mut to, 32, 0), status::UNTRACKED);
+        // 1.0 ends in zeros, and a tiny number begins with them: they do not meet in any byte.
+        let (mut one, mut tiny) = (1.0f64.to_le_bytes(), f64::from_bits(0xffff).to_le_bytes());
+        assert_eq!(merge(&mut tiny, &mut one, 8, 0), status::UNTRACKED);
+    }
+
+    #[test]
+    fn doubles_are_added_where_they_are_aligned() {
+        let (mut from, mut to) = ([1.0f64, 2.0, 3.0], [10.0f64, 20.0, 0.0]);
+        let (d, s) = (from.as_mut_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
+        // SAFETY: all ranges are inside of the arrays.
+        unsafe {
+            assert_eq!(brolga_move_rev(d.wrapping_sub(64), 64, s.wrapping_sub(64), 64, 16, 8), status::OK);
+            assert_eq!((from, to), ([0.0, 0.0, 3.0], [11.0, 22.0, 0.0]));
+            // From the middle of a zero to the end of a number that goes to zeros.
+            to[1] = 0.0;
+            assert_eq!(brolga_move_rev(d.wrapping_sub(52), 64, s.wrapping_sub(52), 64, 12, 8), status::OK);
+            assert_eq!((from, to), ([0.0; 3], [11.0, 0.0, 3.0]));
+            (from[1], to[1]) = (1.0, 1.0);
+            assert_eq!(brolga_move_rev(d.wrapping_sub(60), 64, s.wrapping_sub(60), 64, 12, 8), status::UNTRACKED);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Gradients of small modules, against numbers worked out by hand and central differences.
 
-use brolga_wasm::brolga::{ArgActivity, Mode, Options};
+use brolga_wasm::brolga::{ArgActivity, MemoryMode, Mode, Options};
 use brolga_wasm::{
     Bounds, Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Output, Val, default_activity,
 };
@@ -154,6 +154,81 @@ fn value_and_gradient_at_once() {
         panic!("no trap")
     };
     assert_eq!(t.code, "heap_oob");
+}
+
+#[test]
+fn copies_where_memory_holds_singles_and_doubles() {
+    // What is copied is known when it runs only: doubles, then singles. The sum of squares of the copies.
+    let text = |rest: &str| {
+        format!(
+            r#"(module (memory 1)
+                (func (export "f") (param $x i32) (param $n i32) (result f64)
+                    (memory.copy (i32.const 1024) (local.get $x) (local.get $n))
+                    (f64.add (f64.mul (f64.load (i32.const 1024)) (f64.load (i32.const 1024)))
+                        (f64.promote_f32 (f32.mul (f32.load (i32.const 1032)) (f32.load (i32.const 1036))))) {rest}))"#
+        )
+    };
+    let contents = [3.0, f64::from_bits(u64::from(1.5f32.to_bits()) << 32 | u64::from(0.5f32.to_bits()))];
+    let run = |module: &Module, mode| {
+        let options = Options { mode, ..Options::default() };
+        let gradient = Gradient::with_options(module, "f", &[ArgActivity::Const; 2], &options).unwrap();
+        let mut instance = Instance::new(module).unwrap();
+        instance.write_f64(64, &contents).unwrap();
+        let found = instance.gradient(&gradient, &[Val::I32(64), Val::I32(16)], &[Val::F64(1.0)])?;
+        let shadow = instance.shadow()[64..80].to_vec();
+        Ok::<_, Error>((found.values, shadow))
+    };
+    for module in modules(&text("")) {
+        for mode in [Mode::Split, Mode::Combined] {
+            let (values, shadow) = run(&module, mode).unwrap();
+            assert_eq!(values, [Val::F64(9.75)]);
+            let single = |at: usize| f32::from_le_bytes(shadow[at..at + 4].try_into().unwrap());
+            assert_eq!(shadow[..8], 6.0f64.to_le_bytes());
+            assert_eq!((single(8), single(12)), (1.5, 0.5));
+        }
+    }
+    // The source is used as well, so two cotangents meet and nobody knows what they are.
+    for module in modules(&text("(f64.add (f64.load (local.get $x)))")) {
+        let Err(Error::Trap(t)) = run(&module, Mode::Combined) else { panic!("what is added is not known") };
+        assert_eq!(t.code, "untracked_bits");
+        assert!(t.to_string().contains("a copy of memory"), "{t}");
+    }
+}
+
+#[test]
+fn copies_from_the_middle_of_a_double() {
+    // A struct of a number and a double, copied from the number on, 12 bytes: the double begins at the fourth.
+    for module in modules(
+        r#"(module (memory 1)
+            (func (export "f") (param $x i32) (param $n i32) (result f64)
+                (memory.copy (i32.const 1028) (i32.sub (local.get $x) (i32.const 4)) (local.get $n))
+                (f64.mul (f64.load (i32.const 1032)) (f64.load (i32.const 1032)))))"#,
+    ) {
+        assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(12)]).0, 9.0);
+    }
+}
+
+#[test]
+fn scratch_memory_is_restored() {
+    // A square root that keeps what it has found in memory: by its name and its values it is C's.
+    let text = r#"(module (memory 1)
+        (func $sqrt (export "sqrt") (param f64) (result f64)
+            (f64.store (i32.const 256) (f64.sqrt (local.get 0))) (f64.load (i32.const 256)))
+        (func (export "f") (param f64) (result f64)
+            (f64.mul (call $sqrt (local.get 0)) (call $sqrt (f64.mul (f64.const 4) (local.get 0))))))"#;
+    let module = Module::new(text).unwrap();
+    assert_eq!(module.program().funcs[module.function("sqrt").unwrap().0].computes, Some("sqrt"));
+    for (memory, after) in [(MemoryMode::Leave, 6.0), (MemoryMode::Restore, 7.0)] {
+        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+            let options = Options { mode, memory, ..Options::default() };
+            let gradient = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
+            let mut instance = Instance::new(&module).unwrap();
+            instance.write_f64(256, &[7.0]).unwrap();
+            let found = instance.gradient(&gradient, &[Val::F64(9.0)], &[Val::F64(1.0)]).unwrap();
+            assert_eq!(found.cotangents, [Some(Val::F64(2.0))]);
+            assert_eq!(instance.read_f64(256, 1).unwrap(), [after], "{mode:?}, {memory:?}");
+        }
+    }
 }
 
 #[test]
