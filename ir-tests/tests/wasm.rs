@@ -20,7 +20,7 @@ use brolga::{ArgActivity, FuncKey, Ideas, MemoryMode, Mode, Options, Program};
 use brolga_driver::inputs::{Input, flatten, inputs, with_inputs};
 use brolga_driver::noise::Noise;
 use brolga_driver::protocol::reseeded;
-use brolga_driver::text::{Directive, ElemType, GradLine, Literal};
+use brolga_driver::text::{Call, Clauses, Directive, ElemType, GradLine, Literal, TrapLine};
 use brolga_driver::value::{decode_all, from_data};
 use brolga_driver::{BoundArg, Invocation, Item, Num, Outcome, compare, quiet};
 use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
@@ -74,17 +74,24 @@ fn trials(root: &Path) -> Vec<Trial> {
             let mut n = 0;
             for (number, comment) in (1..).zip(text.lines()) {
                 let directive = Directive::parse(comment, number).expect("the line can be read");
-                let Some(Directive::Grad(line)) = directive else { continue };
+                let (what, text) = match &directive {
+                    Some(Directive::Grad(line)) => ("grad", &line.text),
+                    Some(Directive::Trap(line)) => ("trap", &line.text),
+                    _ => continue,
+                };
                 n += 1;
-                let short: String = line.text.chars().take(40).collect();
-                let name = format!("wasm/{folder}/{stem}.wasm:{number} grad {short}");
+                let short: String = text.chars().take(40).collect();
+                let name = format!("wasm/{folder}/{stem}.wasm:{number} {what} {short}");
                 let (path, loaded) = (path.clone(), loaded.clone());
                 all.push(Trial::test(name, move || {
                     let loaded: &Result<Loaded, String> = loaded.get_or_init(|| load(&path));
                     let complaints = match loaded {
-                        Ok(loaded) => {
-                            quiet::catch(|| check(loaded, &line)).unwrap_or_else(|panic| Err(format!("panic: {panic}")))
-                        }
+                        Ok(loaded) => quiet::catch(|| match &directive {
+                            Some(Directive::Trap(line)) => check_trap(loaded, line),
+                            Some(Directive::Grad(line)) => check(loaded, line),
+                            _ => Ok(Vec::new()),
+                        })
+                        .unwrap_or_else(|panic| Err(format!("panic: {panic}"))),
                         Err(message) => Err(message.clone()),
                     };
                     match complaints {
@@ -146,6 +153,28 @@ fn check(loaded: &Loaded, line: &GradLine) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
+/// What is wrong with the traps of a line: the primal and every derivative end with its code, time and again.
+fn check_trap(loaded: &Loaded, line: &TrapLine) -> Result<Vec<String>, String> {
+    let subject = Subject::of(loaded, &line.text, &line.call, &line.clauses)?;
+    let (call, mut found) = (&subject.call, Vec::new());
+    let (mut instance, at) = subject.place(call)?;
+    let (args, seeds) = (subject.values(call, &at), subject.seeds(call));
+    let mut ended = |who: &str, error: Option<brolga_wasm::Error>| match error {
+        Some(brolga_wasm::Error::Trap(t)) if t.code == line.code => {}
+        Some(e) => found.push(format!("{who}: expected trap {}, got {e}", line.code)),
+        None => found.push(format!("{who}: expected trap {}, but it finished", line.code)),
+    };
+    for _ in 0..2 {
+        ended("primal", instance.call(call.symbol.trim_start_matches('%'), &args).err());
+        for kind in [LEAVE, RESTORE] {
+            ended("forward pass", instance.forward(&subject.derivative(kind)?, &args).err());
+            let whole = subject.derivative(Kind { mode: Mode::Combined, ..kind })?;
+            ended("one function", instance.gradient(&whole, &args, &seeds).err());
+        }
+    }
+    Ok(found)
+}
+
 /// A call of an export.
 struct Subject<'a> {
     loaded: &'a Loaded,
@@ -164,7 +193,7 @@ struct Run {
 }
 
 /// The export as the driver sees it: where a buffer is passed, a parameter is a pointer.
-fn facade(line: &GradLine, ty: &FuncType) -> Result<Program, String> {
+fn facade(call: &Call, ty: &FuncType) -> Result<Program, String> {
     let clif = |t: &ValType| match t {
         ValType::I32 => Ok(types::I32),
         ValType::I64 => Ok(types::I64),
@@ -174,7 +203,7 @@ fn facade(line: &GradLine, ty: &FuncType) -> Result<Program, String> {
     };
     let mut sig = Signature::new(CallConv::Fast);
     for (i, t) in ty.params().iter().enumerate() {
-        let pointer = matches!(line.call.args.get(i), Some(Literal::List(_) | Literal::Same(_)));
+        let pointer = matches!(call.args.get(i), Some(Literal::List(_) | Literal::Same(_)));
         sig.params.push(AbiParam::new(if pointer { types::I64 } else { clif(t)? }));
     }
     for t in ty.results() {
@@ -191,16 +220,20 @@ fn facade(line: &GradLine, ty: &FuncType) -> Result<Program, String> {
     brolga::cranelift_codegen::cursor::Cursor::goto_bottom(&mut cursor, block);
     cursor.ins().trap(TrapCode::unwrap_user(1));
     let mut program = Program::new();
-    program.define(line.call.func.node.trim_start_matches('%'), body, |_| 0)?;
+    program.define(call.func.node.trim_start_matches('%'), body, |_| 0)?;
     Ok(program)
 }
 
 impl<'a> Subject<'a> {
     fn new(loaded: &'a Loaded, line: &GradLine) -> Result<Self, String> {
-        let name = line.call.func.node.trim_start_matches('%');
+        Self::of(loaded, &line.text, &line.call, &line.clauses)
+    }
+
+    fn of(loaded: &'a Loaded, text: &str, call: &Call, clauses: &Clauses) -> Result<Self, String> {
+        let name = call.func.node.trim_start_matches('%');
         let (func, ty) = loaded.module.function(name).map_err(described)?;
-        let program = facade(line, ty)?;
-        let call = Invocation::bind(&program, &line.text, &line.call, &line.clauses).map_err(|e| e.to_string())?;
+        let program = facade(call, ty)?;
+        let call = Invocation::bind(&program, text, call, clauses).map_err(|e| e.to_string())?;
         let single = ty.params().iter().chain(ty.results()).any(|t| *t == ValType::F32)
             || (0..call.args.len()).any(|i| call.buffer(i).is_some_and(|b| b.1 == ElemType::F32));
         let tolerances = if single { SINGLE } else { DOUBLE };

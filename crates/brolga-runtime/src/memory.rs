@@ -81,48 +81,77 @@ pub unsafe extern "C" fn brolga_move_rev(
         unsafe { brolga_memmove_rev(dst, dst_delta, src, src_delta, n, elem) };
         return status::OK;
     }
-    let (dst, src) = (dst.wrapping_add(dst_delta as usize), src.wrapping_add(src_delta as usize));
-    // SAFETY: our contract.
-    unsafe { take_merge(dst, src, n as usize) }
-}
-
-/// `t = D; D = 0; S += t` for `n` bytes, at once, where no byte of `S` that is not zero is near one of `t`.
-///
-/// # Safety
-/// `dst` and `src` are valid for `n` bytes.
-unsafe fn take_merge(dst: *mut u8, src: *mut u8, n: usize) -> u64 {
     if n == 0 {
         return status::OK;
     }
-    // SAFETY: our contract. The copy leaves the two shadows to overlap as they like.
-    let taken = unsafe { std::slice::from_raw_parts(dst, n) }.to_vec();
-    if taken.iter().all(|b| *b == 0) {
-        return status::OK;
+    // Bytes in front of the first whole element, and whole elements; a float that is not whole ends the elements.
+    let (head, whole) = match (elem, (dst as u64 ^ src as u64).is_multiple_of(elem.max(1))) {
+        (0, _) | (_, false) => (n, 0),
+        (elem, true) => {
+            let head = (dst as u64).next_multiple_of(elem) - dst as u64;
+            if head > n { (n, 0) } else { (head, (n - head) / elem * elem) }
+        }
+    };
+    let (dst, src, n) = (dst.wrapping_add(dst_delta as usize), src.wrapping_add(src_delta as usize), n as usize);
+    // SAFETY: our contract. The copy leaves the two shadows to overlap as they like; each borrow ends before the next begins.
+    let (taken, there) = unsafe {
+        let taken = std::slice::from_raw_parts(dst, n).to_vec();
+        std::slice::from_raw_parts_mut(dst, n).fill(0);
+        (taken, std::slice::from_raw_parts_mut(src, n))
+    };
+    let (front, rest) = there.split_at_mut(head as usize);
+    let (middle, back) = rest.split_at_mut(whole as usize);
+    let (taken_front, rest) = taken.split_at(head as usize);
+    let (taken_middle, taken_back) = rest.split_at(whole as usize);
+    if !merge(front, taken_front) || !merge(back, taken_back) {
+        return status::UNTRACKED;
     }
-    // SAFETY: our contract; both borrows end before the next one begins.
-    unsafe { std::slice::from_raw_parts_mut(dst, n) }.fill(0);
-    let there = unsafe { std::slice::from_raw_parts_mut(src, n) };
-    if there.iter().any(|b| *b != 0) {
-        // The last byte of either that is not zero.
-        let (mut last_taken, mut last_there) = (None, None);
-        for (i, (t, s)) in taken.iter().zip(&*there).enumerate() {
-            if *t != 0 {
-                last_taken = Some(i);
-            }
-            if *s != 0 {
-                last_there = Some(i);
-            }
-            if let (Some(a), Some(b)) = (last_taken, last_there)
-                && a.abs_diff(b) < size_of::<f64>()
-            {
-                return status::UNTRACKED;
+    if !merge(middle, taken_middle) {
+        // SAFETY: both are as long, and do not overlap.
+        unsafe {
+            let t = taken_middle.as_ptr();
+            match elem {
+                4 => add::<f32>(middle.as_mut_ptr(), t, middle.len() / 4),
+                _ => add::<f64>(middle.as_mut_ptr(), t, middle.len() / 8),
             }
         }
     }
-    for (s, t) in there.iter_mut().zip(&taken) {
-        *s |= t;
-    }
     status::OK
+}
+
+/// `S += t`, element by element.
+///
+/// # Safety
+/// `s` and `t` are valid for `n` elements.
+unsafe fn add<T: Copy + Add<Output = T>>(s: *mut u8, t: *const u8, n: usize) {
+    for i in 0..n {
+        // SAFETY: our contract.
+        unsafe {
+            let (s, t) = (s.cast::<T>().wrapping_add(i), t.cast::<T>().wrapping_add(i));
+            s.write_unaligned(s.read_unaligned() + t.read_unaligned());
+        }
+    }
+}
+
+/// Put bytes of floats where there are zeros; false, and nothing done, if some that are not zero may be of one float.
+fn merge(there: &mut [u8], taken: &[u8]) -> bool {
+    // The last byte of either that is not zero.
+    let (mut last_taken, mut last_there) = (None, None);
+    for (i, (t, s)) in taken.iter().zip(&*there).enumerate() {
+        if *t != 0 {
+            last_taken = Some(i);
+        }
+        if *s != 0 {
+            last_there = Some(i);
+        }
+        if let (Some(a), Some(b)) = (last_taken, last_there)
+            && a.abs_diff(b) < size_of::<f64>()
+        {
+            return false;
+        }
+    }
+    there.iter_mut().zip(taken).for_each(|(s, t)| *s |= t);
+    true
 }
 
 /// Pullback of `memset`: what was there before no longer matters.
@@ -399,19 +428,33 @@ mod tests {
 
     #[test]
     fn doubles_are_added_where_they_are_aligned() {
+        let run = |from: &mut [f64; 3], to: &mut [f64; 3], at: usize, source: usize, n: u64| {
+            let (d, s) = (from.as_mut_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
+            let (d, s) = (d.wrapping_add(at).wrapping_sub(64), s.wrapping_add(source).wrapping_sub(64));
+            // SAFETY: all ranges below are inside of the arrays.
+            unsafe { brolga_move_rev(d, 64, s, 64, n, 8) }
+        };
         let (mut from, mut to) = ([1.0f64, 2.0, 3.0], [10.0f64, 20.0, 0.0]);
-        let (d, s) = (from.as_mut_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
-        // SAFETY: all ranges are inside of the arrays.
-        unsafe {
-            assert_eq!(brolga_move_rev(d.wrapping_sub(64), 64, s.wrapping_sub(64), 64, 16, 8), status::OK);
-            assert_eq!((from, to), ([0.0, 0.0, 3.0], [11.0, 22.0, 0.0]));
-            // From the middle of a zero to the end of a number that goes to zeros.
-            to[1] = 0.0;
-            assert_eq!(brolga_move_rev(d.wrapping_sub(52), 64, s.wrapping_sub(52), 64, 12, 8), status::OK);
-            assert_eq!((from, to), ([0.0; 3], [11.0, 0.0, 3.0]));
-            (from[1], to[1]) = (1.0, 1.0);
-            assert_eq!(brolga_move_rev(d.wrapping_sub(60), 64, s.wrapping_sub(60), 64, 12, 8), status::UNTRACKED);
-        }
+        assert_eq!(run(&mut from, &mut to, 0, 0, 16), status::OK);
+        assert_eq!((from, to), ([0.0, 0.0, 3.0], [11.0, 22.0, 0.0]));
+        // From the middle of a zero to the end of a number.
+        assert_eq!(run(&mut from, &mut to, 12, 12, 12), status::OK);
+        assert_eq!((from, to), ([0.0; 3], [11.0, 22.0, 3.0]));
+        // From the middle of a number on.
+        from = [0.0, 1.0, 2.0];
+        assert_eq!(run(&mut from, &mut to, 12, 12, 12), status::UNTRACKED);
+        // To the middle of a number: where it begins there is not known.
+        (from, to) = ([0.0, 1.0, 2.0], [0.0; 3]);
+        assert_eq!(run(&mut from, &mut to, 8, 4, 16), status::OK);
+        assert_eq!(from, [0.0; 3]);
+        let moved = to.map(f64::to_le_bytes).as_flattened()[4..20].to_vec();
+        assert_eq!(moved, [1.0f64, 2.0].map(f64::to_le_bytes).as_flattened());
+        // Places that overlap, from the middle of a zero: x[1..3] = x[0..2].
+        let mut x = [0.0f64, 0.0, 100.0, 1000.0];
+        let p = x.as_mut_ptr().cast::<u8>().wrapping_sub(64);
+        // SAFETY: inside of the array.
+        assert_eq!(unsafe { brolga_move_rev(p.wrapping_add(12), 64, p.wrapping_add(4), 64, 20, 8) }, status::OK);
+        assert_eq!(x, [0.0, 100.0, 1000.0, 0.0]);
     }
 
     #[test]

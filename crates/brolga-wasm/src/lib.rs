@@ -71,3 +71,8 @@ fn host_isa() -> Result<OwnedTargetIsa, Error> {
     let isa = ISA.get_or_init(|| brolga::jit::host_isa(true).ok()).clone();
     isa.ok_or(Error::Internal { stage: "host", message: "this machine is not supported".to_owned() })
 }
+
+/// The programs of docs/WASM.md, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/WASM.md")]
+pub struct Walkthrough;
