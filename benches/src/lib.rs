@@ -14,13 +14,17 @@
 //! *Invariant.* Nothing that is timed allocates in Rust. All calls go through the same narrow door ([`entry`]); what the guarded
 //! one of `DerivedRule` costs on top is a column of its own.
 //!
+//! Beside these there are programs in C, as WebAssembly ([`wasm`]) and as native code, and calls of any file ([`calls`]).
+//!
 //! What is timed is generated code, so the profile under which this crate is built matters only to how long it takes to
 //! differentiate and to compile.
 
+pub mod calls;
 pub mod data;
 pub mod disasm;
 pub mod entry;
 pub mod measure;
+pub mod native;
 pub mod peers;
 pub mod plain;
 pub mod prepared;
@@ -29,8 +33,10 @@ pub mod problems;
 pub mod real;
 pub mod report;
 pub mod scaling;
+pub mod wasm;
 
 pub use brolga::{Ideas, Mode};
+pub use calls::CallRow;
 pub use measure::{Effort, Row};
 pub use prepared::{Failure, Prepared};
 pub use problem::{Input, Problem, Size};
@@ -50,7 +56,7 @@ impl From<Mode> for How {
     }
 }
 
-/// All problems, or those whose name contains `filter`.
+/// All problems in CLIF, or those whose name contains `filter`.
 ///
 /// # Errors
 /// [`Failure::Unknown`].
@@ -58,12 +64,29 @@ pub fn selected(filter: Option<&str>) -> Result<Vec<problems::Make>, Failure> {
     let all = problems::ALL.iter();
     let some: Vec<_> = all.filter(|p| filter.is_none_or(|f| p.0.contains(f))).map(|p| p.1).collect();
     match filter {
-        Some(filter) if some.is_empty() => {
-            let names = problems::ALL.iter().map(|p| p.0).collect();
-            Err(Failure::Unknown { filter: filter.to_owned(), names })
-        }
+        Some(filter) if some.is_empty() => Err(unknown(filter, problems::ALL.iter().map(|p| p.0.to_owned()))),
         _ => Ok(some),
     }
+}
+
+fn unknown(filter: &str, names: impl Iterator<Item = String>) -> Failure {
+    Failure::Unknown { filter: filter.to_owned(), names: names.collect() }
+}
+
+/// Problems in CLIF and programs in WebAssembly whose names contain `filter`, or all.
+///
+/// # Errors
+/// [`Failure::Unknown`].
+pub fn selection(filter: Option<&str>) -> Result<(Vec<problems::Make>, Vec<wasm::WasmProblem>), Failure> {
+    let programs = wasm::problems();
+    let names = problems::ALL.iter().map(|p| p.0.to_owned()).chain(programs.iter().map(|p| p.name()));
+    let Some(filter) = filter else { return Ok((selected(None)?, programs)) };
+    let names: Vec<String> = names.collect();
+    if !names.iter().any(|n| n.contains(filter)) {
+        return Err(unknown(filter, names.into_iter()));
+    }
+    let clif = selected(Some(filter)).unwrap_or_default();
+    Ok((clif, programs.into_iter().filter(|p| p.name().contains(filter)).collect()))
 }
 
 /// The program of README.md, as a doctest.

@@ -23,7 +23,15 @@ pub enum Failure {
         /// What was asked for.
         filter: String,
         /// What there is.
-        names: Vec<&'static str>,
+        names: Vec<String>,
+    },
+    /// A call of a file, or a program, could not be measured.
+    #[error("{name}: {message}")]
+    Call {
+        /// The call.
+        name: String,
+        /// Why.
+        message: String,
     },
     /// Its file is wrong.
     #[error("{name}: {problems}")]

@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
+use crate::calls::CallRow;
 use crate::measure::Row;
 use crate::peers::Peers;
 use crate::scaling::Series;
@@ -64,6 +65,69 @@ pub fn table(rows: &[Row]) -> String {
         }
     }
     table.trim_fmt()
+}
+
+/// A table of calls. Ratios are to the column before; the last row has their geometric means.
+pub fn calls(rows: &[CallRow]) -> String {
+    let native = rows.iter().any(|row| row.native_ns.is_some());
+    let ratio = |x: f64| format!("{x:.2}x");
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let columns = ["primal", "/ native", "gradient", "/ primal", "tape", "differentiate", "compile"];
+    let shown = |column: &str| native || column != "/ native";
+    let head = ["call"].into_iter().chain(native.then_some("native"));
+    table.set_header(head.chain(columns.into_iter().filter(|c| shown(c))));
+    let dash = || "-".to_owned();
+    for row in rows {
+        let mut cells = vec![row.name.clone()];
+        let over_native = row.native_ns.map_or_else(dash, |ns| ratio(row.primal_ns / ns));
+        if native {
+            cells.push(row.native_ns.map_or_else(dash, time));
+        }
+        cells.push(time(row.primal_ns));
+        if native {
+            cells.push(over_native);
+        }
+        cells.extend([
+            time(row.gradient_ns),
+            ratio(row.gradient_ns / row.primal_ns),
+            bytes(row.tape_bytes as f64),
+            time(row.differentiate_us * 1e3),
+            time(row.compile_us * 1e3),
+        ]);
+        table.add_row(cells);
+    }
+    if rows.len() > 1 {
+        let over_native = geometric_mean(rows.iter().filter_map(|row| Some(row.primal_ns / row.native_ns?)));
+        let over_primal = geometric_mean(rows.iter().map(|row| row.gradient_ns / row.primal_ns));
+        let mut cells = vec!["geometric mean".to_owned()];
+        if native {
+            cells.extend([String::new(), String::new(), ratio(over_native)]);
+        } else {
+            cells.push(String::new());
+        }
+        cells.extend([String::new(), ratio(over_primal)]);
+        table.add_row(cells);
+    }
+    table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+/// The same as an array with one object per row.
+pub fn calls_json(rows: &[CallRow]) -> Vec<Value> {
+    let tenths = |x: f64| (x * 10.0).round() / 10.0;
+    let object = |row: &CallRow| {
+        json!({
+            "name": row.name,
+            "native_ns": row.native_ns.map(tenths),
+            "primal_ns": tenths(row.primal_ns),
+            "gradient_ns": tenths(row.gradient_ns),
+            "tape_bytes": row.tape_bytes,
+            "differentiate_us": tenths(row.differentiate_us),
+            "compile_us": tenths(row.compile_us),
+        })
+    };
+    rows.iter().map(object).collect()
 }
 
 /// The mean of ratios; NaN if there are none.
@@ -138,7 +202,7 @@ pub fn peers(rows: &[Row], peers: &Peers) -> String {
 }
 
 /// An array with one object per row, and in each the peers' nanoseconds if there are any.
-pub fn json(rows: &[Row], peers: Option<&Peers>) -> Value {
+pub fn json(rows: &[Row], peers: Option<&Peers>) -> Vec<Value> {
     let tenths = |x: f64| (x * 10.0).round() / 10.0;
     rows.iter()
         .map(|row| {

@@ -92,7 +92,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
     let tol = if compare::uses_f32(&file.program, call.func) { 1e-4 } else { 1e-9 };
 
     // The oracle works in memory of its own.
-    let memory = Memory::new(&call);
+    let memory = Memory::new(&call).map_err(failure)?;
     let tape = match tape(&file, &call, &memory) {
         Ok(tape) => tape,
         Err(OracleError::Trap { code, .. }) => return Err(trap(&file, &call, &code.to_string())),
@@ -152,7 +152,7 @@ fn trap(file: &File, call: &Invocation, code: &str) -> Verdict {
     let check = || -> Result<Verdict, Verdict> {
         let rule = rule().map_err(refusal)?;
         for _ in 0..2 {
-            let primal = run::primal_in(&rule, call, &mut Memory::new(call)).err();
+            let primal = run::primal_in(&rule, call, &mut Memory::new(call).map_err(failure)?).err();
             let gradient = run::gradient(&rule, call).err();
             for (who, error) in [("primal", primal), ("forward", gradient)] {
                 match error {
@@ -219,7 +219,7 @@ fn compare_primals(
     rule: &DerivedRule,
     tape: &OracleOutcome,
 ) -> Result<(), Verdict> {
-    let mut memory = Memory::new(call);
+    let mut memory = Memory::new(call).map_err(failure)?;
     let value = run::primal_in(rule, call, &mut memory).map_err(failure)?;
     let expected = run::items(call, &tape.values);
     if value.len() != expected.len() || value.iter().zip(&expected).any(|(a, b)| !same_value(a, b)) {
@@ -263,7 +263,8 @@ fn compare_gradients(outcome: &Outcome, tape: &OracleOutcome, tol: f64, wild: bo
 
 /// Two runs whose pullbacks are called in the order of the runs, and one that is dropped: none disturbs the others.
 fn interleave(call: &Invocation, rule: &DerivedRule, expected: &Outcome) -> Result<(), Verdict> {
-    let memories = [Memory::new(call), Memory::new(call), Memory::new(call)];
+    let memory = || Memory::new(call).map_err(failure);
+    let memories = [memory()?, memory()?, memory()?];
     let mut runs = Vec::new();
     for memory in &memories {
         // SAFETY: as in `run::gradient_in`; the memories outlive the pullbacks.

@@ -75,7 +75,7 @@ fn try_trap(file: &File, line: &TrapLine) -> Result<Complaints, String> {
     let before = sound.as_ref().map(|c| run::gradient(&rule, c).map_err(described)).transpose()?;
     let mut complaints = Vec::new();
     for round in 0..2 {
-        let primal = run::primal_in(&rule, &call, &mut Memory::new(&call)).err();
+        let primal = run::primal_in(&rule, &call, &mut Memory::new(&call).map_err(described)?).err();
         let gradient = run::gradient(&rule, &call).err();
         for (phase, error) in [("primal", primal), ("forward", gradient)] {
             match error {

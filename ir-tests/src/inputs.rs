@@ -195,7 +195,7 @@ fn scramble(call: &mut Invocation, b: &mut Bytes<'_>, noise: &mut Noise) {
 
 /// Call a rule, sometimes with too few or too many arguments and seeds, or with some of the wrong type.
 fn run(rule: &DerivedRule, call: &Invocation, b: &mut Bytes<'_>) {
-    let memory = Memory::new(call);
+    let Ok(memory) = Memory::new(call) else { return };
     let mut args = memory.arguments();
     let mut seeds = call.seeds.clone();
     match b.byte() {

@@ -141,7 +141,7 @@ fn cut_and_pruned(
 type Outcome = (Result<Vec<u128>, OracleError>, Vec<Option<Vec<Num>>>);
 
 fn run(program: &Program, call: &Invocation) -> Outcome {
-    let memory = Memory::new(call);
+    let memory = Memory::new(call).expect("blocks of its own need no instance");
     let limits = Limits { fuel: 20_000_000, ..Limits::default() };
     // SAFETY: the arguments point to live blocks; a program that leaves them was not written for these tests.
     let values = unsafe { Oracle::new(program).limits(limits).run(call.func, &memory.values()) };

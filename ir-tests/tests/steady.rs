@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 fn allocations(file: &File, call: &Invocation) -> Option<[usize; 3]> {
     let options = Options { memory: call.memory, ..Options::default() };
     let rule = derive(&file.program, &call.request(), &options).ok()?;
-    let mut memory = Memory::new(call);
+    let mut memory = Memory::new(call).ok()?;
     let args = memory.arguments();
     let (mut results, mut cotangents) = (Vec::new(), Vec::new());
     let mut counts = [0; 3];

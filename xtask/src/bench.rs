@@ -1,9 +1,11 @@
 //! `bench`: what gradients cost.
 
-use benches::{Effort, How, Ideas, Mode, disasm, measure, peers, report, scaling};
+use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, measure, peers, report, scaling};
+use brolga_driver::File;
 
-use crate::cli::{BenchArgs, BenchMode};
+use crate::cli::{BenchArgs, BenchMode, CallOptions};
 use crate::failure::Failure;
+use crate::grad::jobs;
 use crate::report::show;
 
 /// Measure, or print machine code.
@@ -15,26 +17,70 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Split => Mode::Split,
     };
     let how = How { mode, ideas: ideas(args.without.as_deref().unwrap_or_default())? };
-    let text = if args.disasm {
+    let text = if let Some(path) = args.file() {
+        let rows = of_file(&File::read(path)?, args, how)?;
+        if args.json { json(report::calls_json(&rows)) } else { report::calls(&rows) + "\n" }
+    } else if !args.calls.is_empty() {
+        return Err(Failure::Usage("--call wants a file: .clif, .wasm or .wat".to_owned()));
+    } else if args.disasm {
         disasm::text(filter, how).map_err(failure)?
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {
-        let problems = benches::selected(filter).map_err(failure)?;
+        let (problems, programs) = benches::selection(filter).map_err(failure)?;
         let mut rows = Vec::new();
         for make in &problems {
             rows.push(measure::measure(&make(benches::Size::Full), how, Effort::default()).map_err(failure)?);
         }
+        let mut calls = Vec::new();
+        for program in &programs {
+            calls.push(program.measure(how, Effort::default()).map_err(failure)?);
+        }
         let peers = args.peers.then(|| peers::run(&problems)).transpose().map_err(Failure::Chore)?;
         match (args.json, peers) {
-            (true, peers) => format!("{:#}\n", report::json(&rows, peers.as_ref())),
-            (false, None) => report::table(&rows) + "\n",
-            (false, Some(peers)) => format!("{}\n\n{}\n", report::table(&rows), report::peers(&rows, &peers)),
+            (true, peers) => {
+                let mut all = report::json(&rows, peers.as_ref());
+                all.extend(report::calls_json(&calls));
+                json(all)
+            }
+            (false, peers) => {
+                let mut tables = Vec::new();
+                if !rows.is_empty() {
+                    tables.push(report::table(&rows));
+                    tables.extend(peers.map(|peers| report::peers(&rows, &peers)));
+                }
+                if !calls.is_empty() {
+                    tables.push(report::calls(&calls));
+                }
+                tables.join("\n\n") + "\n"
+            }
         }
     };
     show(&text);
     Ok(())
 }
+
+/// An array for programs.
+fn json(rows: Vec<serde_json::Value>) -> String {
+    format!("{:#}\n", serde_json::Value::Array(rows))
+}
+
+/// The calls of the command line, or else those of the file.
+fn of_file(file: &File, args: &BenchArgs, how: How) -> Result<Vec<CallRow>, Failure> {
+    let options = CallOptions { calls: args.calls.clone(), ..CallOptions::default() };
+    let measured = jobs(file, &options)?.into_iter().map(|job| {
+        let all: Vec<char> = job.text.chars().collect();
+        let mut name: String = all.iter().take(NAME).collect();
+        if all.len() > NAME {
+            name += "…";
+        }
+        calls::measure(&name, &file.program, &job.call, None, how, Effort::default()).map_err(failure)
+    });
+    measured.collect()
+}
+
+/// Most letters of a call that are shown.
+const NAME: usize = 48;
 
 /// All ideas but those named.
 fn ideas(without: &str) -> Result<Ideas, Failure> {

@@ -36,7 +36,7 @@ pub enum Command {
         /// Part of a test's name.
         filter: Option<String>,
     },
-    /// Measure what gradients cost: all problems of `benches`, or those whose name contains FILTER.
+    /// Measure what gradients cost: all problems of `benches`, those whose name contains FILTER, or calls of a file.
     Bench(BenchArgs),
     /// Break rules on purpose, one mistake at a time, and list the mistakes that no test notices.
     Mutants {
@@ -78,6 +78,7 @@ impl Command {
             Self::Check(a) => Some(&a.file),
             Self::Explain(a) => Some(&a.file),
             Self::Dump(a) => Some(&a.file),
+            Self::Bench(a) => a.file(),
             _ => None,
         }
     }
@@ -196,8 +197,11 @@ pub struct ExplainArgs {
 /// `bench`.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Part of a problem's name.
+    /// Part of a problem's name, such as lstm or wasm/; or a file (.clif, .wasm, .wat) whose calls are measured.
     pub filter: Option<String>,
+    /// What to call in the file; the calls that it lists if not given. May be repeated.
+    #[arg(long = "call", value_name = "CALL", requires = "filter", conflicts_with_all = ["peers", "scaling", "disasm"])]
+    pub calls: Vec<String>,
     /// Print a JSON array.
     #[arg(long)]
     pub json: bool,
@@ -217,6 +221,15 @@ pub struct BenchArgs {
     /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,
+}
+
+impl BenchArgs {
+    /// The file that the filter is.
+    pub fn file(&self) -> Option<&Path> {
+        let path = Path::new(self.filter.as_deref()?);
+        let known = path.extension().is_some_and(|e| e == "clif" || e == "wasm" || e == "wat");
+        known.then_some(path)
+    }
 }
 
 /// What `bench` derives.

@@ -3,42 +3,36 @@
 //! **Question.** In a combined function the second half runs when the first has just ended. What the first half loaded from
 //! memory is still there, unless something has written to it since. Which loads may simply be done again?
 //!
-//! **Answer.** Every address has an *origin*: a stack slot, a data object, a parameter, an allocation, or unknown. A load may
-//! be done again if no write to memory that may be the same can come after it, on any path, the next turns of loops included:
-//! stores, atomics, calls that may write. A load that the frontend has marked `readonly` always may.
+//! **Answer.** Every access has a [place](crate::places): an *origin* (a stack slot, a data object, a parameter, an allocation, or
+//! unknown), and bytes around it, as far as the address tells. A load may be done again if no write to memory that may be
+//! the same can come after it, on any path, the next turns of loops included: stores, atomics, calls that may write (what
+//! functions of the program may write is their [effect](crate::effects)). A load that the frontend has marked `readonly`
+//! always may.
 //!
 //! What may be the same: two stack slots, data objects or allocations are not; a slot or an allocation is nothing that the
 //! caller could have passed; two parameters may be the same memory, unless the caller says that one of them is `noalias`;
-//! unknown may be anything.
+//! unknown may be anything. Of one origin, bytes that are apart are not the same.
 //!
 //! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory: that is what the caller
 //! promises by passing it (a debug run checks it).
 
-use brolga_ir::Program;
+use std::collections::HashMap;
+
 use brolga_ir::program::symbol_of;
+use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
-use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
+use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
 
 use crate::callee::CalleeKind;
-use crate::cfg::{Cfg, edge_args};
-use crate::pointers::access_address;
+use crate::cfg::Cfg;
+use crate::effects::{self, Effect};
+pub use crate::places::Origin;
+use crate::places::{Place, Places};
 
-/// Where an address comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Origin {
-    /// A stack slot of the function.
-    Slot(ir::StackSlot),
-    /// A data object, by the global value's symbol.
-    Data(ir::GlobalValue),
-    /// A parameter of the function, by index.
-    Param(usize),
-    /// What an allocating call returned.
-    Alloc(ir::Inst),
-    /// Anything.
-    Unknown,
-}
+/// Pairs of a load and a write that are looked at; beyond that only origins are.
+const MOST_PAIRS: usize = 1 << 20;
 
 /// What is asked about a function.
 pub struct ClobberInput<'a> {
@@ -50,6 +44,8 @@ pub struct ClobberInput<'a> {
     pub cfg: &'a Cfg,
     /// Parameters whose memory is reached through no other pointer.
     pub noalias: &'a [bool],
+    /// What the functions of the program may write.
+    pub effects: &'a HashMap<FuncKey, Effect>,
 }
 
 impl ClobberInput<'_> {
@@ -78,135 +74,61 @@ impl ClobberInput<'_> {
         x == y || symbol(x).is_none_or(|s| symbol(y).is_none_or(|t| s == t))
     }
 
-    /// The origin of an address. Only what is plainly an offset is passed over; any other sum is unknown.
-    pub fn origin(&self, v: ir::Value) -> Origin {
-        self.trace(v, &mut EntitySet::new(), 0).unwrap_or(Origin::Unknown)
-    }
-
-    /// `None` for a block parameter that is being traced already.
-    fn trace(&self, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> Option<Origin> {
-        let func = self.func;
-        if depth > 24 {
-            return Some(Origin::Unknown);
-        }
-        let inst = match func.dfg.value_def(v) {
-            ValueDef::Param(b, i) if b == self.cfg.blocks[0] => return Some(Origin::Param(i)),
-            ValueDef::Param(b, i) => {
-                if !seen.insert(v) {
-                    return None;
-                }
-                let mut found = None;
-                for &p in &self.cfg.preds[b] {
-                    match (found, self.trace(edge_args(func, p, b)[i], seen, depth + 1)) {
-                        (None, o) => found = o,
-                        (Some(_), None) => {}
-                        (Some(x), Some(y)) if x == y => {}
-                        _ => return Some(Origin::Unknown),
-                    }
-                }
-                return found;
-            }
-            ValueDef::Result(inst, _) => inst,
-            ValueDef::Union(..) => return Some(Origin::Unknown),
-        };
-        Some(match func.dfg.insts[inst] {
-            InstructionData::StackAddr { stack_slot, .. } => Origin::Slot(stack_slot),
-            InstructionData::UnaryGlobalValue { opcode: Opcode::SymbolValue, global_value } => {
-                Origin::Data(global_value)
-            }
-            InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] } => {
-                match (self.is_offset(a, 0), self.is_offset(b, 0)) {
-                    (false, true) => return self.trace(a, seen, depth + 1),
-                    (true, false) => return self.trace(b, seen, depth + 1),
-                    _ => Origin::Unknown,
-                }
-            }
-            InstructionData::Binary { opcode: Opcode::Isub, args: [a, b] } if self.is_offset(b, 0) => {
-                return self.trace(a, seen, depth + 1);
-            }
-            InstructionData::Call { .. } => match CalleeKind::of(self.program, func, inst) {
-                Some(CalleeKind::Known(r)) if matches!(r.kind, MathKind::Memory(MemFn::Malloc | MemFn::Calloc)) => {
-                    Origin::Alloc(inst)
-                }
-                _ => Origin::Unknown,
-            },
-            _ => Origin::Unknown,
-        })
-    }
-
-    /// Whether a value is a number of bytes, not an address: scaled, widened, constant, or made of such.
-    fn is_offset(&self, v: ir::Value, depth: u32) -> bool {
-        let func = self.func;
-        let Some(inst) = func.dfg.value_def(v).inst() else { return false };
-        depth < 8
-            && match func.dfg.insts[inst] {
-                InstructionData::UnaryImm { opcode: Opcode::Iconst, .. } => true,
-                InstructionData::Unary { opcode: Opcode::Uextend | Opcode::Sextend, .. } => true,
-                InstructionData::Binary { opcode: Opcode::Ishl, .. } => true,
-                InstructionData::Binary { opcode: Opcode::Imul, .. } => true,
-                InstructionData::Binary { opcode: Opcode::Iadd | Opcode::Isub, args } => {
-                    args.iter().all(|&a| self.is_offset(a, depth + 1))
-                }
-                _ => false,
-            }
+    fn places(&self) -> Places<'_> {
+        Places { program: self.program, func: self.func, cfg: self.cfg }
     }
 
     /// Whether a `free` gives back a block that this function has allocated. In a combined function such a block stays until
     /// the end, so that its contents can be read again.
     pub fn defers(&self, free: ir::Inst) -> bool {
-        matches!(self.origin(self.func.dfg.inst_args(free)[0]), Origin::Alloc(_))
+        matches!(self.places().origin(self.func.dfg.inst_args(free)[0]), Origin::Alloc(_))
     }
 
     /// What an instruction may write to; `None` if it writes no memory.
-    fn writes(&self, inst: ir::Inst) -> Option<Origin> {
-        let func = self.func;
-        let op = func.dfg.insts[inst].opcode();
-        if op.is_call() {
-            return match CalleeKind::of(self.program, func, inst) {
-                Some(CalleeKind::Known(r)) => match r.kind {
-                    MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Memcmp)
-                    | MathKind::Expr(_)
-                    | MathKind::Inactive => None,
-                    MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset) => {
-                        Some(self.origin(func.dfg.inst_args(inst)[0]))
-                    }
-                    // A block of this function is kept until the pullback is done: see `defers`.
-                    MathKind::Memory(MemFn::Free) if self.defers(inst) => None,
-                    MathKind::Memory(MemFn::Realloc | MemFn::Free) | MathKind::Writes(..) => Some(Origin::Unknown),
-                },
-                _ => Some(Origin::Unknown),
-            };
-        }
-        if op.can_store() {
-            return Some(access_address(func, inst).map_or(Origin::Unknown, |a| self.origin(a)));
-        }
-        (op == Opcode::Fence).then_some(Origin::Unknown)
+    fn writes(&self, inst: ir::Inst) -> Option<Place> {
+        let is_free = match CalleeKind::of(self.program, self.func, inst) {
+            Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
+            _ => false,
+        };
+        // A block of this function is kept until the pullback is done: see `defers`.
+        if is_free && self.defers(inst) { None } else { effects::written(self.places(), inst, self.effects) }
     }
+}
+
+/// A load or a write.
+struct Access {
+    block: ir::Block,
+    inst: ir::Inst,
+    place: Place,
 }
 
 /// Loads that may be done again at the end of the function. When it has returned that is another matter: even what is marked
 /// `readonly` may have been a stack slot that is no more.
 pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
-    let func = cx.func;
+    let (func, places) = (cx.func, cx.places());
     let mut found = EntitySet::new();
     // For each origin that is written: where, and the blocks from whose start such a write can still come.
-    let mut writes: IndexMap<Origin, Vec<(ir::Block, ir::Inst)>> = IndexMap::new();
+    let mut writes: IndexMap<Origin, Vec<Access>> = IndexMap::new();
     let mut order: SecondaryMap<ir::Inst, u32> = SecondaryMap::new();
-    let mut loads: Vec<(ir::Block, ir::Inst)> = Vec::new();
-    for &b in &cx.cfg.blocks {
-        for (n, inst) in func.layout.block_insts(b).enumerate() {
+    let mut loads: Vec<Access> = Vec::new();
+    for &block in &cx.cfg.blocks {
+        for (n, inst) in func.layout.block_insts(block).enumerate() {
             order[inst] = n as u32;
-            if let Some(o) = cx.writes(inst) {
-                writes.entry(o).or_default().push((b, inst));
-            } else if matches!(func.dfg.insts[inst], InstructionData::Load { .. }) {
-                loads.push((b, inst));
+            if let Some(place) = cx.writes(inst) {
+                writes.entry(place.origin).or_default().push(Access { block, inst, place });
+            } else if let InstructionData::Load { flags, .. } = func.dfg.insts[inst] {
+                if func.dfg.mem_flags[flags].readonly() {
+                    found.insert(inst);
+                } else {
+                    loads.push(Access { block, inst, place: places.of_access(inst) });
+                }
             }
         }
     }
     let mut ahead: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::new();
     for (&o, at) in &writes {
         let mut set = EntitySet::new();
-        let mut work: Vec<ir::Block> = at.iter().map(|w| w.0).collect();
+        let mut work: Vec<ir::Block> = at.iter().map(|w| w.block).collect();
         while let Some(b) = work.pop() {
             if set.insert(b) {
                 work.extend(&cx.cfg.preds[b]);
@@ -214,22 +136,40 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
         }
         ahead.insert(o, set);
     }
-    for (b, load) in loads {
-        let InstructionData::Load { arg, flags, .. } = func.dfg.insts[load] else { continue };
-        if func.dfg.mem_flags[flags].readonly() {
-            found.insert(load);
-            continue;
-        }
-        let origin = cx.origin(arg);
-        let clobbered = writes.iter().filter(|w| cx.may_alias(*w.0, origin)).any(|(o, at)| {
-            at.iter().any(|w| w.0 == b && order[w.1] > order[load])
-                || cx.cfg.succs[b].iter().any(|&s| ahead[o].contains(s))
+    let follows = |l: &Access, w: &Access| w.block == l.block && order[w.inst] > order[l.inst];
+    let pairs = loads.len().saturating_mul(writes.values().map(Vec::len).sum());
+    let blocks = cx.cfg.blocks.len();
+    let closely = pairs <= MOST_PAIRS && blocks.saturating_mul(blocks) <= MOST_PAIRS;
+    let mut behind: SecondaryMap<ir::Block, Option<EntitySet<ir::Block>>> = SecondaryMap::new();
+    for l in loads {
+        let clobbered = writes.iter().filter(|w| cx.may_alias(*w.0, l.place.origin)).any(|(o, at)| {
+            let after =
+                at.iter().any(|w| follows(&l, w)) || cx.cfg.succs[l.block].iter().any(|&s| ahead[o].contains(s));
+            let overlaps = |w: &&Access| !places.apart(&l.place, &w.place);
+            after
+                && (!closely
+                    || at.iter().filter(overlaps).any(|w| {
+                        let behind = behind[l.block].get_or_insert_with(|| reached_from(cx.cfg, l.block));
+                        follows(&l, w) || behind.contains(w.block)
+                    }))
         });
         if !clobbered {
-            found.insert(load);
+            found.insert(l.inst);
         }
     }
     found
+}
+
+/// Blocks that can run when a block has ended.
+fn reached_from(cfg: &Cfg, b: ir::Block) -> EntitySet<ir::Block> {
+    let mut set = EntitySet::new();
+    let mut work = cfg.succs[b].clone();
+    while let Some(b) = work.pop() {
+        if set.insert(b) {
+            work.extend(&cfg.succs[b]);
+        }
+    }
+    set
 }
 
 /// Calls of `free` whose blocks must stay until the pullback is done.

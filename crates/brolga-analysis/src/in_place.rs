@@ -7,32 +7,33 @@
 //! ```
 //!
 //! The store's reverse takes what is in the shadow and clears it, the load's adds the same number again. If nothing else
-//! uses `x` and `y`, and nothing in between writes to memory, neither has to be done: what other reverse fragments add to the
+//! uses `x` and `y`, and nothing in between writes to that [place](crate::places), neither has to be done: what other reverse fragments add to the
 //! same place in between is added all the same. The sum has the same operands, so its bits are the same.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::activity::{MemRole, offset};
-use crate::cfg::Cfg;
 use crate::contents::{Use, Uses};
+use crate::places::Places;
 use crate::{Activity, pointers::access_address};
 
 /// Loads and stores of additions in place.
-pub fn in_place(func: &ir::Function, cfg: &Cfg, uses: &Uses, activity: &Activity) -> EntitySet<ir::Inst> {
+pub fn in_place(places: Places<'_>, uses: &Uses, activity: &Activity) -> EntitySet<ir::Inst> {
+    let Places { func, cfg, .. } = places;
     let mut found = EntitySet::new();
     for &b in &cfg.blocks {
-        // Loads since the last write to memory.
-        let mut loads: EntitySet<ir::Inst> = EntitySet::new();
+        // Loads from places that nothing has written to since.
+        let mut loads: Vec<ir::Inst> = Vec::new();
         for inst in func.layout.block_insts(b) {
             let op = func.dfg.insts[inst].opcode();
             if op == Opcode::Load {
-                loads.insert(inst);
+                loads.push(inst);
                 continue;
             }
             if op == Opcode::Store
                 && let Some(load) = accumulates(func, inst)
-                && loads.contains(load)
+                && loads.contains(&load)
                 && is_float(activity, inst) == is_float(activity, load)
                 && is_float(activity, inst).is_some()
                 && [func.dfg.first_result(load), func.dfg.inst_args(inst)[0]]
@@ -42,8 +43,11 @@ pub fn in_place(func: &ir::Function, cfg: &Cfg, uses: &Uses, activity: &Activity
                 found.insert(load);
                 found.insert(inst);
             }
-            if op.can_store() || op.is_call() || op.other_side_effects() {
+            if op.is_call() || op.other_side_effects() {
                 loads.clear();
+            } else if op.can_store() {
+                let written = places.of_access(inst);
+                loads.retain(|l| places.apart_in_block(&places.of_access(*l), &written));
             }
         }
     }

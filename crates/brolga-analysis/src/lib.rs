@@ -7,6 +7,8 @@
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
 //! - [`in_place`]: additions in place, which leave a cotangent where it is.
 //! - [`loops`]: dominators and natural loops.
+//! - [`places`]: which bytes an access may touch, as far as its address tells.
+//! - [`effects`]: what memory a function may write to, for callers.
 //! - [`clobber`]: which loads read memory that nobody writes afterwards.
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
 //! - [`callee`]: what a call goes to.
@@ -26,9 +28,11 @@ pub mod cell;
 pub mod cfg;
 pub mod clobber;
 pub mod contents;
+pub mod effects;
 pub mod in_place;
 pub mod loops;
 pub mod modes;
+pub mod places;
 pub mod pointers;
 pub mod reach;
 pub mod solid;

@@ -14,6 +14,7 @@ use crate::callee::CalleeKind;
 use crate::cell;
 use crate::cfg::{Cfg, edge_args};
 use crate::contents::{self, Kinds, Uses};
+use crate::effects::{self, Effect};
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
 use crate::turns::{Local, Turns};
@@ -50,9 +51,16 @@ pub struct Summaries {
     indirect: HashMap<u64, Vec<Kinds>>,
     /// Places that hold pointers and floats.
     pub turns: Turns,
+    /// What functions may write.
+    effects: HashMap<FuncKey, Effect>,
 }
 
 impl Summaries {
+    /// What each function may write.
+    pub fn effects(&self) -> &HashMap<FuncKey, Effect> {
+        &self.effects
+    }
+
     /// Whether a parameter of `f` is used as an address.
     pub fn is_address(&self, f: FuncKey, i: usize) -> bool {
         self.funcs.get(&f).and_then(|s| s.address.get(i)).copied().unwrap_or(false)
@@ -90,7 +98,7 @@ impl Summaries {
 
     /// Summarise normalised functions.
     pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
-        let mut all = Summaries::default();
+        let mut all = Summaries { effects: effects::compute(program, funcs), ..Summaries::default() };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
         let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();

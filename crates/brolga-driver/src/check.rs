@@ -241,7 +241,7 @@ impl<'a> Samples<'a> {
 
 /// The gradient of `call` by the tape oracle, in the form of an outcome.
 pub fn tape_gradient(program: &Program, call: &Invocation) -> Result<Outcome, OracleError> {
-    let memory = Memory::new(call);
+    let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
     let r = unsafe { Oracle::new(call.interpreted(program)).gradient(call.func, &args, &call.seeds) }?;
@@ -276,7 +276,7 @@ fn dot_product(
             (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
         }
     }
-    let memory = Memory::new(call);
+    let memory = Memory::new(call).map_err(|e| e.to_string())?;
     let args = oracle_args(call, &memory);
     // SAFETY: as in `tape_gradient`.
     let r = unsafe { Oracle::new(call.interpreted(program)).tangent(call.func, &args, &tangents) }

@@ -102,7 +102,7 @@ pub fn flatten(outcome: &Outcome, inputs: &[Input]) -> Vec<f64> {
 
 /// The objective at the inputs of `call`; NaN if the primal does not finish there.
 pub fn objective(rule: &DerivedRule, call: &Invocation) -> f64 {
-    let mut memory = Memory::new(call);
+    let Ok(mut memory) = Memory::new(call) else { return f64::NAN };
     let Ok(value) = primal_in(rule, call, &mut memory) else { return f64::NAN };
     let mut sum = 0.0;
     for ((item, seed), ty) in value.iter().zip(&call.seeds).zip(&call.returns) {

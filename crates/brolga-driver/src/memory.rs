@@ -7,7 +7,7 @@
 //! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no fences: there a program
 //! may write wherever it likes.
 
-use brolga::{Arg, ArgActivity};
+use brolga::{Arg, ArgActivity, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
 
@@ -115,13 +115,12 @@ pub struct Memory {
 impl Memory {
     /// Fresh memory for a call.
     ///
-    /// # Panics
-    /// If the host has no room for another instance of a module.
-    pub fn new(call: &Invocation) -> Self {
+    /// # Errors
+    /// [`Error::Usage`] if the host has no room for another instance of a module.
+    pub fn new(call: &Invocation) -> Result<Self, Error> {
         if let Some(wasm) = &call.wasm {
-            // That it can be done was seen when the call was read.
-            let (instance, at) = wasm.place(call).unwrap_or_else(|e| panic!("{e}"));
-            return Self::in_instance(call, instance, at);
+            let (instance, at) = wasm.place(call).map_err(|e| Error::Usage(e.to_string()))?;
+            return Ok(Self::in_instance(call, instance, at));
         }
         let buffers = call
             .args
@@ -133,7 +132,7 @@ impl Memory {
                 _ => None,
             })
             .collect();
-        Self { buffers, args: values_of(call), activity: call.activity.clone(), instance: None }
+        Ok(Self { buffers, args: values_of(call), activity: call.activity.clone(), instance: None })
     }
 
     fn in_instance(call: &Invocation, instance: Instance, at: Vec<Option<u32>>) -> Self {

@@ -161,13 +161,13 @@ impl<'a> Subject<'a> {
     /// One forward run and three pullbacks, watched closely.
     fn one_run(&self, found: &mut Vec<String>) -> Result<Outcome, Error> {
         let call = self.call;
-        let mut plain = Memory::new(call);
+        let mut plain = Memory::new(call)?;
         let value = primal_in(&self.rule()?, call, &mut plain)?;
         let value = Unmoored::new(call, &plain).items(&value);
         let after_primal = Unmoored::new(call, &plain).contents();
 
         let rule = self.rule()?;
-        let mut memory = Memory::new(call);
+        let mut memory = Memory::new(call)?;
         let before = Unmoored::new(call, &memory).contents();
         // SAFETY: as in `run::gradient_in`.
         let (results, mut pullback) = unsafe { rule.forward(&memory.arguments()) }?;
@@ -379,7 +379,7 @@ fn told(num: Num) -> String {
 
 /// [`gradient`], its addresses unmoored.
 fn run_anywhere(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error> {
-    let mut memory = Memory::new(call);
+    let mut memory = Memory::new(call)?;
     let outcome = gradient_in(rule, call, &mut memory)?;
     Ok(Unmoored::new(call, &memory).outcome(&outcome))
 }

@@ -57,7 +57,7 @@ pub fn same_all(a: &[Option<Item>], b: &[Option<Item>]) -> bool {
 
 /// Value and gradient once, in fresh memory.
 pub fn gradient(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error> {
-    let mut memory = Memory::new(call);
+    let mut memory = Memory::new(call)?;
     gradient_in(rule, call, &mut memory)
 }
 
@@ -75,7 +75,7 @@ pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -
 /// Run a call without differentiating anything, in fresh memory.
 pub fn primal(program: &Program, call: &Invocation) -> Result<Outcome, Error> {
     let primal = Primal::new(program, &[call.func], &Options::default())?;
-    let memory = Memory::new(call);
+    let memory = Memory::new(call)?;
     // SAFETY: as in `gradient_in`.
     let value = unsafe { primal.call(call.func, &memory.values()) }?;
     undamaged(&memory)?;

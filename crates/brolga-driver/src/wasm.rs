@@ -88,7 +88,10 @@ pub fn diagnostics(e: Error) -> Diagnostics {
         Error::Imports(missing) => missing
             .into_iter()
             .fold(Diagnostic::new("AD0023", "nothing provides what the module imports"), Diagnostic::note)
-            .help("define it in the module: C's mathematics and WASI's harmless functions are provided"),
+            .help(
+                "define it in the module (a linker makes one of several): C's mathematics and WASI's harmless functions \
+                 are provided",
+            ),
         other => Diagnostic::new("AD0024", other.to_string()),
     };
     d.into()

@@ -263,7 +263,8 @@ impl Check {
             }
             Check::UnknownCallee => "an indirect call went to an address that is no function of this program",
             Check::UntrackedBits => {
-                "a cotangent reached bits that integer arithmetic had produced, where it cannot be followed"
+                "a cotangent reached bits of which nobody knows what float they are: integer arithmetic has produced them, or a \
+                 copy of memory that holds floats of several sizes"
             }
             Check::ConstStore => {
                 "active data was stored through a pointer that has no shadow; give that memory a shadow (duplicated)"

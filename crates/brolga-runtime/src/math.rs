@@ -112,6 +112,7 @@ fn own() -> Table {
         ("brolga_malloc_rev", heap::brolga_malloc_rev as *const u8),
         ("brolga_realloc_rev", heap::brolga_realloc_rev as *const u8),
         ("brolga_memmove_rev", memory::brolga_memmove_rev as *const u8),
+        ("brolga_move_rev", memory::brolga_move_rev as *const u8),
         ("brolga_zero", memory::brolga_zero as *const u8),
         ("brolga_copy_shadow", memory::brolga_copy_shadow as *const u8),
         ("brolga_save_bytes", memory::brolga_save_bytes as *const u8),

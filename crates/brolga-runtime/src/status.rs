@@ -13,3 +13,5 @@ pub const TAPE_FULL: u64 = 1;
 pub const NO_SHADOW_MEMORY: u64 = 3;
 /// `realloc` of a block that was not allocated through this segment, so that its size is not known.
 pub const UNKNOWN_BLOCK: u64 = 5;
+/// Two cotangents of unknown size meet, so they cannot be added.
+pub const UNTRACKED: u64 = 7;

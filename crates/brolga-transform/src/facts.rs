@@ -3,6 +3,7 @@
 use brolga_analysis::activity::{self, Activity, ActivityInput};
 use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::{Kinds, Uses};
+use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::{Cfg, Contents, Delta, Loops, ParamMode, Pointers, Summaries, Variant, in_place, solid, summary};
 use brolga_ir::inst::Val;
@@ -65,7 +66,7 @@ impl<'a> Facts<'a> {
         let func = &primal.func;
         let cfg = Cfg::compute(func);
         let loops = Loops::compute(&cfg);
-        let input = ClobberInput { program, func, cfg: &cfg, noalias: &variant.noalias };
+        let input = ClobberInput { program, func, cfg: &cfg, noalias: &variant.noalias, effects: summaries.effects() };
         let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
         if mode != Mode::Split {
             reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
@@ -98,7 +99,8 @@ impl<'a> Facts<'a> {
         let n_active = variant.results.iter().filter(|r| **r != brolga_analysis::ResultMode::None).count();
 
         let ideas = &options.ideas;
-        let in_place = if ideas.in_place { in_place::in_place(func, &cfg, &uses, &activity) } else { EntitySet::new() };
+        let places = Places { program, func, cfg: &cfg };
+        let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
         let solid = if ideas.solid { solid::compute(&input, root && n_active == 1) } else { EntitySet::new() };
         let mut facts = Self {
             program,

@@ -15,8 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for step in 0..200 {
         // Shadows accumulate, so each step begins with zeros.
         instance.clear_shadow();
-        let (loss, mut pullback) = instance.forward(&gradient, &args)?;
-        instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+        let loss = instance.gradient(&gradient, &args, &[Val::F64(1.0)])?.values;
         let slope = instance.shadow_f64(p, 4)?;
         let moved: Vec<f64> = instance.read_f64(p, 4)?.iter().zip(&slope).map(|(x, g)| x - 0.05 * g).collect();
         instance.write_f64(p, &moved)?;

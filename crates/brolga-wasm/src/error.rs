@@ -25,7 +25,7 @@ pub enum Error {
         help: &'static str,
     },
     /// Imports that nothing provides.
-    #[error("nothing provides these imports: {}\n  help: define them in the module, or provide them with `Imports`", .0.join(", "))]
+    #[error("nothing provides these imports: {}\n  help: define them in the module (a linker makes one of several), or provide them with `Imports`", .0.join(", "))]
     Imports(Vec<String>),
     /// A function that cannot be differentiated as asked; every problem is listed.
     #[error("{0}")]

@@ -1,11 +1,11 @@
 //! An instance: memory, globals and tables of its own, and a shadow for all of it.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, Primal};
+use brolga::{Arg, Mode, Primal};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::error::Error;
-use crate::gradient::{Gradient, Pullback, next_instance};
+use crate::gradient::{Evaluation, Gradient, Pullback, next_instance};
 use crate::host::{Output, SEED, STATE_CELL, State};
 use crate::layout::{self, PAGE};
 use crate::module::Module;
@@ -203,12 +203,8 @@ impl Instance {
         self.enter(key, ty, args)
     }
 
-    /// Run the forward pass of a gradient: the function's results, and the pullback of this run. Memory is as the function
-    /// leaves it.
-    ///
-    /// # Errors
-    /// As [`Self::call`]; also if the tape is full.
-    pub fn forward(&mut self, gradient: &Gradient, args: &[Val]) -> Result<(Vec<Val>, Pullback), Error> {
+    /// Arguments of a derivative, with everything ready to run it.
+    fn enter_derivative(&mut self, gradient: &Gradient, args: &[Val]) -> Result<Vec<Arg>, Error> {
         if !std::sync::Arc::ptr_eq(&gradient.module.0, &self.module.0) {
             return Err(Error::Usage("the gradient is of another module than the instance".to_owned()));
         }
@@ -216,6 +212,49 @@ impl Instance {
         self.prepare()?;
         let mut all: Vec<Arg> = values.into_iter().map(Arg::new).collect();
         all[0].shadow = self.shadow_vmctx() as u64;
+        Ok(all)
+    }
+
+    /// Value and gradient at once: from arguments and cotangents of the results (one for each; those of integers are ignored)
+    /// to results, to cotangents of the arguments, and of what was in memory, which are added to its shadow. Memory is as the
+    /// function leaves it, unless options say that it is to be restored.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for wrong arguments or seeds; [`Error::Trap`] or [`Error::Exit`] if the function does not return, if
+    /// the tape is full, or if a cotangent reaches something that cannot be followed.
+    pub fn gradient(&mut self, gradient: &Gradient, args: &[Val], seeds: &[Val]) -> Result<Evaluation, Error> {
+        check(gradient.ty.results(), seeds, "seed")?;
+        let all = self.enter_derivative(gradient, args)?;
+        let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
+        let (mut values, mut cotangents) = (Vec::new(), Vec::new());
+        // SAFETY: as in `enter`; the shadow is laid out like the primal.
+        let run =
+            unsafe { gradient.rule.gradient(&all, &seeds, &mut values, &mut cotangents) }.map_err(|e| self.ended(e))?;
+        Ok(Evaluation {
+            values: Self::results(&gradient.ty, &values),
+            cotangents: Self::cotangents(&gradient.ty, &cotangents),
+            tape_bytes: run.tape_bytes(),
+        })
+    }
+
+    /// Cotangents of the parameters that are written, the instance left out.
+    fn cotangents(ty: &FuncType, found: &[Option<DataValue>]) -> Vec<Option<Val>> {
+        let typed = found[1..].iter().zip(ty.params());
+        typed.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect()
+    }
+
+    /// Run the forward pass of a gradient that is [split](Gradient::split): the function's results, and the pullback of this
+    /// run. Memory is as the function leaves it.
+    ///
+    /// # Errors
+    /// As [`Self::call`]; also if the tape is full, or if the gradient is one function.
+    pub fn forward(&mut self, gradient: &Gradient, args: &[Val]) -> Result<(Vec<Val>, Pullback), Error> {
+        if gradient.mode() != Mode::Split {
+            let message = "this gradient is one function for value and gradient: run it by `Instance::gradient`, or make a \
+                forward pass and a pullback by `Gradient::split`";
+            return Err(Error::Usage(message.to_owned()));
+        }
+        let all = self.enter_derivative(gradient, args)?;
         // SAFETY: as in `enter`; the shadow is laid out like the primal.
         let (values, inner) = unsafe { gradient.rule.forward(&all) }.map_err(|e| self.ended(e))?;
         let pullback = Pullback { inner, gradient: gradient.clone(), instance: self.id };
@@ -237,8 +276,7 @@ impl Instance {
         let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
         // SAFETY: the instance that ran is this one, so its memory is still there; what was accessible then still is.
         let out = unsafe { pullback.inner.call(&seeds) }?;
-        let typed = out[1..].iter().zip(ty.params());
-        Ok(typed.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect())
+        Ok(Self::cotangents(&ty, &out))
     }
 
     /// Bytes of memory 0.

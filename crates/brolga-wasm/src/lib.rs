@@ -22,10 +22,9 @@
 //!
 //! let mut instance = Instance::new(&module)?;
 //! let x = instance.alloc_f64(&[1.0, 2.0, 3.0])?;
-//! let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(x as i32), Val::I32(3)])?;
-//! assert_eq!(value, [Val::F64(14.0)]);
-//!
-//! instance.pullback(&mut pullback, &[Val::F64(1.0)])?;
+//! let args = [Val::I32(x as i32), Val::I32(3)];
+//! let found = instance.gradient(&gradient, &args, &[Val::F64(1.0)])?;
+//! assert_eq!(found.values, [Val::F64(14.0)]);
 //! assert_eq!(instance.shadow_f64(x, 3)?, [2.0, 4.0, 6.0]);
 //! # Ok(())
 //! # }
@@ -55,7 +54,7 @@ mod val;
 
 pub use brolga;
 pub use error::Error;
-pub use gradient::{Gradient, Pullback, default_activity};
+pub use gradient::{Evaluation, Gradient, Pullback, default_activity};
 pub use host::Output;
 pub use imports::Imports;
 pub use instance::{Instance, InstanceOptions};
@@ -72,3 +71,8 @@ fn host_isa() -> Result<OwnedTargetIsa, Error> {
     let isa = ISA.get_or_init(|| brolga::jit::host_isa(true).ok()).clone();
     isa.ok_or(Error::Internal { stage: "host", message: "this machine is not supported".to_owned() })
 }
+
+/// The programs of docs/WASM.md, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/WASM.md")]
+pub struct Walkthrough;

@@ -4,7 +4,7 @@
 //! module being well typed. Valid modules that use what we lack are refused here as far as types and sections go; operators
 //! are the translator's business.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use wasmparser::{
     CompositeInnerType, ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, FunctionBody,
@@ -152,6 +152,33 @@ pub struct Export {
     pub index: u32,
 }
 
+/// What code changes, by index.
+#[derive(Default)]
+pub struct Mutates {
+    /// Memories that grow.
+    pub memories: HashSet<u32>,
+    /// Tables whose entries or whose size change.
+    pub tables: HashSet<u32>,
+}
+
+impl Mutates {
+    fn read(&mut self, body: &FunctionBody<'_>) -> Result<(), Error> {
+        let mut ops = body.get_operators_reader()?;
+        while !ops.eof() {
+            match ops.read()? {
+                Operator::MemoryGrow { mem } => self.memories.insert(mem),
+                Operator::TableSet { table }
+                | Operator::TableGrow { table }
+                | Operator::TableFill { table }
+                | Operator::TableInit { table, .. }
+                | Operator::TableCopy { dst_table: table, .. } => self.tables.insert(table),
+                _ => false,
+            };
+        }
+        Ok(())
+    }
+}
+
 /// All sections.
 #[derive(Default)]
 pub struct Info<'a> {
@@ -175,6 +202,8 @@ pub struct Info<'a> {
     pub start: Option<u32>,
     /// Names of functions, from the name section.
     pub names: HashMap<u32, String>,
+    /// What the functions change.
+    pub mutates: Mutates,
 }
 
 /// What the translator knows.
@@ -201,6 +230,7 @@ impl<'a> Info<'a> {
             info.section(payload?, &mut declared, &mut bodies)?;
         }
         for (ty, body) in declared.into_iter().zip(bodies) {
+            info.mutates.read(&body)?;
             info.funcs.push(Func { ty, import: None, body: Some(body) });
         }
         Ok(info)

@@ -1,6 +1,9 @@
 //! Gradients of small modules, against numbers worked out by hand and central differences.
 
-use brolga_wasm::{Bounds, Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Output, Val};
+use brolga_wasm::brolga::{ArgActivity, MemoryMode, Mode, Options};
+use brolga_wasm::{
+    Bounds, Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Output, Val, default_activity,
+};
 
 /// Both ways of keeping memory in bounds.
 fn modules(text: &str) -> Vec<Module> {
@@ -11,7 +14,7 @@ fn modules(text: &str) -> Vec<Module> {
 
 /// The gradient by value and of `n` floats at the address that argument 0 is, called twice, on shadows that are not zero.
 fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (f64, Vec<f64>) {
-    let gradient = Gradient::new(module, name).unwrap();
+    let gradient = Gradient::split(module, name).unwrap();
     let mut instance = Instance::new(module).unwrap();
     let at = instance.alloc_f64(x).unwrap();
     let initial: Vec<f64> = (0..x.len()).map(|i| 0.5 + i as f64).collect();
@@ -28,6 +31,23 @@ fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (
         out.push((value[0].f64().unwrap(), gradient));
     }
     assert_eq!(out[0], out[1], "a second run differs");
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let activity: Vec<_> = gradient.ty().params().iter().map(|t| default_activity(*t)).collect();
+        let options = Options { mode, ..Options::default() };
+        let whole = Gradient::with_options(module, name, &activity, &options).unwrap();
+        for _ in 0..2 {
+            let mut instance = Instance::new(module).unwrap();
+            assert_eq!(instance.alloc_f64(x).unwrap(), at);
+            instance.set_shadow_f64(at, &initial).unwrap();
+            let found = instance.gradient(&whole, &args, &[Val::F64(1.0)]).unwrap();
+            let shadow = instance.shadow_f64(at, x.len()).unwrap();
+            let gradient: Vec<f64> = shadow.iter().zip(&initial).map(|(s, i)| s - i).collect();
+            assert_eq!(gradient, out[0].1, "{mode:?}");
+            let value: &[Val] = if mode == Mode::Gradient { &[] } else { &[Val::F64(out[0].0)] };
+            assert_eq!(found.values, value, "{mode:?}");
+            assert!(found.cotangents.iter().zip(&activity).all(|(c, a)| c.is_some() == (*a == ArgActivity::Active)));
+        }
+    }
     out.remove(0)
 }
 
@@ -66,7 +86,7 @@ fn imported_mathematics() {
             (func (export "f") (param f64 f64) (result f64)
                 (f64.mul (call $sin (local.get 0)) (call $pow (local.get 0) (local.get 1)))))"#,
     ) {
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let (x, y) = (1.3_f64, 2.5_f64);
         let args = [Val::F64(x), Val::F64(y)];
@@ -105,6 +125,113 @@ fn memory_is_overwritten_and_copied() {
 }
 
 #[test]
+fn value_and_gradient_at_once() {
+    let text = r#"(module (memory 1) (func (export "f") (param f64 i32) (result f64 i32)
+        (f64.mul (local.get 0) (f64.load (local.get 1))) (local.get 1)))"#;
+    let module = Module::new(text).unwrap();
+    let (one, two) = (Gradient::new(&module, "f").unwrap(), Gradient::split(&module, "f").unwrap());
+    assert_eq!((one.mode(), two.mode()), (Mode::Combined, Mode::Split));
+    let mut instance = Instance::new(&module).unwrap();
+    instance.write_f64(24, &[3.0]).unwrap();
+    let (args, seeds) = ([Val::F64(5.0), Val::I32(24)], [Val::F64(2.0), Val::I32(0)]);
+    // Of either kind; shadows accumulate.
+    for (n, gradient) in [(1.0, &one), (2.0, &two)] {
+        let found = instance.gradient(gradient, &args, &seeds).unwrap();
+        assert_eq!(found.values, [Val::F64(15.0), Val::I32(24)]);
+        assert_eq!(found.cotangents, [Some(Val::F64(6.0)), None]);
+        assert_eq!(instance.shadow_f64(24, 1).unwrap(), [10.0 * n]);
+    }
+    let Err(Error::Usage(message)) = instance.forward(&one, &args) else { panic!("it is one function") };
+    assert!(message.contains("Gradient::split"), "{message}");
+    let Err(Error::Usage(message)) = instance.gradient(&one, &args, &seeds[..1]) else { panic!("a seed is missing") };
+    assert_eq!(message, "1 seeds are given, 2 are wanted");
+    let other = Module::new(text).unwrap();
+    let Err(Error::Usage(_)) = Instance::new(&other).unwrap().gradient(&one, &args, &seeds) else {
+        panic!("the gradient is of another module")
+    };
+    // Memory is as the program left it.
+    let Err(Error::Trap(t)) = instance.gradient(&one, &[Val::F64(1.0), Val::I32(-1)], &seeds) else {
+        panic!("no trap")
+    };
+    assert_eq!(t.code, "heap_oob");
+}
+
+#[test]
+fn copies_where_memory_holds_singles_and_doubles() {
+    // What is copied is known when it runs only: doubles, then singles. The sum of squares of the copies.
+    let text = |rest: &str| {
+        format!(
+            r#"(module (memory 1)
+                (func (export "f") (param $x i32) (param $n i32) (result f64)
+                    (memory.copy (i32.const 1024) (local.get $x) (local.get $n))
+                    (f64.add (f64.mul (f64.load (i32.const 1024)) (f64.load (i32.const 1024)))
+                        (f64.promote_f32 (f32.mul (f32.load (i32.const 1032)) (f32.load (i32.const 1036))))) {rest}))"#
+        )
+    };
+    let contents = [3.0, f64::from_bits(u64::from(1.5f32.to_bits()) << 32 | u64::from(0.5f32.to_bits()))];
+    let run = |module: &Module, mode| {
+        let options = Options { mode, ..Options::default() };
+        let gradient = Gradient::with_options(module, "f", &[ArgActivity::Const; 2], &options).unwrap();
+        let mut instance = Instance::new(module).unwrap();
+        instance.write_f64(64, &contents).unwrap();
+        let found = instance.gradient(&gradient, &[Val::I32(64), Val::I32(16)], &[Val::F64(1.0)])?;
+        let shadow = instance.shadow()[64..80].to_vec();
+        Ok::<_, Error>((found.values, shadow))
+    };
+    for module in modules(&text("")) {
+        for mode in [Mode::Split, Mode::Combined] {
+            let (values, shadow) = run(&module, mode).unwrap();
+            assert_eq!(values, [Val::F64(9.75)]);
+            let single = |at: usize| f32::from_le_bytes(shadow[at..at + 4].try_into().unwrap());
+            assert_eq!(shadow[..8], 6.0f64.to_le_bytes());
+            assert_eq!((single(8), single(12)), (1.5, 0.5));
+        }
+    }
+    // The source is used as well, so two cotangents meet and nobody knows what they are.
+    for module in modules(&text("(f64.add (f64.load (local.get $x)))")) {
+        let Err(Error::Trap(t)) = run(&module, Mode::Combined) else { panic!("what is added is not known") };
+        assert_eq!(t.code, "untracked_bits");
+        assert!(t.to_string().contains("a copy of memory"), "{t}");
+    }
+}
+
+#[test]
+fn copies_from_the_middle_of_a_double() {
+    // A struct of a number and a double, copied from the number on, 12 bytes: the double begins at the fourth.
+    for module in modules(
+        r#"(module (memory 1)
+            (func (export "f") (param $x i32) (param $n i32) (result f64)
+                (memory.copy (i32.const 1028) (i32.sub (local.get $x) (i32.const 4)) (local.get $n))
+                (f64.mul (f64.load (i32.const 1032)) (f64.load (i32.const 1032)))))"#,
+    ) {
+        assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(12)]).0, 9.0);
+    }
+}
+
+#[test]
+fn scratch_memory_is_restored() {
+    // A square root that keeps what it has found in memory: by its name and its values it is C's.
+    let text = r#"(module (memory 1)
+        (func $sqrt (export "sqrt") (param f64) (result f64)
+            (f64.store (i32.const 256) (f64.sqrt (local.get 0))) (f64.load (i32.const 256)))
+        (func (export "f") (param f64) (result f64)
+            (f64.mul (call $sqrt (local.get 0)) (call $sqrt (f64.mul (f64.const 4) (local.get 0))))))"#;
+    let module = Module::new(text).unwrap();
+    assert_eq!(module.program().funcs[module.function("sqrt").unwrap().0].computes, Some("sqrt"));
+    for (memory, after) in [(MemoryMode::Leave, 6.0), (MemoryMode::Restore, 7.0)] {
+        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+            let options = Options { mode, memory, ..Options::default() };
+            let gradient = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
+            let mut instance = Instance::new(&module).unwrap();
+            instance.write_f64(256, &[7.0]).unwrap();
+            let found = instance.gradient(&gradient, &[Val::F64(9.0)], &[Val::F64(1.0)]).unwrap();
+            assert_eq!(found.cotangents, [Some(Val::F64(2.0))]);
+            assert_eq!(instance.read_f64(256, 1).unwrap(), [after], "{mode:?}, {memory:?}");
+        }
+    }
+}
+
+#[test]
 fn globals_keep_cotangents() {
     for module in modules(
         r#"(module (memory 1) (global $acc (export "acc") (mut f64) (f64.const 2))
@@ -115,7 +242,7 @@ fn globals_keep_cotangents() {
                     (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
                 (global.get $acc)))"#,
     ) {
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let x = instance.alloc_f64(&[3.0, 5.0, 7.0]).unwrap();
         let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(x as i32), Val::I32(3)]).unwrap();
@@ -141,7 +268,7 @@ fn tables_select_functions() {
     ) {
         assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(0)]), (9.0, vec![6.0]));
         assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(1)]), (27.0, vec![27.0]));
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").unwrap();
         let mut instance = Instance::new(&module).unwrap();
         for (which, want) in [(2, "null_call"), (3, "bad_signature"), (4, "table_oob"), (-1, "table_oob")] {
             let args = [Val::I32(0), Val::I32(which)];
@@ -164,7 +291,7 @@ fn memory_grows_with_its_shadow() {
             (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0)))
             (func (export "load") (param i32) (result f64) (f64.load (local.get 0))))"#,
     ) {
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").unwrap();
         let mut instance = Instance::new(&module).unwrap();
         instance.write_f64(16, &[2.0]).unwrap();
         let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(16)]).unwrap();
@@ -219,13 +346,21 @@ fn fuel_ends_what_does_not_end() {
     let text = r#"(module (func (export "f") (param f64) (result f64)
         (loop (br_if 0 (f64.gt (local.get 0) (f64.const 0)))) (local.get 0)))"#;
     let module = Module::with_options(text, &ModuleOptions { fuel: true, ..Default::default() }).unwrap();
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").unwrap();
     let mut instance = Instance::new(&module).unwrap();
     instance.set_fuel(10_000);
     let Err(Error::Trap(t)) = instance.call("f", &[Val::F64(1.0)]) else { panic!("it ends") };
     assert_eq!(t.code, "no_fuel");
     let Err(Error::Trap(t)) = instance.forward(&gradient, &[Val::F64(1.0)]) else { panic!("it ends") };
     assert_eq!(t.code, "no_fuel");
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let options = Options { mode, ..Options::default() };
+        let whole = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
+        let Err(Error::Trap(t)) = instance.gradient(&whole, &[Val::F64(1.0)], &[Val::F64(1.0)]) else {
+            panic!("it ends")
+        };
+        assert_eq!(t.code, "no_fuel");
+    }
     assert_eq!(instance.call("f", &[Val::F64(-1.0)]).unwrap(), [Val::F64(-1.0)]);
 }
 
@@ -237,7 +372,7 @@ fn instances_in_threads() {
             (f64.mul (f64.load offset=8 (local.get $x)) (f64.load (local.get $x)))))"#,
     )
     .unwrap();
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").unwrap();
     std::thread::scope(|s| {
         for i in 1..=4 {
             let (module, gradient) = (&module, &gradient);
@@ -271,7 +406,7 @@ fn wasi_output_and_exit() {
                 (f64.mul (f64.load (i32.const 64)) (f64.convert_i32_s (i32.load (i32.const 8))))))"#,
     )
     .unwrap();
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").unwrap();
     let options = InstanceOptions { output: Output::Keep, ..InstanceOptions::default() };
     let mut instance = Instance::with_options(&module, &options).unwrap();
     let (value, mut pullback) = instance.forward(&gradient, &[Val::F64(1.5)]).unwrap();
@@ -279,6 +414,9 @@ fn wasi_output_and_exit() {
     assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap(), [Some(Val::F64(5.0))]);
     assert!(matches!(instance.call("f", &[Val::F64(-1.0)]), Err(Error::Exit(3))));
     assert!(matches!(instance.forward(&gradient, &[Val::F64(-1.0)]), Err(Error::Exit(3))));
+    let whole = Gradient::new(&module, "f").unwrap();
+    let exit = instance.gradient(&whole, &[Val::F64(-1.0)], &[Val::F64(1.0)]);
+    assert!(matches!(exit, Err(Error::Exit(3))));
     let missing = Module::new(r#"(module (import "host" "f" (func (param f64))) (import "env" "memset2" (func)))"#);
     let Err(Error::Imports(names)) = missing else { panic!("nothing provides these") };
     assert_eq!(names.len(), 2);
@@ -296,7 +434,7 @@ fn mathematics_in_the_module_keeps_its_values() {
     .unwrap();
     let computes = |name: &str| module.program().funcs[module.function(name).unwrap().0].computes;
     assert_eq!((computes("exp"), computes("sqrt")), (None, Some("sqrt")));
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").unwrap();
     let mut instance = Instance::new(&module).unwrap();
     let (value, mut pullback) = instance.forward(&gradient, &[Val::F64(4.0)]).unwrap();
     assert_eq!(value, [Val::F64(7.0)]);

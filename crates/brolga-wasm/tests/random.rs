@@ -7,6 +7,7 @@
 //! A run of the test command tries some seconds' worth; `BROLGA_WASM_SEEDS=1000..5000` tries those seeds.
 
 use std::ops::Range;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use arbitrary::Unstructured;
@@ -16,7 +17,7 @@ use brolga_wasm::brolga::cranelift_codegen::data_value::DataValue;
 use brolga_wasm::{
     Bounds, Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType, default_activity,
 };
-use wasm_smith::Config;
+use wasm_smith::{Config, InstructionKinds};
 
 /// Enough for any call that means something, and for few turns of those that do not.
 const FUEL: u64 = 2_000;
@@ -48,10 +49,25 @@ impl Random {
     }
 }
 
-/// Half of the modules cannot trap, or else most functions would do nothing but that.
+/// Functions that have a gradient. Left alone, few of the generator's functions take a float and return one.
+const WITH_GRADIENTS: &str = r#"(module
+    (func (export "a") (param f64 f64) (result f64) unreachable)
+    (func (export "b") (param f64 i32 f32) (result f64) unreachable)
+    (func (export "c") (param f32 f32) (result f32 f64) unreachable)
+    (func (export "d") (param i64 f64 f64 f64) (result f64 f64) unreachable)
+    (func (export "e") (param i32 i32) (result f64) unreachable))"#;
+
+/// Three of four modules cannot trap, or else most functions would do nothing but that. Half have functions with gradients,
+/// made of what gradients go through.
 fn config(seed: u64) -> Config {
+    use wasm_smith::InstructionKind::{Control, Memory, Numeric, Parametric, Variable, Vector};
+    let arbitrary = seed.is_multiple_of(2);
+    let all = InstructionKinds::all();
+    let smooth = InstructionKinds::new(&[Numeric, Vector, Parametric, Variable, Memory, Control]);
     Config {
-        disallow_traps: seed.is_multiple_of(2),
+        exports: (!arbitrary).then(|| wat::parse_str(WITH_GRADIENTS).expect("it is a module")),
+        allowed_instructions: if arbitrary { all } else { smooth },
+        disallow_traps: !seed.is_multiple_of(4),
         min_funcs: 1,
         max_funcs: 6,
         max_imports: 0,
@@ -87,8 +103,35 @@ struct Tally {
     derived: usize,
     trapped: usize,
     returned: usize,
+    /// Cotangents that were compared with the tape's.
     compared: usize,
+    /// Of these, those that are not zero.
+    nonzero: usize,
+    /// Modules with one that is not zero.
+    telling: usize,
     refused: usize,
+    /// The seed that took longest, and how long.
+    slowest: (u64, Duration),
+}
+
+/// A module that takes this long hangs: the test ends then, and says which it is.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// Seed and start of the module that is tried.
+static CURRENT: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
+
+fn watch() {
+    std::thread::spawn(|| {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            if let Ok(Some((seed, start))) = CURRENT.lock().map(|c| *c)
+                && start.elapsed() > HANGS
+            {
+                eprintln!("seed {seed} hangs");
+                std::process::abort();
+            }
+        }
+    });
 }
 
 #[test]
@@ -100,18 +143,26 @@ fn random_modules() {
         }
         Err(_) => 0..u64::MAX,
     };
+    watch();
     let (start, limited) = (Instant::now(), seeds.end == u64::MAX);
     let mut tally = Tally::default();
     for seed in seeds {
         if limited && start.elapsed() > TIME {
             break;
         }
+        let (before, began) = (tally.nonzero, Instant::now());
+        *CURRENT.lock().expect("nobody panics with it") = Some((seed, began));
         module(seed, &mut tally);
+        tally.telling += usize::from(tally.nonzero > before);
+        if began.elapsed() > tally.slowest.1 {
+            tally.slowest = (seed, began.elapsed());
+        }
     }
+    *CURRENT.lock().expect("nobody panics with it") = None;
     eprintln!("{tally:?}");
     assert!(tally.functions > 0, "{tally:?}");
     // A run that compares nothing proves nothing. A slow machine may not get that far in the time of a run without a list.
-    assert!(tally.modules < 40 || (tally.derived > 0 && tally.returned > 0), "{tally:?}");
+    assert!(tally.modules < 40 || (tally.returned > 0 && tally.telling > 0), "{tally:?}");
 }
 
 fn module(seed: u64, tally: &mut Tally) {
@@ -164,7 +215,7 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
         (Err(Error::Trap(a)), Err(Error::Trap(b))) => assert_eq!(a.code, b.code, "{}", at()),
         (a, b) => panic!("{}: guarded {a:?}, checked {b:?}", at()),
     }
-    let gradient = match Gradient::new(guarded, name) {
+    let gradient = match Gradient::split(guarded, name) {
         Ok(g) => g,
         Err(Error::Diagnostics(_)) => {
             tally.refused += 1;
@@ -195,6 +246,7 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
         Err(Error::Trap(t)) if is_check(&t.code) => return,
         Err(e) => panic!("{}: pullback: {e}", at()),
     };
+    whole(guarded, name, args, &seeds, &found, &cotangents, &fresh).unwrap_or_else(|e| panic!("{}: {e}", at()));
     let tape = tape(name, checked, args, &seeds);
     let Some(tape) = tape else { return };
     for (i, (is, wanted)) in cotangents.iter().zip(&tape).enumerate() {
@@ -208,9 +260,37 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
             continue;
         }
         tally.compared += 1;
+        tally.nonzero += usize::from(wanted.abs() > 1e-12);
         let close = (is - wanted).abs() <= tolerance * (1.0 + wanted.abs());
         assert!(close, "{}, argument {i}: {is}, but the tape says {wanted}", at());
     }
+}
+
+/// What one function for value and gradient does differently from two, as a sentence.
+fn whole(
+    module: &Module,
+    name: &str,
+    args: &[Val],
+    seeds: &[Val],
+    values: &[Val],
+    cotangents: &[Option<Val>],
+    after: &Instance,
+) -> Result<(), String> {
+    let gradient = Gradient::new(module, name).map_err(|e| format!("as one function: {e}"))?;
+    let Some(mut one) = instance(module) else { return Ok(()) };
+    let found = one.gradient(&gradient, args, seeds).map_err(|e| format!("as one function: {e}"))?;
+    let same_all = |a: &[Val], b: &[Val]| a.iter().zip(b).all(|(a, b)| same(a, b));
+    if !same_all(&found.values, values) {
+        return Err(format!("one function returns {:?}, two {values:?}", found.values));
+    }
+    let flat = |all: &[Option<Val>]| -> Vec<Val> { all.iter().flatten().copied().collect() };
+    if !same_all(&flat(&found.cotangents), &flat(cotangents)) {
+        return Err(format!("one function has the gradient {:?}, two {cotangents:?}", found.cotangents));
+    }
+    if one.memory() != after.memory() {
+        return Err("one function leaves other memory than two".to_owned());
+    }
+    Ok(())
 }
 
 /// Whether a trap is one of derived code's own checks.

@@ -31,6 +31,7 @@ class Case:
     buffers: bool = False  # whether final contents are expected, too
     wanted: dict = field(default_factory=dict)  # published entries of the gradient, by (argument, element)
     constant: tuple = ()  # arguments that are declared constant
+    trap: str = ""  # the code of the trap that it ends with, if it does
 
     def evaluate(self, args):
         return (self.model or getattr(models, self.export))(*args)
@@ -46,7 +47,10 @@ def sequence(seed, n, low=-1.0, high=1.0):
 
 def loss():
     times, measured = [0.0, 0.5, 1.0, 1.5, 2.0], [1.0, 0.3, -0.5, -0.6, -0.1]
-    return [Case("loss", [[1.2, 0.4, 2.0, 0.1], 5, times, measured], "Five measurements.")]
+    return [
+        Case("loss", [[1.2, 0.4, 2.0, 0.1], 5, times, measured], "Five measurements."),
+        Case("loss", [[1.2, 0.4, 2.0, 0.1], 100000000, times, measured], "More than memory holds.", trap="heap_oob"),
+    ]
 
 
 def gmm():
@@ -551,6 +555,7 @@ def robust():
             "No slope: both points have the same abscissa.",
             clauses="nofd",
         ),
+        Case("robust_loss", [6, points, 9, 0.5], "There is no such cost: it panics.", trap="unreachable"),
     ]
 
 

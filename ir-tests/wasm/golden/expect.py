@@ -70,7 +70,10 @@ def written(arg):
 
 
 def directive(case):
-    text = f"; grad: %{case.export}({', '.join(map(written, case.args))})"
+    call = f"%{case.export}({', '.join(map(written, case.args))})"
+    if case.trap:
+        return f"; trap: {call} {case.trap}"
+    text = f"; grad: {call}"
     if case.seed is not None:
         text += f" seed {case.seed!r}"
     for i, shadow in sorted(case.shadow.items()):

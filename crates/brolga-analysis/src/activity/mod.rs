@@ -58,6 +58,8 @@ pub enum CopyRole {
     Fields(Vec<(i32, MemRole)>),
     /// Floats of this many bytes.
     Floats(u32),
+    /// Floats of 8 or of 4 bytes, and nothing says which.
+    Mixed,
     /// Pointers.
     Pointers,
     /// Integers.

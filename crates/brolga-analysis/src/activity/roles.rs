@@ -209,12 +209,18 @@ impl Cx<'_> {
             return;
         }
         let k = self.i.contents.of_class(args[0]);
+        let mixed = Kinds::F64.join(Kinds::F32);
         let role = match k.moved() {
             Kinds::F64 => CopyRole::Floats(8),
             Kinds::F32 => CopyRole::Floats(4),
             Kinds::POINTER => CopyRole::Pointers,
             Kinds::NONE if k.has(Kinds::INT) => CopyRole::Ints,
-            _ if let Some(fields) = self.fields(args) => CopyRole::Fields(fields),
+            _ if let Some(fields) = self.fields(args)
+                && (mixed != k.moved() || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>
+            {
+                CopyRole::Fields(fields)
+            }
+            moved if moved == mixed => CopyRole::Mixed,
             _ => {
                 if p.root(args[0]).is_some() || p.root(args[1]).is_some() {
                     let d = Diagnostic::new("AD0140", "cannot tell what this copy moves")
@@ -225,7 +231,10 @@ impl Cx<'_> {
                 CopyRole::Ints
             }
         };
-        if p.root(args[0]).is_none() && p.root(args[1]).is_some() && matches!(role, CopyRole::Floats(_)) {
+        if p.root(args[0]).is_none()
+            && p.root(args[1]).is_some()
+            && matches!(role, CopyRole::Floats(_) | CopyRole::Mixed)
+        {
             let d = Diagnostic::new("AD0120", "active memory is copied into memory that has no shadow")
                 .help("mark the destination duplicated and give it a shadow, or mark the source const");
             self.problem(inst, None, d);

@@ -123,7 +123,7 @@ pub struct Explanation {
 /// What the tape cannot run.
 pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<Explanation, OracleError> {
     let run_as = program;
-    let memory = Memory::new(call);
+    let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
     let trace = unsafe { Oracle::new(call.interpreted(program)).trace(call.func, &args, &call.seeds) }?;

@@ -202,10 +202,13 @@ impl Cx<'_> {
         let missing = if self.forward { Missing::Nothing } else { Missing::Loses };
         match (symbol, args) {
             ("brolga_zero", &[p, delta, n]) => self.ask(b, (p, delta, 0), n, Asked { ours: ours[1], missing }, at),
-            ("brolga_copy_shadow" | "brolga_memmove_rev", &[to, to_delta, from, from_delta, n, ..]) => {
+            (
+                "brolga_copy_shadow" | "brolga_memmove_rev" | "brolga_move_rev",
+                &[to, to_delta, from, from_delta, n, ..],
+            ) => {
                 self.ask(b, (to, to_delta, 0), n, Asked { ours: ours[1], missing }, at);
                 self.ask(b, (from, from_delta, 0), n, Asked { ours: ours[3], missing }, at);
-                if symbol == "brolga_memmove_rev" {
+                if symbol != "brolga_copy_shadow" {
                     // What a store of the same floats would be refused for.
                     let lost = b.ins().icmp_imm_s(IntCC::Equal, to_delta, 0);
                     let known = b.ins().icmp_imm_s(IntCC::NotEqual, from_delta, 0);

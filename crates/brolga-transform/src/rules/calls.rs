@@ -4,6 +4,7 @@
 //! (`brolga_analysis::modes`), so recursive functions need no more than a name.
 
 use brolga_analysis::activity::State;
+use brolga_analysis::effects::Effect;
 use brolga_analysis::modes::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Shape, Val};
@@ -31,6 +32,24 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     if quiet && !shared {
         return;
     }
+    let variant = Variant { func: f, params, results, noalias: vec![], fresh: vec![] };
+    let (forward, pullback) = cx.t.callees.derive(variant.clone());
+    let args = cx.args().to_vec();
+    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));
+}
+
+/// In memory mode `restore`, a call that has a rule of its own but runs a function of the program, which may use memory: the
+/// function's pullback undoes what it writes there, and takes no part in the derivative.
+pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
+    let facts = cx.facts();
+    let ir::InstructionData::Call { func_ref, .. } = facts.func().dfg.insts[cx.inst()] else { return };
+    let Some(f) = facts.program.callee(facts.func(), func_ref) else { return };
+    let silent = facts.summaries.effects().get(&f) == Some(&Effect::Nothing);
+    if silent || facts.options.memory != MemoryMode::Restore {
+        return;
+    }
+    let sig = &facts.program.funcs[f].signature;
+    let (params, results) = (vec![ParamMode::Const; sig.params.len()], vec![ResultMode::None; sig.returns.len()]);
     let variant = Variant { func: f, params, results, noalias: vec![], fresh: vec![] };
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();

@@ -25,6 +25,7 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
 /// A call of a function of the program that computes a known one: the call stays, and the rule does the rest.
 pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
     let z = cx.results()[0];
+    super::calls::restoring(cx);
     if let MathKind::Expr(row) = rule.kind
         && cx.facts().is_active(z)
     {
@@ -181,7 +182,8 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     if let CopyRole::Fields(fields) = role {
         return copy_fields(cx, to, from, &fields);
     }
-    if matches!(role, CopyRole::Floats(_)) && !cx.facts().sure(to) && cx.facts().delta(from).is_some() {
+    if matches!(role, CopyRole::Floats(_) | CopyRole::Mixed) && !cx.facts().sure(to) && cx.facts().delta(from).is_some()
+    {
         copied_where_no_shadow_is(cx, to, from, n);
     }
     let w = if role == CopyRole::Pointers { Where::After } else { Where::Rvs };
@@ -192,12 +194,20 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
         CopyRole::Pointers => {
             cx.helper(w, "brolga_copy_shadow", &[to, Some(dt), from, Some(df), Some(n)], &[I64; 5], smallvec![], false);
         }
+        // In WebAssembly any bytes can be copied, from the middle of a float to the middle of another.
+        CopyRole::Mixed | CopyRole::Floats(_) if role == CopyRole::Mixed || cx.facts().program.vmctx_pointers_only => {
+            let elem = cx.iconst(w, if let CopyRole::Floats(bytes) = role { bytes.into() } else { 0 });
+            let operands = [to, Some(dt), from, Some(df), Some(n), Some(elem)];
+            let status = Val::D(cx.t.ids.dv());
+            cx.helper(w, "brolga_move_rev", &operands, &[I64; 6], smallvec![(status, I64)], false);
+            cx.push(w, smallvec![], AdOp::TrapIf(status, Check::UntrackedBits));
+        }
         CopyRole::Floats(bytes) => {
             let elem = cx.iconst(w, i64::from(bytes));
             let operands = [to, Some(dt), from, Some(df), Some(n), Some(elem)];
             cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], smallvec![], false);
         }
-        CopyRole::Fields(_) => unreachable!("handled above"),
+        CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
         CopyRole::Ints => cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], smallvec![], false),
     }
 }

@@ -18,6 +18,11 @@ pub(super) fn header() -> MemFlagsData {
     MemFlagsData::trusted()
 }
 
+/// Accesses of the header's cells; those that the module does not change say so, and can be read again at any time.
+fn fixed(changes: bool) -> MemFlagsData {
+    if changes { header() } else { header().with_readonly() }
+}
+
 /// The memory that an operator means.
 fn memory_of(m: &MemArg) -> u32 {
     match m.target {
@@ -58,7 +63,8 @@ impl Fx<'_, '_, '_, '_> {
 
     pub(super) fn memory_size(&mut self, memory: u32) -> Value {
         let offset = self.env.layout.memory_size[memory as usize];
-        self.b.ins().load(types::I64, header(), self.vmctx, offset)
+        let grows = self.env.info.mutates.memories.contains(&memory);
+        self.b.ins().load(types::I64, fixed(grows), self.vmctx, offset)
     }
 
     /// Address and offset of an access of `bytes` bytes.
@@ -127,7 +133,8 @@ impl Fx<'_, '_, '_, '_> {
 
     pub(super) fn table_len(&mut self, table: u32) -> Value {
         let offset = self.env.layout.table_size[table as usize];
-        self.b.ins().load(types::I32, header(), self.vmctx, offset)
+        let flags = fixed(self.changes(table));
+        self.b.ins().load(types::I32, flags, self.vmctx, offset)
     }
 
     /// The address of a table's entry, which exists.
@@ -148,7 +155,13 @@ impl Fx<'_, '_, '_, '_> {
     /// The reference in a table.
     pub(super) fn table_entry(&mut self, table: u32, at: Value) -> Value {
         let p = self.checked_entry(table, at);
-        self.b.ins().load(types::I32, header(), p, 0)
+        let flags = fixed(self.changes(table));
+        self.b.ins().load(types::I32, flags, p, 0)
+    }
+
+    /// Whether code of the module changes a table. The host does not while it runs.
+    fn changes(&self, table: u32) -> bool {
+        self.env.info.mutates.tables.contains(&table)
     }
 
     /// Check a range of a table and give its address and its length in bytes.

@@ -100,6 +100,7 @@ fn copy(role: &CopyRole) -> String {
             if fields.is_empty() { "copies nothing active".to_owned() } else { fields.join(", ") }
         }
         CopyRole::Floats(bytes) => format!("copies floats of {bytes} bytes"),
+        CopyRole::Mixed => "copies floats of 8 or 4 bytes".to_owned(),
         CopyRole::Pointers => "copies pointers".to_owned(),
         CopyRole::Ints => "copies integers".to_owned(),
     }
