@@ -53,7 +53,7 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
 
 /// The size, then the listing, with the number of instructions at the head of each block.
 fn listing(function: Function, derived: bool) -> Result<String, Error> {
-    let isa = jit::host_isa(options(How::default()).optimize && !(derived && jit::is_large(&function)))?;
+    let isa = jit::host_isa(options(How::default()).optimize && !(derived && jit::is_better_plain(&function)))?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);
     let code = context

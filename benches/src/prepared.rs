@@ -93,7 +93,7 @@ pub fn options(how: How) -> Options {
         mode: how.mode,
         ideas: how.ideas,
         verify_stages: false,
-        strong_zero: std::env::var("BWEAK").is_err(),
+        
         ..Options::default()
     }
 }

@@ -22,7 +22,7 @@ mod traps;
 
 use traps::Phase;
 
-pub use compile::{host_isa, is_large};
+pub use compile::{host_isa, is_better_plain};
 pub use primal::Primal;
 
 /// One argument of a call.
