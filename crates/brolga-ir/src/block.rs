@@ -4,9 +4,9 @@
 //! nothing is renumbered while a graph grows, and [`crate::lower`] makes CLIF of it in one go when it is complete. Source:
 //! Mooncake's `CFGBlock`.
 
+use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, TrapCode, Type};
 use cranelift_entity::PrimaryMap;
-use indexmap::IndexMap;
 
 use crate::inst::{AdInst, Val};
 use crate::{BlockId, Dv, InstId};

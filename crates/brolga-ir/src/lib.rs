@@ -14,6 +14,7 @@ pub mod entities;
 pub mod inst;
 pub mod lift;
 pub mod lower;
+pub mod map;
 pub mod names;
 pub mod print;
 pub mod program;

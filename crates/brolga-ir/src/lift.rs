@@ -3,8 +3,8 @@
 //! `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is the lifted primal plus insertions, so
 //! this is what guarantees that a forward pass computes the primal's result bit for bit.
 
+use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData};
-use indexmap::IndexMap;
 
 use crate::BlockId;
 use crate::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
@@ -16,10 +16,10 @@ pub type BlockMap = IndexMap<ir::Block, BlockId>;
 /// Lift a normalised function.
 pub fn lift(func: &ir::Function, symbol: &str, ids: &mut Ids) -> (CfgBlocks, BlockMap) {
     let map: BlockMap = func.layout.blocks().map(|b| (b, ids.block())).collect();
-    let mut blocks = IndexMap::new();
+    let mut blocks = IndexMap::default();
     for b in func.layout.blocks() {
         let params = func.dfg.block_params(b).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();
-        let mut insts = IndexMap::new();
+        let mut insts = IndexMap::default();
         let last = func.layout.last_inst(b).expect("a verified block ends in a terminator");
         for inst in func.layout.block_insts(b).filter(|&i| i != last) {
             let defs = func.dfg.inst_results(inst).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();

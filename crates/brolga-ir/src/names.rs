@@ -3,7 +3,7 @@
 //! CLIF text allows letters, digits and `_` in a `%name`, so a symbol such as `u0:3` is spelled `u0_3`. [`Names`] keeps the
 //! spelling unique and finds the symbol again.
 
-use indexmap::IndexMap;
+use crate::map::IndexMap;
 
 /// A two-way table of symbols and their spelling in CLIF text.
 #[derive(Clone, Debug, Default)]

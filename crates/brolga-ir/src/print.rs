@@ -23,8 +23,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
-use indexmap::IndexMap;
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
 use crate::inst::{AdInst, AdOp, Arith, Callee, FrameSlot, Shape, Val};

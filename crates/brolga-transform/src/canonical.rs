@@ -18,11 +18,11 @@
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::pointers::constant_int;
 use brolga_analysis::{Cfg, LoopId, Loops};
+use brolga_ir::map::IndexSet;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::EntitySet;
-use indexmap::IndexSet;
 
 /// Bring all loops into canonical form.
 pub fn canonical(func: &mut ir::Function) {

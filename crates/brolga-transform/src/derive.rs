@@ -13,6 +13,7 @@ use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::Val;
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
+use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
@@ -20,7 +21,6 @@ use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use indexmap::{IndexMap, IndexSet};
 
 use crate::combined::combine;
 use crate::facts::Facts;
@@ -198,7 +198,7 @@ pub fn derive_with(
     check_request(program, request)?;
     let mut program = program.clone();
     let mut problems = Diagnostics::default();
-    let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::new();
+    let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
     let reached = reach(&mut program, request.func);
     for &k in &reached {
         if program.funcs[k].body.is_some() {
@@ -382,7 +382,7 @@ fn primal_symbol(program: &Program, k: FuncKey) -> String {
 
 /// Functions with a body whose address is taken, in order of discovery.
 fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
-    let mut out: IndexSet<FuncKey> = IndexSet::new();
+    let mut out: IndexSet<FuncKey> = IndexSet::default();
     for n in normalised.values() {
         for b in n.func.layout.blocks() {
             for inst in n.func.layout.block_insts(b) {
@@ -434,11 +434,11 @@ fn derive_one<'a>(
         facts: &facts,
         ids: &mut ids,
         problems: Diagnostics(found),
-        aux: IndexMap::new(),
+        aux: IndexMap::default(),
         seeds,
         callees: work,
     };
-    let mut stmts = AdStmts::new();
+    let mut stmts = AdStmts::default();
     if t.problems.is_empty() {
         for &b in &facts.cfg.blocks {
             for inst in primal.func.layout.block_insts(b) {
@@ -495,7 +495,7 @@ fn derive_one<'a>(
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
         let seg = fwd.seg;
-        let empty = CfgBlocks { blocks: IndexMap::new(), ..pull.graph.clone() };
+        let empty = CfgBlocks { blocks: IndexMap::default(), ..pull.graph.clone() };
         let mut graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
         if options.ideas.prune {
             prune(&mut graph, &primal.func, &pure);

@@ -5,7 +5,7 @@
 //! records at the ends of blocks, and the end of the activation before each return. So the forward pass computes the
 //! primal's results bit for bit.
 
-use std::collections::HashMap;
+use brolga_ir::map::HashMap;
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
@@ -13,8 +13,8 @@ use brolga_ir::InstId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::lift::BlockMap;
+use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, types};
-use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
@@ -50,11 +50,11 @@ pub fn forward(
 ) -> Forward {
     let func = facts.func();
     let seg = Val::D(ids.dv());
-    let mut blocks = IndexMap::new();
+    let mut blocks = IndexMap::default();
     for (&b, id) in map {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
-        let mut insts: IndexMap<_, AdInst> = IndexMap::new();
+        let mut insts: IndexMap<_, AdInst> = IndexMap::default();
         let mut add = |ids: &mut Ids, defs: SmallVec<[(Val, ir::Type); 1]>, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
         };
@@ -78,7 +78,7 @@ pub fn forward(
         } else {
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
         }
-        let mut body: IndexMap<_, AdInst> = IndexMap::new();
+        let mut body: IndexMap<_, AdInst> = IndexMap::default();
         for (&i, inst) in &primal.insts {
             let stmt = &stmts[&inst.at.expect("a lifted instruction knows its primal")];
             body.extend(stmt.before.clone());
@@ -105,11 +105,11 @@ type Insts = IndexMap<InstId, AdInst>;
 
 /// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
 fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
-    let mut waiting: HashMap<Val, Vec<FrameSlot>> = HashMap::new();
+    let mut waiting: HashMap<Val, Vec<FrameSlot>> = HashMap::default();
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);
     }
-    let mut out: Insts = IndexMap::with_capacity(insts.len() + waiting.len());
+    let mut out: Insts = IndexMap::with_capacity_and_hasher(insts.len() + waiting.len(), Default::default());
     let mut keep = |v: Val, at: Option<ir::Inst>, out: &mut Insts| {
         for slot in waiting.remove(&v).unwrap_or_default() {
             out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at });

@@ -32,7 +32,7 @@
 //! function ([`AdOp::LeaveFrame`]) is read there, so all that is kept in it stays; otherwise what is kept stays only if this
 //! function reads it, as with held variables. A frame slot is read at the offset at which it is kept, or not at all.
 
-use std::collections::HashMap;
+use brolga_ir::map::HashMap;
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Target, Term};
@@ -193,7 +193,7 @@ impl Items {
         items.reads.resize(items.block.len(), SmallVec::new());
         for (b, block) in blocks() {
             let first = items.first[b];
-            let mut here: HashMap<Val, ItemId> = HashMap::new();
+            let mut here: HashMap<Val, ItemId> = HashMap::default();
             here.extend(block.params.iter().enumerate().map(|(k, p)| (p.0, first + k)));
             let add = |here: &HashMap<Val, ItemId>, v: Val, to: &mut SmallVec<[ItemId; 4]>| match here.get(&v) {
                 Some(&i) => to.push(i),
@@ -254,7 +254,7 @@ impl Live {
             Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
         let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| i.op == AdOp::LeaveFrame));
-        let mut writers: HashMap<Cell, Vec<ItemId>> = HashMap::new();
+        let mut writers: HashMap<Cell, Vec<ItemId>> = HashMap::default();
         let mut reads: Vec<Option<Cell>> = vec![None; items.block.len()];
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();

@@ -15,15 +15,17 @@
 //! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
 //! to another by accident, and block parameters have instantaneous semantics.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use brolga_ir::map::HashMap;
 
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, Type, types};
 use cranelift_entity::SecondaryMap;
-use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
@@ -139,7 +141,7 @@ pub fn pullback(
     let reverse_of: IndexMap<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
-    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, exit, blocks: IndexMap::new() };
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, exit, blocks: IndexMap::default() };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
         b.reverse(block);
@@ -178,7 +180,7 @@ impl Builder<'_, '_> {
         for (i, shape) in self.facts.variant.result_shapes(&self.facts.func().signature) {
             params.push((seeds[i].expect("a result with a shape has a seed"), shape.ty()));
         }
-        let mut f = Fragment::new();
+        let mut f = Fragment::default();
         self.add(&mut f, smallvec![], AdOp::OpenFrame, None);
         let exits = &self.plan.exits;
         let term = match (self.plan.exit, exits.as_slice()) {
@@ -199,7 +201,7 @@ impl Builder<'_, '_> {
         let func = facts.func();
         let plan = &self.plan.blocks[b];
         let last = func.layout.last_inst(b);
-        let mut f = Fragment::new();
+        let mut f = Fragment::default();
         // Popping comes first: what is on top of the tape is this block's.
         if !plan.record.is_empty() || plan.push_id {
             let defs = plan.record.iter().map(|&v| (v, type_of(facts, self.aux, v))).collect();
@@ -235,7 +237,7 @@ impl Builder<'_, '_> {
             .map(|&p| (p, self.plan.holds.get(&(p, b)).map_or(vec![], |h| self.held(&mut f, h, &mut waiting, first))))
             .collect();
         // All parameters' cotangents are taken before any argument receives one.
-        let mut taken: IndexMap<ir::Value, Val> = IndexMap::new();
+        let mut taken: IndexMap<ir::Value, Val> = IndexMap::default();
         for &p in func.dfg.block_params(b) {
             if let Some(shape) = facts.activity.ct[p] {
                 let d = Val::D(self.ids.dv());
@@ -295,7 +297,7 @@ impl Builder<'_, '_> {
         holds: &Holds,
         edges: &mut Vec<(BlockId, Role, Fragment, Term)>,
     ) -> BlockId {
-        let mut e = Fragment::new();
+        let mut e = Fragment::default();
         self.edge(&mut e, p, b, taken, holds);
         if e.is_empty() {
             return self.reverse_of[&p];
@@ -422,7 +424,7 @@ impl Builder<'_, '_> {
         let facts = self.facts;
         let entry = facts.cfg.blocks[0];
         let formal = facts.func().dfg.block_params(entry);
-        let mut f = Fragment::new();
+        let mut f = Fragment::default();
         let mut out = Vec::new();
         for (i, shape) in facts.variant.param_shapes(&facts.func().signature) {
             let d = Val::D(self.ids.dv());

@@ -6,9 +6,9 @@
 
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Val};
+use brolga_ir::map::IndexMap;
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, Type, types};
-use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
@@ -91,7 +91,7 @@ pub enum Where {
 impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Begin a statement.
     pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
-        let f = Fragment::new;
+        let f = Fragment::default;
         Self { t, stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f() }, nonzero: None }
     }
 

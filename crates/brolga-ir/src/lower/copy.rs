@@ -1,7 +1,7 @@
 //! Copying a primal instruction into a derived function: every entity that it refers to is imported on first use, so a
 //! derived function declares what it uses and nothing else.
 
-use std::collections::HashMap;
+use crate::map::HashMap;
 
 use cranelift_codegen::ir;
 use cranelift_codegen::ir::instructions::InstructionMapper;

@@ -10,7 +10,7 @@
 //! a use without a restore is found at once. A combined graph has forward blocks first, then reverse blocks. Every instruction carries the source location of the primal instruction it
 //! stems from; with the top bit set where it is a check of ours.
 
-use std::collections::HashMap;
+use crate::map::HashMap;
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
@@ -124,20 +124,20 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     let env_frame = env.frame;
     let mut cx = Cx {
         env,
-        values: HashMap::new(),
-        derived: HashMap::new(),
+        values: HashMap::default(),
+        derived: HashMap::default(),
         imported: copy::Imported::default(),
-        symbols: HashMap::new(),
-        cts: HashMap::new(),
-        kept: HashMap::new(),
-        kept_ids: HashMap::new(),
-        held: HashMap::new(),
+        symbols: HashMap::default(),
+        cts: HashMap::default(),
+        kept: HashMap::default(),
+        kept_ids: HashMap::default(),
+        held: HashMap::default(),
         forward: true,
         uses_tape: uses_tape(graph, env_frame),
         tape: None,
         fp: None,
         limit: None,
-        zeros: HashMap::new(),
+        zeros: HashMap::default(),
         seg_value: None,
     };
     for (i, block) in graph.blocks.values().enumerate() {

@@ -1,16 +1,16 @@
 //! The planner: see [`super`] for what it decides.
 
-use std::collections::HashMap;
+use brolga_ir::map::HashMap;
 
 use brolga_analysis::{LoopId, Loops, RootKind};
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
+use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::{MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Opcode, Type, ValueDef};
 use cranelift_entity::SecondaryMap;
-use indexmap::{IndexMap, IndexSet};
 
 use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
@@ -67,10 +67,10 @@ impl<'a, 'f> Planner<'a, 'f> {
             aux,
             carry: Carry::default(),
             needed: SecondaryMap::new(),
-            carried: IndexSet::new(),
-            hoisted: IndexSet::new(),
-            free: HashMap::new(),
-            slots: IndexMap::new(),
+            carried: IndexSet::default(),
+            hoisted: IndexSet::default(),
+            free: HashMap::default(),
+            slots: IndexMap::default(),
             home,
             size: if home == FrameHome::Variables { 0 } else { 8 },
             variables: 0,
@@ -245,7 +245,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             return needed.into_iter().collect();
         }
         let mut cut = Cut::new();
-        let mut nodes: IndexMap<Val, usize> = IndexMap::new();
+        let mut nodes: IndexMap<Val, usize> = IndexMap::default();
         let mut work: Vec<(Val, u32)> = Vec::new();
         let mut visit = |cut: &mut Cut, work: &mut Vec<(Val, u32)>, v: Val, bytes: u32, depth: u32| {
             *nodes.entry(v).or_insert_with(|| {

@@ -21,7 +21,7 @@
 //! Source: the exact inversion of integer updates in NiLang, and Tapenade's treatment of loop indices; the formulation as
 //! a dataflow over block parameters is ours.
 
-use std::collections::HashMap;
+use brolga_ir::map::HashMap;
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::pointers::constant_int;

@@ -35,9 +35,9 @@ use brolga_ir::inst::{FrameSlot, Val};
 #[expect(unused_imports, reason = "named in the documentation above")]
 use brolga_ir::lower::FrameHome;
 use brolga_ir::lower::FrameLayout;
+use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use indexmap::IndexMap;
 
 use crate::canonical::Induction;
 use crate::facts::Facts;

@@ -13,7 +13,7 @@
 //! that can be seen depends on the order of a hash map. Time and space are linear in the graph but for the dependences
 //! themselves, of which a block has as many as there are branches that decide on it.
 
-use std::collections::HashMap;
+use brolga_ir::map::HashMap;
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};

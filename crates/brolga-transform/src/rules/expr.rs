@@ -1,6 +1,6 @@
 //! Rows that are formulas: each operand's cotangent is the result's times a partial derivative.
 
-use std::collections::HashMap;
+use brolga_ir::map::HashMap;
 
 use brolga_ir::inst::{Arith, Val};
 use brolga_rules::expr::CondNode;
@@ -30,7 +30,7 @@ pub fn apply(
     results: &[ir::Value],
 ) {
     let solid = results.first().is_some_and(|&z| result == 0 && cx.facts().solid.contains(z));
-    let mut w = Walker { ct, operands: args, results, ty: ir::types::INVALID, seen: HashMap::new() };
+    let mut w = Walker { ct, operands: args, results, ty: ir::types::INVALID, seen: HashMap::default() };
     for (i, &x) in args.iter().enumerate() {
         if !cx.facts().is_active(x) {
             continue;

@@ -13,11 +13,11 @@ use std::fmt::Write;
 
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::FrameHome;
+use brolga_ir::map::IndexMap;
 use brolga_ir::print::primal_text;
 use brolga_transform::Stages;
 use brolga_transform::plan::{PredSource, Source, type_of};
 use cranelift_codegen::ir::{self, Type};
-use indexmap::IndexMap;
 
 /// The plan as comment lines.
 pub fn comments(s: &Stages<'_>) -> String {
