@@ -44,6 +44,7 @@ const CURSOR: &str = "the cursor of the tape is written back before every call a
 const GUARD: &str = "the constant of a strong zero, or an arm at a kink: it matters only where a cotangent is exactly zero \
                      or the point is the kink, and scalar/strong_zero.clif and scalar/kinks.clif have such points";
 const BLANK: &str = "a vector whose lanes are all replaced afterwards";
+const UNIFORM: &str = "a mask that is made in a vector register from one scalar, so all lanes are the same";
 const IN_PLACE: &str = "written over what was read from the same place: its shadow has just been cleared, so adding to it \
                         and storing into it are the same";
 const TWICE: &str = "the number is recorded twice, once to be restored and once as an operand, in neighbouring slots";
@@ -53,6 +54,7 @@ pub const ENTRIES: &[Entry] = &[
     entry("*", "*", "[cursor]", CURSOR),
     entry("*", "constant", "[guard]", GUARD),
     entry("*", "constant", "[blank]", BLANK),
+    entry("*", "lane", "[uniform]", UNIFORM),
     entry("cases/memory/inplace.clif", "only-second", "", IN_PLACE),
     entry("cases/pointers/checked.clif", "only-second", "cold_trap__pullback", IN_PLACE),
     entry("cases/memory/inplace.clif", "slot", "", TWICE),
