@@ -304,6 +304,11 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
     f
 }
 
+/// Whether a value goes, by moves alone, to where its bits become a float.
+pub fn becomes_float(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
+    fate(func, uses, v, &mut EntitySet::new(), 0).kinds.has_float()
+}
+
 /// Whether an instruction moves one half of a 64-bit word to the other, or to or from 32 bits.
 pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
     let args = func.dfg.inst_args(inst);

@@ -333,6 +333,9 @@ fn transfer(
         p.roots.insert(v, kind);
         Delta::Root(v)
     };
+    if is_small(func, inst) {
+        return Delta::None;
+    }
     match func.dfg.insts[inst].opcode() {
         Opcode::StackAddr => {
             let InstructionData::StackAddr { stack_slot, .. } = func.dfg.insts[inst] else { unreachable!() };
@@ -454,10 +457,22 @@ fn number(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, seen: &mut EntitySe
     }
 }
 
-/// A pointer masked by an integer: alignment and tags keep the delta, taking the low bits gives a number.
+/// Whether a result is a number below a million, whatever the operands: no address, though it may be made from one.
+fn is_small(func: &ir::Function, inst: ir::Inst) -> bool {
+    let args = func.dfg.inst_args(inst);
+    let constant = |i: usize| constant_int(func, args[i]);
+    let small = |n: Option<i64>| n.is_some_and(|n| (0..1 << 20).contains(&n));
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Band => small(constant(0)) || small(constant(1)),
+        Opcode::Urem => small(constant(1)),
+        Opcode::Ushr => constant(1).is_some_and(|n| (44..64).contains(&n)),
+        _ => false,
+    }
+}
+
+/// A pointer masked by an integer: alignment and tags keep the delta.
 fn masked(func: &ir::Function, mask: ir::Value, d: Delta, is_and: bool) -> Delta {
     match (constant_int(func, mask), is_and) {
-        (Some(m), true) if (0..1 << 20).contains(&m) => Delta::None,
         (Some(m), true) if m < 0 => d,
         (Some(m), false) if (0..1 << 16).contains(&m) => d,
         _ if d == Delta::Unknown => Delta::Unknown,

@@ -172,7 +172,7 @@ fn summarise(program: &Program, key: FuncKey, func: &ir::Function, summaries: &m
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         if func.dfg.insts[last].opcode() == Opcode::Return {
             for (i, &v) in func.dfg.inst_args(last).iter().enumerate() {
-                origins(func, &cfg, &p, v, &mut EntitySet::new(), &mut pointer_result[i]);
+                origins(&input, &p, v, &mut EntitySet::new(), &mut pointer_result[i]);
                 learn(&mut widths.1[i], v);
             }
         }
@@ -183,6 +183,7 @@ fn summarise(program: &Program, key: FuncKey, func: &ir::Function, summaries: &m
         pointer_result,
         lanes: widths,
     };
+    let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {
         let e = summaries.regions.entry(region).or_default();
         *e = e.join(k);
@@ -191,13 +192,12 @@ fn summarise(program: &Program, key: FuncKey, func: &ir::Function, summaries: &m
         let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
         e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
     }
-    (summary, Local::compute(program, func, &cfg, &p, &c))
+    (summary, local)
 }
 
 /// Follow the roots of a value's delta to the function's own pointers and its parameters.
 pub(crate) fn origins(
-    func: &ir::Function,
-    cfg: &Cfg,
+    cx: &PointerInput<'_>,
     p: &pointers::Pointers,
     v: ir::Value,
     seen: &mut EntitySet<ir::Value>,
@@ -212,16 +212,25 @@ pub(crate) fn origins(
             out.params.insert(*i);
             vec![]
         }
-        Some(RootKind::Phi(b, i)) => cfg.preds[*b].iter().map(|&q| edge_args(func, q, *b)[*i]).collect(),
-        Some(RootKind::Select(inst)) => func.dfg.inst_args(*inst)[1..].to_vec(),
+        Some(RootKind::Phi(b, i)) => cx.cfg.preds[*b].iter().map(|&q| edge_args(cx.func, q, *b)[*i]).collect(),
+        Some(RootKind::Select(inst)) => cx.func.dfg.inst_args(*inst)[1..].to_vec(),
         Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => vec![*a, *b],
+        // A callee that passes on what it is given, perhaps to itself, has no pointers of its own.
+        Some(RootKind::Call(inst, k))
+            if !p.address.contains(r)
+                && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
+        {
+            let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
+            out.own |= from.own;
+            from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]).collect()
+        }
         _ => {
             out.own = true;
             vec![]
         }
     };
     for w in next {
-        origins(func, cfg, p, w, seen, out);
+        origins(cx, p, w, seen, out);
     }
 }
 

@@ -21,10 +21,9 @@ use cranelift_entity::EntitySet;
 
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
-use crate::cfg::Cfg;
 use crate::contents::{Contents, Kinds};
 use crate::modes::signature_id;
-use crate::pointers::{Pointers, RootKind, access_address};
+use crate::pointers::{PointerInput, Pointers, RootKind, access_address};
 use crate::summary::{Origins, origins};
 
 /// Places further from what was passed are not followed.
@@ -170,12 +169,13 @@ fn note(places: &mut Places, off: i64, held: &Held) -> bool {
 
 impl Local {
     /// What one function does by itself.
-    pub fn compute(program: &Program, func: &ir::Function, cfg: &Cfg, p: &Pointers, c: &Contents) -> Self {
+    pub fn compute(input: &PointerInput<'_>, p: &Pointers, c: &Contents) -> Self {
+        let PointerInput { program, func, cfg, .. } = *input;
         let mut local = Local::default();
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             local.params.insert(Base::Value(v), i);
         }
-        let cx = Cx { program, func, cfg, p, c };
+        let cx = Cx { input, program, func, p, c };
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
                 cx.inst(&mut local, inst);
@@ -239,9 +239,9 @@ impl Here {
 }
 
 struct Cx<'a> {
+    input: &'a PointerInput<'a>,
     program: &'a Program,
     func: &'a ir::Function,
-    cfg: &'a Cfg,
     p: &'a Pointers,
     c: &'a Contents,
 }
@@ -349,7 +349,7 @@ impl Cx<'_> {
     /// The parameters that an address may be made from.
     fn from(&self, v: ir::Value) -> BTreeSet<usize> {
         let mut out = Origins::default();
-        origins(self.func, self.cfg, self.p, v, &mut EntitySet::new(), &mut out);
+        origins(self.input, self.p, v, &mut EntitySet::new(), &mut out);
         out.params
     }
 

@@ -1,6 +1,7 @@
 //! Explanations: for each way in which a gradient becomes zero a small function, the instruction that does it, and where a
 //! gradient stops being finite, what it is made of, and what is recorded for it.
 
+use brolga::Mode;
 use brolga_driver::explain::{Explanation, Wanted, explain, json, text};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation};
@@ -8,10 +9,19 @@ use expect_test::{Expect, expect};
 
 /// The explanation of a call of a function with these instructions.
 fn explained(source: &str, call: &str, wrt: Option<(usize, Option<usize>)>) -> (Explanation, Invocation) {
+    explained_in(Mode::Split, source, call, wrt)
+}
+
+fn explained_in(
+    mode: Mode,
+    source: &str,
+    call: &str,
+    wrt: Option<(usize, Option<usize>)>,
+) -> (Explanation, Invocation) {
     let file = File::parse("test.clif", source).unwrap_or_else(|e| panic!("{e}"));
     let (parsed, clauses) = call_with_clauses(call).unwrap();
     let bound = Invocation::bind(&file.program, call, &parsed, &clauses).unwrap();
-    let found = explain(&file.program, &bound, Wanted { wrt, top: 5 }).unwrap();
+    let found = explain(&file.program, &bound, Wanted { wrt, top: 5, mode }).unwrap();
     (found, bound)
 }
 
@@ -247,15 +257,29 @@ fn the_first_cotangent_that_is_not_finite() {
             block0 (line 3), entered 1 time: pushes nothing
               keeps the shadow of the pointer parameter 0 of the function, 8 bytes
                 for the reverse of `v6 = load.f64 v3` (line 6)
+                since the caller passes it to the forward pass only
               keeps parameter 0 of the function, 8 bytes
+                for finding the way back
+                since the caller passes it to the forward pass only
             block1 (line 6), entered 2 times: pushes 8 bytes each time
               pushes `v6 = load.f64 v3` (line 6), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 7)
+                since the memory may be another when the pullback runs
+              holds v3, parameter 0 of block1
+                for the reverse of `v6 = load.f64 v3` (line 6)
+                for the reverse of block1, which holds it
+                for finding the way back
+                since its value before a step of the loop follows from the value after it
               computes again `v9 = iconst.i64 8` (line 9)
+                for the reverse of block1, which begins with v3, parameter 0 of block1 from it
+                since it is the same wherever it is computed
             block2 (line 15), entered 1 time: pushes nothing
               keeps `v13 = sqrt.f64 v8` (line 15), 8 bytes
                 for the reverse of `v13 = sqrt.f64 v8` (line 15)
+                since a place for it costs less than computing it again
               keeps v3, parameter 0 of block1, 8 bytes
+                for the reverse of block1, which holds it
+                since which value it got depends on the way that was taken
     "#]]
     .assert_eq(&text::text("%norm([0.0, 0.0], 2)", &found));
 }
@@ -319,4 +343,148 @@ fn terms_of_one_gradient_and_what_is_recorded() {
     let frame = functions[0]["frame_bytes"].as_u64().unwrap();
     let link = if frame == 0 { 0 } else { 8 };
     assert_eq!(bytes + frame + link, object["recorded"]["bytes"].as_u64().unwrap());
+}
+
+/// The sum of `sqrt(x[i]) exp(v) floor(w)` backwards over an array, which it overwrites, times the larger of `floor(w)` and 2: its
+/// loop counts, reads from outside, and needs what it loaded.
+const LOOP: &str = "function %f(i64, i64, f64, f64) -> f64 system_v {
+    fn0 = %exp(f64) -> f64 system_v
+block0(v0: i64, v1: i64, v2: f64, v21: f64):
+    v3 = f64const 0.0
+    v4 = floor v21
+    v20 = call fn0(v2)
+    jump block1(v1, v3)
+block1(v5: i64, v6: f64):
+    v7 = iconst.i64 -1
+    v8 = iadd v5, v7
+    v9 = iconst.i64 3
+    v10 = ishl v8, v9
+    v11 = iadd v0, v10
+    v12 = load.f64 v11
+    v13 = sqrt v12
+    v14 = fmul v13, v4
+    v15 = fmul v14, v20
+    v16 = fadd v6, v15
+    store v16, v11
+    brif v8, block1(v8, v16), block2
+block2:
+    v17 = f64const 0x1.0p1
+    v18 = fmax v4, v17
+    v19 = fmul v16, v18
+    return v19
+}";
+
+#[test]
+fn a_loop_in_every_mode() {
+    let (mut seen, mut recorded) = (Vec::new(), Vec::new());
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let (found, call) = explained_in(mode, LOOP, "%f([4.0, 0.0, 9.0], 3, 0.5, 3.5)", None);
+        // The edges that cut, the first cotangent that is not finite and the largest terms are the primal's affair.
+        let cut: Vec<_> = found.entries.iter().flat_map(|e| &e.why).map(|w| (w.kind, w.at.clone())).collect();
+        let mut way = found.non_finite.iter().flatten();
+        let first = way.find(|s| s.passed.is_some_and(|p| !p.1.is_finite())).and_then(|s| s.at.clone()).unwrap();
+        assert_eq!(first.text, "v13 = sqrt.f64 v12");
+        let largest = found.contributions[0].clone();
+        seen.push((cut, first, largest.at, largest.count));
+        // What is recorded is the mode's; each value has readers and a reason.
+        for f in found.plans.as_ref().unwrap() {
+            for b in &f.blocks {
+                for r in b.keeps.iter().chain(&b.pushes).chain(&b.holds).chain(&b.knows).chain(&b.recomputes) {
+                    assert!(!r.readers.is_empty(), "{mode:?}: {} of {} has no reader", r.what, b.block);
+                    assert!(!r.why.is_empty());
+                }
+            }
+        }
+        let object = json::json(&call, &found);
+        let why: Vec<&serde_json::Value> = object["recorded"]["functions"][0]["blocks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|b| ["keeps", "pushes", "holds", "knows", "recomputes"].map(|k| &b[k]))
+            .flat_map(|list| list.as_array().unwrap())
+            .map(|r| &r["why"])
+            .collect();
+        assert!(!why.is_empty() && why.iter().all(|w| w.is_string()));
+        let said = text::text("", &found);
+        let (_, said) = said.split_once("\nRecorded").unwrap();
+        recorded.push(said.to_owned());
+    }
+    assert!(seen.windows(2).all(|w| w[0] == w[1]), "{seen:?}");
+    let kinds: Vec<&str> = seen[0].0.iter().map(|c| c.0).collect();
+    expect!["rounded"].assert_eq(&kinds.join(" "));
+    expect![[r#"
+                : 96 bytes
+                  %f: an activation frame of 64 bytes
+                    block0 (line 4), entered 1 time: pushes nothing
+                      keeps parameter 0 of the function, 8 bytes
+                        for computing `v11 = iadd.i64 v0, v10` (line 13) again
+                        since the caller passes it to the forward pass only
+                      keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+                        for the reverse of `v12 = load.f64 v11` (line 14)
+                        for the reverse of `store.f64 v16, v11` (line 19)
+                        since the caller passes it to the forward pass only
+                      keeps `v4 = floor.f64 v21` (line 5), 8 bytes
+                        for the reverse of `v14 = fmul.f64 v13, v4` (line 16)
+                        for computing `v14 = fmul.f64 v13, v4` (line 16) again
+                        since a place for it costs less than computing it again
+                      keeps `v20 = call fn0(v2)` (line 6), 8 bytes
+                        for the reverse of `v20 = call fn0(v2)` (line 6)
+                        for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
+                        since a call is not made again
+                      keeps parameter 1 of the function, 8 bytes
+                        for finding the way back
+                        since the caller passes it to the forward pass only
+                    block1 (line 9), entered 3 times: pushes 8 bytes each time
+                      pushes `v13 = sqrt.f64 v12` (line 15), 8 bytes
+                        for the reverse of `v13 = sqrt.f64 v12` (line 15)
+                        for computing `v14 = fmul.f64 v13, v4` (line 16) again
+                        since computing it again would need more bytes of operands, or more time
+                      holds v7, parameter 0 of block1
+                        for computing `v8 = iadd.i64 v5, v7` (line 10) again
+                        for the reverse of block1, which holds it
+                        for finding the way back
+                        since its value before a step of the loop follows from the value after it
+                      computes again `v7 = iconst.i64 -1` (line 9)
+                        for computing `v8 = iadd.i64 v5, v7` (line 10) again
+                        for the reverse of block1, which begins with v7, parameter 0 of block1 from it
+                        since it is the same wherever it is computed
+                      computes again `v8 = iadd.i64 v5, v7` (line 10)
+                        for computing `v10 = ishl.i64 v8, v9` (line 12) again
+                        since this costs less than memory, and the operands are there
+                      computes again `v9 = iconst.i64 3` (line 11)
+                        for computing `v10 = ishl.i64 v8, v9` (line 12) again
+                        since it is the same wherever it is computed
+                      computes again `v10 = ishl.i64 v8, v9` (line 12)
+                        for computing `v11 = iadd.i64 v0, v10` (line 13) again
+                        since this costs less than memory, and the operands are there
+                      computes again `v11 = iadd.i64 v0, v10` (line 13)
+                        for the reverse of `v12 = load.f64 v11` (line 14)
+                        for the reverse of `store.f64 v16, v11` (line 19)
+                        since this costs less than memory, and the operands are there
+                      computes again `v14 = fmul.f64 v13, v4` (line 16)
+                        for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
+                        since this costs less than memory, and the operands are there
+                    block2 (line 22), entered 1 time: pushes nothing
+                      keeps `v18 = fmax.f64 v4, v17` (line 23), 8 bytes
+                        for the reverse of `v19 = fmul.f64 v16, v18` (line 24)
+                        since a place for it costs less than computing it again
+                      keeps v7, parameter 0 of block1, 8 bytes
+                        for the reverse of block1, which holds it
+                        since which value it got depends on the way that was taken
+            "#]]
+    .assert_eq(&recorded[0]);
+    // What one function for both halves does otherwise.
+    let only = recorded[1].lines().filter(|l| !recorded[0].lines().any(|m| m == *l)).map(|l| format!("{l}\n"));
+    expect![[r#"
+        : 24 bytes
+          %f: no activation frame
+                since both halves are one function, so it stays where it is
+                since both halves are one function, so it stays where it is
+                since both halves are one function, so it stays where it is
+                since both halves are one function, so it stays where it is
+                since both halves are one function, so it stays where it is
+                since both halves are one function, so it stays where it is
+                since both halves are one function, so it stays where it is
+    "#]]
+    .assert_eq(&only.collect::<String>());
 }

@@ -45,24 +45,23 @@ block0(v0: f64):
         &Options::default(),
         Stage::Stmts,
         expect![[r#"
-        ; %f (f64 active) -> (f64 active)
+            ; %f (f64 active) -> (f64 active)
 
-        block0:  ; runs at most once
-          v0: f64  ; active f64, solid
-          inst0 v1 = sqrt.f64 v0
-              facts    v1 active f64, solid
-              reverse  d1 = take ct(v1)
-                       d2 = fadd.f64 v1, v1
-                       d3 = fabs.f64 d2
-                       d4 = fdiv.f64 d1, d3
-                       d5 = const.f64 0.0
-                       d6 = fcmp.i8 eq d1, d5
-                       d7 = select.f64 d6, d1, d4
-                       ct(v0) += d7
-              comms    v1
-          inst1 return v1
-              reverse  ct(v1) += d0
-    "#]],
+            block0:  ; runs at most once
+              v0: f64  ; active f64, solid
+              inst0 v1 = sqrt.f64 v0
+                  facts    v1 active f64, solid
+                  reverse  d1 = take ct(v1)
+                           d2 = fadd.f64 v1, v1
+                           d3 = fabs.f64 d2
+                           d4 = fdiv.f64 d1, d3
+                           d5 = nonzero.f64 d1
+                           d6 = keep_where.f64 d4, d5
+                           ct(v0) += d6
+                  comms    v1
+              inst1 return v1
+                  reverse  ct(v1) += d0
+        "#]],
     );
     check(
         source,
@@ -87,17 +86,16 @@ block0(v0: f64):
                 d2 = fadd.f64 v1, v1
                 d3 = fabs.f64 d2
                 d4 = fdiv.f64 d1, d3
-                d5 = const.f64 0.0
-                d6 = fcmp.i8 eq d1, d5
-                d7 = select.f64 d6, d1, d4
-                ct(v0) += d7
+                d5 = nonzero.f64 d1
+                d6 = keep_where.f64 d4, d5
+                ct(v0) += d6
                 jump bb3
 
             bb3:  ; exit, from bb2
                 ; parameters of block0
-                d10 = take ct(v0)
+                d9 = take ct(v0)
                 close frame
-                return d10
+                return d9
         "#]],
     );
 }
@@ -213,13 +211,13 @@ block2:
             ;   pushes v5, v4: 16 bytes each time
             ;   reads v5 from the record, for inst3
             ;   reads v4 from the record, for inst3
-            ;   has v7 in a variable
-            ;   computes v3 = iconst.i64 0
-            ;   computes v11 = iconst.i64 1
+            ;   has v7 in a variable, for holding v7, the way back
+            ;   computes v3 = iconst.i64 0, for the way back
+            ;   computes v11 = iconst.i64 1, for holding v7
             ;   on the way back to block1, v7 is v7, 1 steps back
             ; block2 runs at most once, entered from block1 only
             ;   keeps v7 at frame+8
-            ;   reads v7 from frame+8
+            ;   reads v7 from frame+8, for holding v7
             ;   on the way back to block1, v7 is v7
 
             %f__forward(f64, i32, i64) -> f64 fast

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use super::edits::Kind;
-use super::equivalent::excuse;
+use super::equivalent::{ENTRIES, Entry, excuse};
 use super::worker::Task;
 use super::{MODES, Subject, read};
 use crate::cases;
@@ -38,7 +38,7 @@ pub struct Survivor {
     /// The kind of mistake and the instruction.
     pub what: String,
     /// Why that is no wonder, if somebody has argued it.
-    pub excuse: Option<&'static str>,
+    pub excuse: Option<&'static Entry>,
 }
 
 /// Counts of one kind of mistake.
@@ -71,6 +71,18 @@ impl Report {
     /// Whether every mutant was noticed or is argued to be equivalent.
     pub fn is_ok(&self) -> bool {
         self.broken.is_empty() && self.survivors.iter().all(|s| s.excuse.is_some())
+    }
+
+    /// Excuses for the files that were looked at, and for no survivor: nobody needs them any more.
+    pub fn idle(&self) -> impl Iterator<Item = &'static Entry> + '_ {
+        let used = |e: &Entry| self.survivors.iter().any(|s| s.excuse.is_some_and(|u| std::ptr::eq(u, e)));
+        ENTRIES.iter().filter(move |e| !used(e))
+    }
+
+    /// The survivors that are excused.
+    pub fn excused(&self) -> String {
+        let lines = self.survivors.iter().filter_map(|s| Some((s, s.excuse?)));
+        lines.map(|(s, e)| format!("equivalent {}: {}\n    {}\n", s.place, s.what, e.why)).collect()
     }
 
     /// As tables.
@@ -156,7 +168,7 @@ fn drive(mut task: Task, n: usize, worker: impl Fn(&Task) -> Command, report: &m
                 }
                 ["survived", _, kind, text] => {
                     trying = None;
-                    let excuse = excuse(&task.file, kind, text).map(|e| e.why);
+                    let excuse = excuse(&task.file, kind, text);
                     let tally = report.kinds.entry(known(kind).unwrap_or("other")).or_default();
                     tally.tried += 1;
                     tally.excused += usize::from(excuse.is_some());

@@ -139,8 +139,28 @@ pub fn role(half: Half, f: &Function, inst: ir::Inst) -> &'static str {
         "guard"
     } else if is_constant && all_are(&[Opcode::Splat, Opcode::ScalarToVector]) {
         "blank"
+    } else if op == Opcode::Extractlane && is_uniform(f, f.dfg.inst_args(inst)[0]) {
+        "uniform"
     } else {
         ""
+    }
+}
+
+/// Whether all lanes of a vector are the same, because they are made of one scalar by what does the same to each.
+fn is_uniform(f: &Function, v: Value) -> bool {
+    let Some(inst) = f.dfg.value_def(f.dfg.resolve_aliases(v)).inst() else { return false };
+    let args = f.dfg.inst_args(inst);
+    let lanes = |v: Value| f.dfg.value_type(v).lane_count();
+    match f.dfg.insts[inst].opcode() {
+        Opcode::Splat => true,
+        Opcode::Vconst => match f.dfg.insts[inst] {
+            InstructionData::UnaryConst { constant_handle, .. } => {
+                f.dfg.constants.get(constant_handle).as_slice().iter().all(|&b| b == 0)
+            }
+            _ => false,
+        },
+        Opcode::Fcmp | Opcode::Bitcast | Opcode::Band => args.iter().all(|&a| lanes(a) == lanes(v) && is_uniform(f, a)),
+        _ => false,
     }
 }
 

@@ -44,15 +44,22 @@ const CURSOR: &str = "the cursor of the tape is written back before every call a
 const GUARD: &str = "the constant of a strong zero, or an arm at a kink: it matters only where a cotangent is exactly zero \
                      or the point is the kink, and scalar/strong_zero.clif and scalar/kinks.clif have such points";
 const BLANK: &str = "a vector whose lanes are all replaced afterwards";
+const UNIFORM: &str = "a mask that is made in a vector register from one scalar, so all lanes are the same";
 const IN_PLACE: &str = "written over what was read from the same place: its shadow has just been cleared, so adding to it \
                         and storing into it are the same";
 const TWICE: &str = "the number is recorded twice, once to be restored and once as an operand, in neighbouring slots";
+
+const NOTHING_PASSES: &str = "the floats of this function are behind or before its loops, so no cotangent passes back through \
+                              them and nothing that is restored in them is read: going back another way, or fewer turns, or \
+                              not at all, is the same. The end of the frame takes their records off the tape. Other numbers of \
+                              turns than what a fresh tape holds, zero, end in a trap or do not end";
 
 /// The list.
 pub const ENTRIES: &[Entry] = &[
     entry("*", "*", "[cursor]", CURSOR),
     entry("*", "constant", "[guard]", GUARD),
     entry("*", "constant", "[blank]", BLANK),
+    entry("*", "lane", "[uniform]", UNIFORM),
     entry("cases/memory/inplace.clif", "only-second", "", IN_PLACE),
     entry("cases/pointers/checked.clif", "only-second", "cold_trap__pullback", IN_PLACE),
     entry("cases/memory/inplace.clif", "slot", "", TWICE),
@@ -70,18 +77,10 @@ pub const ENTRIES: &[Entry] = &[
         "newton_sqrt__",
         "the iteration has converged: its step does not depend on the previous iterate, and successive iterates are equal",
     ),
-    entry(
-        "cases/control/loops.clif",
-        "targets",
-        "collatz__pullback",
-        "the two ways differ in integers only and pass the same cotangents back",
-    ),
-    entry(
-        "cases/control/loops.clif",
-        "no-store",
-        "collatz__forward",
-        "the number of rounds, for a way back on which nothing happens",
-    ),
+    entry("cases/control/loops.clif", "targets", "collatz__pullback", NOTHING_PASSES),
+    entry("cases/control/loops.clif", "no-store", "collatz__forward", NOTHING_PASSES),
+    entry("cases/control/loops.clif", "*", "bound_from_loop__", NOTHING_PASSES),
+    entry("cases/control/loops.clif", "constant", "nothing__forward", "nobody reads what this function returns"),
     entry(
         "cases/control/loops.clif",
         "slot",

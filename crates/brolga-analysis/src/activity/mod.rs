@@ -28,7 +28,7 @@ use crate::cell::{access_offset, cell_of};
 use crate::cfg::Cfg;
 use crate::contents::{Contents, Kinds, Uses};
 use crate::modes::{ParamMode, ResultMode};
-use crate::pointers::Pointers;
+use crate::pointers::{PointerInput, Pointers};
 use crate::summary::Summaries;
 use crate::turns::{Here, Local};
 
@@ -178,7 +178,15 @@ struct Cx<'a> {
 
 /// Compute activity, and everything that stands in its way.
 pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
-    let local = Local::compute(input.program, input.func, input.cfg, input.pointers, input.contents);
+    let for_pointers = PointerInput {
+        program: input.program,
+        func: input.func,
+        cfg: input.cfg,
+        params: input.params,
+        summaries: input.summaries,
+        pointer_copy: input.pointers.pointer_copy.clone(),
+    };
+    let local = Local::compute(&for_pointers, input.pointers, input.contents);
     let mut cx = Cx {
         i: input,
         turns: Here::compute(&local, &input.summaries.turns),

@@ -11,7 +11,7 @@ use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
 use crate::cfg::edge_args;
-use crate::contents::{Kinds, moves_half};
+use crate::contents::{Kinds, becomes_float, moves_half};
 use crate::modes::ParamMode;
 use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
 use crate::reach;
@@ -531,7 +531,18 @@ impl Cx<'_> {
                 let p = self.i.pointers;
                 let reached = args.iter().any(|&a| self.a.state[a] != State::No || p.root(a).is_some())
                     || self.i.program.data.values().any(|d| d.writable);
-                if !reached || p.root(v).is_some() {
+                let indirect = func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
+                if reached && indirect && !self.is_float(v) && becomes_float(func, self.i.uses, v) {
+                    // Every integer that such a callee returns comes with the delta of a pointer, not with a cotangent.
+                    let d = Diagnostic::new(
+                        "AD0113",
+                        "float bits are returned in an integer by a function called through a pointer",
+                    )
+                    .note("which callees return the bits of a float cannot be told here")
+                    .help("return the float as a float");
+                    self.problem(inst, Some(v), d);
+                    self.carried(v, false)
+                } else if !reached || p.root(v).is_some() {
                     State::No
                 } else if self.is_float(v) {
                     State::Varied { definite: true }

@@ -88,7 +88,7 @@ fn term(t: &Term) -> Value {
 
 fn function(f: &FunctionPlan) -> Value {
     let recorded = |list: &[Recorded]| -> Vec<Value> {
-        list.iter().map(|r| json!({ "what": r.what, "bytes": r.bytes, "for": r.readers })).collect()
+        list.iter().map(|r| json!({ "what": r.what, "bytes": r.bytes, "for": r.readers, "why": r.why })).collect()
     };
     let blocks = f.blocks.iter().map(|b| {
         json!({
@@ -100,6 +100,8 @@ fn function(f: &FunctionPlan) -> Value {
             "keeps": recorded(&b.keeps),
             "pushes": recorded(&b.pushes),
             "number_bytes": b.number_bytes,
+            "holds": recorded(&b.holds),
+            "knows": recorded(&b.knows),
             "recomputes": recorded(&b.recomputes),
         })
     });

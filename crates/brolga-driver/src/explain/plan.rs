@@ -4,6 +4,7 @@
 
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
+use brolga_transform::plan::why::{Reader, readers, reason};
 use brolga_transform::plan::{Source, type_of};
 use brolga_transform::{Stages, derive_with};
 use cranelift_codegen::ir::{self, Type};
@@ -37,6 +38,10 @@ pub struct Block {
     pub pushes: Vec<Recorded>,
     /// Bytes of its own number that it pushes, because its successors must know where they come from.
     pub number_bytes: u32,
+    /// What its reverse has in a variable, set by the reverse of a block behind it.
+    pub holds: Vec<Recorded>,
+    /// What its reverse knows without a record: behind a loop, what counted its turns.
+    pub knows: Vec<Recorded>,
     /// What its reverse computes again instead.
     pub recomputes: Vec<Recorded>,
 }
@@ -57,6 +62,8 @@ pub struct Recorded {
     pub bytes: u32,
     /// Whose reverse reads it.
     pub readers: Vec<String>,
+    /// Why it is had in this way and in no cheaper one.
+    pub why: &'static str,
 }
 
 /// The plan of everything that a request derives.
@@ -72,18 +79,18 @@ pub fn plans(
     let isa = brolga::jit::host_isa(options.optimize)?;
     let derive = || {
         let mut out = Vec::new();
-        derive_with(program, request, options, &*isa, |s| out.push(Reader { s, visits }.function()))?;
+        derive_with(program, request, options, &*isa, |s| out.push(Describe { s, visits }.function()))?;
         Ok(out)
     };
     quiet::catch(derive).unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
 }
 
-struct Reader<'a, 's> {
+struct Describe<'a, 's> {
     s: &'a Stages<'s>,
     visits: &'a dyn Fn(FuncKey, ir::Block) -> u64,
 }
 
-impl Reader<'_, '_> {
+impl Describe<'_, '_> {
     fn function(&self) -> FunctionPlan {
         let (facts, plan) = (&self.s.facts, &self.s.plan);
         let fragments = self.s.stmts.values().flat_map(|stmt| stmt.before.values().chain(stmt.after.values()));
@@ -99,37 +106,36 @@ impl Reader<'_, '_> {
 
     fn block(&self, b: ir::Block, aux: &IndexMap<Val, Type>) -> Block {
         let (facts, plan) = (&self.s.facts, &self.s.plan);
-        let body = facts.program.funcs[facts.variant.func].body.as_ref();
-        // The normalised function may number blocks in another way; instructions know where they come from.
-        let known = |i: &ir::Inst| body.is_some_and(|f| f.layout.inst_block(facts.original(*i)).is_some());
-        let first = facts.func().layout.block_insts(b).find(known).map(|i| facts.original(i));
-        let original = first.and_then(|i| body?.layout.inst_block(i));
-        let times = original.map_or(0, |o| (self.visits)(facts.variant.func, o));
+        let (first, original) = self.original_block(b);
+        let times = first.map_or(0, |_| (self.visits)(facts.variant.func, original));
         let bytes = |v| type_of(facts, aux, v).bytes();
-        let own = |v: Val, source: fn(&Source) -> bool| {
-            let sources = plan.blocks[b].sources.iter();
-            sources.filter(|(w, s)| *w == v && source(s)).flat_map(|_| self.readers(b, v)).collect::<Vec<_>>()
-        };
         let p = &plan.blocks[b];
         let keeps = p.keeps.iter().map(|&(slot, v)| {
-            let reading = |r: &&ir::Block| plan.blocks[**r].sources.contains(&(v, Source::Frame(slot)));
+            let source = Source::Frame(slot);
+            let reading = |r: &&ir::Block| plan.blocks[**r].sources.contains(&(v, source));
             let readers = facts.cfg.blocks.iter().filter(reading).flat_map(|&r| self.readers(r, v)).collect();
-            Recorded { what: self.what(v), bytes: bytes(v), readers }
+            Recorded { what: self.what(v), bytes: bytes(v), readers, why: reason(facts, plan, v, source) }
         });
-        let pushes = p.record.iter().map(|&v| {
-            let readers = own(v, |s| *s == Source::Record);
-            Recorded { what: self.what(v), bytes: bytes(v), readers }
-        });
-        let again = p.sources.iter().filter(|s| matches!(s.1, Source::Recompute(_) | Source::Last(_)));
-        let recomputes = again.map(|&(v, _)| Recorded { what: self.what(v), bytes: 0, readers: self.readers(b, v) });
+        let list = |wanted: fn(&Source) -> bool, size: &dyn Fn(Val) -> u32| -> Vec<Recorded> {
+            let sources = p.sources.iter().filter(|s| wanted(&s.1));
+            let recorded = |&(v, source): &(Val, Source)| Recorded {
+                what: self.what(v),
+                bytes: size(v),
+                readers: self.readers(b, v),
+                why: reason(facts, plan, v, source),
+            };
+            sources.map(recorded).collect()
+        };
         Block {
-            block: original.unwrap_or(b).to_string(),
+            block: original.to_string(),
             line: first.map_or(0, |i| facts.program.funcs[facts.variant.func].lines[i]),
             times,
             keeps: keeps.collect(),
-            pushes: pushes.collect(),
+            pushes: list(|s| *s == Source::Record, &bytes),
             number_bytes: if p.push_id { plan.id_bytes } else { 0 },
-            recomputes: recomputes.collect(),
+            holds: list(|s| *s == Source::Held, &|_| 0),
+            knows: list(|s| matches!(s, Source::Last(_)), &|_| 0),
+            recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
         }
     }
 
@@ -171,21 +177,31 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Whose reverse in block `b` reads `v`: statements, or values that are computed from it.
+    /// Whose reverse in block `b` reads `v`.
     fn readers(&self, b: ir::Block, v: Val) -> Vec<String> {
-        let func = self.s.facts.func();
-        let insts = func.layout.block_insts(b);
-        let direct = insts.filter(|i| self.s.stmts.get(i).is_some_and(|stmt| stmt.comms().contains(&v)));
-        let mut out: Vec<String> = direct.map(|i| format!("the reverse of {}", self.text(i))).collect();
-        out.extend(self.s.plan.blocks[b].sources.iter().filter_map(|&(w, source)| match source {
-            Source::Recompute(i) if func.dfg.inst_args(i).iter().any(|&a| Val::Primal(a) == v) => {
-                Some(format!("computing {} again", self.what(w)))
+        let text = |reader| match reader {
+            Reader::Reverse(inst) => format!("the reverse of {}", self.text(inst)),
+            Reader::Computes(w) => format!("computing {} again", self.what(w)),
+            Reader::Holds(w, from) if w == v => format!("the reverse of {}, which holds it", self.block_name(from)),
+            Reader::Holds(w, from) => {
+                format!("the reverse of {}, which begins with {} from it", self.block_name(from), self.what(w))
             }
-            Source::Last(last) if last.operands().any(|a| Val::Primal(a) == v) => {
-                Some(format!("computing {} again", self.what(w)))
-            }
-            _ => None,
-        }));
-        out
+            Reader::Way => "finding the way back".to_owned(),
+        };
+        readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
+    }
+
+    /// A block of the file, by any instruction in it that is the file's.
+    fn original_block(&self, b: ir::Block) -> (Option<ir::Inst>, ir::Block) {
+        let facts = &self.s.facts;
+        let body = facts.program.funcs[facts.variant.func].body.as_ref();
+        // The normalised function may number blocks in another way; instructions know where they come from.
+        let known = |i: &ir::Inst| body.is_some_and(|f| f.layout.inst_block(facts.original(*i)).is_some());
+        let first = facts.func().layout.block_insts(b).find(known).map(|i| facts.original(i));
+        (first, first.and_then(|i| body?.layout.inst_block(i)).unwrap_or(b))
+    }
+
+    fn block_name(&self, b: ir::Block) -> String {
+        self.original_block(b).1.to_string()
     }
 }

@@ -143,13 +143,20 @@ impl Text {
                     n => format!("pushes {} each time", plural(n, "byte")),
                 };
                 self.line(4, &format!("{}{line}, entered {}: {bytes}", b.block, plural(b.times, "time")));
-                let recorded = [("keeps", &b.keeps), ("pushes", &b.pushes), ("computes again", &b.recomputes)];
+                let recorded = [
+                    ("keeps", &b.keeps),
+                    ("pushes", &b.pushes),
+                    ("holds", &b.holds),
+                    ("knows", &b.knows),
+                    ("computes again", &b.recomputes),
+                ];
                 for (verb, list) in recorded {
                     for r in list {
                         let size =
                             if r.bytes == 0 { String::new() } else { format!(", {}", plural(r.bytes.into(), "byte")) };
                         self.line(6, &format!("{verb} {}{size}", r.what));
                         r.readers.iter().for_each(|reader| self.line(8, &format!("for {reader}")));
+                        self.line(8, &format!("since {}", r.why));
                     }
                 }
                 if b.number_bytes > 0 {

@@ -29,6 +29,7 @@ mod build;
 mod carry;
 mod flow;
 mod preds;
+pub mod why;
 
 use brolga_analysis::RootKind;
 use brolga_ir::inst::{FrameSlot, Val};

@@ -16,6 +16,7 @@ use brolga_ir::lower::FrameHome;
 use brolga_ir::map::IndexMap;
 use brolga_ir::print::primal_text;
 use brolga_transform::Stages;
+use brolga_transform::plan::why::{Reader, readers};
 use brolga_transform::plan::{PredSource, Source, type_of};
 use cranelift_codegen::ir::{self, Type};
 
@@ -151,21 +152,17 @@ impl Comments<'_, '_> {
         keeper.filter(|&k| k != reader).map_or(String::new(), |k| format!(", kept by {k}"))
     }
 
-    /// Why a block's reverse reads a name: the statements whose reverse does, or what is computed from it.
+    /// Why a block's reverse reads a name: the statements whose reverse does, or what is made of it.
     fn readers(&self, b: ir::Block, v: Val) -> String {
-        let func = self.s.facts.func();
-        let direct: Vec<String> = func
-            .layout
-            .block_insts(b)
-            .filter(|i| self.s.stmts.get(i).is_some_and(|stmt| stmt.comms().contains(&v)))
-            .map(|i| i.to_string())
-            .collect();
-        let derived = self.s.plan.blocks[b].sources.iter().filter_map(|&(w, source)| match source {
-            Source::Recompute(i) if func.dfg.inst_args(i).iter().any(|&a| Val::Primal(a) == v) => Some(w.to_string()),
-            Source::Last(last) if last.operands().any(|a| Val::Primal(a) == v) => Some(w.to_string()),
-            _ => None,
-        });
-        let all: Vec<String> = direct.into_iter().chain(derived).collect();
+        let text = |reader| match reader {
+            Reader::Reverse(inst) => inst.to_string(),
+            Reader::Computes(w) => w.to_string(),
+            Reader::Holds(w, _) => format!("holding {w}"),
+            Reader::Way => "the way back".to_owned(),
+        };
+        let mut all: Vec<String> =
+            readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect();
+        all.dedup();
         if all.is_empty() { String::new() } else { format!(", for {}", all.join(", ")) }
     }
 }
