@@ -28,7 +28,7 @@ fn an_instance_that_does_not_fit_is_an_error() {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const most) }, 0);
     for error in [Memory::new(&call).err(), run::gradient(&rule, &call).err(), run::primal(&file.program, &call).err()]
     {
-        let Some(Error::Usage(message)) = error else { panic!("there is no room") };
+        let Some(Error::Usage(message)) = &error else { panic!("{error:?}") };
         assert!(message.starts_with("cannot reserve"), "{message}");
     }
     assert!(file.bind(text, &call_with_clauses(text).expect("it is a call").0, &clauses).is_err());
