@@ -24,6 +24,9 @@ const AGREES_F32: f64 = 1e-5;
 /// Where functions are compared. Some are outside of a function's domain, and there both must give NaN.
 const POINTS: [f64; 14] = [-31.7, -7.3, -1.6, -0.83, -0.21, -1e-3, 0.0, 1e-9, 0.37, 0.92, 1.0, 2.41, 11.3, 57.9];
 
+/// Calls and turns of loops after which a function is none of C's.
+const FUEL: u64 = 1 << 20;
+
 /// A function that may be one of C's.
 pub(crate) struct Candidate {
     index: u32,
@@ -78,7 +81,7 @@ fn plain(name: &str) -> &str {
     last
 }
 
-/// Which candidates compute what their names say: key and symbol.
+/// Which candidates compute what their names say: key and symbol. The module is translated for fuel; keys are the same without.
 pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec<(FuncKey, &'static str)>, Error> {
     let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
@@ -87,6 +90,7 @@ pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec
     }
     let primal = Primal::new(module.program(), &roots, &Options::default())?;
     let mut instance = Instance::not_started(module)?;
+    instance.set_fuel(FUEL);
     let mut out = Vec::new();
     for c in candidates {
         if let Some(key) = key(c)

@@ -65,6 +65,23 @@ pub(crate) struct Inner {
     primal: OnceLock<Result<Primal, String>>,
 }
 
+impl Inner {
+    fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: Mode) -> Result<Self, Error> {
+        let translated = translate(info, layout, provider, mode)?;
+        Ok(Self {
+            image: image(info, layout, provider, &translated)?,
+            memories: info.memories.iter().map(|m| m.ty.initial * PAGE).collect(),
+            exports: info.exports.clone(),
+            start: info.start,
+            types: (0..info.funcs.len() as u32).map(|f| info.type_of(f).clone()).collect(),
+            globals: info.globals.iter().map(|g| (g.ty.content_type, g.ty.mutable)).collect(),
+            layout: layout.clone(),
+            translated,
+            primal: OnceLock::new(),
+        })
+    }
+}
+
 impl Module {
     /// Load a module from its binary form or its text.
     ///
@@ -86,26 +103,16 @@ impl Module {
         let layout = Layout::new(&info).map_err(too_large)?;
         let provider = Provider(&options.imports);
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
-        let translated = translate(&info, &layout, &provider, mode)?;
-        let image = image(&info, &layout, &provider, &translated)?;
-        let mut inner = Arc::new(Inner {
-            image,
-            memories: info.memories.iter().map(|m| m.ty.initial * PAGE).collect(),
-            exports: info.exports.clone(),
-            start: info.start,
-            types: (0..info.funcs.len() as u32).map(|f| info.type_of(f).clone()).collect(),
-            globals: info.globals.iter().map(|g| (g.ty.content_type, g.ty.mutable)).collect(),
-            layout,
-            translated,
-            primal: OnceLock::new(),
-        });
+        let mut inner = Inner::new(&info, &layout, &provider, mode)?;
         let candidates = mathlib::candidates(&info);
-        let found = mathlib::confirmed(&Self(inner.clone()), &candidates)?;
-        let program = &mut Arc::get_mut(&mut inner).expect("nobody else has it yet").translated.program;
-        for (key, symbol) in found {
-            program.funcs[key].computes = Some(symbol);
+        if !candidates.is_empty() {
+            // Whatever has such a name is run, so it must end.
+            let tried = Inner::new(&info, &layout, &provider, Mode { fuel: true, ..mode })?;
+            for (key, symbol) in mathlib::confirmed(&Self(Arc::new(tried)), &candidates)? {
+                inner.translated.program.funcs[key].computes = Some(symbol);
+            }
         }
-        Ok(Self(inner))
+        Ok(Self(Arc::new(inner)))
     }
 
     /// The CLIF that the module was translated to. The instance pointer is the first parameter of every function.

@@ -423,6 +423,16 @@ fn wasi_output_and_exit() {
 }
 
 #[test]
+fn mathematics_that_does_not_end_is_no_mathematics() {
+    let text = r#"(module (func $exp (export "exp") (param f64) (result f64)
+        (loop (br_if 0 (f64.gt (local.get 0) (f64.const 0)))) (local.get 0)))"#;
+    let module = Module::new(text).unwrap();
+    assert_eq!(module.program().funcs[module.function("exp").unwrap().0].computes, None);
+    let mut instance = Instance::new(&module).unwrap();
+    assert_eq!(instance.call("exp", &[Val::F64(-1.0)]).unwrap(), [Val::F64(-1.0)]);
+}
+
+#[test]
 fn mathematics_in_the_module_keeps_its_values() {
     // An `exp` of its own by a series: it agrees with C's where it is tried only if it is good everywhere, and this is not.
     // One called `sqrt` that is right is taken for C's.
