@@ -55,7 +55,7 @@ const NOTHING_PASSES: &str = "the floats of this function are behind or before i
                               turns than what a fresh tape holds, zero, end in a trap or do not end";
 
 /// The list.
-pub const ENTRIES: &[Entry] = &[
+pub static ENTRIES: &[Entry] = &[
     entry("*", "*", "[cursor]", CURSOR),
     entry("*", "constant", "[guard]", GUARD),
     entry("*", "constant", "[blank]", BLANK),
