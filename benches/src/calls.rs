@@ -172,9 +172,9 @@ pub fn measure(
         if let Some(beside) = &mut beside {
             let (time, same) = beside.run();
             native = native.min(time);
-            if let Some(value) = value
-                && !((value - same).abs() <= 1e-9 * (1.0 + value.abs()))
-            {
+            // False where either is NaN.
+            let agrees = |value: f64| (value - same).abs() <= 1e-9 * (1.0 + value.abs());
+            if let Some(value) = value.filter(|v| !agrees(*v)) {
                 let message = format!("the value is {value}, but {same} in native code");
                 return Err(Failure::Call { name: name.to_owned(), message });
             }
