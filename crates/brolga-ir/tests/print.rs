@@ -169,6 +169,8 @@ fn arithmetic() {
             d3 = band.f64x2 v1, d2
             d3 = bor.f64x2 v1, d2
             d3 = bxor.f64x2 v1, d2
+            d3 = nonzero.f64x2 v1, d2
+            d3 = keep_where.f64x2 v1, d2
             d3 = insertlane.f64x2 v1, d2, 1
             d3 = shuffle.f64x2 v1, d2, 0x0f0e0d0c0b0a09080706050403020100
             d3 = iadd.f64x2 v1, d2
