@@ -1,13 +1,13 @@
 //! Addresses as sums of products.
 //!
-//! **Question.** An address in a loop is computed anew in each turn: `p + 8 (i n + j)`. As a function of the turns of the loops
-//! around it, what is it?
+//! **Question.** An address in a loop is computed anew in each turn: `p + 8 (i n + j)`. As a function of the turns of the
+//! loops around it, what is it?
 //!
 //! **Answer.** Integers are written out as sums of products of *atoms*, with coefficients modulo 2⁶⁴, as the machine computes
 //! them. An atom is a value that nothing more is known of, or the number of turns that a loop has done: an induction variable
 //! is its first value plus its step times that number. A pointer that runs through a nest of loops (it enters the inner loop
-//! with what the outer one holds, and the outer one goes on with what the inner one ends with) is a first value plus a step times
-//! the number of turns of the inner loop since the outer one was entered.
+//! with what the outer one holds, and the outer one goes on with what the inner one ends with) is a first value plus a step
+//! times the number of turns of the inner loop since the outer one was entered.
 //!
 //! Two sums that are written alike are equal. The reverse does not hold, and nobody relies on it.
 
@@ -200,8 +200,8 @@ impl Affine<'_> {
         (b == lp.header && edge_args(self.func, *latch, b)[i] == v).then(|| edge_args(self.func, *entry, b)[i])
     }
 
-    /// How often a loop turns, if it can only end by its test: a sum that is the number of turns if that is positive, and is not
-    /// positive (or wrong by a multiple of 2⁶⁴ that no run reaches) if there are none.
+    /// How often a loop turns, if it can only end by its test: a sum that is the number of turns if that is positive, and is
+    /// not positive (or wrong by a multiple of 2⁶⁴ that no run reaches) if there are none.
     pub fn trips(&self, l: LoopId, around: &[LoopId]) -> Option<Sum> {
         let lp = &self.loops.loops[l];
         let [(from, to)] = lp.exits[..] else { return None };

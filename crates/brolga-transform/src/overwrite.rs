@@ -1,23 +1,23 @@
 //! Shadows that are stored, not added to.
 //!
-//! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store, after somebody has filled the
-//! shadow with zeros. Where the caller says that a shadow holds nothing before the call (`Request::fresh`), and nothing
-//! else is ever added to that place, a store is enough, and the zeros are, too, for nothing. That is what an adjoint
-//! written by hand does.
+//! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store, after somebody has filled
+//! the shadow with zeros. Where the caller says that a shadow holds nothing before the call (`Request::fresh`), and nothing
+//! else is ever added to that place, a store is enough, and the zeros are, too, for nothing. That is what an adjoint written
+//! by hand does.
 //!
-//! **Algorithm.** For each argument whose memory the function only reads and that no other pointer reaches (`noalias`): find all loads of it by following its uses. If the pointer
-//! goes anywhere else (into a call, into memory), nothing is known. All active loads must be in one nest of loops, at addresses
-//! that differ by constants ([`crate::affine`]), and that are never the same in two turns: the innermost loop steps
-//! over as many bytes as they cover together, each outer one over what the whole loop in it has covered. Of loads of the same
-//! place in one block the last is the first in reverse; it stores, the others add.
+//! **Algorithm.** For each argument whose memory the function only reads and that no other pointer reaches (`noalias`): find
+//! all loads of it by following its uses. If the pointer goes anywhere else (into a call, into memory), nothing is known. All
+//! active loads must be in one nest of loops, at addresses that differ by constants ([`crate::affine`]), and that are never
+//! the same in two turns: the innermost loop steps over as many bytes as they cover together, each outer one over what the
+//! whole loop in it has covered. Of loads of the same place in one block the last is the first in reverse; it stores, the
+//! others add.
 //!
-//! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored to. Then the zeros may be left out.
-//! Beyond that it is asked that the nest runs whenever the function does, reads in every turn, and leaves no gaps, so that what is left alone
-//! are places before and behind what was read, not some in the middle.
+//! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored to. Then the zeros may be
+//! left out. Beyond that it is asked that the nest runs whenever the function does, reads in every turn, and leaves no gaps,
+//! so that what is left alone are places before and behind what was read, not some in the middle.
 //!
-//! **Wrapping.** Sums are modulo 2⁶⁴. A loop that ends by its test alone has read every address that it counts, so none of them
-//! comes back before all of memory has been read; a single loop whose induction variable does not come back needs at
-//! least 2⁶⁴ / stride turns.
+//! **Wrapping.** Sums are modulo 2⁶⁴. A loop that ends by its test alone has made every turn that it counts, and a loop whose
+//! induction variable does not come back needs at least 2⁶⁴ / stride turns to read a place again: no run has so many.
 
 use brolga_analysis::contents::Use;
 use brolga_analysis::{LoopId, Loops, ParamMode};
@@ -159,8 +159,8 @@ fn loads(facts: &Facts<'_>, pointer: ir::Value) -> Option<Vec<ir::Inst>> {
     Some(insts.filter(|i| found.contains(*i)).collect())
 }
 
-/// By how many bytes the addresses of the innermost loop differ from turn to turn; `i64::MAX` outside of loops. `None` if two turns
-/// may read the same place.
+/// By how many bytes the addresses of the innermost loop differ from turn to turn; `i64::MAX` outside of loops. `None` if two
+/// turns may read the same place.
 fn stride(affine: &Affine<'_>, live: &[&Read], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
     let at = &live[0].at;
@@ -223,15 +223,14 @@ fn stride(affine: &Affine<'_>, live: &[&Read], nest: &[LoopId]) -> Option<i64> {
     Some(stride.abs())
 }
 
-/// Which of these reads in one turn store, if no two of them overlap but those of the same place in one block; and whether they
-/// leave no gap.
+/// Which of these reads in one turn store, if no two of them overlap but those of the same place in one block; and whether
+/// they leave no gap.
 fn disjoint(live: &[&Read], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
     let looped = stride != i64::MAX;
     // In layout order, so that of reads of one place the last remains.
     let mut places: Vec<(i64, i64, ir::Block, ir::Inst)> = Vec::new();
     for r in live {
         let first = if looped { r.first.rem_euclid(stride) } else { r.first };
-        // In loops, two addresses that differ by whole strides are places of different turns.
         let same = |p: &&mut (i64, i64, ir::Block, ir::Inst)| p.0 == first && p.1 == r.bytes && p.2 == r.block;
         if let Some(p) = places.iter_mut().find(same)
             && live.iter().any(|q| q.inst == p.3 && q.first == r.first)
