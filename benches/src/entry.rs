@@ -2,7 +2,8 @@
 //!
 //! `DerivedRule` calls the same entry points through a guard that turns traps into errors, and boxes what it passes and
 //! returns, which takes longer than a short function does. What is compared here is generated code, so all kinds of calls
-//! have the same door, and a narrow one: arguments are copied into cells, and the entry point reads them from there.
+//! have the same door, and a narrow one: the entry point reads its arguments from cells, and what it overwrites there with
+//! results is put back before the next call.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ struct Cell([u8; 16]);
 /// An entry point and its arguments.
 pub struct Entry {
     code: unsafe extern "C" fn(*mut Cell),
-    args: Vec<Cell>,
+    /// Arguments in whose cells results are returned, to be put back before the next call; the others stay.
+    overwritten: Vec<Cell>,
     cells: Vec<Cell>,
     results: Vec<Type>,
 }
@@ -33,11 +35,12 @@ impl Entry {
             value.write_to_slice_ne(&mut cell.0[..value.ty().bytes() as usize]);
             cell
         };
-        let args: Vec<_> = args.iter().map(cell).collect();
-        let cells = vec![Cell([0; 16]); args.len().max(results.len())];
+        let mut cells: Vec<_> = args.iter().map(cell).collect();
+        let overwritten = cells[..args.len().min(results.len())].to_vec();
+        cells.resize(args.len().max(results.len()), Cell([0; 16]));
         // SAFETY: entry points have this signature.
         let code = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut Cell)>(address) };
-        Self { code, args, cells, results }
+        Self { code, overwritten, cells, results }
     }
 
     /// Call it.
@@ -45,7 +48,9 @@ impl Entry {
     /// # Safety
     /// The rule is alive, pointers among the arguments are valid, and nothing traps: that would be the end of the process.
     pub unsafe fn call(&mut self) {
-        self.cells[..self.args.len()].copy_from_slice(&self.args);
+        for (cell, arg) in self.cells.iter_mut().zip(&self.overwritten) {
+            *cell = *arg;
+        }
         // SAFETY: our contract; there are as many cells as arguments or results.
         unsafe { (self.code)(self.cells.as_mut_ptr()) }
     }
@@ -114,17 +119,12 @@ impl Derived {
     }
 }
 
-/// A row of the Jacobian.
-enum Row {
-    /// By a forward pass and a pullback.
-    Pair(Entry, Entry),
-    /// By a combined function.
-    Whole(Entry),
-}
-
 /// One gradient for each result, one after the other on one tape.
 pub struct Gradient {
-    rows: Vec<Row>,
+    /// Combined functions, one for each row of the Jacobian, or else forward passes.
+    rows: Vec<Entry>,
+    /// The pullbacks of forward passes.
+    pullbacks: Vec<Entry>,
     n_values: usize,
     records: bool,
     segment: Lease,
@@ -141,28 +141,23 @@ impl Gradient {
         let mut segment = pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
         let seg = DataValue::I64(segment.as_mut_ptr() as i64);
         let Derived { symbols, n_values, segment: records, abi, returns, cotangents } = derived;
-        let mut rows = Vec::new();
+        let (mut rows, mut pullbacks) = (Vec::new(), Vec::new());
         for (k, deltas) in deltas.iter().enumerate() {
             let mut forward = args.to_vec();
             forward.extend(deltas.iter().map(|d| DataValue::I64(*d)));
             forward.push(seg.clone());
             let seeds = abi.seeds.iter().map(|&i| one_hot(returns[i], i == k));
-            rows.push(match &symbols[..] {
-                [forward_symbol, pullback_symbol] => {
-                    let pullback: Vec<_> = [seg.clone()].into_iter().chain(seeds).collect();
-                    Row::Pair(
-                        Entry::new(entry_of(rule, forward_symbol)?, &forward, returns.clone()),
-                        Entry::new(entry_of(rule, pullback_symbol)?, &pullback, cotangents.clone()),
-                    )
-                }
-                symbols => {
-                    forward.extend(seeds);
-                    let results = [&returns[..*n_values], cotangents].concat();
-                    Row::Whole(Entry::new(entry_of(rule, &symbols[0])?, &forward, results))
-                }
-            });
+            if let [forward_symbol, pullback_symbol] = &symbols[..] {
+                let pullback: Vec<_> = [seg.clone()].into_iter().chain(seeds).collect();
+                rows.push(Entry::new(entry_of(rule, forward_symbol)?, &forward, returns.clone()));
+                pullbacks.push(Entry::new(entry_of(rule, pullback_symbol)?, &pullback, cotangents.clone()));
+            } else {
+                forward.extend(seeds);
+                let results = [&returns[..*n_values], cotangents].concat();
+                rows.push(Entry::new(entry_of(rule, &symbols[0])?, &forward, results));
+            }
         }
-        Ok(Self { rows, n_values: *n_values, records: *records, segment, tape_bytes: 0 })
+        Ok(Self { rows, pullbacks, n_values: *n_values, records: *records, segment, tape_bytes: 0 })
     }
 
     /// Compute all rows.
@@ -170,40 +165,37 @@ impl Gradient {
     /// # Safety
     /// As for [`Entry::call`].
     pub unsafe fn call(&mut self) {
+        if !self.records {
+            // SAFETY: our contract.
+            self.rows.iter_mut().for_each(|row| unsafe { row.call() });
+            return;
+        }
+        let mut pullbacks = self.pullbacks.iter_mut();
         for row in &mut self.rows {
-            if self.records {
-                self.segment.reset();
-            }
-            match row {
-                Row::Pair(forward, pullback) => {
-                    // SAFETY: our contract.
-                    unsafe { forward.call() };
-                    self.tape_bytes = self.segment.bytes_used();
-                    self.segment.begin_pullback();
-                    // SAFETY: our contract.
-                    unsafe { pullback.call() };
-                }
-                Row::Whole(whole) => {
-                    // SAFETY: our contract.
-                    unsafe { whole.call() };
-                    self.tape_bytes = self.segment.bytes_used();
-                }
+            self.segment.reset();
+            // SAFETY: our contract.
+            unsafe { row.call() };
+            if let Some(pullback) = pullbacks.next() {
+                self.tape_bytes = self.segment.bytes_used();
+                self.segment.begin_pullback();
+                // SAFETY: our contract.
+                unsafe { pullback.call() };
             }
         }
     }
 
     /// Bytes that the last row recorded.
     pub fn tape_bytes(&self) -> usize {
-        self.tape_bytes
+        if self.pullbacks.is_empty() { self.segment.bytes_used() } else { self.tape_bytes }
     }
 
     /// Cotangents of active arguments, for each result.
     pub fn results(&self) -> Vec<Vec<f64>> {
-        let cotangents = |row: &Row| match row {
-            Row::Pair(_, pullback) => pullback.results(),
-            Row::Whole(whole) => whole.results().split_off(self.n_values),
-        };
-        self.rows.iter().map(cotangents).collect()
+        if self.pullbacks.is_empty() {
+            self.rows.iter().map(|row| row.results().split_off(self.n_values)).collect()
+        } else {
+            self.pullbacks.iter().map(Entry::results).collect()
+        }
     }
 }
 

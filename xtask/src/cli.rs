@@ -208,7 +208,7 @@ pub struct BenchArgs {
     /// What is derived: the gradient alone, value and gradient in one function, or a forward pass and a pullback.
     #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
     pub mode: BenchMode,
-    /// Turn some of the planner's ideas off, to see what they are worth: carry, hold, last, turn, cut, reload, in_place, solid
+    /// Turn some of the planner's ideas off, to see what they are worth: carry, hold, last, turn, cut, reload, rewind, in_place, solid
     /// or prune, separated by commas.
     #[arg(long, value_name = "LIST")]
     pub without: Option<String>,

@@ -74,7 +74,7 @@ impl ClobberInput<'_> {
         x == y || symbol(x).is_none_or(|s| symbol(y).is_none_or(|t| s == t))
     }
 
-    fn places(&self) -> Places<'_> {
+    pub(crate) fn places(&self) -> Places<'_> {
         Places { program: self.program, func: self.func, cfg: self.cfg }
     }
 

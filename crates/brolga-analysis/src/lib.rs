@@ -17,6 +17,7 @@
 //! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
 //! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
 //! - [`reach`]: the last store to a place before a load, where that is certain.
+//! - [`rewind`]: which loads a pullback that undoes every write can do again, and where.
 //! - [`solid`]: whose cotangent can be zero only because the result does not depend on it.
 //! - [`summary`]: what a callee's parameters are, for callers.
 //! - [`turns`]: places that hold pointers and floats by turns, across calls.
@@ -35,6 +36,7 @@ pub mod modes;
 pub mod places;
 pub mod pointers;
 pub mod reach;
+pub mod rewind;
 pub mod solid;
 pub mod summary;
 pub mod turns;

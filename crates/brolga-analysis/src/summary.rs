@@ -17,6 +17,7 @@ use crate::contents::{self, Kinds, Uses};
 use crate::effects::{self, Effect};
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
+use crate::rewind;
 use crate::turns::{Local, Turns};
 
 /// What is known of one function.
@@ -53,12 +54,19 @@ pub struct Summaries {
     pub turns: Turns,
     /// What functions may write.
     effects: HashMap<FuncKey, Effect>,
+    /// Whose pullbacks undo all that they write, in memory mode `restore`.
+    rewinding: HashMap<FuncKey, bool>,
 }
 
 impl Summaries {
     /// What each function may write.
     pub fn effects(&self) -> &HashMap<FuncKey, Effect> {
         &self.effects
+    }
+
+    /// Whose pullbacks undo all that they write, in memory mode `restore`.
+    pub fn rewinding(&self) -> &HashMap<FuncKey, bool> {
+        &self.rewinding
     }
 
     /// Whether a parameter of `f` is used as an address.
@@ -98,7 +106,11 @@ impl Summaries {
 
     /// Summarise normalised functions.
     pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
-        let mut all = Summaries { effects: effects::compute(program, funcs), ..Summaries::default() };
+        let mut all = Summaries {
+            effects: effects::compute(program, funcs),
+            rewinding: rewind::rewinding(program, funcs),
+            ..Summaries::default()
+        };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
         let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();

@@ -65,6 +65,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         (Mode::Combined, MemoryMode::Leave, false),
         (Mode::Gradient, MemoryMode::Leave, false),
         (Mode::Combined, MemoryMode::Restore, true),
+        (Mode::Gradient, MemoryMode::Restore, false),
     ] {
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
         let options = Options { mode, memory, debug, ..Options::default() };
@@ -78,9 +79,10 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     // Some of the ideas, others for each call.
     let text = format!("{}{:?}", call.symbol, call.args);
     let bits = text.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193)) >> 7;
-    let mode = if bits & 1 << 9 == 0 { Mode::Split } else { Mode::Combined };
+    let mode = if bits & 1 << 10 == 0 { Mode::Split } else { Mode::Combined };
+    let memory = if bits & 1 << 11 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
     // A guard that is not needed makes zero of what is zero times infinity without it.
-    let options = Options { mode, ideas: Ideas { solid: true, ..Ideas::of_bits(bits) }, ..Options::default() };
+    let options = Options { mode, memory, ideas: Ideas { solid: true, ..Ideas::of_bits(bits) }, ..Options::default() };
     match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
         Ok(other) if other.equal_gradient(&leave) && other.same_value(&leave) => {}
         Ok(other) => found.push(format!(

@@ -94,6 +94,9 @@ pub struct Ideas {
     pub cut: bool,
     /// A combined function reads memory again that nobody has written since.
     pub reload: bool,
+    /// Where every write is undone (memory mode `restore`) by a function that does both halves at once, memory is read again
+    /// when it is again what it was.
+    pub rewind: bool,
     /// Additions in place leave cotangents where they are.
     pub in_place: bool,
     /// Products are guarded only where a cotangent may be zero by accident.
@@ -113,14 +116,16 @@ impl Ideas {
             turn: on(3),
             cut: on(4),
             reload: on(5),
-            in_place: on(6),
-            solid: on(7),
-            prune: on(8),
+            rewind: on(6),
+            in_place: on(7),
+            solid: on(8),
+            prune: on(9),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 9] = ["carry", "hold", "last", "turn", "cut", "reload", "in_place", "solid", "prune"];
+    pub const NAMES: [&str; 10] =
+        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune"];
 }
 
 impl Default for Ideas {

@@ -21,6 +21,7 @@
 pub mod affine;
 pub mod canonical;
 pub mod combined;
+pub mod common;
 pub mod derive;
 pub mod facts;
 pub mod forward;

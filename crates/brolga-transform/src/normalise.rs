@@ -7,6 +7,7 @@
 //! - no tail call: `return_call` of the function itself is a jump to its first block (so a tail-recursive loop stays a
 //!   loop), any other one is a call and a return;
 //! - loops are canonical ([`crate::canonical`]), and a block comes after its dominators;
+//! - no integer operation that a dominating one of the same loop has done already ([`crate::common`]);
 //! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]);
 //! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
@@ -30,6 +31,7 @@ use cranelift_codegen::{dominator_tree::DominatorTree, flowgraph::ControlFlowGra
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::canonical::{canonical, order};
+use crate::common::common;
 use crate::wide::split_wide_copies;
 
 /// A normalised function.
@@ -64,6 +66,7 @@ pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result
     split_wide_copies(&mut func);
     split_parallel_edges(&mut func);
     canonical(&mut func);
+    common(&mut func);
     Ok(Normalised { key, func: renumber(func, program, key, isa.frontend_config()) })
 }
 

@@ -385,7 +385,7 @@ impl Cx<'_> {
                 let mut sum = self.get(*by);
                 if !fresh {
                     let old = self.load_ct(b, at, *shape);
-                    sum = b.ins().fadd(old, sum);
+                    sum = ops::add(b, old, sum);
                 }
                 self.store_ct(b, at, sum, *shape);
             }

@@ -10,7 +10,7 @@
 //! a use without a restore is found at once. A combined graph has forward blocks first, then reverse blocks. Every instruction carries the source location of the primal instruction it
 //! stems from; with the top bit set where it is a check of ours.
 
-use crate::map::HashMap;
+use crate::map::{HashMap, IndexMap};
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
@@ -18,7 +18,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
-use crate::inst::{AdInst, AdOp, FrameSlot, Shape, Val};
+use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
 use crate::names::Names;
 
 mod copy;
@@ -129,6 +129,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         imported: copy::Imported::default(),
         symbols: HashMap::default(),
         cts: HashMap::default(),
+        sums: IndexMap::default(),
+        masks: HashMap::default(),
         kept: HashMap::default(),
         kept_ids: HashMap::default(),
         held: HashMap::default(),
@@ -144,6 +146,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
         cx.forward = block.role.is_forward();
+        cx.masks.clear();
         if !cx.forward {
             cx.values.clear();
         }
@@ -166,6 +169,9 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
             cx.inst(&mut b, inst);
         }
         cx.locate(&mut b, block.term_at, false);
+        for v in cx.sums.keys().copied().collect::<Vec<_>>() {
+            cx.join(&mut b, v);
+        }
         cx.term(&mut b, &block.term, &blocks);
         // A block all of whose predecessors are there is sealed at once: every block left open gets a parameter for every
         // variable that is read in it.
@@ -205,6 +211,11 @@ struct Cx<'a> {
     imported: copy::Imported,
     symbols: HashMap<String, ir::FuncRef>,
     cts: HashMap<ir::Value, Variable>,
+    /// What the present block has added to cotangents so far. It joins the variable when that is read, or at the end of the block:
+    /// so a loop that adds several terms to one cotangent waits for one addition a turn, not for all of them.
+    sums: IndexMap<ir::Value, ir::Value>,
+    /// Masks of the present block, by what they are masks of.
+    masks: HashMap<ir::Value, ir::Value>,
     /// Frame slots that are variables.
     kept: HashMap<FrameSlot, Variable>,
     kept_ids: HashMap<FrameSlot, Variable>,
@@ -333,21 +344,28 @@ impl Cx<'_> {
             }
             AdOp::Arith(op, args, ty) => {
                 let args: Vec<_> = args.iter().map(|&a| self.get(a)).collect();
-                let r = ops::arith(self, b, op, &args, *ty);
+                let known = if *op == Arith::NonZero { self.masks.get(&args[0]).copied() } else { None };
+                let r = known.unwrap_or_else(|| ops::arith(self, b, op, &args, *ty));
+                if *op == Arith::NonZero {
+                    self.masks.insert(args[0], r);
+                }
                 self.name(inst.defs[0].0, r);
             }
             AdOp::TakeCt(v) => {
+                self.join(b, *v);
                 let r = b.use_var(self.cts[v]);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::AddCt(v, by) => {
                 let by = self.get(*by);
-                let var = self.cts[v];
-                let old = b.use_var(var);
-                let sum = if self.zeros.values().any(|&z| z == old) { by } else { b.ins().fadd(old, by) };
-                b.def_var(var, sum);
+                let sum = match self.sums.get(v) {
+                    Some(&so_far) => ops::add(b, so_far, by),
+                    None => by,
+                };
+                self.sums.insert(*v, sum);
             }
             AdOp::ZeroCt(v) => {
+                self.sums.swap_remove(v);
                 let ty = self.env.ct[*v].expect("a value with a cotangent has a shape").ty();
                 let z = self.zero(b, ty);
                 b.def_var(self.cts[v], z);
@@ -364,6 +382,15 @@ impl Cx<'_> {
             }
             _ => self.memory_op(b, inst),
         }
+    }
+
+    /// Add to a cotangent what the present block has for it.
+    fn join(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value) {
+        let Some(sum) = self.sums.swap_remove(&v) else { return };
+        let var = self.cts[&v];
+        let old = b.use_var(var);
+        let sum = if self.zeros.values().any(|&z| z == old) { sum } else { ops::add(b, old, sum) };
+        b.def_var(var, sum);
     }
 
     fn args(&self, t: &Target) -> Vec<BlockArg> {

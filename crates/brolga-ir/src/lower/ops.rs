@@ -1,7 +1,7 @@
 //! Arithmetic of derived code, for scalars and vectors alike.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{self, Endianness, InstBuilder, MemFlagsData, Type, types};
+use cranelift_codegen::ir::{self, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
 use super::Cx;
@@ -69,6 +69,19 @@ fn vector_of(ty: Type) -> Type {
     }
 }
 
+/// `x + y`: a subtraction, which is the same number, if `y` has been negated. On x86-64 a negation is three instructions.
+pub fn add(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
+    let negated = |v: ir::Value| match b.func.dfg.value_def(v).inst().map(|i| b.func.dfg.insts[i]) {
+        Some(InstructionData::Unary { opcode: Opcode::Fneg, arg }) => Some(arg),
+        _ => None,
+    };
+    match (negated(x), negated(y)) {
+        (_, Some(y)) => b.ins().fsub(x, y),
+        (Some(x), None) => b.ins().fsub(y, x),
+        (None, None) => b.ins().fadd(x, y),
+    }
+}
+
 /// One arithmetic instruction.
 pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::Value], ty: Type) -> ir::Value {
     match op {
@@ -78,7 +91,7 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
             let x = if ty.bits() < 64 { *x & ((1_i64 << ty.bits()) - 1) } else { *x };
             b.ins().iconst(ty, x)
         }
-        Arith::Fadd => b.ins().fadd(a[0], a[1]),
+        Arith::Fadd => add(b, a[0], a[1]),
         Arith::Fsub => b.ins().fsub(a[0], a[1]),
         Arith::Fmul => b.ins().fmul(a[0], a[1]),
         Arith::Fdiv => b.ins().fdiv(a[0], a[1]),

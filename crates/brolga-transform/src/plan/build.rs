@@ -1,7 +1,13 @@
 //! The planner: see [`super`] for what it decides.
 
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use brolga_ir::map::HashMap;
 
+use brolga_analysis::clobber::ClobberInput;
+use brolga_analysis::rewind::Rewind;
 use brolga_analysis::{LoopId, Loops, RootKind};
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
@@ -9,7 +15,7 @@ use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::{MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, Opcode, Type, ValueDef};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
 use cranelift_entity::SecondaryMap;
 
 use super::carry::{Carry, CarryInput};
@@ -28,6 +34,18 @@ const MAX_CUT: usize = 20_000;
 /// How far expressions are followed.
 const MAX_DEPTH: u32 = 64;
 
+/// What is known of loads where every write is undone.
+fn rewind<'a>(facts: &'a Facts<'_>) -> Rewind<'a> {
+    let input = ClobberInput {
+        program: facts.program,
+        func: facts.func(),
+        cfg: &facts.cfg,
+        noalias: &facts.variant.noalias,
+        effects: facts.summaries.effects(),
+    };
+    Rewind::new(input, facts.summaries.rewinding())
+}
+
 pub struct Planner<'a, 'f> {
     pub(super) facts: &'a Facts<'f>,
     pub(super) stmts: &'a AdStmts,
@@ -37,6 +55,12 @@ pub struct Planner<'a, 'f> {
     carry: Carry,
     /// Names that the reverse of each block must have.
     pub(super) needed: SecondaryMap<ir::Block, IndexSet<Val>>,
+    /// Where in each block the last statement stands whose reverse reads a name: see [`Rewind::again`]. Nothing for the start.
+    read_at: HashMap<(ir::Block, Val), u32>,
+    /// The same for the block that is being planned, and for all that may be computed on the way to what is read.
+    had_at: HashMap<Val, u32>,
+    /// Loads that can be done again once what was written since is undone, if everything is.
+    rewind: Option<RefCell<Rewind<'a>>>,
     /// Carried parameters that somebody reads.
     carried: IndexSet<ir::Value>,
     /// Names that are held in a loop from behind it.
@@ -59,6 +83,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             (true, n) if n > MAX_FOR_VARIABLES => FrameHome::Stack,
             (true, _) => FrameHome::Variables,
         };
+        let options = facts.options;
+        let at_once = options.memory == MemoryMode::Restore && options.mode != Mode::Split;
+        let rewinds = at_once && options.ideas.rewind;
         let mut p = Planner {
             facts,
             stmts,
@@ -67,6 +94,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             aux,
             carry: Carry::default(),
             needed: SecondaryMap::new(),
+            read_at: HashMap::default(),
+            had_at: HashMap::default(),
+            rewind: rewinds.then(|| RefCell::new(rewind(facts))),
             carried: IndexSet::default(),
             hoisted: IndexSet::default(),
             free: HashMap::default(),
@@ -151,6 +181,49 @@ impl<'a, 'f> Planner<'a, 'f> {
         Some((inst, func.dfg.inst_args(inst).iter().map(|&a| Val::Primal(a)).collect()))
     }
 
+    /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
+    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+        self.operands(v).or_else(|| {
+            let at = *self.had_at.get(&v)?;
+            let (inst, args) = self.load(v)?;
+            self.rewind.as_ref()?.borrow_mut().again(inst, b, at).then_some((inst, args))
+        })
+    }
+
+    /// A value that is loaded, with its address.
+    fn load(&self, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+        let Val::Primal(p) = v else { return None };
+        let func = self.facts.func();
+        let inst = func.dfg.value_def(p).inst()?;
+        let InstructionData::Load { arg, .. } = func.dfg.insts[inst] else { return None };
+        Some((inst, vec![Val::Primal(arg)]))
+    }
+
+    /// Find out when each name is had in the reverse of a block, at the earliest in the order of the pullback: with the last
+    /// statement that may ask for it, be it through other names. A name that is not asked for in the end does no harm.
+    fn when(&mut self, b: ir::Block) {
+        if self.rewind.is_none() {
+            return;
+        }
+        // What has been found for other positions does not hold any more.
+        self.free.retain(|k, _| k.0 != b);
+        let mut work: BinaryHeap<(u32, Reverse<Val>)> = BinaryHeap::new();
+        for &v in &self.needed[b] {
+            work.push((self.read_at.get(&(b, v)).copied().unwrap_or(0), Reverse(v)));
+        }
+        let mut at: HashMap<Val, u32> = HashMap::default();
+        while let Some((n, Reverse(v))) = work.pop() {
+            if at.contains_key(&v) {
+                continue;
+            }
+            at.insert(v, n);
+            let args = self.operands(v).or_else(|| self.load(v)).map(|x| x.1);
+            let args = args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()));
+            work.extend(args.into_iter().flatten().map(|a| (n, Reverse(a))));
+        }
+        self.had_at = at;
+    }
+
     /// Whether a value is made of constants alone, by little arithmetic.
     fn is_constant(&self, v: Val) -> bool {
         fn go(p: &Planner<'_, '_>, v: Val, depth: u32) -> bool {
@@ -187,6 +260,12 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// An induction variable at the exit of its loop.
     fn last(&mut self, b: ir::Block, v: Val, depth: u32) -> Option<Last> {
+        let last = self.last_of(b, v)?;
+        last.operands().all(|o| self.free_within(b, Val::Primal(o), depth + 1)).then_some(last)
+    }
+
+    /// The same if what it follows from is to be had.
+    fn last_of(&self, b: ir::Block, v: Val) -> Option<Last> {
         let func = self.facts.func();
         let Val::Primal(p) = v else { return None };
         if !self.facts.options.ideas.last {
@@ -210,8 +289,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             IntCC::UnsignedLessThanOrEqual => Some(Opcode::Umin),
             _ => Some(Opcode::Smin),
         };
-        let last = Last { iv, bound: test.bound, of_next: test.of_next, far };
-        last.operands().all(|o| self.free_within(b, Val::Primal(o), depth + 1)).then_some(last)
+        Some(Last { iv, bound: test.bound, of_next: test.of_next, far })
     }
 
     /// Whether a block's reverse can have a value without a record.
@@ -229,7 +307,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             || depth < MAX_DEPTH && self.last(b, v, depth).is_some();
         let f = direct
             || depth < MAX_DEPTH
-                && self.operands(v).is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, a, depth + 1)));
+                && self.operands_in(b, v).is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, a, depth + 1)));
         // A "no" that is owed to the depth alone is not remembered.
         if f || depth == 0 {
             self.free.insert((b, v), f);
@@ -239,6 +317,7 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// The values that a block pushes.
     fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
+        self.when(b);
         let needed: Vec<Val> = self.needed[b].iter().copied().collect();
         let needed: Vec<Val> = needed.into_iter().filter(|&v| !self.is_free(b, v)).collect();
         if needed.is_empty() || !self.facts.options.ideas.cut {
@@ -262,7 +341,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             let (v, depth) = work[at];
             at += 1;
             let n = visit(&mut cut, &mut work, v, 0, 0);
-            let args = self.operands(v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
+            let args = self.operands_in(b, v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
             let Some((_, args)) = args else {
                 cut.leaf(n);
                 continue;
@@ -288,7 +367,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         let mut record: Vec<Val> = record.into_iter().collect();
         // Wide fields first, so that nothing needs padding.
-        record.sort_by_key(|&v| std::cmp::Reverse(type_of(self.facts, self.aux, v).bytes()));
+        record.sort_by_key(|&v| Reverse(type_of(self.facts, self.aux, v).bytes()));
         let p = &mut self.plan.blocks[b];
         p.sources = sources;
         p.record = record;
@@ -302,7 +381,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let source = self.choose(b, v);
         match source {
             Source::Recompute(_) => {
-                let (_, args) = self.operands(v).expect("it can be computed");
+                let (_, args) = self.operands_in(b, v).expect("it can be computed");
                 for a in args {
                     self.source(b, a, seen, out);
                 }
@@ -339,7 +418,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             self.hoisted.insert((l, v));
             return Source::Held;
         }
-        let (inst, _) = self.operands(v).expect("what is neither free nor recorded is computed from what is");
+        let (inst, _) = self.operands_in(b, v).expect("what is neither free nor recorded is computed from what is");
         Source::Recompute(inst)
     }
 
@@ -407,9 +486,11 @@ impl<'a, 'f> Planner<'a, 'f> {
     pub fn finish(mut self) -> Plan {
         let facts = self.facts;
         for &b in facts.cfg.blocks.iter().filter(|b| self.plan.returning.contains(**b)).collect::<Vec<_>>() {
-            for inst in facts.func().layout.block_insts(b) {
-                let comms = self.stmts[&inst].comms();
-                self.needed[b].extend(comms);
+            for (n, inst) in facts.func().layout.block_insts(b).enumerate() {
+                for v in self.stmts[&inst].comms() {
+                    self.needed[b].insert(v);
+                    self.read_at.insert((b, v), n as u32 + 1);
+                }
             }
         }
         self.predecessors();
@@ -417,7 +498,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let mut blocks: Vec<ir::Block> =
             facts.cfg.blocks.iter().copied().filter(|&b| self.plan.returning.contains(b)).collect();
         // Blocks outside of all cycles last.
-        blocks.sort_by_key(|&b| (std::cmp::Reverse(depth(b)), facts.cfg.once(b)));
+        blocks.sort_by_key(|&b| (Reverse(depth(b)), facts.cfg.once(b)));
         let mut done = (0, 0);
         let mut planned: SecondaryMap<ir::Block, Option<usize>> = SecondaryMap::new();
         loop {

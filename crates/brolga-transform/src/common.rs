@@ -1,0 +1,90 @@
+//! Common integers: what is computed twice is computed once.
+//!
+//! **Problem.** Frontends compute addresses where they need them: `load p + widen(i)`, and for the store that follows `p + widen(i)`
+//! again. Cranelift finds out in the end that both are one number, but the analyses before it compare names: an addition in
+//! place is seen by its one address ([`brolga_analysis::in_place`]), and what the pullback computes again it would compute twice.
+//!
+//! **Answer.** Of two pure integer operations with the same operands, the one that is dominated by the other goes. Operands that
+//! are constants are compared by value, but each constant stays where it is: one zero may be a null pointer where another
+//! is a count, and no analysis should take them for one thing.
+//!
+//! Only within one loop, since a value that lives from outside to inside must be held there or recorded, while an addition costs
+//! nothing. Floats are left alone: two of them may well be computed twice, but then their cotangents
+//! would be added up in another order.
+//!
+//! **Invariants.** Control flow, parameters, and everything with an effect stay. Blocks come in any order.
+
+use brolga_analysis::{Cfg, Loops};
+use brolga_ir::map::HashMap;
+use brolga_rules::is_pure;
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+
+use crate::canonical::order;
+
+/// An operand: equal ones are the same number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Operand {
+    Value(ir::Value),
+    Constant(i64, Type),
+}
+
+/// What an operation computes, beside its operands: the instruction without them.
+type Key = (InstructionData, Type, SmallVec<[Operand; 2]>);
+
+/// Merge equal integer operations of one loop.
+pub fn common(func: &mut ir::Function) {
+    let cfg = Cfg::compute(func);
+    let loops = Loops::compute(&cfg);
+    let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
+    let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = SecondaryMap::new();
+    for b in order(func) {
+        for inst in func.layout.block_insts(b).collect::<Vec<_>>() {
+            func.dfg.map_inst_values(inst, |v| instead[v].unwrap_or(v));
+            let Some(key) = key(func, inst) else { continue };
+            let v = func.dfg.first_result(inst);
+            let found = known.entry(key).or_default();
+            let same = found.iter().find(|&&(at, _)| {
+                at == b || loops.innermost[at] == loops.innermost[b] && cfg.once(at) == cfg.once(b) && loops.dominates(at, b)
+            });
+            match same {
+                Some(&(_, earlier)) => {
+                    instead[v] = Some(earlier);
+                    func.layout.remove_inst(inst);
+                }
+                None => found.push((b, v)),
+            }
+        }
+    }
+}
+
+fn key(func: &ir::Function, inst: ir::Inst) -> Option<Key> {
+    let data = func.dfg.insts[inst];
+    let op = data.opcode();
+    let [v] = func.dfg.inst_results(inst) else { return None };
+    let ty = func.dfg.value_type(*v);
+    if !is_pure(op) || !ty.is_int() || func.dfg.inst_args(inst).is_empty() {
+        return None;
+    }
+    let operands = func.dfg.inst_args(inst).iter().map(|&a| {
+        let constant = func.dfg.value_def(a).inst().and_then(|i| match func.dfg.insts[i] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+            _ => None,
+        });
+        constant.map_or(Operand::Value(a), |bits| Operand::Constant(bits, func.dfg.value_type(a)))
+    });
+    let operands = operands.collect();
+    // The operands are in the key already: in the data they would tell two zeros apart.
+    let data = match data {
+        InstructionData::Unary { opcode, .. } => InstructionData::NullAry { opcode },
+        InstructionData::Binary { opcode, .. } => InstructionData::NullAry { opcode },
+        InstructionData::Ternary { opcode, .. } => InstructionData::NullAry { opcode },
+        InstructionData::IntCompare { opcode, cond, .. } => {
+            let none = ir::Value::from_u32(0);
+            InstructionData::IntCompare { opcode, args: [none; 2], cond }
+        }
+        _ => return None,
+    };
+    Some((data, ty, operands))
+}
