@@ -28,11 +28,13 @@ static Iteration *new_iteration(int n, Iteration *before) {
 /* Of y = A x. */
 static void multiply_adjoint(int n, const int *starts, const int *columns, const double *values, const double *x,
                              const double *y_bar, double *values_bar, double *x_bar) {
-    for (int row = 0; row < n; row++)
+    for (int row = 0; row < n; row++) {
+        double row_bar = y_bar[row];
         for (int at = starts[row]; at < starts[row + 1]; at++) {
-            values_bar[at] += y_bar[row] * x[columns[at]];
-            x_bar[columns[at]] += y_bar[row] * values[at];
+            values_bar[at] += row_bar * x[columns[at]];
+            x_bar[columns[at]] += row_bar * values[at];
         }
+    }
 }
 
 ADJOINT(cg_loss_adjoint)

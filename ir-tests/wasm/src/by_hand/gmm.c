@@ -12,10 +12,10 @@
 static void multiply_adjoint(int d, const double *diagonal, const double *below, const double *x, const double *y_bar,
                              double *diagonal_bar, double *below_bar, double *x_bar) {
     for (int column = 0; column < d; column++) {
-        diagonal_bar[column] += y_bar[column] * x[column];
-        double sum = diagonal[column] * y_bar[column];
+        double here = x[column], sum = diagonal[column] * y_bar[column];
+        diagonal_bar[column] += y_bar[column] * here;
         for (int row = column + 1; row < d; row++) {
-            *below_bar++ += y_bar[row] * x[column];
+            *below_bar++ += y_bar[row] * here;
             sum += *below++ * y_bar[row];
         }
         x_bar[column] = sum;

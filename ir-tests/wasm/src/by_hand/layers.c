@@ -56,14 +56,15 @@ static void apply_dense(const Layer *layer, const double *inputs) {
 }
 
 static void back_dense(const Layer *layer, double *inputs_bar) {
-    const double *weight = layer->weights;
+    const double *weight = layer->weights, *read = layer->read;
     double *weight_bar = layer->weights_bar;
+    int inputs = layer->inputs;
     for (int i = 0; i < layer->outputs; i++) {
         double sum_bar = layer->values_bar[i] * layer->slopes[i];
         *weight_bar++ += sum_bar;
         weight++;
-        for (int j = 0; j < layer->inputs; j++) {
-            *weight_bar++ += sum_bar * layer->read[j];
+        for (int j = 0; j < inputs; j++) {
+            *weight_bar++ += sum_bar * read[j];
             inputs_bar[j] += sum_bar * *weight++;
         }
     }

@@ -1,7 +1,7 @@
 /* Adjoints of leapfrog and nbody_loss.
  *
  * Stored for each step: velocities before the kick, and positions where it is (6 n numbers). Distances and pulls are
- * computed again from these; a root and two divisions for a pair of bodies.
+ * computed again from these; a root and a division for a pair of bodies.
  */
 #include "adjoint.h"
 
@@ -40,7 +40,9 @@ static double drift_adjoint(int n, const double *velocities, double time, const 
 static double kick_adjoint(int n, const double *positions, const double *masses, double constant, double time,
                            double *positions_bar, const double *velocities_bar, double *masses_bar) {
     double sum = 0;
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < n; j++) {
+        double here_bar[3] = {0, 0, 0};
+        double velocity_bar[3] = {velocities_bar[3 * j], velocities_bar[3 * j + 1], velocities_bar[3 * j + 2]};
         for (int k = 0; k < n; k++) {
             if (j == k)
                 continue;
@@ -48,19 +50,22 @@ static double kick_adjoint(int n, const double *positions, const double *masses,
             for (int axis = 0; axis < 3; axis++) {
                 apart[axis] = positions[3 * k + axis] - positions[3 * j + axis];
                 squared += apart[axis] * apart[axis];
-                pull_bar += apart[axis] * velocities_bar[3 * j + axis];
+                pull_bar += apart[axis] * velocity_bar[axis];
             }
-            double inverse = 1 / (squared * sqrt(squared));
+            double root = sqrt(squared), inverse = 1 / (squared * root);
             double pull = time * constant * masses[k] * inverse;
             sum += pull_bar * masses[k] * inverse;
             masses_bar[k] += time * constant * pull_bar * inverse;
-            double twice = -3 * pull * pull_bar / squared;
+            double twice = -3 * pull * pull_bar * inverse * root;
             for (int axis = 0; axis < 3; axis++) {
-                double apart_bar = pull * velocities_bar[3 * j + axis] + twice * apart[axis];
+                double apart_bar = pull * velocity_bar[axis] + twice * apart[axis];
                 positions_bar[3 * k + axis] += apart_bar;
-                positions_bar[3 * j + axis] -= apart_bar;
+                here_bar[axis] += apart_bar;
             }
         }
+        for (int axis = 0; axis < 3; axis++)
+            positions_bar[3 * j + axis] -= here_bar[axis];
+    }
     return sum;
 }
 
