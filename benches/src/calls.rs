@@ -1,8 +1,10 @@
 //! What the gradient of a call costs: any call of any file, CLIF or WebAssembly, as the driver reads it.
 //!
-//! Primal and gradient take turns in one memory (native code and adjoints written by hand, where there are any, in theirs), and the minimum of each counts. Before every call the buffers get their
-//! contents again, outside of the time that is taken, since a program may overwrite them; a gradient's time begins with putting
-//! the shadows of the buffers to what they are at first. Both go through [`DerivedRule`], which catches traps.
+//! Primal and gradient take turns in one memory, and the minimum of each counts; native code and an adjoint written by hand, if
+//! there are any, have their turns in memory of their own. Before every call the buffers get their contents again, outside of the
+//! time that is taken, since a program may overwrite them; a gradient's time begins with putting the shadows to what they are at
+//! first. Primal and gradient go through [`DerivedRule`], which catches traps, and the adjoint through what does for programs that
+//! are not differentiated.
 //!
 //! A call that leaves something behind (a block that nobody frees) cannot be repeated for ever: one that fails gets fresh
 //! memory, and only if it fails there as well, that is an error.

@@ -6,9 +6,10 @@
  * shadows. Where f overwrites an array, the shadow of that array holds the cotangent of what it leaves there, and is
  * replaced by that of what was there before.
  *
- * The rules are those for a careful programmer in C: the arithmetic and the layout of data are the program's, what costs
- * a few operations is computed again, everything else is stored, and nothing is improved that the program itself does
- * not do any better (no tables instead of its calls, no sums over pairs where it has two over their members).
+ * The rules, for a careful programmer in C: arithmetic and layout of data are the program's; what costs a few operations
+ * is computed again, everything else is stored; nothing is made faster that could be made faster in the program as well
+ * (no tables instead of its cosines, no pair of bodies at once where it has one after the other). What follows from what
+ * the program computes may be used: that points do not depend on each other, that a transform is its own transpose.
  */
 #ifndef ADJOINT_H
 #define ADJOINT_H
