@@ -1,8 +1,10 @@
 //! What the gradient of a call costs: any call of any file, CLIF or WebAssembly, as the driver reads it.
 //!
-//! Primal and gradient take turns in one memory, and the minimum of each counts. Before every call the buffers get their
-//! contents again, outside of the time that is taken, since a program may overwrite them; a gradient's time begins with putting
-//! the shadows of the buffers to what they are at first. Both go through [`DerivedRule`], which catches traps.
+//! Primal and gradient take turns in one memory, and the minimum of each counts; native code and an adjoint written by hand, if
+//! there are any, have their turns in memory of their own. Before every call the buffers get their contents again, outside of the
+//! time that is taken, since a program may overwrite them; a gradient's time begins with putting the shadows to what they are at
+//! first. Primal and gradient go through [`DerivedRule`], which catches traps, and the adjoint through what does for programs that
+//! are not differentiated.
 //!
 //! A call that leaves something behind (a block that nobody frees) cannot be repeated for ever: one that fails gets fresh
 //! memory, and only if it fails there as well, that is an error.
@@ -11,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, DerivedRule, Error, Program};
-use brolga_driver::{BoundArg, Invocation, Memory};
+use brolga_driver::{BoundArg, Invocation, Item, Memory, run};
 
+use crate::by_hand::ByHand;
 use crate::measure::Effort;
 use crate::prepared::options;
 use crate::{Failure, How};
@@ -28,6 +31,8 @@ pub struct CallRow {
     pub primal_ns: f64,
     /// One gradient.
     pub gradient_ns: f64,
+    /// One call of the adjoint written by hand, if there is one.
+    pub hand_ns: Option<f64>,
     /// Bytes that are recorded, at most at a time.
     pub tape_bytes: usize,
     /// From the program to derived functions in CLIF.
@@ -133,6 +138,13 @@ impl<'a> Repeated<'a> {
         })
     }
 
+    /// What the last gradient has left: by argument, cotangents of what is active.
+    pub fn elements(&self) -> Vec<Option<Vec<f64>>> {
+        let all = run::collect(self.call, &self.memory, &self.results, &self.cotangents, self.tape_bytes).gradient;
+        let floats = |item: Item| item.nums().iter().map(|x| x.as_f64()).collect();
+        all.into_iter().map(|item| item.map(floats)).collect()
+    }
+
     /// What the last call returned.
     pub fn results(&self) -> &[DataValue] {
         &self.results
@@ -145,21 +157,27 @@ pub trait Beside {
     fn run(&mut self) -> (Duration, f64);
 }
 
-/// Measure a call; `beside` is the same program as native code.
+/// Measure a call; `beside` is the same program as native code, `hand` its adjoint written by hand.
 ///
 /// # Errors
-/// [`Failure::Call`]; native code has to give the same number, to nine digits.
+/// [`Failure::Call`]; native code has to give the same number, to nine digits, and the adjoint every element of the gradient.
 pub fn measure(
     name: &str,
     program: &Program,
     call: &Invocation,
     mut beside: Option<&mut dyn Beside>,
+    mut hand: Option<&mut ByHand>,
     how: How,
     effort: Effort,
 ) -> Result<CallRow, Failure> {
     let failed = |e: Error| Failure::Call { name: name.to_owned(), message: e.to_string() };
     let mut r = Repeated::new(program, call, how).map_err(failed)?;
-    let [mut native, mut primal, mut gradient] = [Duration::MAX; 3];
+    if let Some(hand) = &mut hand {
+        r.gradient().map_err(failed)?;
+        hand.run().map_err(failed)?;
+        hand.compare(&r.elements())?;
+    }
+    let [mut native, mut primal, mut gradient, mut by_hand] = [Duration::MAX; 4];
     let start = Instant::now();
     let mut round = 0;
     while round < effort.rounds.min(5) || start.elapsed() < effort.budget {
@@ -169,6 +187,9 @@ pub fn measure(
             _ => None,
         };
         gradient = gradient.min(r.gradient().map_err(failed)?);
+        if let Some(hand) = &mut hand {
+            by_hand = by_hand.min(hand.run().map_err(failed)?);
+        }
         if let Some(beside) = &mut beside {
             let (time, same) = beside.run();
             native = native.min(time);
@@ -187,6 +208,7 @@ pub fn measure(
         native_ns: beside.is_some().then_some(ns(native)),
         primal_ns: ns(primal).max(1.0),
         gradient_ns: ns(gradient).max(1.0),
+        hand_ns: hand.is_some().then_some(ns(by_hand).max(1.0)),
         tape_bytes: r.tape_bytes,
         differentiate_us: ns(r.differentiate) / 1e3,
         compile_us: ns(r.compile) / 1e3,

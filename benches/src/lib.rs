@@ -14,11 +14,13 @@
 //! *Invariant.* Nothing that is timed allocates in Rust. All calls go through the same narrow door ([`entry`]); what the guarded
 //! one of `DerivedRule` costs on top is a column of its own.
 //!
-//! Beside these there are programs in C, as WebAssembly ([`wasm`]) and as native code, and calls of any file ([`calls`]).
+//! Beside these there are programs in C, as WebAssembly ([`wasm`]) and as native code, with adjoints in C ([`by_hand`]), and calls
+//! of any file ([`calls`]).
 //!
 //! What is timed is generated code, so the profile under which this crate is built matters only to how long it takes to
 //! differentiate and to compile.
 
+pub mod by_hand;
 pub mod calls;
 pub mod data;
 pub mod disasm;

@@ -46,6 +46,7 @@ impl Native {
                     continue;
                 }
                 WasmArg::Floats(x) => x.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                WasmArg::Written(x) => vec![0; 8 * x.len()],
                 WasmArg::Ints(x) => x.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 WasmArg::Bytes(x) => x.clone(),
             };

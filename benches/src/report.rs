@@ -67,47 +67,50 @@ pub fn table(rows: &[Row]) -> String {
     table.trim_fmt()
 }
 
-/// A table of calls. Ratios are to the column before; the last row has their geometric means.
+/// A table of calls. `/ native` is the primal's ratio, `hand's` that of the adjoint written by hand to the primal; `/ primal` and
+/// `/ hand` are the gradient's. The last row has their geometric means over the rows that have them. Columns that nobody has
+/// are left out.
 pub fn calls(rows: &[CallRow]) -> String {
-    let native = rows.iter().any(|row| row.native_ns.is_some());
     let ratio = |x: f64| format!("{x:.2}x");
+    type Column<'a> = (&'a str, bool, Box<dyn Fn(&CallRow) -> Option<f64>>, Box<dyn Fn(f64) -> String>);
+    // Title, whether it has a mean, the number, how it is shown.
+    fn column(
+        title: &str,
+        mean: bool,
+        of: impl Fn(&CallRow) -> Option<f64> + 'static,
+        shown: impl Fn(f64) -> String + 'static,
+    ) -> Column<'_> {
+        (title, mean, Box::new(of), Box::new(shown))
+    }
+    let all = [
+        column("native", false, |r| r.native_ns, time),
+        column("primal", false, |r| Some(r.primal_ns), time),
+        column("/ native", true, |r| Some(r.primal_ns / r.native_ns?), ratio),
+        column("gradient", false, |r| Some(r.gradient_ns), time),
+        column("by hand", false, |r| r.hand_ns, time),
+        column("/ primal", true, |r| Some(r.gradient_ns / r.primal_ns), ratio),
+        column("hand's", true, |r| Some(r.hand_ns? / r.primal_ns), ratio),
+        column("/ hand", true, |r| Some(r.gradient_ns / r.hand_ns?), ratio),
+        column("tape", false, |r| Some(r.tape_bytes as f64), bytes),
+        column("differentiate", false, |r| Some(r.differentiate_us * 1e3), time),
+        column("compile", false, |r| Some(r.compile_us * 1e3), time),
+    ];
+    let columns: Vec<_> = all.into_iter().filter(|(_, _, of, _)| rows.iter().any(|r| of(r).is_some())).collect();
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    let columns = ["primal", "/ native", "gradient", "/ primal", "tape", "differentiate", "compile"];
-    let shown = |column: &str| native || column != "/ native";
-    let head = ["call"].into_iter().chain(native.then_some("native"));
-    table.set_header(head.chain(columns.into_iter().filter(|c| shown(c))));
-    let dash = || "-".to_owned();
+    table.set_header(["call"].into_iter().chain(columns.iter().map(|c| c.0)));
     for row in rows {
-        let mut cells = vec![row.name.clone()];
-        let over_native = row.native_ns.map_or_else(dash, |ns| ratio(row.primal_ns / ns));
-        if native {
-            cells.push(row.native_ns.map_or_else(dash, time));
-        }
-        cells.push(time(row.primal_ns));
-        if native {
-            cells.push(over_native);
-        }
-        cells.extend([
-            time(row.gradient_ns),
-            ratio(row.gradient_ns / row.primal_ns),
-            bytes(row.tape_bytes as f64),
-            time(row.differentiate_us * 1e3),
-            time(row.compile_us * 1e3),
-        ]);
-        table.add_row(cells);
+        let cells = columns.iter().map(|(_, _, of, shown)| of(row).map_or_else(|| "-".to_owned(), shown));
+        table.add_row([row.name.clone()].into_iter().chain(cells));
     }
     if rows.len() > 1 {
-        let over_native = geometric_mean(rows.iter().filter_map(|row| Some(row.primal_ns / row.native_ns?)));
-        let over_primal = geometric_mean(rows.iter().map(|row| row.gradient_ns / row.primal_ns));
-        let mut cells = vec!["geometric mean".to_owned()];
-        if native {
-            cells.extend([String::new(), String::new(), ratio(over_native)]);
-        } else {
-            cells.push(String::new());
-        }
-        cells.extend([String::new(), ratio(over_primal)]);
-        table.add_row(cells);
+        let means =
+            columns.iter().map(
+                |(_, mean, of, shown)| {
+                    if *mean { shown(geometric_mean(rows.iter().filter_map(of))) } else { String::new() }
+                },
+            );
+        table.add_row(["geometric mean".to_owned()].into_iter().chain(means));
     }
     table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
@@ -122,6 +125,7 @@ pub fn calls_json(rows: &[CallRow]) -> Vec<Value> {
             "native_ns": row.native_ns.map(tenths),
             "primal_ns": tenths(row.primal_ns),
             "gradient_ns": tenths(row.gradient_ns),
+            "hand_ns": row.hand_ns.map(tenths),
             "tape_bytes": row.tape_bytes,
             "differentiate_us": tenths(row.differentiate_us),
             "compile_us": tenths(row.compile_us),

@@ -2,7 +2,7 @@
 //! milliseconds a call.
 //!
 //! Beside them runs the same source as native code, compiled by `cc -O2` without fused multiply-add, if there is a C compiler; both
-//! must give the same number.
+//! must give the same number. Some have an adjoint written by hand ([`ByHand`]), which must give the same gradient.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use brolga_driver::text::ElemType;
 use brolga_driver::value::{Num, is_float, to_data};
 use brolga_driver::{BoundArg, File, Invocation};
 
+use crate::by_hand::ByHand;
 use crate::calls::{self, Beside, CallRow};
 use crate::measure::Effort;
 use crate::native::Native;
@@ -27,13 +28,15 @@ pub enum WasmArg {
     Float(f64),
     /// The address of floats.
     Floats(Vec<f64>),
+    /// The address of floats that are written, given the cotangents of what is written.
+    Written(Vec<f64>),
     /// The address of numbers.
     Ints(Vec<i32>),
     /// The address of bytes.
     Bytes(Vec<u8>),
 }
 
-use WasmArg::{Bytes, Float, Floats, Int, Ints};
+use WasmArg::{Bytes, Float, Floats, Int, Ints, Written};
 
 /// A program and a call of it.
 #[derive(Clone, Debug)]
@@ -47,7 +50,7 @@ pub struct WasmProblem {
 }
 
 /// Where the programs are.
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../ir-tests/wasm"))
 }
 
@@ -69,17 +72,19 @@ impl WasmProblem {
         let (func, _) = wasm.module.function(self.export).map_err(|e| failed(e.to_string()))?;
         let signature = &file.program.funcs[func].signature;
         let buffer = |elem, data: Vec<u8>| BoundArg::Buffer { elem, shadow: vec![0; data.len()], data };
+        let bytes = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect();
         let args = self.args.iter().map(|a| match a {
             Int(n) => BoundArg::Value(DataValue::I32(*n)),
             Float(x) => BoundArg::Value(DataValue::F64((*x).into())),
-            Floats(x) => buffer(ElemType::F64, x.iter().flat_map(|x| x.to_le_bytes()).collect()),
+            Floats(x) => buffer(ElemType::F64, bytes(x)),
+            Written(x) => BoundArg::Buffer { elem: ElemType::F64, data: vec![0; 8 * x.len()], shadow: bytes(x) },
             Ints(x) => buffer(ElemType::Int(32), x.iter().flat_map(|x| x.to_le_bytes()).collect()),
             Bytes(x) => buffer(ElemType::Int(8), x.clone()),
         });
         let args: Vec<BoundArg> = args.collect();
         let activity = self.args.iter().map(|a| match a {
             Float(_) => ArgActivity::Active,
-            Floats(_) => ArgActivity::Duplicated,
+            Floats(_) | Written(_) => ArgActivity::Duplicated,
             Int(_) | Ints(_) | Bytes(_) => ArgActivity::Const,
         });
         let returns: Vec<_> = signature.returns.iter().map(|r| r.value_type).collect();
@@ -101,7 +106,7 @@ impl WasmProblem {
         Ok((file, call))
     }
 
-    /// Measure it beside native code.
+    /// Measure it beside native code and the adjoint written by hand.
     ///
     /// # Errors
     /// [`Failure::Call`].
@@ -110,7 +115,8 @@ impl WasmProblem {
         let source: &Path = &root().join(format!("src/{}.c", self.program));
         let mut native = Native::new(source, self);
         let beside = native.as_mut().map(|n| n as &mut dyn Beside);
-        calls::measure(&self.name(), &file.program, &call, beside, how, effort)
+        let mut hand = ByHand::of(&root(), self.program, &call)?;
+        calls::measure(&self.name(), &file.program, &call, beside, hand.as_mut(), how, effort)
     }
 }
 
@@ -183,8 +189,8 @@ pub fn problems() -> Vec<WasmProblem> {
                 Floats(noise(7, 5000, 0.5, 1.0)),
                 Ints(observed),
                 Floats(noise(8, 10_000, 0.0, 100.0)),
-                Floats(vec![0.0; 10_000]),
-                Floats(vec![0.0; 5000]),
+                Written(noise(9, 10_000, -1.0, 1.0)),
+                Written(noise(10, 5000, -1.0, 1.0)),
             ],
         ),
         p(

@@ -33,9 +33,14 @@ fn names() {
 fn programs_in_webassembly() {
     let short = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
     for problem in benches::wasm::problems() {
-        // Native code, where there is a compiler, gives the same number, or this is an error.
+        // Native code, where there is a compiler, gives the same number, and an adjoint by hand the same gradient, or this is an
+        // error.
         let row = problem.measure(Mode::Combined.into(), short).unwrap_or_else(|e| panic!("{e}"));
         assert!(row.primal_ns > 0.0 && row.gradient_ns > 0.0 && row.name == problem.name());
+        let json = report::calls_json(std::slice::from_ref(&row));
+        assert_eq!(json[0]["hand_ns"].is_number(), row.hand_ns.is_some());
+        // All but these have one.
+        assert_eq!(row.hand_ns.is_none(), ["hand", "order", "machine"].contains(&problem.program), "{}", row.name);
         let table = report::calls(&[row]);
         assert!(table.contains(&problem.name()) && table.contains("gradient"), "{table}");
     }

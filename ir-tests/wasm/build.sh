@@ -1,6 +1,6 @@
 #!/bin/sh
 # build.sh [NAME…]: compiles the programs of src/ to O0/NAME.wasm, O2/NAME.wasm, O3-simd/NAME.wasm and, where listed,
-# linked/NAME.wasm. Without names, all of them.
+# linked/NAME.wasm, and their adjoints by hand, src/by_hand/NAME.c, to by_hand/NAME.wasm. Without names, all of them.
 #
 # Debian 12: apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32 (CLANG says which clang).
 # rustc 1.95 with its wasm32 library: rustup target add wasm32-unknown-unknown.
@@ -45,6 +45,14 @@ linked() {
     one "$name" "$name" linked -O2 -DLINKED_MATH "$@"
 }
 
+# by_hand NAME FLAG...: the adjoint of a program, at one level.
+by_hand() {
+    name=$1
+    shift
+    selected "$name" || return 0
+    one "$name" "by_hand/$name" by_hand -O2 "$@"
+}
+
 rust() {
     selected "$1" || return 0
     for level in O0 O2 O3-simd; do
@@ -85,6 +93,15 @@ bare="-nostdlib -Wl,--no-entry"
     linked gmm $heap
     linked lstm $heap
     linked quadrature $heap
+    by_hand gmm $heap
+    by_hand ba $bare
+    by_hand lstm $heap
+    by_hand fft $bare
+    by_hand cg $heap
+    by_hand nbody $heap
+    by_hand heat $heap
+    by_hand quadrature $bare
+    by_hand layers $heap
 }
 for name in gp ode robust; do
     rust "$name"

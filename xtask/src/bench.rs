@@ -74,7 +74,7 @@ fn of_file(file: &File, args: &BenchArgs, how: How) -> Result<Vec<CallRow>, Fail
         if all.len() > NAME {
             name += "…";
         }
-        calls::measure(&name, &file.program, &job.call, None, how, Effort::default()).map_err(failure)
+        calls::measure(&name, &file.program, &job.call, None, None, how, Effort::default()).map_err(failure)
     });
     measured.collect()
 }
