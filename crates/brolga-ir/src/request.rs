@@ -103,6 +103,8 @@ pub struct Ideas {
     pub solid: bool,
     /// What nobody needs is removed.
     pub prune: bool,
+    /// Where all numbers are finite, products need no guards.
+    pub finite: bool,
 }
 
 impl Ideas {
@@ -120,12 +122,13 @@ impl Ideas {
             in_place: on(7),
             solid: on(8),
             prune: on(9),
+            finite: on(10),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 10] =
-        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune"];
+    pub const NAMES: [&str; 11] =
+        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite"];
 }
 
 impl Default for Ideas {

@@ -24,6 +24,7 @@ pub mod combined;
 pub mod common;
 pub mod derive;
 pub mod facts;
+pub mod finite;
 pub mod forward;
 pub mod normalise;
 pub mod orient;

@@ -90,6 +90,7 @@ fn use_of(op: &AdOp, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) -> 
         | AdOp::LoadDelta { .. }
         | AdOp::LoadOld { .. }
         | AdOp::PeekMem { .. }
+        | AdOp::Watched
         | AdOp::PeekBlock => Use::Value,
         AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(Cell::Frame(*slot)),
         AdOp::Restore(slot) | AdOp::KeptBlock(slot) => Use::Reads(Cell::Frame(*slot)),
@@ -113,6 +114,7 @@ fn use_of(op: &AdOp, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) -> 
         | AdOp::ZeroMem { .. }
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }
+        | AdOp::Watch(..)
         | AdOp::TrapIf(..) => Use::Effect,
     }
 }

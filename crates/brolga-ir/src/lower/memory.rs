@@ -474,6 +474,8 @@ impl Cx<'_> {
             | AdOp::AddCt(..)
             | AdOp::ZeroCt(_)
             | AdOp::Hold(..)
+            | AdOp::Watch(..)
+            | AdOp::Watched
             | AdOp::Held(_) => {
                 unreachable!("handled by the caller")
             }
