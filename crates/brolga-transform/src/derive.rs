@@ -28,7 +28,7 @@ use crate::forward::forward;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan};
-use crate::prune::prune;
+use crate::prune::{Known, prune};
 use crate::pullback::pullback;
 use crate::rules;
 use crate::stmt::{AdStmts, Callees, Translation};
@@ -459,8 +459,10 @@ fn derive_one<'a>(
     let pure = |inst| match primal.func.dfg.insts[inst] {
         // Who wants no value does not want its faults.
         InstructionData::Load { .. } => mode == Mode::Gradient,
+        _ if facts.private.writes(inst).is_some() => mode == Mode::Gradient,
         _ => computes(inst),
     };
+    let known = Known { primal: &primal.func, pure: &pure, private: &facts.private };
     let pull_seg = Val::D(ids.dv());
     let mut pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);
     let mut clif = |graph: &CfgBlocks, seg: Val| {
@@ -482,8 +484,8 @@ fn derive_one<'a>(
     let variant = variant.clone();
     let (forward, pullback, emitted) = if mode == Mode::Split {
         if options.ideas.prune {
-            prune(&mut fwd.graph, &primal.func, &pure);
-            prune(&mut pull.graph, &primal.func, &pure);
+            prune(&mut fwd.graph, known);
+            prune(&mut pull.graph, known);
         }
         let pair = DerivedPair {
             variant,
@@ -498,7 +500,7 @@ fn derive_one<'a>(
         let empty = CfgBlocks { blocks: IndexMap::default(), ..pull.graph.clone() };
         let mut graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
         if options.ideas.prune {
-            prune(&mut graph, &primal.func, &pure);
+            prune(&mut graph, known);
         }
         let func = clif(&graph, seg)?;
         let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
