@@ -40,6 +40,7 @@ pub struct Private {
     leads: SecondaryMap<ir::Value, Pieces>,
     reads: SecondaryMap<ir::Inst, Pieces>,
     writes: SecondaryMap<ir::Inst, Option<Piece>>,
+    within: SecondaryMap<ir::Value, Option<Piece>>,
     harmless: EntitySet<ir::Inst>,
 }
 
@@ -72,6 +73,11 @@ impl Private {
             }
         }
         if !found.origins.is_empty() {
+            let led: Vec<ir::Value> = found.leads.iter().filter(|l| !l.1.is_empty()).map(|l| l.0).collect();
+            for v in led {
+                let origin = places.origin(v);
+                found.within[v] = found.origins.iter().position(|&o| o == origin).map(|at| at as Piece);
+            }
             insts().for_each(|inst| found.look(places, inst));
         }
         found
@@ -80,10 +86,7 @@ impl Private {
     /// Note what an instruction reads and writes of the pieces.
     fn look(&mut self, places: Places<'_>, inst: ir::Inst) {
         let func = places.func;
-        let within = |v: ir::Value| {
-            let origin = places.origin(v);
-            self.origins.iter().position(|&o| o == origin).map(|at| at as Piece)
-        };
+        let within = |v: ir::Value| self.within[v];
         let args = func.dfg.inst_args(inst);
         let mut reads = Pieces::new();
         let mut writes = None;
@@ -124,6 +127,11 @@ impl Private {
     /// The pieces that an address may lead to.
     pub fn leads(&self, v: ir::Value) -> &[Piece] {
         &self.leads[v]
+    }
+
+    /// The piece that an address is in, if nothing else can be meant.
+    pub fn within(&self, v: ir::Value) -> Option<Piece> {
+        self.within[v]
     }
 
     /// The pieces that a load or a call may read.

@@ -38,6 +38,8 @@ pub struct SlotPlace {
     pub primal: Option<u32>,
     /// Size in bytes.
     pub size: u32,
+    /// Whether the forward pass uses the shadow, which must then be clear when it begins.
+    pub early: bool,
 }
 
 /// Where the activation frame is.

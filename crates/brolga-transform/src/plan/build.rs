@@ -131,7 +131,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             self.size += size;
             let primal = moved.then_some(self.size);
             self.size += if moved { size } else { 0 };
-            layout.slots[slot] = Some(SlotPlace { shadow, primal, size });
+            let early = !self.facts.overwrites.untouched.contains(slot);
+            layout.slots[slot] = Some(SlotPlace { shadow, primal, size, early });
         }
         self.plan.frame = Some(layout);
     }
