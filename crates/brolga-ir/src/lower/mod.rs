@@ -38,8 +38,10 @@ pub struct SlotPlace {
     pub primal: Option<u32>,
     /// Size in bytes.
     pub size: u32,
-    /// Whether the forward pass uses the shadow, which must then be clear when it begins.
-    pub early: bool,
+    /// Whether the shadow is cleared as the activation begins. For a forward pass that does not use it, it need not be.
+    pub at_enter: bool,
+    /// Whether it is cleared between the halves of a combined function.
+    pub at_turn: bool,
 }
 
 /// Where the activation frame is.
