@@ -346,7 +346,7 @@ pub enum AdOp {
         value: Val,
     },
 
-    /// Begin an activation: allocate the frame, clear the shadows of stack slots.
+    /// Begin an activation: allocate the frame, clear the shadows of those stack slots that need it now.
     EnterFrame,
     /// Keep a value in the activation frame.
     Keep(FrameSlot, Val),
@@ -358,7 +358,7 @@ pub enum AdOp {
     LeaveFrame,
     /// Begin an activation in the pullback: find the frame, clear the shadows of stack slots.
     OpenFrame,
-    /// Between the halves of a combined function: clear the shadows of stack slots.
+    /// Between the halves of a combined function: clear the shadows of stack slots that the first half uses.
     Turn,
     /// From here on, the held variable of the first name has the value of the second.
     Hold(Val, Val),

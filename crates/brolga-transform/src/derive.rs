@@ -30,7 +30,7 @@ use crate::forward::forward;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan};
-use crate::prune::prune;
+use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
 use crate::rules;
 use crate::stmt::{AdStmts, Callees, Translation};
@@ -460,8 +460,10 @@ fn derive_one<'a>(
     let pure = |inst| match primal.func.dfg.insts[inst] {
         // Who wants no value does not want its faults.
         InstructionData::Load { .. } => mode == Mode::Gradient,
+        _ if facts.private.writes(inst).is_some() => mode == Mode::Gradient,
         _ => computes(inst),
     };
+    let known = Known { primal: &primal.func, pure: &pure, private: &facts.private };
     let split = mode == Mode::Split;
     // A forward pass has every value.
     let mut watch = if split { watched(&facts, &stmts, &|_| true, &mut ids) } else { None };
@@ -500,8 +502,8 @@ fn derive_one<'a>(
             (pull, ..) => pull.expect("there is a pullback"),
         };
         if options.ideas.prune {
-            prune(&mut fwd.graph, &primal.func, &pure);
-            prune(&mut pull.graph, &primal.func, &pure);
+            prune(&mut fwd.graph, known);
+            prune(&mut pull.graph, known);
         }
         let pair = DerivedPair {
             variant,
@@ -517,7 +519,7 @@ fn derive_one<'a>(
             let seg = fwd.seg;
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);
             if options.ideas.prune {
-                prune(&mut graph, &primal.func, &pure);
+                prune(&mut graph, known);
             }
             if watch.is_none() {
                 let live = forward_values(&graph);

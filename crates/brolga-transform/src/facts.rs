@@ -5,9 +5,11 @@ use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
-use brolga_analysis::{Cfg, Contents, Delta, Loops, ParamMode, Pointers, Summaries, Variant, in_place, solid, summary};
+use brolga_analysis::{
+    Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, Summaries, Variant, in_place, solid, summary,
+};
 use brolga_ir::inst::Val;
-use brolga_ir::{Diagnostic, Mode, Options, Program};
+use brolga_ir::{Diagnostic, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
@@ -38,6 +40,9 @@ pub struct Facts<'a> {
     pub in_place: EntitySet<ir::Inst>,
     /// Loads whose reverse stores, and arguments whose shadows need no zeros.
     pub overwrites: Overwrites,
+    /// Memory that the function makes for itself and shows to nobody; none in memory mode `restore`, where the pullback puts
+    /// back what was in it.
+    pub private: Private,
     /// All uses.
     pub uses: Uses,
     /// Pointers and their deltas.
@@ -101,6 +106,10 @@ impl<'a> Facts<'a> {
         let ideas = &options.ideas;
         let places = Places { program, func, cfg: &cfg };
         let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
+        let private = match options.memory {
+            MemoryMode::Leave => Private::compute(places, &uses),
+            MemoryMode::Restore => Private::default(),
+        };
         let solid = if ideas.solid { solid::compute(&input, root && n_active == 1) } else { EntitySet::new() };
         let mut facts = Self {
             program,
@@ -113,6 +122,7 @@ impl<'a> Facts<'a> {
             reload,
             deferred,
             in_place,
+            private,
             uses,
             pointers,
             contents,

@@ -29,6 +29,7 @@ pub mod forward;
 pub mod normalise;
 pub mod orient;
 pub mod overwrite;
+pub mod own;
 pub mod plan;
 pub mod prune;
 pub mod pullback;

@@ -38,6 +38,10 @@ pub struct SlotPlace {
     pub primal: Option<u32>,
     /// Size in bytes.
     pub size: u32,
+    /// Whether the shadow is cleared as the activation begins. For a forward pass that does not use it, it need not be.
+    pub at_enter: bool,
+    /// Whether it is cleared between the halves of a combined function.
+    pub at_turn: bool,
 }
 
 /// Where the activation frame is.
