@@ -33,16 +33,16 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     let derivation = derive(problem, &program, &request, how)?;
     let mut functions = Vec::new();
     let body_of = |symbol: &str| program.func(symbol).and_then(|key| program.funcs[key].body.clone());
-    functions.extend(body_of(problem.func).map(|body| ("primal", problem.func.to_owned(), body, false)));
+    functions.extend(body_of(problem.func).map(|body| ("primal", problem.func.to_owned(), body, None)));
     if let Some(whole) = derivation.whole {
-        functions.push(("derivative", whole.symbol, whole.func, true));
+        functions.push(("derivative", whole.symbol, whole.func, Some(whole.twice)));
     }
     for pair in derivation.pairs {
-        functions.push(("forward pass", pair.forward_symbol, pair.forward, true));
-        functions.push(("pullback", pair.pullback_symbol, pair.pullback, true));
+        functions.push(("forward pass", pair.forward_symbol, pair.forward, Some(false)));
+        functions.push(("pullback", pair.pullback_symbol, pair.pullback, Some(false)));
     }
     let hand = problem.hand.and_then(|symbol| Some((symbol, body_of(symbol)?)));
-    functions.extend(hand.map(|(symbol, body)| ("by hand", symbol.to_owned(), body, false)));
+    functions.extend(hand.map(|(symbol, body)| ("by hand", symbol.to_owned(), body, None)));
     let mut text = String::new();
     for (what, symbol, function, derived) in functions {
         let listing = listing(function, derived).map_err(|error| Failure::Run { name: problem.name, error })?;
@@ -52,8 +52,8 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
 }
 
 /// The size, then the listing, with the number of instructions at the head of each block.
-fn listing(function: Function, derived: bool) -> Result<String, Error> {
-    let isa = jit::host_isa(options(How::default()).optimize && !(derived && jit::is_better_plain(&function)))?;
+fn listing(function: Function, derived: Option<bool>) -> Result<String, Error> {
+    let isa = jit::host_isa(options(How::default()).optimize && !derived.is_some_and(|twice| jit::is_better_plain(&function, twice)))?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);
     let code = context

@@ -63,6 +63,8 @@ pub struct DerivedWhole {
     pub results: bool,
     /// Whether it uses the segment that it is given: it records, calls what may record, or asks for shadows of data.
     pub segment: bool,
+    /// Whether the pullback is there twice: with its guards and without ([`crate::finite`]).
+    pub twice: bool,
 }
 
 /// What a variant became.
@@ -531,7 +533,7 @@ fn derive_one<'a>(
             }
             let func = clif(&graph, seg)?;
             let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
-            let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment };
+            let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };

@@ -4,6 +4,7 @@
 //! `cranelift-jit`: a forward pass, which computes the primal results and records, and a pullback, which maps cotangents
 //! of the results to cotangents of the arguments; or, in [`Mode::Combined`], one function that does both.
 
+pub mod cache;
 pub mod error;
 pub mod jit;
 mod quiet;
@@ -12,6 +13,7 @@ pub mod stages;
 pub use brolga_ir::{
     ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, MemoryMode, Mode, Options, Program, Request,
 };
+pub use cache::Cache;
 pub use cranelift_codegen;
 pub use error::{Error, Trap};
 pub use jit::{Arg, DerivedRule, Primal, Pullback, Run};

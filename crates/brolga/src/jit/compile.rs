@@ -68,6 +68,8 @@ pub struct Builder<'p> {
     ctx: Context,
     /// The host without the mid-end, for large derived functions.
     plain: OwnedTargetIsa,
+    /// Whether the second half of the combined function is there twice.
+    twice: bool,
 }
 
 /// A finished module.
@@ -111,7 +113,7 @@ impl<'p> Builder<'p> {
         let module = JITModule::new(b);
         let ctx = module.make_context();
         let plain = host_isa(false)?;
-        let mut this = Self { module, program, targets: HashMap::new(), functions: Vec::new(), ctx, plain };
+        let mut this = Self { module, program, targets: HashMap::new(), functions: Vec::new(), ctx, plain, twice: false };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
@@ -211,8 +213,11 @@ impl<'p> Builder<'p> {
         phase: Phase,
         owner: brolga_ir::FuncKey,
     ) -> Result<(), Error> {
-        let derived = matches!(phase, Phase::Forward | Phase::Pullback | Phase::Whole);
-        let plain = derived && is_better_plain(&func);
+        let plain = match phase {
+            Phase::Primal | Phase::Entry => false,
+            Phase::Forward | Phase::Pullback => is_better_plain(&func, false),
+            Phase::Whole => is_better_plain(&func, self.twice),
+        };
         // The mid-end has been seen to panic on valid functions that the back end alone compiles.
         let again = (!plain).then(|| func.clone());
         let mut failed = self.attempt(id, func, plain).err();
@@ -331,7 +336,9 @@ impl<'p> Builder<'p> {
 /// Measured on generated functions: code five to thirty times as large, compiled in quadratic time. The transform already
 /// emits what a large function needs. Where nothing is repeated there is nothing to hoist either, which is most of what the
 /// mid-end is good for: a chain of 400 multiplications is compiled twice as fast without it, and runs by a third faster.
-pub fn is_better_plain(func: &ir::Function) -> bool {
+///
+/// `twice` says that half of the function is there twice.
+pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     let branches = func
         .layout
         .blocks()
@@ -345,7 +352,8 @@ pub fn is_better_plain(func: &ir::Function) -> bool {
         earlier.insert(b);
         func.block_successors(b).any(|s| earlier.contains(&s))
     });
-    !loops || branches > 32 || insts > 2000
+    let (most_branches, most_insts) = if twice { (64, 3000) } else { (32, 2000) };
+    !loops || branches > most_branches || insts > most_insts
 }
 
 fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
@@ -393,6 +401,7 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
         b.define(&f.symbol, body, None, Phase::Primal, k)?;
     }
     if let Some(w) = &d.whole {
+        b.twice = w.twice;
         b.define(&w.symbol, w.func.clone(), Some(&d.names), Phase::Whole, w.variant.func)?;
     }
     for p in &d.pairs {

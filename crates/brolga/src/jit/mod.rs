@@ -169,6 +169,11 @@ impl DerivedRule {
         })
     }
 
+    /// Whether this is a clone of another rule.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Compile a derivation.
     ///
     /// # Errors
