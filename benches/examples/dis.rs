@@ -39,7 +39,7 @@ fn main() {
         if !n.contains(&want) {
             continue;
         }
-        let plain = brolga::jit::is_better_plain(&f);
+        let plain = brolga::jit::is_better_plain(&f, true);
         let isa = brolga::jit::host_isa(!plain).unwrap();
         println!("; {n} plain {plain}");
         if a.len() > 5 {
@@ -49,6 +49,7 @@ fn main() {
         let mut c = Context::for_function(f);
         c.set_disasm(true);
         let code = c.compile(&*isa, &mut Default::default()).unwrap();
+        std::fs::write("/tmp/code.bin", code.code_buffer()).unwrap();
         println!("{}", code.vcode.as_deref().unwrap());
     }
 }

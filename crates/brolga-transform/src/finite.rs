@@ -32,7 +32,7 @@ use crate::facts::Facts;
 use crate::stmt::{AdStmts, Guard};
 
 /// Instructions of a function beyond which it is not worth the code.
-const MOST: usize = 800;
+const MOST: usize = 2000;
 /// Guards below which it is not.
 const LEAST: usize = 4;
 /// How many instructions must be saved for each that is spent.
