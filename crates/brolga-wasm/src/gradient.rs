@@ -13,7 +13,8 @@ use crate::val::Val;
 ///
 /// There are two kinds. [`Self::new`] makes one function for value and gradient, which [`Instance::gradient`] runs.
 /// [`Self::split`] makes a forward pass and a pullback, for [`Instance::forward`] and [`Instance::pullback`], which may run at
-/// different times, and the pullback several times; it records more. The numbers are the same, bit for bit.
+/// different times, and the pullback several times; it records more. The numbers are the same, bit for bit (but for the
+/// sign of a cotangent that is zero).
 ///
 /// [`Instance::gradient`]: crate::Instance::gradient
 /// [`Instance::forward`]: crate::Instance::forward
