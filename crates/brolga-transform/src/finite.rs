@@ -54,9 +54,9 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let chains = Chains { facts, live };
-    let in_loops = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
-    let in_loops = in_loops.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
-    let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = in_loops
+    let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
+    let placed = placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
+    let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
         .flat_map(|(stmt, b)| stmt.guards.iter().map(move |g| (stmt.primal, g, b)))
         .map(|(inst, g, b)| (inst, g, b, chains.options(inst, g, b)))
         .filter(|g| !g.3.is_empty())

@@ -57,15 +57,14 @@ fn bounded(e: E, known: &dyn Fn(usize) -> bool) -> bool {
     }
 }
 
-/// Whether a value is a finite constant, in all lanes.
-fn is_finite_constant(func: &ir::Function, v: ir::Value) -> bool {
+/// A constant, the same in all lanes.
+fn constant(func: &ir::Function, v: ir::Value) -> Option<f64> {
     use ir::InstructionData as I;
-    let Some(inst) = func.dfg.value_def(v).inst() else { return false };
-    match func.dfg.insts[inst] {
-        I::UnaryIeee64 { imm, .. } => imm.as_f64().is_finite(),
-        I::UnaryIeee32 { imm, .. } => imm.as_f32().is_finite(),
-        I::Unary { opcode: ir::Opcode::Splat, arg } => is_finite_constant(func, arg),
-        _ => false,
+    match func.dfg.insts[func.dfg.value_def(v).inst()?] {
+        I::UnaryIeee64 { imm, .. } => Some(imm.as_f64()),
+        I::UnaryIeee32 { imm, .. } => Some(imm.as_f32().into()),
+        I::Unary { opcode: ir::Opcode::Splat, arg } => constant(func, arg),
+        _ => None,
     }
 }
 
@@ -87,11 +86,11 @@ impl Walker<'_> {
             r = cx.arith(Arith::Fdiv, &[r, e], self.ty);
             guard = true;
         }
-        if let Some(t) = s.times {
+        if let Some(t) = s.times.filter(|t| !self.is_one(cx, *t)) {
             let e = self.expr(cx, t);
             r = cx.arith(Arith::Fmul, &[r, e], self.ty);
             let (func, operands) = (cx.func(), self.operands);
-            guard |= !bounded(t, &|i| is_finite_constant(func, operands[i]));
+            guard |= !bounded(t, &|i| constant(func, operands[i]).is_some_and(f64::is_finite));
         }
         if s.neg {
             r = cx.arith(Arith::Fneg, &[r], self.ty);
@@ -101,6 +100,14 @@ impl Walker<'_> {
             cx.strong(self.ct, r, self.ty, why)
         } else {
             r
+        }
+    }
+
+    /// Whether a factor is the constant one: a product with it is its other factor.
+    fn is_one(&self, cx: &StmtCx<'_, '_, '_>, e: E) -> bool {
+        match *e.node() {
+            Node::Operand(i) => constant(cx.func(), self.operands[i]) == Some(1.0),
+            _ => false,
         }
     }
 
