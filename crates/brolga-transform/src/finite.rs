@@ -32,11 +32,11 @@ use crate::facts::Facts;
 use crate::stmt::{AdStmts, Guard};
 
 /// Instructions of a function beyond which it is not worth the code.
-const MOST: usize = 2000;
+const MOST: usize = 1000;
 /// Guards below which it is not.
-const LEAST: usize = 4;
+const LEAST: usize = 8;
 /// How many instructions must be saved for each that is spent.
-const MARGIN: f64 = 1.5;
+const MARGIN: f64 = 3.0;
 /// Turns that a loop is taken to have.
 const TURNS: f64 = 8.0;
 
