@@ -103,6 +103,8 @@ pub struct Ideas {
     pub solid: bool,
     /// What nobody needs is removed.
     pub prune: bool,
+    /// Where only a gradient is asked for, a function that is called for its derivative alone is run once, in the reverse half.
+    pub whole: bool,
 }
 
 impl Ideas {
@@ -120,12 +122,13 @@ impl Ideas {
             in_place: on(7),
             solid: on(8),
             prune: on(9),
+            whole: on(10),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 10] =
-        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune"];
+    pub const NAMES: [&str; 11] =
+        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "whole"];
 }
 
 impl Default for Ideas {

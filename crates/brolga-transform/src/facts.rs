@@ -5,6 +5,7 @@ use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
+use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{Cfg, Contents, Delta, Loops, ParamMode, Pointers, Summaries, Variant, in_place, solid, summary};
 use brolga_ir::inst::Val;
 use brolga_ir::{Diagnostic, Mode, Options, Program};
@@ -24,7 +25,7 @@ pub struct Facts<'a> {
     pub variant: &'a Variant,
     /// Options of the derivation.
     pub options: &'a Options,
-    /// What its derivative is to be: only the function that the caller asks for is ever combined.
+    /// What its derivative is to be: of what the asked function calls, a pair or a function without a value.
     pub mode: Mode,
     /// Control flow.
     pub cfg: Cfg,
@@ -50,6 +51,8 @@ pub struct Facts<'a> {
     pub summaries: &'a Summaries,
     /// Whose cotangents cannot be spuriously zero.
     pub solid: EntitySet<ir::Value>,
+    /// Calls of functions that may run whole, in the reverse half.
+    pub whole: EntitySet<ir::Inst>,
 }
 
 impl<'a> Facts<'a> {
@@ -102,6 +105,18 @@ impl<'a> Facts<'a> {
         let places = Places { program, func, cfg: &cfg };
         let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
         let solid = if ideas.solid { solid::compute(&input, root && n_active == 1) } else { EntitySet::new() };
+        let mut whole = EntitySet::new();
+        if mode == Mode::Gradient && ideas.whole && ideas.prune {
+            whole = whole_calls(&WholeInput {
+                program,
+                func,
+                cfg: &cfg,
+                uses: &uses,
+                is_active: &|v| activity.ct[v].is_some(),
+                effects: summaries.effects(),
+                delays: summaries.delays(),
+            });
+        }
         let mut facts = Self {
             program,
             primal,
@@ -119,6 +134,7 @@ impl<'a> Facts<'a> {
             activity,
             summaries,
             solid,
+            whole,
             overwrites: Overwrites::default(),
         };
         facts.overwrites = overwrites(&facts);

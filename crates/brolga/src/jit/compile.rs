@@ -380,7 +380,7 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
     for &k in d.normalised.keys() {
         b.declare(&d.program.funcs[k].symbol, &d.program.funcs[k].signature)?;
     }
-    if let Some(w) = &d.whole {
+    for w in d.whole.iter().chain(&d.wholes) {
         b.declare(&w.symbol, &w.func.signature)?;
     }
     for p in &d.pairs {
@@ -392,7 +392,7 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
         let body = f.body.clone().expect("normalised functions have bodies");
         b.define(&f.symbol, body, None, Phase::Primal, k)?;
     }
-    if let Some(w) = &d.whole {
+    for w in d.whole.iter().chain(&d.wholes) {
         b.define(&w.symbol, w.func.clone(), Some(&d.names), Phase::Whole, w.variant.func)?;
     }
     for p in &d.pairs {
