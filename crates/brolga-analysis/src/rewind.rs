@@ -183,8 +183,7 @@ impl<'a> Rewind<'a> {
         let mut reach = Reach { at, until: until.unwrap_or(u32::MAX), usable: true, ..Reach::default() };
         // Blocks that can run before L runs again, and whether the place may have changed when they start.
         let mut seen: EntitySet<ir::Block> = EntitySet::new();
-        let mut work: Vec<(ir::Block, bool)> =
-            self.cx.cfg.succs[home].iter().map(|&s| (s, until.is_some())).collect();
+        let mut work: Vec<(ir::Block, bool)> = self.cx.cfg.succs[home].iter().map(|&s| (s, until.is_some())).collect();
         while let Some((b, changed)) = work.pop() {
             let news = if changed { reach.changed.insert(b) } else { seen.insert(b) };
             if b == home || !news {

@@ -99,12 +99,7 @@ fn of_function(program: &Program, func: &ir::Function, all: &HashMap<FuncKey, De
     Some(found)
 }
 
-fn of_inst(
-    program: &Program,
-    func: &ir::Function,
-    inst: ir::Inst,
-    all: &HashMap<FuncKey, Delay>,
-) -> Option<Delay> {
+fn of_inst(program: &Program, func: &ir::Function, inst: ir::Inst, all: &HashMap<FuncKey, Delay>) -> Option<Delay> {
     let op = func.dfg.insts[inst].opcode();
     match CalleeKind::of(program, func, inst) {
         Some(CalleeKind::Derived(k)) => return all.get(&k).copied(),

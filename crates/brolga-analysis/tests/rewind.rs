@@ -30,7 +30,8 @@ fn reach(text: &str) -> Vec<String> {
     let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects: summaries.effects() };
     let mut rewind = Rewind::new(input, summaries.rewinding());
     let insts = |b: Block| func.layout.block_insts(b).collect::<Vec<Inst>>();
-    let load = func.layout.blocks().flat_map(insts).find(|i| matches!(func.dfg.insts[*i], InstructionData::Load { .. }));
+    let load =
+        func.layout.blocks().flat_map(insts).find(|i| matches!(func.dfg.insts[*i], InstructionData::Load { .. }));
     let load = load.unwrap();
     let blocks = func.layout.blocks();
     let of_block = |b: Block| {

@@ -46,7 +46,10 @@ pub fn common(func: &mut ir::Function) {
             let v = func.dfg.first_result(inst);
             let found = known.entry(key).or_default();
             let same = found.iter().find(|&&(at, _)| {
-                at == b || loops.innermost[at] == loops.innermost[b] && cfg.once(at) == cfg.once(b) && loops.dominates(at, b)
+                at == b
+                    || loops.innermost[at] == loops.innermost[b]
+                        && cfg.once(at) == cfg.once(b)
+                        && loops.dominates(at, b)
             });
             match same {
                 Some(&(_, earlier)) => {

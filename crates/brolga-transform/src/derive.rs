@@ -310,7 +310,16 @@ pub fn derive_with(
         }
     }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    problems.or_ok(Derivation { program: program.clone(), whole, pairs, wholes, captures, overwrites, names, normalised })
+    problems.or_ok(Derivation {
+        program: program.clone(),
+        whole,
+        pairs,
+        wholes,
+        captures,
+        overwrites,
+        names,
+        normalised,
+    })
 }
 
 /// Run the pipeline for a request.

@@ -197,11 +197,9 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
 /// Whether a graph touches the tape.
 fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
     frame.is_some_and(|f| f.home == FrameHome::Tape)
-        || graph
-            .blocks
-            .values()
-            .flat_map(|b| b.insts.values())
-            .any(|i| matches!(i.op, AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. }))
+        || graph.blocks.values().flat_map(|b| b.insts.values()).any(|i| {
+            matches!(i.op, AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. })
+        })
 }
 
 /// State of one lowering.

@@ -307,7 +307,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             || depth < MAX_DEPTH && self.last(b, v, depth).is_some();
         let f = direct
             || depth < MAX_DEPTH
-                && self.operands_in(b, v).is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, a, depth + 1)));
+                && self
+                    .operands_in(b, v)
+                    .is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, a, depth + 1)));
         // A "no" that is owed to the depth alone is not remembered.
         if f || depth == 0 {
             self.free.insert((b, v), f);

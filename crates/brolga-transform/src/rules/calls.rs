@@ -202,13 +202,7 @@ fn both_halves(
 }
 
 /// The deltas of arguments that come with one.
-fn deltas(
-    cx: Cx<'_, '_, '_, '_>,
-    w: Where,
-    variant: &Variant,
-    args: &[ir::Value],
-    operands: &mut Vec<Option<Val>>,
-) {
+fn deltas(cx: Cx<'_, '_, '_, '_>, w: Where, variant: &Variant, args: &[ir::Value], operands: &mut Vec<Option<Val>>) {
     for (&a, mode) in args.iter().zip(&variant.params) {
         if matches!(mode, ParamMode::Dup { .. }) {
             let d = cx.delta_or_zero(w, a);
