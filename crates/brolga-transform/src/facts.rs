@@ -8,7 +8,7 @@ use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{Cfg, Contents, Delta, Loops, ParamMode, Pointers, Summaries, Variant, in_place, solid, summary};
 use brolga_ir::inst::Val;
-use brolga_ir::{Diagnostic, Mode, Options, Program};
+use brolga_ir::{Diagnostic, FuncKey, Mode, Options, Program};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
@@ -104,7 +104,9 @@ impl<'a> Facts<'a> {
         let ideas = &options.ideas;
         let places = Places { program, func, cfg: &cfg };
         let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
-        let solid = if ideas.solid { solid::compute(&input, root && n_active == 1) } else { EntitySet::new() };
+        // A pair is the same function for the caller and for who calls it again, perhaps with a cotangent of zero.
+        let asked_for = root && n_active == 1 && (mode != Mode::Split || !is_called(program, variant.func));
+        let solid = if ideas.solid { solid::compute(&input, asked_for) } else { EntitySet::new() };
         let mut whole = EntitySet::new();
         if mode == Mode::Gradient && ideas.whole && ideas.prune {
             whole = whole_calls(&WholeInput {
@@ -188,4 +190,10 @@ impl<'a> Facts<'a> {
     pub fn at(&self, inst: ir::Inst, d: Diagnostic) -> Diagnostic {
         d.at(self.program, self.variant.func, self.original(inst))
     }
+}
+
+/// Whether any function of the program calls this one, or takes its address.
+fn is_called(program: &Program, k: FuncKey) -> bool {
+    let mut bodies = program.funcs.values().filter_map(|f| f.body.as_ref());
+    bodies.any(|f| f.dfg.ext_funcs.keys().any(|r| program.callee(f, r) == Some(k)))
 }
