@@ -99,7 +99,7 @@ impl WasmProblem {
             noalias: vec![false; args.len()],
             fresh: vec![false; args.len()],
             args,
-            memory: brolga::MemoryMode::Restore,
+            memory: brolga::MemoryMode::Leave,
             wasm: Some(wasm),
         };
         debug_assert!(call.params.iter().all(|t| [types::I32, types::F64].contains(t)));

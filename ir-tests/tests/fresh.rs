@@ -16,6 +16,7 @@ fn expected() -> BTreeMap<&'static str, (usize, &'static [bool])> {
         ("from_the_end", (1, &[true])),
         ("rows", (1, &[true, false])),
         ("rows_that_overlap", (0, &[false])),
+        ("rows_read_as_they_ask", (0, &[false])),
         ("walk", (1, &[true])),
         ("walk_that_stays", (0, &[false])),
         ("neighbours", (0, &[false])),

@@ -11,6 +11,9 @@ use brolga::Program;
 use brolga::cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode};
 use brolga::cranelift_codegen::isa::OwnedTargetIsa;
 use brolga::cranelift_codegen::settings::{self, Flags};
+use brolga_analysis::contents::Uses;
+use brolga_analysis::places::Places;
+use brolga_analysis::{Cfg, Private};
 use brolga_driver::run::contents;
 use brolga_driver::value::Num;
 use brolga_driver::{Directive, File, Invocation, Memory};
@@ -23,7 +26,7 @@ use brolga_oracle::generate::{Feature, Size, Source, program};
 use brolga_oracle::interp::to_bits;
 use brolga_oracle::{Limits, Oracle, OracleError};
 use brolga_transform::normalise::{normalise, plain_env};
-use brolga_transform::prune::prune;
+use brolga_transform::prune::{Known, prune};
 
 /// What to cut out of a program, in per cent.
 #[derive(Clone, Copy)]
@@ -113,6 +116,9 @@ fn cut_and_pruned(
             continue;
         }
         let func = normalise(&file.program, key, &*isa).ok()?.func;
+        let cfg = Cfg::compute(&func);
+        let places = Places { program: &file.program, func: &func, cfg: &cfg };
+        let private = Private::compute(places, &Uses::compute(&func, &cfg));
         let mut ids = Ids::default();
         let (mut graph, _) = lift(&func, &f.symbol, &mut ids);
         if cuts.everywhere || key == call.func {
@@ -121,7 +127,10 @@ fn cut_and_pruned(
         let before = count(&graph);
         for (program, is_pruned) in [(&mut plain, false), (&mut pruned, true)] {
             if is_pruned {
-                prune(&mut graph, &func, &|i| matches!(func.dfg.insts[i], InstructionData::Load { .. }));
+                let pure = |i: ir::Inst| {
+                    matches!(func.dfg.insts[i], InstructionData::Load { .. }) || private.writes(i).is_some()
+                };
+                prune(&mut graph, Known { primal: &func, pure: &pure, private: &private });
             }
             let lowered = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
             if let Err(e) = brolga::cranelift_codegen::verify_function(&lowered, &*isa) {

@@ -12,6 +12,7 @@
 //! - [`clobber`]: which loads read memory that nobody writes afterwards.
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
 //! - [`callee`]: what a call goes to.
+//! - [`private`]: memory that a function makes for itself and shows to nobody.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
 //! - [`mod@cell`]: places that have a name.
 //! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
@@ -36,6 +37,7 @@ pub mod loops;
 pub mod modes;
 pub mod places;
 pub mod pointers;
+pub mod private;
 pub mod reach;
 pub mod rewind;
 pub mod solid;
@@ -50,4 +52,5 @@ pub use contents::Contents;
 pub use loops::{LoopId, Loops};
 pub use modes::{ParamMode, ResultMode, Variant};
 pub use pointers::{Delta, Pointers, RootKind};
+pub use private::Private;
 pub use summary::Summaries;

@@ -357,7 +357,7 @@ pub enum AdOp {
         value: Val,
     },
 
-    /// Begin an activation: allocate the frame, clear the shadows of stack slots.
+    /// Begin an activation: allocate the frame, clear the shadows of those stack slots that need it now.
     EnterFrame,
     /// Keep a value in the activation frame.
     Keep(FrameSlot, Val),
@@ -369,7 +369,7 @@ pub enum AdOp {
     LeaveFrame,
     /// Begin an activation in the pullback: find the frame, clear the shadows of stack slots.
     OpenFrame,
-    /// Between the halves of a combined function: clear the shadows of stack slots.
+    /// Between the halves of a combined function: clear the shadows of stack slots that the first half uses.
     Turn,
     /// From here on, the held variable of the first name has the value of the second.
     Hold(Val, Val),
@@ -472,6 +472,10 @@ pub enum AdOp {
     },
     /// Trap if an integer is not zero.
     TrapIf(Val, Check),
+    /// Remember if a float is infinite or NaN, or, if so, zero.
+    Watch(Val, bool),
+    /// Whether any float that was watched so far was such: not zero if so.
+    Watched,
 }
 
 /// A derived instruction with the names that it defines and the primal instruction that it belongs to.
@@ -498,7 +502,9 @@ impl AdInst {
             }
             AdOp::LoadOld { addr, .. } => r.push(*addr),
             AdOp::StoreOld { addr, value, .. } => r.extend([*addr, *value]),
-            AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) => r.push(*v),
+            AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) | AdOp::Watch(v, _) => {
+                r.push(*v);
+            }
             AdOp::Push(vs, _) => r.extend(vs.iter().copied()),
             AdOp::AddMem { addr, delta, by, .. } => r.extend([*addr, *delta, *by]),
             AdOp::TakeMem { addr, delta, .. }
@@ -529,8 +535,53 @@ impl AdInst {
             | AdOp::Pop(..)
             | AdOp::CloseFrame
             | AdOp::TakeCt(_)
+            | AdOp::Watched
             | AdOp::ZeroCt(_) => {}
         }
         r
+    }
+
+    /// Replace every name that it reads, apart from the operands of a copied primal instruction.
+    pub fn rename(&mut self, mut to: impl FnMut(Val) -> Val) {
+        let mut put = |v: &mut Val| *v = to(*v);
+        match &mut self.op {
+            AdOp::Arith(_, args, _) => args.iter_mut().for_each(put),
+            AdOp::LoadDelta { addr, delta, loaded, .. } => [addr, delta, loaded].into_iter().for_each(put),
+            AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
+                [addr, delta, value].into_iter().chain(vdelta).for_each(put);
+            }
+            AdOp::LoadOld { addr, .. } | AdOp::Lookup { addr, .. } => put(addr),
+            AdOp::StoreOld { addr, value, .. } => [addr, value].into_iter().for_each(put),
+            AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) | AdOp::Watch(v, _) => put(v),
+            AdOp::Push(vs, _) => vs.iter_mut().for_each(put),
+            AdOp::AddMem { addr, delta, by, .. } => [addr, delta, by].into_iter().for_each(put),
+            AdOp::TakeMem { addr, delta, .. }
+            | AdOp::PeekMem { addr, delta, .. }
+            | AdOp::ZeroMem { addr, delta, .. } => [addr, delta].into_iter().for_each(put),
+            AdOp::Call { callee, args, .. } => {
+                if let Callee::Pointer(p) = callee {
+                    put(p);
+                }
+                args.iter_mut().flatten().for_each(put);
+            }
+            AdOp::Primal(_)
+            | AdOp::SlotDelta(_)
+            | AdOp::SlotAddr(..)
+            | AdOp::DataDelta(_)
+            | AdOp::EnterFrame
+            | AdOp::KeepBlock(..)
+            | AdOp::LeaveFrame
+            | AdOp::OpenFrame
+            | AdOp::Turn
+            | AdOp::Held(_)
+            | AdOp::Restore(_)
+            | AdOp::KeptBlock(_)
+            | AdOp::PeekBlock
+            | AdOp::Pop(..)
+            | AdOp::CloseFrame
+            | AdOp::TakeCt(_)
+            | AdOp::Watched
+            | AdOp::ZeroCt(_) => {}
+        }
     }
 }

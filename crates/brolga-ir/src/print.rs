@@ -323,6 +323,10 @@ impl Display for DisplayInst<'_> {
             }
             AdOp::Lookup { addr, signature } => write!(f, "lookup {addr}, signature {signature:#018x}"),
             AdOp::TrapIf(v, check) => write!(f, "trap if {v}, {}", check.name()),
+            AdOp::Watch(v, not_zero) => {
+                write!(f, "watch {v}, which is to be finite{}", if *not_zero { " and not zero" } else { "" })
+            }
+            AdOp::Watched => write!(f, "watched.{ty}"),
         }
     }
 }
@@ -370,6 +374,8 @@ fn belongs_to_block(op: &AdOp) -> bool {
             | AdOp::PeekBlock
             | AdOp::Pop(..)
             | AdOp::CloseFrame
+            | AdOp::Watch(..)
+            | AdOp::Watched
             | AdOp::ZeroCt(_)
     )
 }

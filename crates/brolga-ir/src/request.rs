@@ -103,6 +103,8 @@ pub struct Ideas {
     pub solid: bool,
     /// What nobody needs is removed.
     pub prune: bool,
+    /// Where all numbers are finite, products need no guards.
+    pub finite: bool,
     /// Where only a gradient is asked for, a function that is called for its derivative alone is run once, in the reverse half.
     pub whole: bool,
 }
@@ -122,13 +124,14 @@ impl Ideas {
             in_place: on(7),
             solid: on(8),
             prune: on(9),
-            whole: on(10),
+            finite: on(10),
+            whole: on(11),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 11] =
-        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "whole"];
+    pub const NAMES: [&str; 12] =
+        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole"];
 }
 
 impl Default for Ideas {

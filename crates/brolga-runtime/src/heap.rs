@@ -10,7 +10,8 @@
 //! Reverse mode sees an allocation last: by then the cotangents in the shadow have been read by whatever wrote the block,
 //! and the shadow is zeroed so that the next pullback of the same run begins as the first did. `realloc` copies the common
 //! prefix `old -> new`, so its reverse moves the shadow of that prefix `new -> old` (the old block is dead after the call:
-//! nothing has been accumulated in its shadow) and zeroes the rest. The forward copy of the shadow matters to the
+//! nothing has been accumulated in its shadow) and zeroes the rest. A combined function, whose reverse runs once, leaves the shadow
+//! of `malloc` and `calloc` as it is: nobody comes to it any more before it is freed with the run. The forward copy of the shadow matters to the
 //! shadows of pointers that the block contains; the shadows of numbers are zero at that time.
 //!
 //! `deferred` (non-zero) keeps a freed primal block until the segment is reset, for pullbacks that read primal memory.

@@ -182,22 +182,26 @@ impl Affine<'_> {
         let inner = around[at];
         let iv = induction(self.func, self.loops, inner, i)?;
         // How far out the variable goes on where an inner loop has ended.
-        let (mut outer, mut start) = (at, iv.start);
+        let (mut outer, mut start, mut last) = (at, iv.start, v);
         while outer > 0
-            && let Some(before) = self.carried(start, v, around[outer - 1])
+            && let Some(before) = self.carried(start, &[v, last], around[outer - 1])
         {
+            // What this loop's header has received last is where the walk is when the loop ends, if it ends there.
+            let lp = &self.loops.loops[around[outer - 1]];
+            let asks_first = lp.exits.iter().all(|e| e.0 == lp.header);
+            last = if asks_first { start } else { v };
             (outer, start) = (outer - 1, before);
         }
         let turns = if outer == at { Atom::Turns(inner) } else { Atom::Walk(inner, around[outer]) };
         Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(turns), iv.step))
     }
 
-    /// If `start` is a parameter of the loop's header that is `v` in the next turn: its value in the first turn.
-    fn carried(&self, start: ir::Value, v: ir::Value, l: LoopId) -> Option<ir::Value> {
+    /// If `start` is a parameter of the loop's header that is one of `v` in the next turn: its value in the first turn.
+    fn carried(&self, start: ir::Value, v: &[ir::Value], l: LoopId) -> Option<ir::Value> {
         let lp = &self.loops.loops[l];
         let ([entry], [latch]) = (&lp.entries[..], &lp.latches[..]) else { return None };
         let ValueDef::Param(b, i) = self.func.dfg.value_def(start) else { return None };
-        (b == lp.header && edge_args(self.func, *latch, b)[i] == v).then(|| edge_args(self.func, *entry, b)[i])
+        (b == lp.header && v.contains(&edge_args(self.func, *latch, b)[i])).then(|| edge_args(self.func, *entry, b)[i])
     }
 
     /// How often a loop turns, if it can only end by its test: a sum that is the number of turns if that is positive, and is

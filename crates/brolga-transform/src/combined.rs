@@ -14,7 +14,7 @@
 
 use brolga_ir::block::{CfgBlocks, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Val};
-use cranelift_codegen::ir::Signature;
+use cranelift_codegen::ir::{Signature, types};
 use smallvec::smallvec;
 
 use crate::facts::Facts;
@@ -31,23 +31,22 @@ pub fn signature(forward: &Signature, pullback: &Signature, n_results: usize) ->
     s
 }
 
-/// Join the halves of one plan.
+/// Join the halves of one plan: a forward pass and its pullback, or, behind it, one without guards that is taken if all that is
+/// watched is finite.
 pub fn combine(
     facts: &Facts<'_>,
     forward: Forward,
-    pullback: Pullback,
+    pullbacks: Vec<Pullback>,
     plan: &Plan,
     symbol: String,
     ids: &mut Ids,
 ) -> CfgBlocks {
     let Forward { graph: mut whole, .. } = forward;
-    let Pullback { graph: mut half, reverse_of, .. } = pullback;
     let returns = &facts.func().signature.returns;
     whole.symbol = symbol;
-    whole.signature = signature(&whole.signature, &half.signature, plan.results.len());
-    let entry = half.entry();
-    let opened = half.blocks.shift_remove(&entry).expect("it is there");
-    whole.blocks[0].params.extend(opened.params.into_iter().skip(1));
+    whole.signature = signature(&whole.signature, &pullbacks[0].graph.signature, plan.results.len());
+    let seeds = pullbacks[0].graph.blocks[0].params.iter().skip(1).copied().collect::<Vec<_>>();
+    whole.blocks[0].params.extend(seeds);
     for block in whole.blocks.values_mut() {
         let (Role::Forward(b), Term::Return(values)) = (block.role, &block.term) else { continue };
         block.insts.retain(|_, i| i.op != AdOp::LeaveFrame);
@@ -55,23 +54,37 @@ pub fn combine(
         for op in keeps.chain([AdOp::Turn]).collect::<Vec<_>>() {
             block.insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at: block.term_at });
         }
-        block.term = Term::Jump(Target { block: reverse_of[&b], args: vec![] });
+        let mut ways = pullbacks.iter().map(|half| Target { block: half.reverse_of[&b], args: vec![] });
+        let guarded = ways.next().expect("there is a pullback");
+        block.term = match ways.next() {
+            None => Term::Jump(guarded),
+            Some(free) => {
+                let flag = Val::D(ids.dv());
+                let watched = AdInst { defs: smallvec![(flag, types::I8)], op: AdOp::Watched, at: block.term_at };
+                block.insts.insert(ids.inst(), watched);
+                Term::If(flag, guarded, free)
+            }
+        };
     }
     if plan.exits.is_empty() {
         // It never returns, so it never turns around.
         return whole;
     }
-    let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
-    let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
-    let mut out = Vec::new();
-    for (&slot, r) in plan.results.iter().zip(returns) {
-        let d = Val::D(ids.dv());
-        let defs = smallvec![(d, r.value_type)];
-        exit.insts.insert(ids.inst(), AdInst { defs, op: AdOp::Restore(slot), at: None });
-        out.push(d);
+    for Pullback { graph: mut half, .. } in pullbacks {
+        let entry = half.entry();
+        half.blocks.shift_remove(&entry);
+        let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
+        let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
+        let mut out = Vec::new();
+        for (&slot, r) in plan.results.iter().zip(returns) {
+            let d = Val::D(ids.dv());
+            let defs = smallvec![(d, r.value_type)];
+            exit.insts.insert(ids.inst(), AdInst { defs, op: AdOp::Restore(slot), at: None });
+            out.push(d);
+        }
+        out.extend(cotangents);
+        exit.term = Term::Return(out);
+        whole.blocks.extend(half.blocks);
     }
-    out.extend(cotangents);
-    exit.term = Term::Return(out);
-    whole.blocks.extend(half.blocks);
     whole
 }

@@ -22,16 +22,18 @@ use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Op
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::combined::combine;
 use crate::facts::Facts;
+use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan};
-use crate::prune::prune;
-use crate::pullback::pullback;
+use crate::prune::{Known, prune};
+use crate::pullback::{either, pullback};
 use crate::rules;
 use crate::stmt::{AdStmts, Callees, Translation};
 
@@ -495,8 +497,7 @@ fn derive_one<'a>(
     let Translation { problems, aux, seeds, .. } = t;
     problems.or_ok(())?;
 
-    let plan = plan(&facts, &stmts, &aux);
-    let mut fwd = forward(&facts, &lifted, &forward_of, &stmts, &plan, forward_symbol.clone(), &mut ids);
+    let pull_seg = Val::D(ids.dv());
     let computes = |inst| match CalleeKind::of(program, &primal.func, inst) {
         Some(CalleeKind::Known(rule)) => rule.only_computes(),
         _ => false,
@@ -509,10 +510,24 @@ fn derive_one<'a>(
     let pure = |inst| match primal.func.dfg.insts[inst] {
         // Who wants no value does not want its faults.
         InstructionData::Load { .. } => mode == Mode::Gradient,
+        _ if facts.private.writes(inst).is_some() => mode == Mode::Gradient,
         _ => computes(inst) || later(inst),
     };
-    let pull_seg = Val::D(ids.dv());
-    let mut pull = pullback(&facts, &stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), &mut ids);
+    let known = Known { primal: &primal.func, pure: &pure, private: &facts.private };
+    let split = mode == Mode::Split;
+    // A forward pass has every value.
+    let mut watch = if split { watched(&facts, &stmts, &|_| true, &mut ids) } else { None };
+    let plan = plan(&facts, &stmts, &aux, watch.is_some());
+    let assemble = |watch: Option<&Watched>, ids: &mut Ids| {
+        let guarded = watch.map_or(&stmts, |w| &w.guarded);
+        let fwd = forward(&facts, &lifted, &forward_of, guarded, &plan, forward_symbol.clone(), ids);
+        let pullback = |stmts: &AdStmts, ids: &mut Ids| {
+            pullback(&facts, stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
+        };
+        let mut pulls = vec![pullback(guarded, ids)];
+        pulls.extend(watch.map(|w| pullback(&w.free, ids)));
+        (fwd, pulls)
+    };
     let mut clif = |graph: &CfgBlocks, seg: Val| {
         let env = LowerEnv {
             primal: &primal.func,
@@ -528,12 +543,17 @@ fn derive_one<'a>(
         orient(&mut func);
         verified(func, isa, &program.funcs[variant.func].symbol)
     };
-    let reverse_of = pull.reverse_of.clone();
     let variant = variant.clone();
-    let (forward, pullback, emitted) = if mode == Mode::Split {
+    let (mut fwd, mut pulls) = assemble(watch.as_ref(), &mut ids);
+    let reverse_of = pulls[0].reverse_of.clone();
+    let (forward, pullback, emitted) = if split {
+        let mut pull = match (pulls.pop(), pulls.pop(), plan.flag) {
+            (Some(free), Some(guarded), Some(flag)) => either(guarded, free, flag, &mut ids),
+            (pull, ..) => pull.expect("there is a pullback"),
+        };
         if options.ideas.prune {
-            prune(&mut fwd.graph, &primal.func, &pure);
-            prune(&mut pull.graph, &primal.func, &pure);
+            prune(&mut fwd.graph, known);
+            prune(&mut pull.graph, known);
         }
         let pair = DerivedPair {
             variant,
@@ -544,18 +564,41 @@ fn derive_one<'a>(
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
-        let seg = fwd.seg;
-        let empty = CfgBlocks { blocks: IndexMap::default(), ..pull.graph.clone() };
-        let mut graph = combine(&facts, fwd, pull, &plan, forward_symbol.clone(), &mut ids);
-        if options.ideas.prune {
-            prune(&mut graph, &primal.func, &pure);
+        let empty = CfgBlocks { blocks: IndexMap::default(), ..pulls[0].graph.clone() };
+        loop {
+            let seg = fwd.seg;
+            let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);
+            if options.ideas.prune {
+                prune(&mut graph, known);
+            }
+            if watch.is_none() {
+                let live = forward_values(&graph);
+                watch = watched(&facts, &stmts, &|v| live.contains(v), &mut ids);
+                if watch.is_some() {
+                    (fwd, pulls) = assemble(watch.as_ref(), &mut ids);
+                    continue;
+                }
+            }
+            let func = clif(&graph, seg)?;
+            let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
+            let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment };
+            break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
-        let func = clif(&graph, seg)?;
-        let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
-        let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment };
-        (graph, empty, Emitted::Whole(Box::new(whole)))
     };
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
+}
+
+/// Values that the forward blocks of a graph compute.
+fn forward_values(graph: &CfgBlocks) -> EntitySet<ir::Value> {
+    let mut found = EntitySet::new();
+    for block in graph.blocks.values().filter(|b| b.role.is_forward()) {
+        let insts = block.insts.values().flat_map(|i| &i.defs);
+        found.extend(block.params.iter().chain(insts).filter_map(|(name, _)| match name {
+            Val::Primal(v) => Some(*v),
+            _ => None,
+        }));
+    }
+    found
 }
 
 /// Whether a combined function uses its segment, which comes behind the primal's parameters and their deltas.

@@ -6,9 +6,11 @@ use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
-use brolga_analysis::{Cfg, Contents, Delta, Loops, ParamMode, Pointers, Summaries, Variant, in_place, solid, summary};
+use brolga_analysis::{
+    Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, Summaries, Variant, in_place, solid, summary,
+};
 use brolga_ir::inst::Val;
-use brolga_ir::{Diagnostic, FuncKey, Mode, Options, Program};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
@@ -39,6 +41,9 @@ pub struct Facts<'a> {
     pub in_place: EntitySet<ir::Inst>,
     /// Loads whose reverse stores, and arguments whose shadows need no zeros.
     pub overwrites: Overwrites,
+    /// Memory that the function makes for itself and shows to nobody; none in memory mode `restore`, where the pullback puts
+    /// back what was in it.
+    pub private: Private,
     /// All uses.
     pub uses: Uses,
     /// Pointers and their deltas.
@@ -104,8 +109,12 @@ impl<'a> Facts<'a> {
         let ideas = &options.ideas;
         let places = Places { program, func, cfg: &cfg };
         let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
+        let private = match options.memory {
+            MemoryMode::Leave => Private::compute(places, &uses),
+            MemoryMode::Restore => Private::default(),
+        };
         // A pair is the same function for the caller and for who calls it again, perhaps with a cotangent of zero.
-        let asked_for = root && n_active == 1 && (mode != Mode::Split || !is_called(program, variant.func));
+        let asked_for = root && n_active == 1 && (mode != Mode::Split || !is_called(program, summaries, variant.func));
         let solid = if ideas.solid { solid::compute(&input, asked_for) } else { EntitySet::new() };
         let mut whole = EntitySet::new();
         if mode == Mode::Gradient && ideas.whole && ideas.prune {
@@ -130,6 +139,7 @@ impl<'a> Facts<'a> {
             reload,
             deferred,
             in_place,
+            private,
             uses,
             pointers,
             contents,
@@ -192,8 +202,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whether any function of the program calls this one, or takes its address.
-fn is_called(program: &Program, k: FuncKey) -> bool {
-    let mut bodies = program.funcs.values().filter_map(|f| f.body.as_ref());
+/// Whether any function that is derived with this one calls it, or takes its address.
+fn is_called(program: &Program, summaries: &Summaries, k: FuncKey) -> bool {
+    let mut bodies = summaries.effects().keys().filter_map(|&f| program.funcs[f].body.as_ref());
     bodies.any(|f| f.dfg.ext_funcs.keys().any(|r| program.callee(f, r) == Some(k)))
 }

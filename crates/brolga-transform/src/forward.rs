@@ -93,6 +93,12 @@ pub fn forward(
         records(plan, b, term_at, &mut insts, ids);
         let term = terminator(facts, b, lifted, primal, &mut insts, ids);
         if matches!(term, Term::Return(_)) {
+            if let Some(slot) = plan.flag {
+                let d = Val::D(ids.dv());
+                let defs = smallvec![(d, types::I8)];
+                insts.insert(ids.inst(), AdInst { defs, op: AdOp::Watched, at: term_at });
+                insts.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, d), at: term_at });
+            }
             insts.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::LeaveFrame, at: term_at });
         }
         blocks.insert(*id, CfgBlock { id: *id, role: Role::Forward(b), params, insts, term, term_at });

@@ -26,38 +26,43 @@ use cranelift_entity::EntitySet;
 
 use crate::affine::{Affine, Atom, Sum};
 use crate::facts::Facts;
+use crate::own::own;
 
 /// What is stored.
 #[derive(Clone, Debug, Default)]
 pub struct Overwrites {
     /// Loads whose reverse stores.
     pub stores: EntitySet<ir::Inst>,
+    /// Stores whose reverse need not clear what it takes ([`crate::own`]).
+    pub spent: EntitySet<ir::Inst>,
+    /// Slots whose shadows the forward pass leaves alone.
+    pub untouched: EntitySet<ir::StackSlot>,
     /// One per parameter: its shadow need not hold zeros before the call.
     pub whole: Vec<bool>,
 }
 
-/// A load of an argument's memory.
-struct Read {
-    inst: ir::Inst,
-    block: ir::Block,
+/// An access and its place.
+pub(crate) struct Access {
+    pub inst: ir::Inst,
+    pub block: ir::Block,
     /// Address without its constant.
-    at: Sum,
+    pub at: Sum,
     /// First byte.
-    first: i64,
-    bytes: i64,
-    active: bool,
+    pub first: i64,
+    pub bytes: i64,
 }
 
 /// Look at the arguments whose shadows hold nothing before the call.
 pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     let params = &facts.variant.params;
-    let mut out = Overwrites { stores: EntitySet::new(), whole: vec![false; params.len()] };
+    let mut out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
     for (i, mode) in params.iter().enumerate() {
         let said = |list: &[bool]| list.get(i).copied().unwrap_or(false);
         if matches!(mode, ParamMode::Dup { .. }) && said(&facts.variant.fresh) && said(&facts.variant.noalias) {
             out.whole[i] = argument(facts, i, &mut out.stores).unwrap_or(false);
         }
     }
+    own(facts, &mut out);
     out
 }
 
@@ -72,17 +77,17 @@ fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Op
     let first = block(*loads.iter().find(|&&l| active(l))?);
     let nest = around(&facts.loops, first);
     let affine = Affine { func, loops: &facts.loops };
-    let reads: Vec<Read> = loads
+    let reads: Vec<Access> = loads
         .iter()
         .map(|&inst| {
             let addr = func.dfg.inst_args(inst)[0];
             let (at, c) = affine.sum(addr, &nest).split_constant();
             let off = i64::from(brolga_analysis::activity::offset(func, inst));
             let bytes = i64::from(func.dfg.value_type(func.dfg.first_result(inst)).bytes());
-            Read { inst, block: block(inst), at, first: c.wrapping_add(off), bytes, active: active(inst) }
+            Access { inst, block: block(inst), at, first: c.wrapping_add(off), bytes }
         })
         .collect();
-    let live: Vec<&Read> = reads.iter().filter(|r| r.active).collect();
+    let live: Vec<&Access> = reads.iter().filter(|r| active(r.inst)).collect();
     let one_nest = live.iter().all(|r| around(&facts.loops, r.block) == nest && r.at == live[0].at);
     // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs to neither.
     let once = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
@@ -118,7 +123,7 @@ fn returns(func: &ir::Function, b: ir::Block) -> bool {
 }
 
 /// The loops around a block, outermost first.
-fn around(loops: &Loops, b: ir::Block) -> Vec<LoopId> {
+pub(crate) fn around(loops: &Loops, b: ir::Block) -> Vec<LoopId> {
     let mut out = Vec::new();
     let mut at = loops.innermost[b];
     while let Some(l) = at {
@@ -161,7 +166,7 @@ fn loads(facts: &Facts<'_>, pointer: ir::Value) -> Option<Vec<ir::Inst>> {
 
 /// By how many bytes the addresses of the innermost loop differ from turn to turn; `i64::MAX` outside of loops. `None` if two
 /// turns may read the same place.
-fn stride(affine: &Affine<'_>, live: &[&Read], nest: &[LoopId]) -> Option<i64> {
+pub(crate) fn stride(affine: &Affine<'_>, live: &[&Access], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
     let at = &live[0].at;
     // Who moves: each loop by itself, or several of them together.
@@ -208,6 +213,11 @@ fn stride(affine: &Affine<'_>, live: &[&Read], nest: &[LoopId]) -> Option<i64> {
     if stride == 0 || stride == i64::MIN {
         return None;
     }
+    // The turn that only asks reads the place where the next run of the loop begins.
+    let header = affine.loops.loops[innermost].header;
+    if factors.len() > 1 && live.iter().any(|r| r.block == header) {
+        return None;
+    }
     // From the inside out: a loop steps over what a whole run of the loop in it has covered.
     for k in (0..factors.len() - 1).rev() {
         if k + 1 == first_walk {
@@ -225,7 +235,7 @@ fn stride(affine: &Affine<'_>, live: &[&Read], nest: &[LoopId]) -> Option<i64> {
 
 /// Which of these reads in one turn store, if no two of them overlap but those of the same place in one block; and whether
 /// they leave no gap.
-fn disjoint(live: &[&Read], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
+pub(crate) fn disjoint(live: &[&Access], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
     let looped = stride != i64::MAX;
     // In layout order, so that of reads of one place the last remains.
     let mut places: Vec<(i64, i64, ir::Block, ir::Inst)> = Vec::new();

@@ -10,7 +10,9 @@
 //! - the definitions of what it reads; of a block parameter, the arguments on all edges;
 //! - the branches that decide whether it runs; of a block parameter, those that decide along which edge it is reached
 //!   ([`control`]);
-//! - if it reads a place of the activation frame or a held variable, whatever is written there.
+//! - if it reads a place of the activation frame or a held variable, whatever is written there;
+//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]), whatever is written there,
+//!   anywhere in it. Stores to arrays that only the primal's value needed go, and with them what computes what they store.
 //!
 //! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing leads to. A branch that
 //! is not needed becomes a jump to the next needed place on every way from it to an exit. There is one: if needed places
@@ -19,8 +21,9 @@
 //!
 //! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are assumed to end. A load whose
 //! result nobody needs is not run either if it cannot fault, nor is whatever else the caller of this pass calls pure: calls of
-//! mathematical functions, and, where only a gradient is asked for, loads that might fault. Every trap that is not
-//! such a load stays: explicit ones, ours, and those of conversions and divisions, unless the divisor is a constant that cannot
+//! mathematical functions, and, where only a gradient is asked for, loads that might fault. What is written to private memory that
+//! nobody reads is not written, if it cannot fault, or if only a gradient is asked for. Every trap that is not of
+//! such an access stays: explicit ones, ours, and those of conversions and divisions, unless the divisor is a constant that cannot
 //! trap. Where no exit can be reached no branch is removed, and a function without any exit stays as it is.
 //!
 //! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the blocks of a pullback they are
@@ -30,14 +33,17 @@
 //! **Invariants.** Blocks and instructions keep their order and their ids. The parameters of the entry block are the signature,
 //! and stay. What is recorded on the tape stays as it is, whole: a pullback may pop it. A frame that is left for another
 //! function ([`AdOp::LeaveFrame`]) is read there, so all that is kept in it stays; otherwise what is kept stays only if this
-//! function reads it, as with held variables. A frame slot is read at the offset at which it is kept, or not at all.
+//! function reads it, as with held variables. Private memory is read where it was made: a pullback that is a function of its
+//! own never reads the primal's memory. A frame slot is read at the offset at which it is kept, or not at all.
 
 use brolga_ir::map::HashMap;
 
+use brolga_analysis::Private;
+use brolga_analysis::private::Piece;
 use brolga_analysis::whole::divides_safely;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, FrameSlot, Val};
+use brolga_ir::inst::{AdInst, AdOp, Callee, FrameSlot, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::SmallVec;
 
@@ -45,13 +51,23 @@ use control::{Control, Place, reachable};
 
 mod control;
 
-/// Remove from a graph whatever nobody needs. `primal` is the normalised function whose instructions are copied, `pure` says
-/// which of its calls and loads may go although they might do more than compute.
-pub fn prune(graph: &mut CfgBlocks, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) {
+/// What is known of the normalised function whose instructions are copied.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// The function.
+    pub primal: &'a ir::Function,
+    /// Which of its calls, loads and writes to private memory may go although they might do more than that.
+    pub pure: &'a dyn Fn(ir::Inst) -> bool,
+    /// Its private memory.
+    pub private: &'a Private,
+}
+
+/// Remove from a graph whatever nobody needs.
+pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
     let Some(control) = Control::compute(graph) else { return };
-    let items = Items::collect(graph, primal, &control);
-    let live = Live::compute(graph, primal, pure, &control, &items);
+    let items = Items::collect(graph, known.primal, &control);
+    let live = Live::compute(graph, known, &control, &items);
     sweep(graph, &control, &items, &live);
     let reached = reachable(graph);
     if reached.len() < graph.blocks.len() {
@@ -68,22 +84,27 @@ enum Use {
     Value,
     /// It writes what only instructions that read the same are interested in.
     Writes(Cell),
-    /// It is needed for its name only, and reads what others write.
-    Reads(Cell),
 }
 
-/// Where values are on their way from the forward part to the pullback part.
+/// Where values are on their way from the forward part to the pullback part, or from a store to a load.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Cell {
     /// A place in the activation frame.
     Frame(FrameSlot),
     /// A held variable.
     Held(Val),
+    /// Private memory of the primal, all of it.
+    Memory(Piece),
 }
 
-fn use_of(op: &AdOp, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) -> Use {
+fn use_of(op: &AdOp, Known { primal, pure, private }: Known<'_>) -> Use {
     match op {
-        AdOp::Primal(inst) if is_removable(primal, *inst) || pure(*inst) => Use::Value,
+        AdOp::Primal(inst) => match private.writes(*inst) {
+            Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(Cell::Memory(piece)),
+            Some(_) => Use::Effect,
+            None if is_removable(primal, *inst) || pure(*inst) => Use::Value,
+            None => Use::Effect,
+        },
         AdOp::Arith(..)
         | AdOp::SlotDelta(_)
         | AdOp::SlotAddr(..)
@@ -91,13 +112,14 @@ fn use_of(op: &AdOp, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) -> 
         | AdOp::LoadDelta { .. }
         | AdOp::LoadOld { .. }
         | AdOp::PeekMem { .. }
-        | AdOp::PeekBlock => Use::Value,
+        | AdOp::Watched
+        | AdOp::PeekBlock
+        | AdOp::Restore(_)
+        | AdOp::KeptBlock(_)
+        | AdOp::Held(_) => Use::Value,
         AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(Cell::Frame(*slot)),
-        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => Use::Reads(Cell::Frame(*slot)),
         AdOp::Hold(name, _) => Use::Writes(Cell::Held(*name)),
-        AdOp::Held(name) => Use::Reads(Cell::Held(*name)),
-        AdOp::Primal(_)
-        | AdOp::StoreDelta { .. }
+        AdOp::StoreDelta { .. }
         | AdOp::StoreOld { .. }
         | AdOp::EnterFrame
         | AdOp::Push(..)
@@ -114,9 +136,32 @@ fn use_of(op: &AdOp, primal: &ir::Function, pure: &dyn Fn(ir::Inst) -> bool) -> 
         | AdOp::ZeroMem { .. }
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }
+        | AdOp::Watch(..)
         | AdOp::TrapIf(..) => Use::Effect,
     }
 }
+
+/// What an instruction reads that others write, where it is needed.
+fn cells_read(op: &AdOp, private: &Private) -> SmallVec<[Cell; 1]> {
+    let memory = |v: &Val| match *v {
+        Val::Primal(v) => private.leads(v),
+        _ => &[],
+    };
+    let pieces = |p: &[Piece]| p.iter().map(|&p| Cell::Memory(p)).collect();
+    match op {
+        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => SmallVec::from_slice(&[Cell::Frame(*slot)]),
+        AdOp::Held(name) => SmallVec::from_slice(&[Cell::Held(*name)]),
+        AdOp::Primal(inst) => pieces(private.reads(*inst)),
+        AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
+        AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => SmallVec::new(),
+        AdOp::Call { args, .. } => args.iter().flatten().flat_map(memory).map(|&p| Cell::Memory(p)).collect(),
+        _ => SmallVec::new(),
+    }
+}
+
+/// Helpers of the run time that are told addresses of the primal, and do not read what is there.
+const SHADOWS_ONLY: [&str; 5] =
+    ["brolga_free", "brolga_zero", "brolga_copy_shadow", "brolga_memmove_rev", "brolga_move_rev"];
 
 /// Whether a primal instruction may be left out if nobody reads its results.
 fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
@@ -230,29 +275,23 @@ struct Live {
 }
 
 impl Live {
-    fn compute(
-        graph: &CfgBlocks,
-        primal: &ir::Function,
-        pure: &dyn Fn(ir::Inst) -> bool,
-        control: &Control,
-        items: &Items,
-    ) -> Self {
+    fn compute(graph: &CfgBlocks, known: Known<'_>, control: &Control, items: &Items) -> Self {
         let mut live =
             Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
         let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| i.op == AdOp::LeaveFrame));
         let mut writers: HashMap<Cell, Vec<ItemId>> = HashMap::default();
-        let mut reads: Vec<Option<Cell>> = vec![None; items.block.len()];
+        let mut reads: Vec<SmallVec<[Cell; 1]>> = vec![SmallVec::new(); items.block.len()];
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();
             for (item, inst) in (insts..).zip(block.insts.values()) {
-                match use_of(&inst.op, primal, pure) {
+                match use_of(&inst.op, known) {
                     Use::Effect => live.need(item),
                     Use::Value => {}
                     Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),
                     Use::Writes(cell) => writers.entry(cell).or_default().push(item),
-                    Use::Reads(cell) => reads[item] = Some(cell),
                 }
+                reads[item] = cells_read(&inst.op, known.private);
             }
             if matches!(block.term, Term::Return(_) | Term::Trap(_)) {
                 live.need(items.term(b));
@@ -268,8 +307,8 @@ impl Live {
             if item < items.first[b] + graph.blocks[&control.blocks[b]].params.len() {
                 control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
             }
-            if let Some(cell) = reads[item] {
-                writers.remove(&cell).into_iter().flatten().for_each(|i| live.need(i));
+            for cell in &reads[item] {
+                writers.remove(cell).into_iter().flatten().for_each(|i| live.need(i));
             }
         }
         live

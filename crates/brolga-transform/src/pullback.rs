@@ -22,7 +22,7 @@ use brolga_ir::map::HashMap;
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, Type, types};
 use cranelift_entity::SecondaryMap;
@@ -149,6 +149,29 @@ pub fn pullback(
     b.exit_block();
     let signature = facts.variant.pullback_signature(&facts.func().signature);
     Pullback { graph: CfgBlocks { symbol, signature, blocks: b.blocks }, seg, reverse_of: b.reverse_of }
+}
+
+/// One pullback of two with the same parameters: the first if the flag that the forward pass has left is set.
+pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids) -> Pullback {
+    let Pullback { graph: mut whole, seg, reverse_of } = guarded;
+    let (old, new) = (whole.entry(), ids.block());
+    let mut others = free.graph.blocks;
+    let free_entry = *others.keys().next().expect("a graph has an entry");
+    let opens = whole.blocks[&old].insts.iter().find(|i| i.1.op == AdOp::OpenFrame).map(|(id, i)| (*id, i.clone()));
+    let mut entry = CfgBlock { id: new, insts: opens.into_iter().collect(), ..whole.blocks[&old].clone() };
+    let d = Val::D(ids.dv());
+    entry.insts.insert(ids.inst(), AdInst { defs: smallvec![(d, types::I8)], op: AdOp::Restore(flag), at: None });
+    entry.term = Term::If(d, to(old), to(free_entry));
+    for way in [&mut whole.blocks[&old], &mut others[&free_entry]] {
+        way.params.clear();
+        way.insts.retain(|_, i| i.op != AdOp::OpenFrame);
+    }
+    let mut blocks: IndexMap<BlockId, CfgBlock> = IndexMap::default();
+    blocks.insert(new, entry);
+    blocks.extend(std::mem::take(&mut whole.blocks));
+    blocks.extend(others);
+    whole.blocks = blocks;
+    Pullback { graph: whole, seg, reverse_of }
 }
 
 /// What held variables get on the edges from a block's predecessors.

@@ -26,6 +26,21 @@ pub struct AdStmt {
     pub after: Fragment,
     /// Its reverse.
     pub rvs: Fragment,
+    /// Products in the reverse that are guarded.
+    pub guards: Vec<Guard>,
+}
+
+/// A product of a cotangent that contributes zero if the cotangent is zero, whatever the factor: see [`StmtCx::strong`].
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// The product, guarded.
+    pub kept: Val,
+    /// Where the cotangent is not zero.
+    pub mask: Val,
+    /// If these are finite,
+    pub finite: SmallVec<[ir::Value; 2]>,
+    /// and this is not zero, no guard is needed.
+    pub nonzero: Option<ir::Value>,
 }
 
 impl AdStmt {
@@ -79,6 +94,15 @@ pub struct StmtCx<'t, 'a, 'f> {
     nonzero: Option<(Val, Val)>,
 }
 
+/// Numbers that are to be finite, and one that is not to be zero.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// Finite.
+    pub finite: SmallVec<[ir::Value; 2]>,
+    /// Not zero.
+    pub nonzero: Option<ir::Value>,
+}
+
 /// One of the three fragments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Where {
@@ -94,7 +118,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Begin a statement.
     pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
         let f = Fragment::default;
-        Self { t, stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f() }, nonzero: None }
+        Self {
+            t,
+            stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f(), guards: vec![] },
+            nonzero: None,
+        }
     }
 
     /// The facts.
@@ -279,8 +307,9 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         self.push(w, defs, op);
     }
 
-    /// `product` where `ct` is not zero, and zero where it is: a strong zero.
-    pub fn strong(&mut self, ct: Val, product: Val, ty: Type) -> Val {
+    /// `product` where `ct` is not zero, and zero where it is: a strong zero. `why` are the numbers that would make do without, if
+    /// that is known.
+    pub fn strong(&mut self, ct: Val, product: Val, ty: Type, why: Option<Numbers>) -> Val {
         if !self.facts().options.strong_zero {
             return product;
         }
@@ -289,7 +318,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
             _ => self.arith(Arith::NonZero, &[ct], ty),
         };
         self.nonzero = Some((ct, mask));
-        self.arith(Arith::KeepWhere, &[product, mask], ty)
+        let kept = self.arith(Arith::KeepWhere, &[product, mask], ty);
+        if let Some(Numbers { finite, nonzero }) = why {
+            self.stmt.guards.push(Guard { kept, mask, finite, nonzero });
+        }
+        kept
     }
 }
 

@@ -414,30 +414,30 @@ block0(v0: i64, v1: f64):
         &Options::default(),
         Stage::Stmts,
         expect![[r#"
-        ; %f (i64 duplicated, f64 active) -> ()
+            ; %f (i64 duplicated, f64 active) -> ()
 
-        block0:  ; runs at most once
-          v0: i64  ; shadow by v0'
-          v1: f64  ; active f64
-          inst0 v2 = stack_addr.i64 ss0
-              facts    v2 shadow by v2'
-          inst1 store.f64 v1, v2
-              facts    moves f64
-              reverse  d0 = take shadow.f64[v2; v2']
-                       ct(v1) += d0
-              comms    v2, v2'
-          inst2 v3 = load.f64 v2
-              facts    v3 active f64; moves f64
-              reverse  d1 = take ct(v3)
-                       shadow.f64[v2; v2'] += d1
-              comms    v2, v2'
-          inst3 store.f64 v3, v0+16
-              facts    moves f64
-              reverse  d2 = take shadow.f64[v0+16; v0']
-                       ct(v3) += d2
-              comms    v0, v0'
-          inst4 return
-    "#]],
+            block0:  ; runs at most once
+              v0: i64  ; shadow by v0'
+              v1: f64  ; active f64
+              inst0 v2 = stack_addr.i64 ss0
+                  facts    v2 shadow by v2'
+              inst1 store.f64 v1, v2
+                  facts    moves f64
+                  reverse  d0 = shadow.f64[v2; v2']
+                           ct(v1) += d0
+                  comms    v2, v2'
+              inst2 v3 = load.f64 v2
+                  facts    v3 active f64; moves f64
+                  reverse  d1 = take ct(v3)
+                           shadow.f64[v2; v2'] = d1
+                  comms    v2, v2'
+              inst3 store.f64 v3, v0+16
+                  facts    moves f64
+                  reverse  d2 = take shadow.f64[v0+16; v0']
+                           ct(v3) += d2
+                  comms    v0, v0'
+              inst4 return
+        "#]],
     );
     let restore = Options { memory: MemoryMode::Restore, ..Options::default() };
     check(

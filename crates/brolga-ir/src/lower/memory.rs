@@ -15,7 +15,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::debug::Missing;
-use super::{Cx, FrameHome, ops, segment};
+use super::{Cx, FrameHome, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Tape, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
@@ -89,9 +89,10 @@ impl Cx<'_> {
         if self.forward { segment::TOP } else { segment::CURSOR }
     }
 
-    fn clear_slots(&mut self, b: &mut FunctionBuilder<'_>) {
+    /// Clear the shadows of some of the stack slots.
+    fn clear_slots(&mut self, b: &mut FunctionBuilder<'_>, which: impl Fn(&SlotPlace) -> bool) {
         let Some(frame) = self.env.frame else { return };
-        let places: Vec<_> = frame.slots.values().flatten().copied().collect();
+        let places: Vec<_> = frame.slots.values().flatten().copied().filter(which).collect();
         let fp = self.frame_pointer(b);
         for p in places {
             if p.size > 512 {
@@ -237,7 +238,7 @@ impl Cx<'_> {
                         let slot = ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, frame.size, 4);
                         let slot = b.create_sized_stack_slot(slot);
                         self.fp = Some(b.ins().stack_addr(types::I64, slot, 0));
-                        self.clear_slots(b);
+                        self.clear_slots(b, |p| p.at_enter);
                     }
                 } else if let Some(frame) = self.env.frame {
                     let top = b.use_var(self.tape_var());
@@ -249,7 +250,7 @@ impl Cx<'_> {
                     self.bump(b, fp, frame.size + self.seal_bytes(), inst.at);
                     b.ins().store(flags, top, fp, 0);
                     self.put_seal(b, (fp, frame.size as i32), self.frame_seal(), Some(top));
-                    self.clear_slots(b);
+                    self.clear_slots(b, |p| p.at_enter);
                 }
             }
             AdOp::Keep(slot, v) if self.keeps_variables() => {
@@ -282,7 +283,7 @@ impl Cx<'_> {
                     b.ins().store(flags, peak, self.seg(), segment::PEAK);
                 }
                 if self.fp.is_some() {
-                    self.clear_slots(b);
+                    self.clear_slots(b, |p| p.at_turn);
                 }
             }
             AdOp::Keep(slot, v) => {
@@ -339,7 +340,7 @@ impl Cx<'_> {
                     let c = b.ins().iconst(types::I64, -i64::from(link));
                     let at = b.ins().iadd(at, c);
                     b.def_var(self.tape_var(), at);
-                    self.clear_slots(b);
+                    self.clear_slots(b, |_| true);
                 }
             }
             AdOp::Restore(slot) => {
@@ -485,6 +486,8 @@ impl Cx<'_> {
             | AdOp::AddCt(..)
             | AdOp::ZeroCt(_)
             | AdOp::Hold(..)
+            | AdOp::Watch(..)
+            | AdOp::Watched
             | AdOp::Held(_) => {
                 unreachable!("handled by the caller")
             }

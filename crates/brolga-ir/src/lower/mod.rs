@@ -38,6 +38,10 @@ pub struct SlotPlace {
     pub primal: Option<u32>,
     /// Size in bytes.
     pub size: u32,
+    /// Whether the shadow is cleared as the activation begins. For a forward pass that does not use it, it need not be.
+    pub at_enter: bool,
+    /// Whether it is cleared between the halves of a combined function.
+    pub at_turn: bool,
 }
 
 /// Where the activation frame is.
@@ -133,6 +137,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         cts: HashMap::default(),
         sums: IndexMap::default(),
         masks: HashMap::default(),
+        watched: IndexMap::default(),
         kept: HashMap::default(),
         kept_ids: HashMap::default(),
         held: HashMap::default(),
@@ -217,6 +222,8 @@ struct Cx<'a> {
     sums: IndexMap<ir::Value, ir::Value>,
     /// Masks of the present block, by what they are masks of.
     masks: HashMap<ir::Value, ir::Value>,
+    /// For each type of floats that are watched: bits that are zero as long as all of them were finite.
+    watched: IndexMap<Type, Variable>,
     /// Frame slots that are variables.
     kept: HashMap<FrameSlot, Variable>,
     kept_ids: HashMap<FrameSlot, Variable>,
@@ -287,6 +294,14 @@ impl Cx<'_> {
             let zero = *self.zeros.entry(ty).or_insert_with(|| ops::constant(b, ty, 0.0));
             b.def_var(var, zero);
             self.cts.insert(v, var);
+        }
+        for i in graph.blocks.values().flat_map(|blk| blk.insts.values()) {
+            let AdOp::Watch(Val::Primal(v), _) = i.op else { continue };
+            let ty = self.env.primal.dfg.value_type(v);
+            if !self.watched.contains_key(&ty) {
+                let var = self.zero_var(b, ty);
+                self.watched.insert(ty, var);
+            }
         }
         let in_variables = self.env.frame.is_some_and(|f| f.home == FrameHome::Variables);
         for i in graph.blocks.values().flat_map(|blk| blk.insts.values()) {
@@ -382,6 +397,28 @@ impl Cx<'_> {
             AdOp::Held(name) => {
                 let r = b.use_var(self.held[name]);
                 self.name(inst.defs[0].0, r);
+            }
+            AdOp::Watch(v, not_zero) => {
+                let v = self.get(*v);
+                let var = self.watched[&b.func.dfg.value_type(v)];
+                let mut found = b.ins().fsub(v, v);
+                if *not_zero {
+                    let zero = ops::is_zero(b, v);
+                    found = b.ins().bor(found, zero);
+                }
+                let so_far = b.use_var(var);
+                let all = b.ins().bor(so_far, found);
+                b.def_var(var, all);
+            }
+            AdOp::Watched => {
+                let none = b.ins().iconst(types::I8, 0);
+                let flags = self.watched.values().copied().collect::<Vec<_>>();
+                let any = flags.into_iter().fold(none, |any, var| {
+                    let bits = b.use_var(var);
+                    let flag = ops::any_bit(b, bits);
+                    b.ins().bor(any, flag)
+                });
+                self.name(inst.defs[0].0, any);
             }
             _ => self.memory_op(b, inst),
         }

@@ -60,6 +60,35 @@ fn in_vector(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
     if ty.is_vector() { x } else { b.ins().splat(vector_of(ty), x) }
 }
 
+/// All bits of a float set where it compares with zero, none elsewhere.
+fn compared_with_zero(b: &mut FunctionBuilder<'_>, cc: FloatCC, x: ir::Value) -> ir::Value {
+    let ty = b.func.dfg.value_type(x);
+    let x = in_vector(b, x);
+    let zero = b.func.dfg.constants.insert(ir::ConstantData::from([0_u8; 16].as_slice()));
+    let zero = b.ins().vconst(vector_of(ty), zero);
+    let mask = b.ins().fcmp(cc, x, zero);
+    let mask = bits(b, mask, vector_of(ty));
+    if ty.is_vector() { mask } else { b.ins().extractlane(mask, 0) }
+}
+
+/// All bits set where a float is zero.
+pub fn is_zero(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+    compared_with_zero(b, FloatCC::Equal, x)
+}
+
+/// Whether any bit of a float is set.
+pub fn any_bit(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+    let ty = b.func.dfg.value_type(x);
+    if ty.is_vector() {
+        let x = bits(b, x, types::I64X2);
+        return b.ins().vany_true(x);
+    }
+    let int = ty.as_int();
+    let x = bits(b, x, int);
+    let zero = b.ins().iconst(int, 0);
+    b.ins().icmp(IntCC::NotEqual, x, zero)
+}
+
 /// The 128-bit vector of a float type.
 fn vector_of(ty: Type) -> Type {
     match ty {
@@ -117,14 +146,7 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Bxor => b.ins().bxor(a[0], a[1]),
         Arith::Bitselect => b.ins().bitselect(a[0], a[1], a[2]),
         // Masks of vectors even for scalars: a select between two floats is two branches on x86-64.
-        Arith::NonZero => {
-            let x = in_vector(b, a[0]);
-            let zero = b.func.dfg.constants.insert(ir::ConstantData::from([0_u8; 16].as_slice()));
-            let zero = b.ins().vconst(vector_of(ty), zero);
-            let mask = b.ins().fcmp(FloatCC::NotEqual, x, zero);
-            let mask = bits(b, mask, vector_of(ty));
-            if ty.is_vector() { mask } else { b.ins().extractlane(mask, 0) }
-        }
+        Arith::NonZero => compared_with_zero(b, FloatCC::NotEqual, a[0]),
         Arith::KeepWhere => b.ins().band(a[0], a[1]),
         Arith::FromInt => {
             let x = if b.func.dfg.value_type(a[0]).bits() < 32 { b.ins().sextend(types::I32, a[0]) } else { a[0] };

@@ -137,6 +137,11 @@ impl<'a, 'f> Planner<'a, 'f> {
         FrameSlot(at)
     }
 
+    /// Make room for a flag.
+    pub fn flag(&mut self) {
+        self.plan.flag = Some(self.alloc(1));
+    }
+
     fn stack_slots(&mut self) {
         let restore = self.facts.options.memory == MemoryMode::Restore;
         let func = self.facts.func();
@@ -161,7 +166,11 @@ impl<'a, 'f> Planner<'a, 'f> {
             self.size += size;
             let primal = moved.then_some(self.size);
             self.size += if moved { size } else { 0 };
-            layout.slots[slot] = Some(SlotPlace { shadow, primal, size });
+            // A shadow that the first half leaves alone is cleared once. In a combined function that is done at the start: a call
+            // of `memset` between the halves makes Cranelift spill in the loops of both.
+            let used = !self.facts.overwrites.untouched.contains(slot);
+            let at_enter = used || self.plan.combined;
+            layout.slots[slot] = Some(SlotPlace { shadow, primal, size, at_enter, at_turn: used });
         }
         self.plan.frame = Some(layout);
     }

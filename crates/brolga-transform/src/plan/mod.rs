@@ -150,6 +150,8 @@ pub struct Plan {
     pub results: Vec<FrameSlot>,
     /// Frame slot of the number of the block that returned, if several can.
     pub exit: Option<FrameSlot>,
+    /// Where a forward pass tells its pullback whether a number that was watched is infinite or NaN ([`crate::finite`]).
+    pub flag: Option<FrameSlot>,
     /// The activation frame, if there is anything in it.
     pub frame: Option<FrameLayout>,
     /// Number of each block, as recorded.
@@ -187,6 +189,10 @@ pub(crate) fn def_block(facts: &Facts<'_>, v: Val) -> ir::Block {
 }
 
 /// Plan a function.
-pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>) -> Plan {
-    build::Planner::new(facts, stmts, aux).finish()
+pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool) -> Plan {
+    let mut planner = build::Planner::new(facts, stmts, aux);
+    if watched {
+        planner.flag();
+    }
+    planner.finish()
 }

@@ -6,8 +6,9 @@ use brolga_ir::inst::{Arith, Val};
 use brolga_rules::expr::CondNode;
 use brolga_rules::{Cond, E, ExprRow, Node, Partial, Scale};
 use cranelift_codegen::ir::{self, Type};
+use smallvec::SmallVec;
 
-use crate::stmt::{StmtCx, mask_type};
+use crate::stmt::{Numbers, StmtCx, mask_type};
 
 /// A pointwise instruction with one result.
 pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &'static ExprRow) {
@@ -95,7 +96,44 @@ impl Walker<'_> {
         if s.neg {
             r = cx.arith(Arith::Fneg, &[r], self.ty);
         }
-        if guard && (s.may_blow_up || !solid) { cx.strong(self.ct, r, self.ty) } else { r }
+        if guard && (s.may_blow_up || !solid) {
+            let why = self.harmless(cx, s);
+            cx.strong(self.ct, r, self.ty, why)
+        } else {
+            r
+        }
+    }
+
+    /// What makes zero times a factor zero.
+    fn harmless(&self, cx: &StmtCx<'_, '_, '_>, s: Scale) -> Option<Numbers> {
+        let mut why = Numbers::default();
+        match (s.over, cx.func().dfg.insts[cx.inst()].opcode()) {
+            (None, _) if s.may_blow_up => return None,
+            (None, _) => {}
+            // A quotient by zero is infinite or NaN.
+            (Some(_), ir::Opcode::Fdiv) => why.finite.push(self.results[0]),
+            (Some(_), ir::Opcode::Sqrt) => {
+                why.finite.push(self.results[0]);
+                why.nonzero = Some(self.results[0]);
+            }
+            (Some(_), _) => return None,
+        }
+        s.times.is_none_or(|t| self.leaves(t, &mut why.finite)).then_some(why)
+    }
+
+    /// The operands and results that an expression is made of, if it is made of such.
+    fn leaves(&self, e: E, out: &mut SmallVec<[ir::Value; 2]>) -> bool {
+        match *e.node() {
+            Node::Operand(i) => out.push(self.operands[i]),
+            Node::Result(i) => out.push(self.results[i]),
+            Node::Const(_) | Node::IntOperand(_) => {}
+            Node::Neg(a) | Node::Abs(a) | Node::Sqrt(a) => return self.leaves(a, out),
+            Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
+                return self.leaves(a, out) && self.leaves(b, out);
+            }
+            Node::Select(..) | Node::Math(..) => return false,
+        }
+        true
     }
 
     fn expr(&mut self, cx: &mut StmtCx<'_, '_, '_>, e: E) -> Val {

@@ -2,7 +2,7 @@
 
 use brolga_analysis::{CopyRole, MemRole};
 use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
-use brolga_ir::{Diagnostic, MemoryMode};
+use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
 use smallvec::smallvec;
@@ -119,8 +119,11 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             }
             let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
             allocate(cx, symbol, &operands, z);
-            let s = shadow_address(cx, z);
-            cx.helper(Where::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], smallvec![], false);
+            // In a combined function the reverse runs once, and nobody comes to this shadow after it.
+            if cx.facts().mode == Mode::Split {
+                let s = shadow_address(cx, z);
+                cx.helper(Where::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], smallvec![], false);
+            }
         }
         MemFn::Realloc => {
             let z = cx.results()[0];

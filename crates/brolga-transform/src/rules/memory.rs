@@ -2,7 +2,7 @@
 //!
 //! `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`: x̄ gets the shadow of the place,
 //! which is then cleared, since the value that was there before has nothing to do with what comes after (for an addition in
-//! place it has, and both are left out). Where a pointer is moved, its shadow is moved in the forward pass instead, and the
+//! place it has, and both are left out; where nobody looks again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass instead, and the
 //! pullback has nothing to do.
 
 use brolga_analysis::{Delta, MemRole, RootKind};
@@ -43,8 +43,8 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
-            let in_place = cx.facts().in_place.contains(inst);
-            let ct = if in_place { cx.peek_mem(addr, off, shape) } else { cx.take_mem(addr, off, shape) };
+            let stays = cx.facts().in_place.contains(inst) || cx.facts().overwrites.spent.contains(inst);
+            let ct = if stays { cx.peek_mem(addr, off, shape) } else { cx.take_mem(addr, off, shape) };
             if let Some(ct) = ct {
                 cx.add_ct(x, ct);
             }
@@ -64,6 +64,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
                 cx.zero_mem(addr, off, 8, false);
             }
         }
+        MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) => {}
         MemRole::Kill { bytes, checked } => cx.zero_mem(addr, off, bytes, checked),
         MemRole::None => {}
     }

@@ -1,6 +1,10 @@
 //! What `prune` removes and what it leaves, on small graphs: [`control`] and [`values`]. That it changes no result is tried
 //! on whole programs in `ir-tests/tests/prune.rs`.
 
+use brolga_analysis::contents::Uses;
+use brolga_analysis::places::Places;
+use brolga_analysis::{Cfg, Private};
+use brolga_ir::Program;
 use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Val};
 use brolga_ir::lift::lift;
@@ -8,13 +12,14 @@ use brolga_ir::lower::lower;
 use brolga_ir::names::Names;
 use brolga_ir::{Dv, InstId};
 use brolga_transform::normalise::plain_env;
-use brolga_transform::prune::prune;
+use brolga_transform::prune::{Known, prune};
 use cranelift_codegen::entity::EntityRef;
 use cranelift_codegen::ir;
 use cranelift_codegen::settings::{self, Flags};
 use expect_test::Expect;
 
 mod control;
+mod private;
 mod values;
 
 /// A graph made of CLIF, to which a test may do what it likes.
@@ -46,7 +51,8 @@ impl Case {
 
     fn prune(&mut self) -> &mut Self {
         let load = |i: ir::Inst| matches!(self.primal.dfg.insts[i], ir::InstructionData::Load { .. });
-        prune(&mut self.graph, &self.primal, &load);
+        let known = Known { primal: &self.primal, pure: &load, private: &private(&self.primal) };
+        prune(&mut self.graph, known);
         self
     }
 
@@ -74,6 +80,17 @@ impl Case {
         cranelift_codegen::verify_function(&func, &*isa).unwrap_or_else(|e| panic!("{e}\n{func}"));
         self
     }
+}
+
+/// Its private memory. The program is empty, so known C functions are known.
+fn private(func: &ir::Function) -> Private {
+    if func.sized_stack_slots.is_empty() && func.dfg.ext_funcs.is_empty() {
+        // Nor is a graph searched that is too deep for a test's stack.
+        return Private::default();
+    }
+    let cfg = Cfg::compute(func);
+    let program = Program::default();
+    Private::compute(Places { program: &program, func, cfg: &cfg }, &Uses::compute(func, &cfg))
 }
 
 fn check(text: &str, expected: Expect) {

@@ -1,0 +1,283 @@
+//! Products without guards, for runs in which every number is finite.
+//!
+//! **Problem.** A cotangent of zero contributes zero, whatever it is multiplied by: a *strong zero*. Each product is guarded for that,
+//! three or four instructions for a multiplication, although zero times a finite number is zero anyway.
+//!
+//! **Answer.** The forward half *watches* the numbers by which cotangents are going to be multiplied: `v - v` is zero unless `v` is
+//! infinite or NaN, and all of these differences are gathered in one variable, two instructions for a number. The pullback is there
+//! twice, with its guards and without those that are not needed if all watched numbers are finite; the variable decides where the
+//! halves meet. What is watched, for the product
+//! - `z̄ x`: `x`;
+//! - `z̄ / y` in the reverse of `z = x / y`: `z`, which is finite only if `y` is neither zero nor NaN;
+//! - `z̄ / 2s` in the reverse of `s = sqrt x`: `s`, which must not be zero either, unless that follows from what else is watched:
+//!   a divisor of which it is a factor was not zero.
+//!
+//! A sum, a difference or a product is finite only if both of its operands are, and so on for a chain of them: in the chain that a
+//! block computes from a number, it is enough to watch the end; a product is the beginning of one. So that no forward code lives on for being watched alone, only what
+//! [`crate::prune`] has left there is.
+//!
+//! **Where.** In loops, if fewer instructions are spent than saved.
+//!
+//! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
+
+use brolga_analysis::cfg::edge_args;
+use brolga_analysis::contents::Use;
+use brolga_ir::block::{Fragment, Ids};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use cranelift_codegen::ir::{self, Opcode};
+use smallvec::smallvec;
+
+use crate::facts::Facts;
+use crate::stmt::{AdStmts, Guard};
+
+/// Instructions of a function beyond which it is not worth the code.
+const MOST: usize = 800;
+/// Guards below which it is not.
+const LEAST: usize = 4;
+/// How many instructions must be saved for each that is spent.
+const MARGIN: f64 = 1.5;
+/// Turns that a loop is taken to have.
+const TURNS: f64 = 8.0;
+
+/// The same statements for runs that are watched.
+pub struct Watched {
+    /// With their guards, and with what is watched in their forward fragments.
+    pub guarded: AdStmts,
+    /// The same without the guards that are not needed then; reverse fragments of their own names.
+    pub free: AdStmts,
+}
+
+/// What to watch so that products can do without guards, if it is worth it. `live` are values that the forward half computes.
+pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> bool, ids: &mut Ids) -> Option<Watched> {
+    if !facts.options.ideas.finite || stmts.len() > MOST {
+        return None;
+    }
+    let chains = Chains { facts, live };
+    let in_loops = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
+    let in_loops = in_loops.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
+    let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = in_loops
+        .flat_map(|(stmt, b)| stmt.guards.iter().map(move |g| (stmt.primal, g, b)))
+        .map(|(inst, g, b)| (inst, g, b, chains.options(inst, g, b)))
+        .filter(|g| !g.3.is_empty())
+        .collect();
+    // What many ask for is cheap for each of them.
+    let mut popular: HashMap<Place, f64> = HashMap::default();
+    for place in guards.iter().flat_map(|g| &g.3).flatten() {
+        *popular.entry(*place).or_default() += 1.0;
+    }
+    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero { 5.0 } else { 2.0 };
+    let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
+    let mut superfluous: IndexSet<Val> = IndexSet::default();
+    let mut masks: IndexSet<Val> = IndexSet::default();
+    let mut saved = 0.0;
+    for (inst, guard, b, options) in &guards {
+        let price = |option: &Vec<Place>| -> f64 {
+            option.iter().filter(|p| !chosen.contains_key(*p)).map(|p| cost(p) / popular[p]).sum()
+        };
+        let best = options.iter().min_by(|x, y| price(x).total_cmp(&price(y))).expect("there is one").clone();
+        best.into_iter().for_each(|place| *chosen.entry(place).or_insert(*inst) = *inst);
+        superfluous.insert(guard.kept);
+        saved += chains.turns(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
+    }
+    let spent: f64 = chosen.keys().map(cost).sum();
+    if saved < MARGIN * spent || superfluous.len() < LEAST {
+        return None;
+    }
+    let mut guarded = stmts.clone();
+    for (place, asks) in chosen {
+        watch(facts, &mut guarded, place, asks, ids);
+    }
+    let mut free = stmts.clone();
+    for stmt in free.values_mut() {
+        stmt.rvs = renamed(&stmt.rvs, &superfluous, ids);
+    }
+    Some(Watched { guarded, free })
+}
+
+/// Watch a value in a block: when it is computed if that is there, else before the statement that asks.
+fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, ids: &mut Ids) {
+    let Place { value: v, block: b, not_zero } = place;
+    let func = facts.func();
+    let op = AdOp::Watch(Val::Primal(v), not_zero);
+    let new = |at| AdInst { defs: smallvec![], op, at: Some(at) };
+    if let Some(inst) = func.dfg.value_def(v).inst().filter(|&i| func.layout.inst_block(i) == Some(b)) {
+        let stmt = stmts.get_mut(&inst).expect("every instruction is a statement");
+        stmt.after.insert(ids.inst(), new(inst));
+        return;
+    }
+    let here = func.layout.inst_block(asks) == Some(b);
+    let first = if here { asks } else { func.layout.first_inst(b).expect("a block has a terminator") };
+    let stmt = stmts.get_mut(&first).expect("every instruction is a statement");
+    stmt.before.insert(ids.inst(), new(first));
+}
+
+/// A reverse fragment with names of its own, without some guards.
+fn renamed(rvs: &Fragment, superfluous: &IndexSet<Val>, ids: &mut Ids) -> Fragment {
+    let mut names: HashMap<Val, Val> = HashMap::default();
+    let mut out = Fragment::default();
+    for inst in rvs.values() {
+        let mut inst = inst.clone();
+        if inst.defs.first().is_some_and(|d| superfluous.contains(&d.0))
+            && let AdOp::Arith(op @ Arith::KeepWhere, args, _) = &mut inst.op
+        {
+            *op = Arith::Copy;
+            args.truncate(1);
+        }
+        inst.rename(|v| names.get(&v).copied().unwrap_or(v));
+        for (name, _) in &mut inst.defs {
+            if matches!(name, Val::D(_)) {
+                let new = Val::D(ids.dv());
+                names.insert(*name, new);
+                *name = new;
+            }
+        }
+        out.insert(ids.inst(), inst);
+    }
+    out
+}
+
+/// A number that is watched, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    value: ir::Value,
+    block: ir::Block,
+    not_zero: bool,
+}
+
+/// Which numbers are finite if others are.
+struct Chains<'a, 'f> {
+    facts: &'a Facts<'f>,
+    live: &'a dyn Fn(ir::Value) -> bool,
+}
+
+impl Chains<'_, '_> {
+    /// What may be watched so that a product needs no guard: one of these.
+    fn options(&self, stmt: ir::Inst, guard: &Guard, b: ir::Block) -> Vec<Vec<Place>> {
+        let func = self.facts.func();
+        let mut options = Vec::new();
+        // What a product is finite for, its factors are.
+        if matches!(func.dfg.insts[stmt].opcode(), Opcode::Fmul | Opcode::Fma) {
+            options.extend(self.end(func.dfg.first_result(stmt)).map(|v| self.places(v, b)));
+        }
+        options.extend(self.operands(guard, b));
+        options
+    }
+
+    /// The numbers themselves, or what follows from them.
+    fn operands(&self, guard: &Guard, b: ir::Block) -> Option<Vec<Place>> {
+        let mut numbers = guard.finite.to_vec();
+        let mut places = Vec::new();
+        if let Some(s) = guard.nonzero {
+            match self.divides(s) {
+                Some((product, quotient)) => numbers = vec![product, quotient],
+                None if (self.live)(s) => {
+                    numbers.clear();
+                    places.push(Place { value: s, block: self.place(s, b), not_zero: true });
+                }
+                None => return None,
+            }
+        }
+        for v in numbers {
+            places.extend(self.places(self.end(v)?, b));
+        }
+        Some(places)
+    }
+
+    /// How often a block is taken to run.
+    fn turns(&self, b: ir::Block) -> f64 {
+        let loops = &self.facts.loops;
+        TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32)
+    }
+
+    /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was.
+    fn places(&self, v: ir::Value, b: ir::Block) -> Vec<Place> {
+        let places = self.sum(v).unwrap_or_else(|| vec![(v, self.place(v, b))]);
+        places.into_iter().map(|(value, block)| Place { value, block, not_zero: false }).collect()
+    }
+
+    /// The value behind its loop, on all ways out, if each turn computes it from what it was before.
+    fn sum(&self, v: ir::Value) -> Option<Vec<(ir::Value, ir::Block)>> {
+        let (func, loops) = (self.facts.func(), &self.facts.loops);
+        let home = self.facts.cfg.def_block[v]?;
+        let l = &loops.loops[loops.innermost[home]?];
+        let [latch] = l.latches[..] else { return None };
+        let i = edge_args(func, latch, l.header).iter().position(|&a| a == v)?;
+        let before = func.dfg.block_params(l.header)[i];
+        if !(self.live)(before) || !self.made_of(v, before, 0) {
+            return None;
+        }
+        let behind = |&(from, to): &(ir::Block, ir::Block)| match from {
+            _ if loops.dominates(home, from) => Some((v, to)),
+            _ if from == l.header => Some((before, to)),
+            _ => None,
+        };
+        l.exits.iter().map(behind).collect()
+    }
+
+    /// Whether a value is infinite or NaN if another one is.
+    fn made_of(&self, v: ir::Value, other: ir::Value, depth: u32) -> bool {
+        let func = self.facts.func();
+        v == other
+            || depth < 8
+                && func.dfg.value_def(v).inst().is_some_and(|inst| {
+                    let op = func.dfg.insts[inst].opcode();
+                    func.dfg
+                        .inst_args(inst)
+                        .iter()
+                        .enumerate()
+                        .any(|(k, &a)| passes_on(op, k) && self.made_of(a, other, depth + 1))
+                })
+    }
+
+    /// Where to watch a value for the sake of a statement in a block: there, unless it is computed less often.
+    fn place(&self, v: ir::Value, b: ir::Block) -> ir::Block {
+        let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
+        let loops = &self.facts.loops;
+        if loops.innermost[home] == loops.innermost[b] { b } else { home }
+    }
+
+    /// The end of a chain that is finite only if this is.
+    fn end(&self, mut v: ir::Value) -> Option<ir::Value> {
+        loop {
+            let next = self.users(v).find(|&(inst, z)| {
+                let func = self.facts.func();
+                let op = func.dfg.insts[inst].opcode();
+                func.dfg.inst_args(inst).iter().enumerate().any(|(k, &a)| a == v && passes_on(op, k)) && (self.live)(z)
+            });
+            match next {
+                Some((_, z)) => v = z,
+                None => return (self.live)(v).then_some(v),
+            }
+        }
+    }
+
+    /// A product of which this is a factor, and a quotient by that product.
+    fn divides(&self, s: ir::Value) -> Option<(ir::Value, ir::Value)> {
+        let func = self.facts.func();
+        let op = |i: ir::Inst| func.dfg.insts[i].opcode();
+        self.users(s).filter(|x| op(x.0) == Opcode::Fmul).find_map(|(_, product)| {
+            let by = |x: &(ir::Inst, ir::Value)| op(x.0) == Opcode::Fdiv && func.dfg.inst_args(x.0)[1] == product;
+            self.users(product).find(by).map(|(_, quotient)| (product, quotient))
+        })
+    }
+
+    /// What is computed from a value in the block that defines it.
+    fn users(&self, v: ir::Value) -> impl Iterator<Item = (ir::Inst, ir::Value)> + '_ {
+        let home = self.facts.cfg.def_block[v];
+        let func = self.facts.func();
+        self.facts.uses.of(v).iter().filter_map(move |u| match u {
+            Use::Inst(i, ..) if func.layout.inst_block(*i) == home => match func.dfg.inst_results(*i) {
+                [z] => Some((*i, *z)),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+}
+
+/// Whether the result of an operation is infinite or NaN if this operand is.
+fn passes_on(op: Opcode, operand: usize) -> bool {
+    use Opcode::*;
+    matches!(op, Fadd | Fsub | Fmul | Fneg | Fma | Sqrt) || op == Fdiv && operand == 0
+}
