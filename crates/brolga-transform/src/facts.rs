@@ -10,7 +10,7 @@ use brolga_analysis::{
     Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, solid, summary,
 };
 use brolga_ir::inst::Val;
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};
+use brolga_ir::{Diagnostic, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
