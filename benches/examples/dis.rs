@@ -30,7 +30,7 @@ fn main() {
     let isa = brolga::jit::host_isa(true).unwrap();
     let d = brolga_transform::derive(&program, &request, &options, &*isa).unwrap();
     let want = a.get(4).cloned().unwrap_or_default();
-    let mut fs: Vec<_> = d.whole.into_iter().map(|w| (w.symbol, w.func)).collect();
+    let mut fs: Vec<_> = d.whole.into_iter().chain(d.wholes).map(|w| (w.symbol, w.func)).collect();
     for p in d.pairs {
         fs.push((p.forward_symbol, p.forward));
         fs.push((p.pullback_symbol, p.pullback));

@@ -37,6 +37,9 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     if let Some(whole) = derivation.whole {
         functions.push(("derivative", whole.symbol, whole.func, Some(whole.twice)));
     }
+    for whole in derivation.wholes {
+        functions.push(("of a call", whole.symbol, whole.func, Some(whole.twice)));
+    }
     for pair in derivation.pairs {
         functions.push(("forward pass", pair.forward_symbol, pair.forward, Some(false)));
         functions.push(("pullback", pair.pullback_symbol, pair.pullback, Some(false)));

@@ -22,6 +22,7 @@
 //! - [`solid`]: whose cotangent can be zero only because the result does not depend on it.
 //! - [`summary`]: what a callee's parameters are, for callers.
 //! - [`turns`]: places that hold pointers and floats by turns, across calls.
+//! - [`whole`]: which calls can be derived whole, in the reverse half.
 
 pub mod activity;
 pub mod bits;
@@ -42,6 +43,7 @@ pub mod rewind;
 pub mod solid;
 pub mod summary;
 pub mod turns;
+pub mod whole;
 
 pub use activity::{Activity, CopyRole, MemRole};
 pub use callee::CalleeKind;

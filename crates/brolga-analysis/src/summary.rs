@@ -19,6 +19,7 @@ use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
 use crate::rewind;
 use crate::turns::{Local, Turns};
+use crate::whole::{self, Delay};
 
 /// What is known of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Summaries {
     effects: HashMap<FuncKey, Effect>,
     /// Whose pullbacks undo all that they write, in memory mode `restore`.
     rewinding: HashMap<FuncKey, bool>,
+    /// Which functions can run later than in the primal.
+    delays: HashMap<FuncKey, Delay>,
 }
 
 impl Summaries {
@@ -67,6 +70,11 @@ impl Summaries {
     /// Whose pullbacks undo all that they write, in memory mode `restore`.
     pub fn rewinding(&self) -> &HashMap<FuncKey, bool> {
         &self.rewinding
+    }
+
+    /// Which functions can run later than in the primal, and what is to be known of them.
+    pub fn delays(&self) -> &HashMap<FuncKey, Delay> {
+        &self.delays
     }
 
     /// Whether a parameter of `f` is used as an address.
@@ -106,8 +114,10 @@ impl Summaries {
 
     /// Summarise normalised functions.
     pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
+        let effects = effects::compute(program, funcs);
         let mut all = Summaries {
-            effects: effects::compute(program, funcs),
+            delays: whole::delays(program, funcs, &effects),
+            effects,
             rewinding: rewind::rewinding(program, funcs),
             ..Summaries::default()
         };

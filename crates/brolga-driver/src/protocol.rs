@@ -68,7 +68,9 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         (Mode::Gradient, MemoryMode::Restore, false),
     ] {
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
-        let options = Options { mode, memory, debug, ..Options::default() };
+        // Where memory is restored, with all that is possible, be it worth it or not.
+        let ideas = Ideas { worth: memory == MemoryMode::Leave, ..Ideas::default() };
+        let options = Options { mode, memory, debug, ideas, ..Options::default() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
             Ok(one) => {
                 found.extend(as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}")))
@@ -76,15 +78,15 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
             Err(e) => found.push(format!("{mode:?}, {memory:?}: {e}")),
         }
     }
-    // Some of the ideas, others for each call.
+    // Some of the ideas, others for each call. They have the lower bits, modes some above all of them.
     let text = format!("{}{:?}", call.symbol, call.args);
     let bits = text.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193)) >> 7;
-    let mode = if bits & 1 << 20 == 0 { Mode::Split } else { Mode::Combined };
-    let memory = if bits & 1 << 21 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
+    let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(bits >> 20 & 3) as usize];
+    let memory = if bits & 1 << 22 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
     // A guard that is not needed makes zero of what is zero times infinity without it.
     let options = Options { mode, memory, ideas: Ideas { solid: true, ..Ideas::of_bits(bits) }, ..Options::default() };
     match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
-        Ok(other) if other.equal_gradient(&leave) && other.same_value(&leave) => {}
+        Ok(other) if other.equal_gradient(&leave) && (mode == Mode::Gradient || other.same_value(&leave)) => {}
         Ok(other) => found.push(format!(
             "{mode:?} with {:?}: the gradient is {}, else {}",
             options.ideas,

@@ -193,6 +193,17 @@ pub enum Arith {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameSlot(pub u32);
 
+/// What a derived call's callee does with the tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tape {
+    /// Nothing.
+    Aside,
+    /// It pushes or pops: the position comes back changed.
+    Moves,
+    /// It records above the caller's position, and gives all of that back before it returns.
+    Above,
+}
+
 /// Which function a derived call goes to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Callee {
@@ -441,7 +452,7 @@ pub enum AdOp {
         checked: bool,
     },
 
-    /// A call. `tape` says that the callee receives and moves the tape.
+    /// A call.
     Call {
         /// Who.
         callee: Callee,
@@ -449,8 +460,8 @@ pub enum AdOp {
         args: Vec<Option<Val>>,
         /// Signature.
         sig: ir::Signature,
-        /// The callee pushes or pops.
-        tape: bool,
+        /// What the callee does with the tape.
+        tape: Tape,
     },
     /// The forward and pullback entries of a function address: defines two code addresses; traps if it is unknown.
     Lookup {

@@ -27,7 +27,7 @@ use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, Callee, FrameSlot, Shape, Val};
+use crate::inst::{AdInst, AdOp, Arith, Callee, FrameSlot, Shape, Tape, Val};
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
 
@@ -314,7 +314,12 @@ impl Display for DisplayInst<'_> {
                 let args: Vec<String> =
                     args.iter().map(|a| a.map_or_else(|| "seg".to_owned(), |v| v.to_string())).collect();
                 // The callee moves the tape: the position is handed over through the segment.
-                write!(f, "{} {callee}({})", if *tape { "call" } else { "call_aside" }, List(&args))
+                let how = match tape {
+                    Tape::Moves => "call",
+                    Tape::Above => "call_above",
+                    Tape::Aside => "call_aside",
+                };
+                write!(f, "{how} {callee}({})", List(&args))
             }
             AdOp::Lookup { addr, signature } => write!(f, "lookup {addr}, signature {signature:#018x}"),
             AdOp::TrapIf(v, check) => write!(f, "trap if {v}, {}", check.name()),

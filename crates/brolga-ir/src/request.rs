@@ -105,6 +105,10 @@ pub struct Ideas {
     pub prune: bool,
     /// Where all numbers are finite, products need no guards.
     pub finite: bool,
+    /// Where only a gradient is asked for, a function that is called for its derivative alone is run once, in the reverse half.
+    pub whole: bool,
+    /// What takes more code is done only where that is expected to pay.
+    pub worth: bool,
 }
 
 impl Ideas {
@@ -123,12 +127,15 @@ impl Ideas {
             solid: on(8),
             prune: on(9),
             finite: on(10),
+            whole: on(11),
+            worth: on(12),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 11] =
-        ["carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite"];
+    pub const NAMES: [&str; 13] = [
+        "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole", "worth",
+    ];
 }
 
 impl Default for Ideas {

@@ -1,7 +1,7 @@
 //! The notation of derived code: every kind of instruction and terminator once, and a lifted function as a graph.
 
 use brolga_ir::block::{Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::{BlockId, DataKey, Dv};
 use cranelift_codegen::entity::EntityRef;
@@ -303,9 +303,14 @@ fn calls() {
     };
     check(
         &[(v(2), types::I64), (delta(2), types::I64)],
-        [call(Callee::Symbol("g__forward".into()), true), call(Callee::Pointer(aux(4, 0)), false)],
+        [
+            call(Callee::Symbol("g__forward".into()), Tape::Moves),
+            call(Callee::Symbol("g__gradient".into()), Tape::Above),
+            call(Callee::Pointer(aux(4, 0)), Tape::Aside),
+        ],
         expect![[r#"
             v2, v2' = call %g__forward(seg, v1)
+            v2, v2' = call_above %g__gradient(seg, v1)
             v2, v2' = call_aside i4:0(seg, v1)
         "#]],
     );

@@ -16,9 +16,10 @@
 //!  16  cursor     pullback: next byte to pop, from above
 //!  24  globals    one delta per writable data object
 //!  32  captures   derived pairs by primal address
+//!  40  peak       highest position of what functions of both halves have recorded and given back
 //! ```
 //!
-//! *Invariants.* `base <= cursor <= top <= limit` between calls; `base` is page aligned, but `top` is not
+//! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`; `base` is page aligned, but `top` is not
 //! aligned at all: a record is as long as what is in it, down to one byte for the number of a block, and generated code reads and
 //! writes records without assuming any alignment. `zeros` is never written.
 
@@ -43,6 +44,8 @@ pub mod offset {
     pub const GLOBALS: i32 = 24;
     /// The [`Captures`](crate::Captures) of the rule.
     pub const CAPTURES: i32 = 32;
+    /// Highest position of what has been recorded and given back.
+    pub const PEAK: i32 = 40;
     /// 64 bytes that may be written and are never read.
     pub const SINK: i32 = 64;
     /// 64 bytes of zeros that are never written.
@@ -83,6 +86,7 @@ pub struct Segment {
     pub(crate) cursor: *mut u8,
     globals: *const i64,
     captures: *const Captures,
+    peak: *mut u8,
     sink: Line,
     zeros: Line,
     mapping: MmapMut,
@@ -117,6 +121,7 @@ impl Segment {
             cursor: base,
             globals: global_shadows.deltas().as_ptr(),
             captures: std::ptr::null(),
+            peak: base,
             sink: Line([0; 64]),
             zeros: Line([0; 64]),
             mapping,
@@ -153,7 +158,7 @@ impl Segment {
     #[inline]
     pub fn reset(&mut self) {
         let base = self.mapping.as_mut_ptr();
-        let unused = self.top == base && self.cursor == base && self.touched == 0;
+        let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
         if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
             self.empty();
@@ -163,7 +168,7 @@ impl Segment {
     fn empty(&mut self) {
         let used = self.bytes_used();
         let base = self.mapping.as_mut_ptr();
-        (self.top, self.cursor) = (base, base);
+        (self.top, self.cursor, self.peak) = (base, base, base);
         self.blocks.release();
         self.declared.clear();
         self.global_shadows.zero();
@@ -174,9 +179,9 @@ impl Segment {
         self.touched = used.max(self.touched.min(kept));
     }
 
-    /// Bytes that the forward pass has recorded.
+    /// Bytes that the run has recorded, at most at a time.
     pub fn bytes_used(&self) -> usize {
-        self.top as usize - self.mapping.as_ptr() as usize
+        self.top.max(self.peak) as usize - self.mapping.as_ptr() as usize
     }
 
     /// Bytes that can be recorded in all.
@@ -280,10 +285,11 @@ mod tests {
         assert_eq!(offset_of!(Segment, cursor), offset::CURSOR as usize);
         assert_eq!(offset_of!(Segment, globals), offset::GLOBALS as usize);
         assert_eq!(offset_of!(Segment, captures), offset::CAPTURES as usize);
+        assert_eq!(offset_of!(Segment, peak), offset::PEAK as usize);
         assert_eq!(offset_of!(Segment, sink), offset::SINK as usize);
         assert_eq!(offset_of!(Segment, zeros), offset::ZEROS as usize);
         assert_eq!((offset::TOP, offset::LIMIT, offset::CURSOR), (0, 8, 16));
-        assert_eq!((offset::GLOBALS, offset::CAPTURES), (24, 32));
+        assert_eq!((offset::GLOBALS, offset::CAPTURES, offset::PEAK), (24, 32, 40));
         assert_eq!((offset::SINK, offset::ZEROS), (64, 128));
         assert_eq!(align_of::<Segment>(), 64);
     }

@@ -7,7 +7,8 @@
 //! Where the forward pass would return, the combined function keeps the results and goes on with the reverse of the block
 //! that it is in. There is no link to a frame and no number of the block that returned: the frame is in variables or in a
 //! stack slot, and control flow itself knows. In [`Mode::Gradient`](brolga_ir::Mode::Gradient) the results are left out, and
-//! [`crate::prune`] removes what only they needed.
+//! [`crate::prune`] removes what only they needed. Calls inside such a function may be of this kind as well
+//! (`brolga_analysis::whole`).
 //!
 //! Source: Enzyme's combined mode (`ReverseModeCombined`).
 

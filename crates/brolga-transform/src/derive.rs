@@ -1,7 +1,9 @@
 //! The whole pipeline, for a function and everything that it calls.
 //!
-//! A worklist of variants (a function together with the modes of its parameters and results): deriving one may ask for
-//! others by name, and names are handed out before bodies exist, so recursion needs nothing special. Functions whose address
+//! A worklist of variants (a function together with the modes of its parameters and results), each as a pair or whole:
+//! deriving one may ask for others by name, and names are handed out before bodies exist, so recursion needs nothing special.
+//! The root is not on it unless it is a pair: a call of the root's own function asks for another whole, since more is known
+//! of the root (that its result is asked for, what its pointers lead to) than of a call. Functions whose address
 //! is taken are derived in their canonical variant as soon as an indirect call is seen. Problems of all functions are
 //! collected and reported together.
 
@@ -10,7 +12,7 @@ use std::collections::HashMap;
 use brolga_analysis::modes::signature_id;
 use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, summary};
 use brolga_ir::block::{CfgBlocks, Ids};
-use brolga_ir::inst::Val;
+use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{IndexMap, IndexSet};
@@ -98,6 +100,8 @@ pub struct Derivation {
     pub whole: Option<DerivedWhole>,
     /// Derived pairs; unless there is a combined function, the first is the root's.
     pub pairs: Vec<DerivedPair>,
+    /// Functions of both halves that others call. They return cotangents and no value.
+    pub wholes: Vec<DerivedWhole>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
     /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with zeros.
@@ -130,28 +134,56 @@ pub struct Stages<'a> {
     pub emitted: Emitted,
 }
 
+/// How a variant is derived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Pair,
+    Whole,
+}
+
 /// Names of variants, in the order in which they were asked for.
 #[derive(Default)]
 struct Worklist {
-    variants: IndexSet<Variant>,
-    per_func: HashMap<FuncKey, u32>,
+    variants: IndexSet<(Variant, Kind)>,
+    per_func: HashMap<(FuncKey, Kind), u32>,
+    /// Forward pass and pullback, or the one function and nothing.
     names: Vec<(String, String)>,
     symbols: HashMap<FuncKey, String>,
 }
 
-impl Callees for Worklist {
-    fn derive(&mut self, variant: Variant) -> (String, String) {
-        if let Some(i) = self.variants.get_index_of(&variant) {
+impl Worklist {
+    /// A suffix that no other variant of the function has.
+    fn suffix(&mut self, func: FuncKey, kind: Kind) -> String {
+        let n = self.per_func.entry((func, kind)).or_default();
+        *n += 1;
+        if *n == 1 { String::new() } else { format!("_v{n}") }
+    }
+
+    fn ask(&mut self, variant: Variant, kind: Kind) -> (String, String) {
+        let key = (variant, kind);
+        if let Some(i) = self.variants.get_index_of(&key) {
             return self.names[i].clone();
         }
-        let n = self.per_func.entry(variant.func).or_default();
-        *n += 1;
-        let base = &self.symbols[&variant.func];
-        let suffix = if *n == 1 { String::new() } else { format!("_v{n}") };
-        let names = (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}"));
-        self.variants.insert(variant);
+        let func = key.0.func;
+        let suffix = self.suffix(func, kind);
+        let base = &self.symbols[&func];
+        let names = match kind {
+            Kind::Pair => (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}")),
+            Kind::Whole => (format!("{base}__gradient{suffix}"), String::new()),
+        };
+        self.variants.insert(key);
         self.names.push(names.clone());
         names
+    }
+}
+
+impl Callees for Worklist {
+    fn derive(&mut self, variant: Variant) -> (String, String) {
+        self.ask(variant, Kind::Pair)
+    }
+
+    fn whole(&mut self, variant: Variant) -> String {
+        self.ask(variant, Kind::Whole).0
     }
 }
 
@@ -230,7 +262,7 @@ pub fn derive_with(
     }
     let mut names = Names::default();
     let mut whole = None;
-    let mut pairs = Vec::new();
+    let (mut pairs, mut wholes) = (Vec::new(), Vec::new());
     let mut captures = Vec::new();
     let mut overwrites = Vec::new();
     let mut at = 0;
@@ -238,13 +270,16 @@ pub fn derive_with(
         let is_root = first.is_some() || at == 0 && options.mode == Mode::Split;
         let (variant, symbols, mode) = match first.take() {
             Some(root) => {
-                let symbol = format!("{}__gradient", program.funcs[root.func].symbol);
+                let suffix = work.suffix(root.func, Kind::Whole);
+                let symbol = format!("{}__gradient{suffix}", program.funcs[root.func].symbol);
                 (root, (symbol, String::new()), options.mode)
             }
             None if at == work.variants.len() => break,
             None => {
                 at += 1;
-                (work.variants[at - 1].clone(), work.names[at - 1].clone(), Mode::Split)
+                let (variant, kind) = work.variants[at - 1].clone();
+                let mode = if kind == Kind::Pair { Mode::Split } else { Mode::Gradient };
+                (variant, work.names[at - 1].clone(), mode)
             }
         };
         let Some(primal) = normalised.get(&variant.func) else { continue };
@@ -271,14 +306,24 @@ pub fn derive_with(
                 }
                 match stages.emitted {
                     Emitted::Pair(p) => pairs.push(*p),
-                    Emitted::Whole(w) => whole = Some(*w),
+                    Emitted::Whole(w) if is_root => whole = Some(*w),
+                    Emitted::Whole(w) => wholes.push(*w),
                 }
             }
             Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
         }
     }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    problems.or_ok(Derivation { program: program.clone(), whole, pairs, captures, overwrites, names, normalised })
+    problems.or_ok(Derivation {
+        program: program.clone(),
+        whole,
+        pairs,
+        wholes,
+        captures,
+        overwrites,
+        names,
+        normalised,
+    })
 }
 
 /// Run the pipeline for a request.
@@ -459,11 +504,16 @@ fn derive_one<'a>(
         Some(CalleeKind::Known(rule)) => rule.only_computes(),
         _ => false,
     };
+    // Calls that run in the reverse half: the primal call is there for its results only.
+    let later = |inst| {
+        let above = |i: &AdInst| matches!(i.op, AdOp::Call { tape: Tape::Above, .. });
+        stmts.get(&inst).is_some_and(|s| s.keep && s.rvs.values().any(above))
+    };
     let pure = |inst| match primal.func.dfg.insts[inst] {
         // Who wants no value does not want its faults.
         InstructionData::Load { .. } => mode == Mode::Gradient,
         _ if facts.private.writes(inst).is_some() => mode == Mode::Gradient,
-        _ => computes(inst),
+        _ => computes(inst) || later(inst),
     };
     let known = Known { primal: &primal.func, pure: &pure, private: &facts.private };
     let split = mode == Mode::Split;

@@ -5,12 +5,13 @@ use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
+use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
-    Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, Summaries, Variant, in_place, solid, summary,
+    Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, solid, summary,
 };
 use brolga_ir::inst::Val;
 use brolga_ir::{Diagnostic, MemoryMode, Mode, Options, Program};
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
 use crate::normalise::Normalised;
@@ -26,7 +27,7 @@ pub struct Facts<'a> {
     pub variant: &'a Variant,
     /// Options of the derivation.
     pub options: &'a Options,
-    /// What its derivative is to be: only the function that the caller asks for is ever combined.
+    /// What its derivative is to be: of what the asked function calls, a pair or a function without a value.
     pub mode: Mode,
     /// Control flow.
     pub cfg: Cfg,
@@ -55,6 +56,8 @@ pub struct Facts<'a> {
     pub summaries: &'a Summaries,
     /// Whose cotangents cannot be spuriously zero.
     pub solid: EntitySet<ir::Value>,
+    /// Calls of functions that may run whole, in the reverse half.
+    pub whole: EntitySet<ir::Inst>,
 }
 
 impl<'a> Facts<'a> {
@@ -101,7 +104,7 @@ impl<'a> Facts<'a> {
             summaries,
         };
         let (activity, problems) = activity::compute(&input);
-        let n_active = variant.results.iter().filter(|r| **r != brolga_analysis::ResultMode::None).count();
+        let n_active = variant.results.iter().filter(|r| **r != ResultMode::None).count();
 
         let ideas = &options.ideas;
         let places = Places { program, func, cfg: &cfg };
@@ -110,7 +113,24 @@ impl<'a> Facts<'a> {
             MemoryMode::Leave => Private::compute(places, &uses),
             MemoryMode::Restore => Private::default(),
         };
-        let solid = if ideas.solid { solid::compute(&input, root && n_active == 1) } else { EntitySet::new() };
+        let asked_for = root && n_active == 1;
+        let mut solid = if ideas.solid { solid::compute(&input, asked_for) } else { EntitySet::new() };
+        // A pair is the same function for the caller and for who calls it again.
+        if asked_for && mode == Mode::Split && ideas.solid && may_be_idle(program, summaries, variant, func, &solid) {
+            solid = solid::compute(&input, false);
+        }
+        let mut whole = EntitySet::new();
+        if mode == Mode::Gradient && ideas.whole && ideas.prune {
+            whole = whole_calls(&WholeInput {
+                program,
+                func,
+                cfg: &cfg,
+                uses: &uses,
+                is_active: &|v| activity.ct[v].is_some(),
+                effects: summaries.effects(),
+                delays: summaries.delays(),
+            });
+        }
         let mut facts = Self {
             program,
             primal,
@@ -129,6 +149,7 @@ impl<'a> Facts<'a> {
             activity,
             summaries,
             solid,
+            whole,
             overwrites: Overwrites::default(),
         };
         facts.overwrites = overwrites(&facts);
@@ -182,4 +203,28 @@ impl<'a> Facts<'a> {
     pub fn at(&self, inst: ir::Inst, d: Diagnostic) -> Diagnostic {
         d.at(self.program, self.variant.func, self.original(inst))
     }
+}
+
+/// Whether what is derived with a function may call it with a cotangent that is zero by accident.
+fn may_be_idle(
+    program: &Program,
+    summaries: &Summaries,
+    variant: &Variant,
+    func: &ir::Function,
+    solid: &EntitySet<ir::Value>,
+) -> bool {
+    let is_it = |f: &ir::Function, r: ir::FuncRef| program.callee(f, r) == Some(variant.func);
+    let refers = |f: &ir::Function| f.dfg.ext_funcs.keys().any(|r| is_it(f, r));
+    let mut others = summaries.effects().keys().filter(|&&f| f != variant.func);
+    let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let idle = |i: ir::Inst| {
+        let mut results = func.dfg.inst_results(i).iter().zip(&variant.results);
+        results.any(|(r, mode)| *mode != ResultMode::None && !solid.contains(*r))
+    };
+    others.any(|&f| program.funcs[f].body.as_ref().is_some_and(refers))
+        || insts.any(|i| match func.dfg.insts[i] {
+            InstructionData::Call { func_ref, .. } => is_it(func, func_ref) && idle(i),
+            InstructionData::FuncAddr { func_ref, .. } => is_it(func, func_ref),
+            _ => false,
+        })
 }

@@ -50,7 +50,7 @@ pub struct Watched {
 
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that the forward half computes.
 pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> bool, ids: &mut Ids) -> Option<Watched> {
-    if !facts.options.ideas.finite || stmts.len() > MOST {
+    if !facts.options.ideas.finite || facts.options.ideas.worth && stmts.len() > MOST {
         return None;
     }
     let chains = Chains { facts, live };
@@ -81,7 +81,8 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         saved += chains.turns(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
     }
     let spent: f64 = chosen.keys().map(cost).sum();
-    if saved < MARGIN * spent || superfluous.len() < LEAST {
+    let worth_it = saved >= MARGIN * spent && superfluous.len() >= LEAST;
+    if superfluous.is_empty() || facts.options.ideas.worth && !worth_it {
         return None;
     }
     let mut guarded = stmts.clone();

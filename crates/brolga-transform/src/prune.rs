@@ -40,6 +40,7 @@ use brolga_ir::map::HashMap;
 
 use brolga_analysis::Private;
 use brolga_analysis::private::Piece;
+use brolga_analysis::whole::divides_safely;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Callee, FrameSlot, Val};
@@ -170,26 +171,12 @@ fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
         return false;
     }
     match op {
-        Opcode::Udiv | Opcode::Urem | Opcode::Srem => divisor(primal, inst).is_some_and(|d| d != 0),
-        // The least integer divided by -1 overflows.
-        Opcode::Sdiv => divisor(primal, inst).is_some_and(|d| d != 0 && d != -1),
+        Opcode::Udiv | Opcode::Urem | Opcode::Sdiv | Opcode::Srem => divides_safely(primal, inst),
         _ if op.can_load() => match primal.dfg.insts[inst] {
             InstructionData::Load { flags, .. } => primal.dfg.mem_flags[flags].notrap(),
             _ => false,
         },
         _ => !op.can_trap(),
-    }
-}
-
-/// The divisor of a division, if it is a constant: sign-extended from the type of the division.
-fn divisor(primal: &ir::Function, inst: ir::Inst) -> Option<i64> {
-    let d = primal.dfg.inst_args(inst)[1];
-    match primal.dfg.insts[primal.dfg.value_def(d).inst()?] {
-        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
-            let unused = 64 - primal.dfg.value_type(d).bits();
-            Some((imm.bits() << unused) >> unused)
-        }
-        _ => None,
     }
 }
 

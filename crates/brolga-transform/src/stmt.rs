@@ -5,7 +5,7 @@
 //! afterwards; a rule sees no block. Source: Mooncake's `ADStmtInfo`.
 
 use brolga_ir::block::{Fragment, Ids};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Tape, Val};
 use brolga_ir::map::IndexMap;
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, Type, types};
@@ -81,6 +81,8 @@ pub struct Translation<'a, 'f> {
 pub trait Callees {
     /// Symbols of the forward pass and the pullback of a variant, which will be derived in due course.
     fn derive(&mut self, variant: brolga_analysis::Variant) -> (String, String);
+    /// Symbol of the function of both halves of a variant, which returns no value and will be derived in due course.
+    fn whole(&mut self, variant: brolga_analysis::Variant) -> String;
 }
 
 /// Builds the fragments of one statement.
@@ -300,6 +302,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let mut sig = ir::Signature::new(brolga_analysis::modes::HELPER_CONV);
         sig.params.extend(arg_types.iter().map(|&t| ir::AbiParam::new(t)));
         sig.returns.extend(defs.iter().map(|d| ir::AbiParam::new(d.1)));
+        let tape = if tape { Tape::Moves } else { Tape::Aside };
         let op = AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args: args.to_vec(), sig, tape };
         self.push(w, defs, op);
     }

@@ -74,7 +74,7 @@ impl Stage {
         }
     }
 
-    /// The mode in which this stage exists; callees are derived as pairs in any.
+    /// The mode in which this stage exists.
     fn mode(self, asked: Mode) -> Mode {
         match (self, asked) {
             (Stage::Combined | Stage::ClifCombined, Mode::Split) => Mode::Combined,

@@ -1,7 +1,9 @@
 //! Tape, activation frame, shadow memory and calls.
 //!
 //! The tape position (`top` in the forward pass, `cursor` in the pullback) is a frontend variable; it is written to the
-//! segment around calls that use the tape, and at the end. Accesses to shadow memory carry no alias region and none of the
+//! segment around calls that use the tape, and at the end. A function of both halves leaves `top` as it found it. So whoever
+//! calls one in its own second half sets `top` to its cursor first, if it has moved either, and need not look afterwards.
+//! How far the tape was ever filled is in `peak`. Accesses to shadow memory carry no alias region and none of the
 //! primal access's flags but its trap behaviour: the shadow may be written where the primal is read-only.
 //!
 //! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of zeros in the segment and
@@ -14,7 +16,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::debug::Missing;
 use super::{Cx, FrameHome, SlotPlace, ops, segment};
-use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Val};
+use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Tape, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
 /// run, and of the block's number, which comes last. Fields keep their order.
@@ -67,8 +69,11 @@ impl Cx<'_> {
 
     /// Write the tape position to the segment, so that a callee finds it.
     fn publish(&self, b: &mut FunctionBuilder<'_>) {
+        self.publish_as(b, self.position_field());
+    }
+
+    fn publish_as(&self, b: &mut FunctionBuilder<'_>, off: i32) {
         let pos = b.use_var(self.tape_var());
-        let off = self.position_field();
         let flags = self.tape_flags(b);
         b.ins().store(flags, pos, self.seg(), off);
     }
@@ -270,8 +275,12 @@ impl Cx<'_> {
             }
             AdOp::Turn => {
                 if self.uses_tape {
-                    // How much was recorded, for whoever asks.
-                    self.publish(b);
+                    // How much was recorded, for whoever asks when it has been given back.
+                    let flags = self.tape_flags(b);
+                    let top = b.use_var(self.tape_var());
+                    let peak = b.ins().load(types::I64, flags, self.seg(), segment::PEAK);
+                    let peak = b.ins().umax(peak, top);
+                    b.ins().store(flags, peak, self.seg(), segment::PEAK);
                 }
                 if self.fp.is_some() {
                     self.clear_slots(b, |p| p.at_turn);
@@ -377,7 +386,7 @@ impl Cx<'_> {
                     b.def_var(self.tape_var(), before);
                 }
                 if self.uses_tape {
-                    self.publish(b);
+                    self.publish_as(b, if self.turns { segment::TOP } else { self.position_field() });
                 }
             }
             AdOp::AddMem { addr, delta, sure, off, by, shape, fresh } => {
@@ -416,8 +425,10 @@ impl Cx<'_> {
                 }
             }
             AdOp::Call { callee, args, sig, tape } => {
-                if *tape {
-                    self.publish(b);
+                match tape {
+                    Tape::Moves => self.publish(b),
+                    Tape::Above if self.uses_tape => self.publish_as(b, segment::TOP),
+                    Tape::Above | Tape::Aside => {}
                 }
                 let names = args;
                 let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
@@ -442,7 +453,7 @@ impl Cx<'_> {
                 for (&(name, _), r) in inst.defs.iter().zip(results) {
                     self.name(name, r);
                 }
-                if *tape {
+                if *tape == Tape::Moves {
                     self.reload(b);
                 }
             }

@@ -18,7 +18,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
+use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Tape, Val};
 use crate::names::Names;
 
 mod copy;
@@ -82,6 +82,8 @@ pub mod segment {
     pub const GLOBALS: i32 = 24;
     /// The captures tuple.
     pub const CAPTURES: i32 = 32;
+    /// The highest position of what functions of both halves have recorded and given back.
+    pub const PEAK: i32 = 40;
     /// 64 bytes that cotangents of inactive memory are added to.
     pub const SINK: i32 = 64;
     /// 64 bytes of zeros.
@@ -141,6 +143,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         held: HashMap::default(),
         forward: true,
         uses_tape: uses_tape(graph, env_frame),
+        turns: graph.blocks.values().flat_map(|b| b.insts.values()).any(|i| i.op == AdOp::Turn),
         tape: None,
         fp: None,
         limit: None,
@@ -199,11 +202,9 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
 /// Whether a graph touches the tape.
 fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
     frame.is_some_and(|f| f.home == FrameHome::Tape)
-        || graph
-            .blocks
-            .values()
-            .flat_map(|b| b.insts.values())
-            .any(|i| matches!(i.op, AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: true, .. }))
+        || graph.blocks.values().flat_map(|b| b.insts.values()).any(|i| {
+            matches!(i.op, AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. })
+        })
 }
 
 /// State of one lowering.
@@ -231,6 +232,8 @@ struct Cx<'a> {
     /// Whether the block that is being lowered belongs to the forward half.
     forward: bool,
     uses_tape: bool,
+    /// Whether this function does both halves at once: it then gives back what it records.
+    turns: bool,
     /// `top` or `cursor`.
     tape: Option<Variable>,
     /// Address of the activation frame and end of the tape: made in the entry block, which dominates everything.

@@ -1,4 +1,5 @@
-//! Calls of derived functions: run the callee's forward pass now and its pullback later, on the same tape.
+//! Calls of derived functions: run the callee's forward pass now and its pullback later, on the same tape. Where nobody wants
+//! what the call returns (`brolga_analysis::whole`), run both of them later, as one function.
 //!
 //! Signatures of derived functions follow from the primal signature and the modes of the call site alone
 //! (`brolga_analysis::modes`), so recursive functions need no more than a name.
@@ -7,11 +8,12 @@ use brolga_analysis::activity::State;
 use brolga_analysis::effects::Effect;
 use brolga_analysis::modes::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
-use brolga_ir::inst::{AdOp, Callee, Shape, Val};
+use brolga_ir::inst::{AdOp, Callee, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
 use cranelift_codegen::ir::{self, Signature, Type, types};
 use smallvec::{SmallVec, smallvec};
 
+use crate::combined::signature;
 use crate::stmt::{StmtCx, Where};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
@@ -33,9 +35,33 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
         return;
     }
     let variant = Variant { func: f, params, results, noalias: vec![], fresh: vec![] };
+    if facts.whole.contains(cx.inst()) && by_value(&variant) {
+        whole(cx, &variant, sig);
+        return;
+    }
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));
+}
+
+/// Whether no pointer is returned, and no integer carries float bits.
+fn by_value(variant: &Variant) -> bool {
+    let param = |p: &ParamMode| !matches!(p, ParamMode::Bits(_));
+    let result = |r: &ResultMode| matches!(r, ResultMode::None | ResultMode::Active);
+    variant.params.iter().all(param) && variant.results.iter().all(result)
+}
+
+/// The callee runs once, in the reverse fragment. The primal call stays for whoever reads its results, which nobody does.
+fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
+    let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()));
+    let args = cx.args().to_vec();
+    let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
+    deltas(cx, Where::Rvs, variant, &args, &mut operands);
+    operands.push(None);
+    seeds(cx, variant, sig, &mut operands);
+    let signature = signature(&variant.forward_signature(sig), &variant.pullback_signature(sig), 0);
+    let op = AdOp::Call { callee, args: operands, sig: signature, tape: Tape::Above };
+    give_back(cx, variant, sig, &args, op);
 }
 
 /// In memory mode `restore`, a call that has a rule of its own but runs a function of the program, which may use memory: the
@@ -159,31 +185,47 @@ fn both_halves(
 ) {
     cx.replace_primal();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
-    for (&a, mode) in args.iter().zip(&variant.params) {
-        if matches!(mode, ParamMode::Dup { .. }) {
-            let d = cx.delta_or_zero(Where::Before, a);
-            operands.push(Some(d));
-        }
-    }
+    deltas(cx, Where::Before, variant, args, &mut operands);
     operands.push(None);
     let results = cx.results().to_vec();
     let mut defs: SmallVec<[(Val, Type); 1]> = results.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
     let pointers = results.iter().zip(&variant.results).filter(|r| *r.1 == ResultMode::Ptr);
     defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
     let signature = variant.forward_signature(sig);
-    cx.push(Where::After, defs, AdOp::Call { callee: forward, args: operands, sig: signature, tape: true });
+    cx.push(Where::After, defs, AdOp::Call { callee: forward, args: operands, sig: signature, tape: Tape::Moves });
 
     let mut operands: Vec<Option<Val>> = vec![None];
+    seeds(cx, variant, sig, &mut operands);
+    let signature = variant.pullback_signature(sig);
+    let op = AdOp::Call { callee: pullback, args: operands, sig: signature, tape: Tape::Moves };
+    give_back(cx, variant, sig, args, op);
+}
+
+/// The deltas of arguments that come with one.
+fn deltas(cx: Cx<'_, '_, '_, '_>, w: Where, variant: &Variant, args: &[ir::Value], operands: &mut Vec<Option<Val>>) {
+    for (&a, mode) in args.iter().zip(&variant.params) {
+        if matches!(mode, ParamMode::Dup { .. }) {
+            let d = cx.delta_or_zero(w, a);
+            operands.push(Some(d));
+        }
+    }
+}
+
+/// The cotangents of the results, taken.
+fn seeds(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, operands: &mut Vec<Option<Val>>) {
     for (i, shape) in variant.result_shapes(sig) {
-        let r = results[i];
+        let r = cx.results()[i];
         let ct = if cx.facts().is_active(r) { cx.take_ct(r) } else { cx.constant(0.0, shape.ty()) };
         operands.push(Some(ct));
     }
+}
+
+/// Call in the reverse fragment, and add the cotangents that come back to those of the arguments.
+fn give_back(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::Value], call: AdOp) {
     let back: Vec<(usize, Val, Type)> =
         variant.param_shapes(sig).map(|(i, shape)| (i, Val::D(cx.t.ids.dv()), shape.ty())).collect();
     let defs = back.iter().map(|&(_, d, ty)| (d, ty)).collect();
-    let signature = variant.pullback_signature(sig);
-    cx.push(Where::Rvs, defs, AdOp::Call { callee: pullback, args: operands, sig: signature, tape: true });
+    cx.push(Where::Rvs, defs, call);
     for (i, d, _) in back {
         cx.add_ct(args[i], d);
     }

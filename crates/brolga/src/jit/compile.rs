@@ -388,7 +388,7 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
     for &k in d.normalised.keys() {
         b.declare(&d.program.funcs[k].symbol, &d.program.funcs[k].signature)?;
     }
-    if let Some(w) = &d.whole {
+    for w in d.whole.iter().chain(&d.wholes) {
         b.declare(&w.symbol, &w.func.signature)?;
     }
     for p in &d.pairs {
@@ -400,7 +400,7 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
         let body = f.body.clone().expect("normalised functions have bodies");
         b.define(&f.symbol, body, None, Phase::Primal, k)?;
     }
-    if let Some(w) = &d.whole {
+    for w in d.whole.iter().chain(&d.wholes) {
         b.twice = w.twice;
         b.define(&w.symbol, w.func.clone(), Some(&d.names), Phase::Whole, w.variant.func)?;
     }
