@@ -56,7 +56,9 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
 
 /// The size, then the listing, with the number of instructions at the head of each block.
 fn listing(function: Function, derived: Option<bool>) -> Result<String, Error> {
-    let isa = jit::host_isa(options(How::default()).optimize && !derived.is_some_and(|twice| jit::is_better_plain(&function, twice)))?;
+    let isa = jit::host_isa(
+        options(How::default()).optimize && !derived.is_some_and(|twice| jit::is_better_plain(&function, twice)),
+    )?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);
     let code = context

@@ -69,17 +69,25 @@ fn only_use(uses: &Uses, v: ir::Value) -> bool {
 fn accumulates(func: &ir::Function, store: ir::Inst) -> Option<ir::Inst> {
     let stored = func.dfg.inst_args(store)[0];
     let sum = func.dfg.value_def(stored).inst()?;
-    let terms: &[ir::Value] = match func.dfg.insts[sum] {
+    let addends: &[ir::Value] = match func.dfg.insts[sum] {
         InstructionData::Binary { opcode: Opcode::Fadd, .. } => func.dfg.inst_args(sum),
         InstructionData::Binary { opcode: Opcode::Fsub, .. } => &func.dfg.inst_args(sum)[..1],
         _ => return None,
     };
-    let place = |i: ir::Inst| Some((access_address(func, i)?, offset(func, i)));
-    terms.iter().find_map(|&t| {
+    let place = |i: ir::Inst| Some((terms(func, access_address(func, i)?), offset(func, i)));
+    addends.iter().find_map(|&t| {
         let load = func.dfg.value_def(t).inst()?;
         let same = func.dfg.insts[load].opcode() == Opcode::Load
             && func.dfg.value_type(t) == func.dfg.value_type(stored)
             && place(load)? == place(store)?;
         same.then_some(load)
     })
+}
+
+/// An address, as the two numbers that it is the sum of.
+fn terms(func: &ir::Function, address: ir::Value) -> [ir::Value; 2] {
+    match func.dfg.value_def(address).inst().map(|i| func.dfg.insts[i]) {
+        Some(InstructionData::Binary { opcode: Opcode::Iadd, args }) => args,
+        _ => [address; 2],
+    }
 }

@@ -134,7 +134,8 @@ impl Ideas {
 
     /// Names, in the order of the bits.
     pub const NAMES: [&str; 13] = [
-        "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole", "worth",
+        "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole",
+        "worth",
     ];
 }
 

@@ -8,17 +8,21 @@
 //! are constants are compared by value, but each constant stays where it is: one zero may be a null pointer where another
 //! is a count, and no analysis should take them for one thing.
 //!
+//! Addresses themselves stay apart, only what they are made of is merged: each access of a struct may have an address of its own, and
+//! what the analyses know of the memory behind it would be mixed up. That two addresses are sums of the same is easily seen.
+//!
 //! Only within one loop, since a value that lives from outside to inside must be held there or recorded, while an addition costs
 //! nothing. Floats are left alone: two of them may well be computed twice, but then their cotangents
 //! would be added up in another order.
 //!
 //! **Invariants.** Control flow, parameters, and everything with an effect stay. Blocks come in any order.
 
+use brolga_analysis::pointers::access_address;
 use brolga_analysis::{Cfg, Loops};
 use brolga_ir::map::HashMap;
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::canonical::order;
@@ -39,11 +43,15 @@ pub fn common(func: &mut ir::Function) {
     let loops = Loops::compute(&cfg);
     let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
     let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = SecondaryMap::new();
+    let addresses = addresses(func);
     for b in order(func) {
         for inst in func.layout.block_insts(b).collect::<Vec<_>>() {
             func.dfg.map_inst_values(inst, |v| instead[v].unwrap_or(v));
             let Some(key) = key(func, inst) else { continue };
             let v = func.dfg.first_result(inst);
+            if addresses.contains(v) {
+                continue;
+            }
             let found = known.entry(key).or_default();
             let same = found.iter().find(|&&(at, _)| {
                 at == b
@@ -60,6 +68,14 @@ pub fn common(func: &mut ir::Function) {
             }
         }
     }
+}
+
+/// Values at which memory is accessed.
+fn addresses(func: &ir::Function) -> EntitySet<ir::Value> {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let mut found = EntitySet::new();
+    found.extend(insts.filter_map(|inst| access_address(func, inst)));
+    found
 }
 
 fn key(func: &ir::Function, inst: ir::Inst) -> Option<Key> {

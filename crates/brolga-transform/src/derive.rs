@@ -583,7 +583,8 @@ fn derive_one<'a>(
             }
             let func = clif(&graph, seg)?;
             let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
-            let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
+            let whole =
+                DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };

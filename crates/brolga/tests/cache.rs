@@ -43,7 +43,8 @@ fn functions_activities_hints_and_options_are_told_apart() {
     let both = Request::new(product, [ACTIVE, ACTIVE]);
     let mut noalias = both.clone();
     noalias.noalias[0] = true;
-    let requests = [both, Request::new(product, [ACTIVE, ArgActivity::Const]), Request::new(sum, [ACTIVE, ACTIVE]), noalias];
+    let requests =
+        [both, Request::new(product, [ACTIVE, ArgActivity::Const]), Request::new(sum, [ACTIVE, ACTIVE]), noalias];
     let options = [
         Options::default(),
         Options { mode: Mode::Combined, ..Options::default() },

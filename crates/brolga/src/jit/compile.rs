@@ -113,7 +113,8 @@ impl<'p> Builder<'p> {
         let module = JITModule::new(b);
         let ctx = module.make_context();
         let plain = host_isa(false)?;
-        let mut this = Self { module, program, targets: HashMap::new(), functions: Vec::new(), ctx, plain, twice: false };
+        let mut this =
+            Self { module, program, targets: HashMap::new(), functions: Vec::new(), ctx, plain, twice: false };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
