@@ -1,6 +1,7 @@
 //! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:` lines of its file.
 
-use benches::{Effort, Mode, Prepared, Problem, Size, measure, problems, report, selected};
+use benches::{Effort, How, Mode, Prepared, Problem, Size, measure, problems, report, selected};
+use brolga::Ideas;
 use brolga_driver::{Directive, File, Invocation, compare, protocol, run};
 
 fn problem(name: &str) -> Problem {
@@ -27,6 +28,32 @@ fn names() {
     }
     let message = selected(Some("nothing")).expect_err("there is none").to_string();
     assert!(message.starts_with("no problem is called `nothing`; there are mul, rot, "), "{message}");
+}
+
+/// Bytes that the gradient of a problem records.
+fn tape(name: &str, how: How) -> usize {
+    let problem = problem(name);
+    let mut prepared = Prepared::new(&problem, how).unwrap_or_else(|e| panic!("{e}"));
+    prepared.check().unwrap_or_else(|e| panic!("{e}"));
+    prepared.tape_bytes()
+}
+
+#[test]
+fn what_is_not_recorded() {
+    for name in
+        ["mul", "rot", "block", "sum", "dot", "dot_f64x2", "dot_f32", "smv100", "matvec", "spmv", "recursive_sum"]
+    {
+        assert_eq!(tape(name, Mode::Gradient.into()), 0, "{name}");
+    }
+}
+
+#[test]
+fn long_chains_are_recorded_rather_than_computed_again() {
+    let thrifty = Ideas { worth: false, ..Ideas::default() };
+    let (fast, small) =
+        (tape("lorenz", Mode::Gradient.into()), tape("lorenz", How { ideas: thrifty, ..Mode::Gradient.into() }));
+    // Twenty numbers a step, and three.
+    assert_eq!((fast % 160, small % 24, fast / 160), (0, 0, small / 24));
 }
 
 #[test]

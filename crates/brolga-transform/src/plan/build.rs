@@ -31,6 +31,10 @@ const MAX_FOR_VARIABLES: usize = 1500;
 const MAX_ON_STACK: u32 = 64 << 10;
 /// Most values of one block that the minimum cut is asked about.
 const MAX_CUT: usize = 20_000;
+/// Floats that a block computes again at which that begins to take longer than the tape: a chain of them is waited for.
+const MANY_AGAIN: u32 = 24;
+/// Bytes that are recorded instead of each.
+const BYTES_FOR_EACH: u32 = 6;
 /// How far expressions are followed.
 const MAX_DEPTH: u32 = 64;
 
@@ -364,7 +368,32 @@ impl<'a, 'f> Planner<'a, 'f> {
                 }
             }
         }
-        cut.minimum().into_iter().map(|n| *nodes.get_index(n).expect("nodes are numbered in order").0).collect()
+        let found: IndexSet<Val> =
+            cut.minimum().into_iter().map(|n| *nodes.get_index(n).expect("nodes are numbered in order").0).collect();
+        if self.facts.options.ideas.worth && self.is_dear(b, &needed, &found) {
+            needed.into_iter().collect()
+        } else {
+            found
+        }
+    }
+
+    /// Whether a block would compute so much from what is recorded that it is better to record what it needs.
+    fn is_dear(&mut self, b: ir::Block, needed: &[Val], recorded: &IndexSet<Val>) -> bool {
+        let bytes = |all: &mut dyn Iterator<Item = &Val>| -> u32 {
+            all.map(|&v| type_of(self.facts, self.aux, v).bytes()).sum()
+        };
+        let more = bytes(&mut needed.iter()).saturating_sub(bytes(&mut recorded.iter()));
+        let mut seen: IndexSet<Val> = recorded.clone();
+        let mut work: Vec<Val> = needed.to_vec();
+        let mut floats = 0;
+        while let Some(v) = work.pop() {
+            if !seen.insert(v) || self.is_free(b, v) {
+                continue;
+            }
+            floats += u32::from(type_of(self.facts, self.aux, v).lane_type().is_float());
+            work.extend(self.operands_in(b, v).into_iter().flat_map(|x| x.1));
+        }
+        floats >= MANY_AGAIN && more <= BYTES_FOR_EACH * floats
     }
 
     /// Decide where a block gets everything from that it needs.

@@ -12,7 +12,8 @@
 //! - what an induction variable was at the end of its loop follows from the bound that it was compared with;
 //! - pure and cheap arithmetic is done again, and memory that nobody has written since is read again (`reload`);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per execution (Mooncake's comms
-//!   stack). Which values those are is a minimum cut ([`flow`]) between what must be recorded and what is read, by bytes.
+//!   stack). Which values those are is a minimum cut ([`flow`]) between what must be recorded and what is read, by bytes; but where
+//!   long chains of floats would be computed again to save a few bytes for each, what is read is recorded as it is.
 //!
 //! The predecessor of a loop's header is the block that enters the loop if its induction variable has its first value, else
 //! the latch. The predecessor of a block behind a branch follows from the branch's condition, if that is to be had
