@@ -74,20 +74,21 @@ fn accumulates(func: &ir::Function, store: ir::Inst) -> Option<ir::Inst> {
         InstructionData::Binary { opcode: Opcode::Fsub, .. } => &func.dfg.inst_args(sum)[..1],
         _ => return None,
     };
-    let place = |i: ir::Inst| Some((terms(func, access_address(func, i)?), offset(func, i)));
     addends.iter().find_map(|&t| {
         let load = func.dfg.value_def(t).inst()?;
         let same = func.dfg.insts[load].opcode() == Opcode::Load
             && func.dfg.value_type(t) == func.dfg.value_type(stored)
-            && place(load)? == place(store)?;
+            && same_address(func, access_address(func, load)?, access_address(func, store)?)
+            && offset(func, load) == offset(func, store);
         same.then_some(load)
     })
 }
 
-/// An address, as the two numbers that it is the sum of.
-fn terms(func: &ir::Function, address: ir::Value) -> [ir::Value; 2] {
-    match func.dfg.value_def(address).inst().map(|i| func.dfg.insts[i]) {
-        Some(InstructionData::Binary { opcode: Opcode::Iadd, args }) => args,
-        _ => [address; 2],
-    }
+/// Whether two addresses are one: by name, or as sums of the same numbers.
+fn same_address(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
+    let terms = |v: ir::Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
+        InstructionData::Binary { opcode: Opcode::Iadd, args } => Some(args),
+        _ => None,
+    };
+    a == b || terms(a).is_some_and(|t| terms(b) == Some(t))
 }

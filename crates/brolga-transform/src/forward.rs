@@ -87,8 +87,9 @@ pub fn forward(
             }
             body.extend(stmt.after.clone());
         }
-        insts.extend(body);
         let term_at = primal.term_at;
+        body.extend(term_at.and_then(|last| stmts.get(&last)).into_iter().flat_map(|stmt| stmt.before.clone()));
+        insts.extend(body);
         keep_early(plan, b, &params, &mut insts, ids);
         records(plan, b, term_at, &mut insts, ids);
         let term = terminator(facts, b, lifted, primal, &mut insts, ids);
