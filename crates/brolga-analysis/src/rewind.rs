@@ -15,8 +15,7 @@
 //! that are freed stay until the end, so `free` writes nothing here. Functions of the embedder write nothing that the program reads
 //! (`Program::define_host`). Not undone is what an unknown function does.
 //!
-//! Source: Tapenade's snapshots of overwritten values (Hascoët and Pascual, 2013), where reading again is called "recomputing under
-//! to-be-recorded analysis".
+//! Source: Tapenade (Hascoët and Pascual, 2013), for recording what is overwritten, not what is read.
 
 use std::collections::HashMap;
 
@@ -108,7 +107,10 @@ struct Reach {
 /// The answers for one function.
 pub struct Rewind<'a> {
     cx: ClobberInput<'a>,
+    /// By block, in order.
     writes: SecondaryMap<ir::Block, Vec<Write>>,
+    /// Positions of instructions in their blocks.
+    position: SecondaryMap<ir::Inst, u32>,
     stays: bool,
     known: HashMap<ir::Inst, Reach>,
     pairs: usize,
@@ -118,9 +120,11 @@ impl<'a> Rewind<'a> {
     /// Look at the writes of a function. `rewinding` is of the whole program.
     pub fn new(cx: ClobberInput<'a>, rewinding: &HashMap<FuncKey, bool>) -> Self {
         let mut writes: SecondaryMap<ir::Block, Vec<Write>> = SecondaryMap::new();
+        let mut position = SecondaryMap::new();
         let mut stays = false;
         for &b in &cx.cfg.blocks {
             for (at, inst) in cx.func.layout.block_insts(b).enumerate() {
+                position[inst] = at as u32;
                 let fate = fate(cx.program, cx.func, inst, rewinding);
                 if fate == Fate::None {
                     continue;
@@ -132,7 +136,7 @@ impl<'a> Rewind<'a> {
                 writes[b].push(Write { at: at as u32, place, undone: fate == Fate::Undone });
             }
         }
-        Self { cx, writes, stays, known: HashMap::new(), pairs: 0 }
+        Self { cx, writes, position, stays, known: HashMap::new(), pairs: 0 }
     }
 
     /// Whether a load can be done again in the reverse of block `b`, when everything from position `at` on has been undone: 0 is
@@ -160,7 +164,8 @@ impl<'a> Rewind<'a> {
     /// The first position in a block, from `from` on, at which a place may be written.
     fn first_change(&mut self, b: ir::Block, from: u32, place: &Place, here: bool) -> Option<u32> {
         let mut looked = 0;
-        let found = self.writes[b].iter().filter(|w| w.at >= from).find(|w| {
+        let first = self.writes[b].partition_point(|w| w.at < from);
+        let found = self.writes[b][first..].iter().find(|w| {
             looked += 1;
             self.may_be(place, &w.place, here)
         });
@@ -177,7 +182,7 @@ impl<'a> Rewind<'a> {
     }
 
     fn reach(&mut self, load: ir::Inst, home: ir::Block) -> Reach {
-        let at = self.cx.func.layout.block_insts(home).position(|i| i == load).expect("it is in its block") as u32;
+        let at = self.position[load];
         let place = self.cx.places().of_access(load);
         let until = self.first_change(home, at + 1, &place, true);
         let mut reach = Reach { at, until: until.unwrap_or(u32::MAX), usable: true, ..Reach::default() };

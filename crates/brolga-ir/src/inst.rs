@@ -489,63 +489,12 @@ pub struct AdInst {
     pub at: Option<ir::Inst>,
 }
 
-impl AdInst {
-    /// Every name it reads, apart from the operands of a copied primal instruction.
-    pub fn reads(&self) -> SmallVec<[Val; 4]> {
-        let mut r: SmallVec<[Val; 4]> = SmallVec::new();
-        match &self.op {
-            AdOp::Arith(_, args, _) => r.extend(args.iter().copied()),
-            AdOp::LoadDelta { addr, delta, loaded, .. } => r.extend([*addr, *delta, *loaded]),
-            AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
-                r.extend([*addr, *delta, *value]);
-                r.extend(*vdelta);
-            }
-            AdOp::LoadOld { addr, .. } => r.push(*addr),
-            AdOp::StoreOld { addr, value, .. } => r.extend([*addr, *value]),
-            AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) | AdOp::Watch(v, _) => {
-                r.push(*v);
-            }
-            AdOp::Push(vs, _) => r.extend(vs.iter().copied()),
-            AdOp::AddMem { addr, delta, by, .. } => r.extend([*addr, *delta, *by]),
-            AdOp::TakeMem { addr, delta, .. }
-            | AdOp::PeekMem { addr, delta, .. }
-            | AdOp::ZeroMem { addr, delta, .. } => {
-                r.extend([*addr, *delta]);
-            }
-            AdOp::Call { callee, args, .. } => {
-                if let Callee::Pointer(p) = callee {
-                    r.push(*p);
-                }
-                r.extend(args.iter().flatten().copied());
-            }
-            AdOp::Lookup { addr, .. } => r.push(*addr),
-            AdOp::Primal(_)
-            | AdOp::SlotDelta(_)
-            | AdOp::SlotAddr(..)
-            | AdOp::DataDelta(_)
-            | AdOp::EnterFrame
-            | AdOp::KeepBlock(..)
-            | AdOp::LeaveFrame
-            | AdOp::OpenFrame
-            | AdOp::Turn
-            | AdOp::Held(_)
-            | AdOp::Restore(_)
-            | AdOp::KeptBlock(_)
-            | AdOp::PeekBlock
-            | AdOp::Pop(..)
-            | AdOp::CloseFrame
-            | AdOp::TakeCt(_)
-            | AdOp::Watched
-            | AdOp::ZeroCt(_) => {}
-        }
-        r
-    }
-
-    /// Replace every name that it reads, apart from the operands of a copied primal instruction.
-    pub fn rename(&mut self, mut to: impl FnMut(Val) -> Val) {
-        let mut put = |v: &mut Val| *v = to(*v);
-        match &mut self.op {
-            AdOp::Arith(_, args, _) => args.iter_mut().for_each(put),
+/// Hand every name that an operation reads to `$put`: references to them, of the kind of the one to the operation.
+macro_rules! each_read {
+    ($op:expr, $put:expr) => {{
+        let mut put = $put;
+        match $op {
+            AdOp::Arith(_, args, _) => args.into_iter().for_each(put),
             AdOp::LoadDelta { addr, delta, loaded, .. } => [addr, delta, loaded].into_iter().for_each(put),
             AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
                 [addr, delta, value].into_iter().chain(vdelta).for_each(put);
@@ -553,7 +502,7 @@ impl AdInst {
             AdOp::LoadOld { addr, .. } | AdOp::Lookup { addr, .. } => put(addr),
             AdOp::StoreOld { addr, value, .. } => [addr, value].into_iter().for_each(put),
             AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) | AdOp::Watch(v, _) => put(v),
-            AdOp::Push(vs, _) => vs.iter_mut().for_each(put),
+            AdOp::Push(vs, _) => vs.into_iter().for_each(put),
             AdOp::AddMem { addr, delta, by, .. } => [addr, delta, by].into_iter().for_each(put),
             AdOp::TakeMem { addr, delta, .. }
             | AdOp::PeekMem { addr, delta, .. }
@@ -562,7 +511,7 @@ impl AdInst {
                 if let Callee::Pointer(p) = callee {
                     put(p);
                 }
-                args.iter_mut().flatten().for_each(put);
+                args.into_iter().flatten().for_each(put);
             }
             AdOp::Primal(_)
             | AdOp::SlotDelta(_)
@@ -583,5 +532,19 @@ impl AdInst {
             | AdOp::Watched
             | AdOp::ZeroCt(_) => {}
         }
+    }};
+}
+
+impl AdInst {
+    /// Every name it reads, apart from the operands of a copied primal instruction.
+    pub fn reads(&self) -> SmallVec<[Val; 4]> {
+        let mut r: SmallVec<[Val; 4]> = SmallVec::new();
+        each_read!(&self.op, |v: &Val| r.push(*v));
+        r
+    }
+
+    /// Replace every name that it reads, apart from the operands of a copied primal instruction.
+    pub fn rename(&mut self, mut to: impl FnMut(Val) -> Val) {
+        each_read!(&mut self.op, |v: &mut Val| *v = to(*v));
     }
 }

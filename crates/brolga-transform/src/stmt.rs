@@ -37,10 +37,8 @@ pub struct Guard {
     pub kept: Val,
     /// Where the cotangent is not zero.
     pub mask: Val,
-    /// If these are finite,
-    pub finite: SmallVec<[ir::Value; 2]>,
-    /// and this is not zero, no guard is needed.
-    pub nonzero: Option<ir::Value>,
+    /// What must be so that no guard is needed.
+    pub needs: Numbers,
 }
 
 impl AdStmt {
@@ -319,9 +317,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         };
         self.nonzero = Some((ct, mask));
         let kept = self.arith(Arith::KeepWhere, &[product, mask], ty);
-        if let Some(Numbers { finite, nonzero }) = why {
-            self.stmt.guards.push(Guard { kept, mask, finite, nonzero });
-        }
+        self.stmt.guards.extend(why.map(|needs| Guard { kept, mask, needs }));
         kept
     }
 }

@@ -1,22 +1,22 @@
 //! Derivatives that are made once.
 //!
-//! To derive and compile takes a hundred times as long as to call what comes out, and programs that ask for a gradient tend to
-//! ask for it again: another instance of a model, the next request of a server. A [`Cache`] owns a program and remembers every rule
-//! that was made of it, by function, activities and options.
+//! To derive and compile a short function takes about a millisecond, to call what comes out much less, and programs that ask for a
+//! gradient tend to ask for it again: another instance of a model, the next request of a server. A [`Cache`] owns a program and
+//! remembers every rule that was made of it, by function, activities, hints and options.
 //!
 //! A program is never changed while it is in a cache, so a rule that is found is the rule that would be made. Failures are
 //! not remembered.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brolga_ir::{Options, Program, Request};
 
 use crate::error::Error;
 use crate::jit::DerivedRule;
 
-/// One rule, made by whoever comes first.
-type Place = Arc<OnceLock<DerivedRule>>;
+/// Rules by what was asked.
+type Known = HashMap<(Request, Options), DerivedRule>;
 
 /// The rules of one program. Cheap to clone; clones share what they remember, and threads may share one.
 ///
@@ -53,7 +53,7 @@ pub struct Cache(Arc<Rules>);
 
 struct Rules {
     program: Program,
-    known: Mutex<HashMap<(Request, Options), Place>>,
+    known: Mutex<Known>,
 }
 
 impl Cache {
@@ -73,21 +73,21 @@ impl Cache {
     /// # Errors
     /// As [`DerivedRule::new`].
     pub fn rule(&self, request: &Request, options: &Options) -> Result<DerivedRule, Error> {
-        let place = {
-            let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(rule) = known.get(&(request.clone(), options.clone())).and_then(|place| place.get()) {
-                return Ok(rule.clone());
-            }
-            Arc::clone(known.entry((request.clone(), options.clone())).or_default())
-        };
+        let key = (request.clone(), options.clone());
+        if let Some(rule) = self.known().get(&key) {
+            return Ok(rule.clone());
+        }
         let rule = DerivedRule::new(&self.0.program, request, options)?;
-        Ok(place.get_or_init(|| rule).clone())
+        Ok(self.known().entry(key).or_insert(rule).clone())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many rules it remembers.
     pub fn len(&self) -> usize {
-        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.values().filter(|place| place.get().is_some()).count()
+        self.known().len()
     }
 
     /// Whether it remembers none.
@@ -97,6 +97,6 @@ impl Cache {
 
     /// Forget all rules. Those that somebody holds live on.
     pub fn clear(&self) {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.known().clear();
     }
 }

@@ -70,7 +70,7 @@ pub struct Planner<'a, 'f> {
     /// Names that are held in a loop from behind it.
     hoisted: IndexSet<(LoopId, Val)>,
     /// What can be had for nothing in a block.
-    free: HashMap<(ir::Block, Val), bool>,
+    free: SecondaryMap<ir::Block, HashMap<Val, bool>>,
     /// Frame slots of names, and of names as seen by one block.
     slots: IndexMap<(Val, Option<ir::Block>), FrameSlot>,
     home: FrameHome,
@@ -103,7 +103,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             rewind: rewinds.then(|| RefCell::new(rewind(facts))),
             carried: IndexSet::default(),
             hoisted: IndexSet::default(),
-            free: HashMap::default(),
+            free: SecondaryMap::new(),
             slots: IndexMap::default(),
             home,
             size: if home == FrameHome::Variables { 0 } else { 8 },
@@ -219,7 +219,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             return;
         }
         // What has been found for other positions does not hold any more.
-        self.free.retain(|k, _| k.0 != b);
+        self.free[b].clear();
         let mut work: BinaryHeap<(u32, Reverse<Val>)> = BinaryHeap::new();
         for &v in &self.needed[b] {
             work.push((self.read_at.get(&(b, v)).copied().unwrap_or(0), Reverse(v)));
@@ -311,7 +311,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     fn free_within(&mut self, b: ir::Block, v: Val, depth: u32) -> bool {
-        if let Some(&f) = self.free.get(&(b, v)) {
+        if let Some(&f) = self.free[b].get(&v) {
             return f;
         }
         let direct = self.steady(b, v)
@@ -325,7 +325,7 @@ impl<'a, 'f> Planner<'a, 'f> {
                     .is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, a, depth + 1)));
         // A "no" that is owed to the depth alone is not remembered.
         if f || depth == 0 {
-            self.free.insert((b, v), f);
+            self.free[b].insert(v, f);
         }
         f
     }

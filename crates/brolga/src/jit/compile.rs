@@ -23,7 +23,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleError, ModuleReloc, default_libcall_names,
 };
 
-use super::traps::{CodeMap, CompiledFunction, Phase};
+use super::traps::{CodeMap, CompiledFunction};
 use crate::Error;
 
 /// The host, with the flags that derived code needs.
@@ -68,8 +68,6 @@ pub struct Builder<'p> {
     ctx: Context,
     /// The host without the mid-end, for large derived functions.
     plain: OwnedTargetIsa,
-    /// Whether the second half of the combined function is there twice.
-    twice: bool,
 }
 
 /// A finished module.
@@ -113,8 +111,7 @@ impl<'p> Builder<'p> {
         let module = JITModule::new(b);
         let ctx = module.make_context();
         let plain = host_isa(false)?;
-        let mut this =
-            Self { module, program, targets: HashMap::new(), functions: Vec::new(), ctx, plain, twice: false };
+        let mut this = Self { module, program, targets: HashMap::new(), functions: Vec::new(), ctx, plain };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
@@ -159,13 +156,14 @@ impl<'p> Builder<'p> {
         Ok(Target::Func(id))
     }
 
-    /// Compile a function whose external names are symbols (in the spelling of `names`, if there is one).
+    /// Compile a function whose external names are symbols (in the spelling of `names`, if there is one); `plain` is without the
+    /// mid-end.
     pub fn define(
         &mut self,
         symbol: &str,
         mut func: ir::Function,
         names: Option<&Names>,
-        phase: Phase,
+        plain: bool,
         owner: brolga_ir::FuncKey,
     ) -> Result<(), Error> {
         func.stack_limit = None;
@@ -203,7 +201,7 @@ impl<'p> Builder<'p> {
         }
         let Target::Func(id) = self.targets[symbol] else { unreachable!("declared as a function") };
         func.name = UserFuncName::user(0, id.as_u32());
-        self.compile(id, symbol, func, phase, owner)
+        self.compile(id, symbol, func, plain, owner)
     }
 
     fn compile(
@@ -211,14 +209,9 @@ impl<'p> Builder<'p> {
         id: FuncId,
         symbol: &str,
         func: ir::Function,
-        phase: Phase,
+        plain: bool,
         owner: brolga_ir::FuncKey,
     ) -> Result<(), Error> {
-        let plain = match phase {
-            Phase::Primal | Phase::Entry => false,
-            Phase::Forward | Phase::Pullback => is_better_plain(&func, false),
-            Phase::Whole => is_better_plain(&func, self.twice),
-        };
         // The mid-end has been seen to panic on valid functions that the back end alone compiles.
         let again = (!plain).then(|| func.clone());
         let mut failed = self.attempt(id, func, plain).err();
@@ -304,7 +297,7 @@ impl<'p> Builder<'p> {
         b.ins().return_(&[]);
         b.finalize(self.module.isa().frontend_config());
         // The symbol may have characters that a test-case name cannot be read back from; nobody reads this one.
-        self.define(&name, func, None, Phase::Entry, owner)
+        self.define(&name, func, None, false, owner)
     }
 
     /// Link everything.
@@ -374,7 +367,7 @@ pub fn primals(
         b.declare(&f.symbol, &f.signature)?;
     }
     for (k, f, body) in bodies() {
-        b.define(&f.symbol, body, None, Phase::Primal, k)?;
+        b.define(&f.symbol, body, None, false, k)?;
     }
     for (k, f, _) in bodies().filter(|(k, ..)| roots.contains(k)) {
         b.entry_point(&f.symbol, &f.signature, k)?;
@@ -399,15 +392,16 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
     for &k in d.normalised.keys() {
         let f = &d.program.funcs[k];
         let body = f.body.clone().expect("normalised functions have bodies");
-        b.define(&f.symbol, body, None, Phase::Primal, k)?;
+        b.define(&f.symbol, body, None, false, k)?;
     }
     for w in d.whole.iter().chain(&d.wholes) {
-        b.twice = w.twice;
-        b.define(&w.symbol, w.func.clone(), Some(&d.names), Phase::Whole, w.variant.func)?;
+        let plain = is_better_plain(&w.func, w.twice);
+        b.define(&w.symbol, w.func.clone(), Some(&d.names), plain, w.variant.func)?;
     }
     for p in &d.pairs {
-        b.define(&p.forward_symbol, p.forward.clone(), Some(&d.names), Phase::Forward, p.variant.func)?;
-        b.define(&p.pullback_symbol, p.pullback.clone(), Some(&d.names), Phase::Pullback, p.variant.func)?;
+        for (symbol, half) in [(&p.forward_symbol, &p.forward), (&p.pullback_symbol, &p.pullback)] {
+            b.define(symbol, half.clone(), Some(&d.names), is_better_plain(half, false), p.variant.func)?;
+        }
     }
     let f = &d.program.funcs[root];
     b.entry_point(&f.symbol, &f.signature, root)?;

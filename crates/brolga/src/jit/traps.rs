@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self, TrapCode};
 
 use crate::Trap;
 
-/// What a piece of code is, or what a call is of.
+/// What is being run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The primal.
@@ -22,14 +22,12 @@ pub enum Phase {
     Pullback,
     /// A combined function.
     Whole,
-    /// An entry point.
-    Entry,
 }
 
 impl Phase {
     fn name(self) -> &'static str {
         match self {
-            Phase::Primal | Phase::Entry => "primal",
+            Phase::Primal => "primal",
             Phase::Forward => "forward",
             Phase::Pullback => "pullback",
             Phase::Whole => "gradient",
