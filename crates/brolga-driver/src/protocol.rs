@@ -68,8 +68,8 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         (Mode::Gradient, MemoryMode::Restore, false),
     ] {
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
-        // Where memory is restored, with all that is possible, be it worth it or not.
-        let ideas = Ideas { worth: memory == MemoryMode::Leave, ..Ideas::default() };
+        // Where memory is restored, with all that is possible, be it worth it or not; but not with what adds in another order.
+        let ideas = Ideas { worth: memory == MemoryMode::Leave, again: false, ..Ideas::default() };
         let options = Options { mode, memory, debug, ideas, ..Options::default() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
             Ok(one) => {
@@ -84,16 +84,21 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(bits >> 20 & 3) as usize];
     let memory = if bits & 1 << 22 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
     // A guard that is not needed makes zero of what is zero times infinity without it.
-    let options = Options { mode, memory, ideas: Ideas { solid: true, ..Ideas::of_bits(bits) }, ..Options::default() };
-    match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
-        Ok(other) if other.equal_gradient(&leave) && (mode == Mode::Gradient || other.same_value(&leave)) => {}
-        Ok(other) => found.push(format!(
-            "{mode:?} with {:?}: the gradient is {}, else {}",
-            options.ideas,
-            describe(&other),
-            describe(&leave)
-        )),
-        Err(e) => found.push(format!("{mode:?} with {:?}: {e}", options.ideas)),
+    let some = Ideas { solid: true, again: false, ..Ideas::of_bits(bits) };
+    // Loops that are run again, wherever that can be done, add in another order.
+    let again = Ideas { worth: bits & 1 << 23 != 0, prune: true, again: true, ..some };
+    for (mode, ideas) in [(mode, some), (Mode::Gradient, again)] {
+        let options = Options { mode, memory, ideas, ..Options::default() };
+        match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
+            Ok(other) if ideas.again && other.close_gradient(&leave, tol) => {}
+            Ok(other) if other.equal_gradient(&leave) && (mode == Mode::Gradient || other.same_value(&leave)) => {}
+            Ok(other) => found.push(format!(
+                "{mode:?} with {ideas:?}: the gradient is {}, else {}",
+                describe(&other),
+                describe(&leave)
+            )),
+            Err(e) => found.push(format!("{mode:?} with {ideas:?}: {e}")),
+        }
     }
     Ok(found)
 }

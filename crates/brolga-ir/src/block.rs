@@ -20,6 +20,10 @@ pub enum Role {
     Reverse(ir::Block),
     /// The reverse of one edge: sends the cotangents of block parameters to the branch arguments.
     Edge(ir::Block, ir::Block),
+    /// Where the reverse half begins to run the loop of a header once more, forwards.
+    Begin(ir::Block),
+    /// In the loop of a header that the reverse half runs forwards: a block of the loop, and behind that its reverse.
+    Again(ir::Block, ir::Block),
     /// Loads captures and finds the frame.
     Entry,
     /// Returns the cotangents of the arguments.
@@ -114,6 +118,14 @@ impl Role {
     /// Whether a block of this role belongs to the forward half.
     pub fn is_forward(self) -> bool {
         matches!(self, Role::Forward(_))
+    }
+
+    /// The header of the loop that a block runs again, or prepares to: the names of primal values are seen by all such blocks.
+    pub fn again(self) -> Option<ir::Block> {
+        match self {
+            Role::Begin(header) | Role::Again(header, _) => Some(header),
+            _ => None,
+        }
     }
 }
 

@@ -16,22 +16,29 @@ pub type BlockMap = IndexMap<ir::Block, BlockId>;
 /// Lift a normalised function.
 pub fn lift(func: &ir::Function, symbol: &str, ids: &mut Ids) -> (CfgBlocks, BlockMap) {
     let map: BlockMap = func.layout.blocks().map(|b| (b, ids.block())).collect();
-    let mut blocks = IndexMap::default();
-    for b in func.layout.blocks() {
-        let params = func.dfg.block_params(b).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();
-        let mut insts = IndexMap::default();
-        let last = func.layout.last_inst(b).expect("a verified block ends in a terminator");
-        for inst in func.layout.block_insts(b).filter(|&i| i != last) {
-            let defs = func.dfg.inst_results(inst).iter().map(|&v| (Val::Primal(v), func.dfg.value_type(v))).collect();
-            insts.insert(ids.inst(), AdInst { defs, op: AdOp::Primal(inst), at: Some(inst) });
-        }
-        let term = lift_terminator(func, last, &map);
-        blocks.insert(
-            map[&b],
-            CfgBlock { id: map[&b], role: Role::Forward(b), params, insts, term, term_at: Some(last) },
-        );
-    }
+    let blocks =
+        func.layout.blocks().map(|b| (map[&b], lift_block(func, b, map[&b], Role::Forward(b), &map, ids))).collect();
     (CfgBlocks { symbol: symbol.to_owned(), signature: func.signature.clone(), blocks }, map)
+}
+
+/// Lift one block, under a name and a role of the caller's. `map` says where its branches go.
+pub fn lift_block(
+    func: &ir::Function,
+    b: ir::Block,
+    id: BlockId,
+    role: Role,
+    map: &BlockMap,
+    ids: &mut Ids,
+) -> CfgBlock {
+    let named = |v: &ir::Value| (Val::Primal(*v), func.dfg.value_type(*v));
+    let last = func.layout.last_inst(b).expect("a verified block ends in a terminator");
+    let mut insts = IndexMap::default();
+    for inst in func.layout.block_insts(b).filter(|&i| i != last) {
+        let defs = func.dfg.inst_results(inst).iter().map(named).collect();
+        insts.insert(ids.inst(), AdInst { defs, op: AdOp::Primal(inst), at: Some(inst) });
+    }
+    let params = func.dfg.block_params(b).iter().map(named).collect();
+    CfgBlock { id, role, params, insts, term: lift_terminator(func, last, map), term_at: Some(last) }
 }
 
 fn lift_terminator(func: &ir::Function, inst: ir::Inst, map: &BlockMap) -> Term {

@@ -66,6 +66,8 @@ impl Display for Role {
             Role::Forward(b) => write!(f, "forward of {b}"),
             Role::Reverse(b) => write!(f, "reverse of {b}"),
             Role::Edge(p, b) => write!(f, "edge {p} -> {b}"),
+            Role::Begin(h) => write!(f, "loop of {h}, forwards"),
+            Role::Again(h, b) => write!(f, "{b} and its reverse, in the loop of {h}"),
             Role::Entry => write!(f, "entry"),
             Role::Exit => write!(f, "exit"),
         }

@@ -79,7 +79,8 @@ pub enum MemoryMode {
 }
 
 /// What the planner may do to record less and compute less. All of it is on by default. Each may cost or save time and space;
-/// none changes a gradient by a bit, which is what turning them off is for: to measure what they are worth, and to test.
+/// none changes a gradient by a bit, but for `again`, which adds up in another order. That is what turning them off is for: to
+/// measure what they are worth, and to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ideas {
     /// Integers run backwards instead of being recorded.
@@ -109,6 +110,8 @@ pub struct Ideas {
     pub whole: bool,
     /// What takes more code is done only where that is expected to pay.
     pub worth: bool,
+    /// Where only a gradient is asked for, a loop that adds up is run once, forwards, in the reverse half, rather than logged.
+    pub again: bool,
 }
 
 impl Ideas {
@@ -129,13 +132,14 @@ impl Ideas {
             finite: on(10),
             whole: on(11),
             worth: on(12),
+            again: on(13),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 14] = [
         "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole",
-        "worth",
+        "worth", "again",
     ];
 }
 

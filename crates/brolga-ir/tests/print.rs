@@ -342,7 +342,24 @@ fn terminators_and_roles() {
     "#]]
     .assert_eq(&lines.concat());
     let (a, b) = (ir::Block::from_u32(0), ir::Block::from_u32(1));
-    let roles = [Role::Forward(a), Role::Reverse(a), Role::Edge(a, b), Role::Entry, Role::Exit];
+    let roles = [
+        Role::Forward(a),
+        Role::Reverse(a),
+        Role::Edge(a, b),
+        Role::Begin(a),
+        Role::Again(a, b),
+        Role::Entry,
+        Role::Exit,
+    ];
     let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
-    assert_eq!(roles, ["forward of block0", "reverse of block0", "edge block0 -> block1", "entry", "exit"]);
+    let texts = [
+        "forward of block0",
+        "reverse of block0",
+        "edge block0 -> block1",
+        "loop of block0, forwards",
+        "block1 and its reverse, in the loop of block0",
+        "entry",
+        "exit",
+    ];
+    assert_eq!(roles, texts);
 }

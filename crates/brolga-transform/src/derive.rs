@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use brolga_analysis::modes::signature_id;
 use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, summary};
-use brolga_ir::block::{CfgBlocks, Ids};
+use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
@@ -25,13 +25,14 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
+use crate::again::{Again, again};
 use crate::combined::combine;
 use crate::facts::Facts;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
 use crate::rules;
@@ -519,18 +520,24 @@ fn derive_one<'a>(
     let split = mode == Mode::Split;
     // A forward pass has every value.
     let mut watch = if split { watched(&facts, &stmts, &|_| true, &mut ids) } else { None };
-    let plan = plan(&facts, &stmts, &aux, watch.is_some());
-    let assemble = |watch: Option<&Watched>, ids: &mut Ids| {
+    let mut plan = make_plan(&facts, &stmts, &aux, watch.is_some(), vec![]);
+    if mode == Mode::Gradient && options.ideas.again && options.ideas.prune {
+        let loops = again(&facts, &stmts, &plan);
+        if !loops.is_empty() {
+            plan = make_plan(&facts, &stmts, &aux, false, loops);
+        }
+    }
+    let assemble = |watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
         let guarded = watch.map_or(&stmts, |w| &w.guarded);
-        let fwd = forward(&facts, &lifted, &forward_of, guarded, &plan, forward_symbol.clone(), ids);
+        let fwd = forward(&facts, &lifted, &forward_of, guarded, plan, forward_symbol.clone(), ids);
         let pullback = |stmts: &AdStmts, ids: &mut Ids| {
-            pullback(&facts, stmts, &plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
+            pullback(&facts, stmts, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
         };
         let mut pulls = vec![pullback(guarded, ids)];
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         (fwd, pulls)
     };
-    let mut clif = |graph: &CfgBlocks, seg: Val| {
+    let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
         let env = LowerEnv {
             primal: &primal.func,
             names: &mut *names,
@@ -546,7 +553,7 @@ fn derive_one<'a>(
         verified(func, isa, &program.funcs[variant.func].symbol)
     };
     let variant = variant.clone();
-    let (mut fwd, mut pulls) = assemble(watch.as_ref(), &mut ids);
+    let (mut fwd, mut pulls) = assemble(watch.as_ref(), &plan, &mut ids);
     let reverse_of = pulls[0].reverse_of.clone();
     let (forward, pullback, emitted) = if split {
         let mut pull = match (pulls.pop(), pulls.pop(), plan.flag) {
@@ -561,8 +568,8 @@ fn derive_one<'a>(
             variant,
             forward_symbol,
             pullback_symbol,
-            forward: clif(&fwd.graph, fwd.seg)?,
-            pullback: clif(&pull.graph, pull.seg)?,
+            forward: clif(&fwd.graph, &plan, fwd.seg)?,
+            pullback: clif(&pull.graph, &plan, pull.seg)?,
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
@@ -573,15 +580,25 @@ fn derive_one<'a>(
             if options.ideas.prune {
                 prune(&mut graph, known);
             }
+            let loops = plan.again.len();
+            let holds: Vec<_> = plan.holds.keys().copied().collect();
+            let loops_left: Vec<Again> =
+                std::mem::take(&mut plan.again).into_iter().filter(|a| only_again(&graph, &holds, a)).collect();
+            if loops_left.len() < loops {
+                plan = make_plan(&facts, &stmts, &aux, false, loops_left);
+                (fwd, pulls) = assemble(watch.as_ref(), &plan, &mut ids);
+                continue;
+            }
+            plan.again = loops_left;
             if watch.is_none() {
                 let live = forward_values(&graph);
                 watch = watched(&facts, &stmts, &|v| live.contains(v), &mut ids);
                 if watch.is_some() {
-                    (fwd, pulls) = assemble(watch.as_ref(), &mut ids);
+                    (fwd, pulls) = assemble(watch.as_ref(), &plan, &mut ids);
                     continue;
                 }
             }
-            let func = clif(&graph, seg)?;
+            let func = clif(&graph, &plan, seg)?;
             let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
             let whole =
                 DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
@@ -589,6 +606,13 @@ fn derive_one<'a>(
         }
     };
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
+}
+
+/// Whether the forward half needs nothing of a loop that is run again, and nothing is held in it.
+fn only_again(graph: &CfgBlocks, holds: &[(ir::Block, ir::Block)], again: &Again) -> bool {
+    let ours = |role: Role| matches!(role, Role::Forward(b) if again.blocks.contains(&b));
+    graph.blocks.values().all(|b| !ours(b.role) || b.insts.is_empty() && matches!(b.term, Term::Jump(_)))
+        && !holds.iter().any(|(_, b)| again.blocks.contains(b))
 }
 
 /// Values that the forward blocks of a graph compute.

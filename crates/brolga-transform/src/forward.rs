@@ -30,7 +30,7 @@ pub struct Forward {
 }
 
 /// Block parameters of a primal block that are roots of their own deltas.
-fn delta_params(facts: &Facts<'_>, b: ir::Block) -> Vec<(usize, ir::Value)> {
+pub(crate) fn delta_params(facts: &Facts<'_>, b: ir::Block) -> Vec<(usize, ir::Value)> {
     let func = facts.func();
     let is_phi = |v: ir::Value| {
         facts.pointers.delta[v] == Delta::Root(v) && matches!(facts.pointers.roots.get(&v), Some(RootKind::Phi(..)))

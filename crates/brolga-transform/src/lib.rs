@@ -7,6 +7,8 @@
 //! affine       addresses as sums of products
 //! overwrite    shadows that are stored, not added to
 //! stmt, rules  each statement becomes a forward fragment and a reverse fragment
+//! liveness     where cotangents mean something
+//! again        loops that the reverse half runs forwards
 //! plan         what is recorded, and where: frame or stack
 //! forward      the primal plus forward fragments plus records
 //! pullback     reverse fragments, predecessor switches, edge blocks
@@ -19,6 +21,7 @@
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
 
 pub mod affine;
+pub mod again;
 pub mod canonical;
 pub mod combined;
 pub mod common;
@@ -26,6 +29,7 @@ pub mod derive;
 pub mod facts;
 pub mod finite;
 pub mod forward;
+pub mod liveness;
 pub mod normalise;
 pub mod orient;
 pub mod overwrite;

@@ -28,7 +28,8 @@
 //!
 //! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the blocks of a pullback they are
 //! local and may be defined again, so a use means the definition before it in its block; only if there is none, the one of
-//! the forward part. Names of derived values ([`Val::D`]) are unique wherever they are.
+//! the forward part. A loop that the pullback runs again is between the two: its names are seen by all of its blocks, and by no others.
+//! Names of derived values ([`Val::D`]) are unique wherever they are.
 //!
 //! **Invariants.** Blocks and instructions keep their order and their ids. The parameters of the entry block are the signature,
 //! and stay. What is recorded on the tape stays as it is, whole: a pullback may pop it. A frame that is left for another
@@ -42,7 +43,7 @@ use brolga_analysis::Private;
 use brolga_analysis::private::Piece;
 use brolga_analysis::whole::divides_safely;
 use brolga_ir::BlockId;
-use brolga_ir::block::{CfgBlocks, Target, Term};
+use brolga_ir::block::{CfgBlocks, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Callee, FrameSlot, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::SmallVec;
@@ -201,6 +202,29 @@ struct Names {
     global: HashMap<Val, SmallVec<[ItemId; 1]>>,
     /// Those of the pullback part.
     local: HashMap<Val, SmallVec<[ItemId; 1]>>,
+    /// Those of each loop that the pullback part runs again, by its header.
+    again: HashMap<(ir::Block, Val), SmallVec<[ItemId; 1]>>,
+}
+
+impl Names {
+    fn define(&mut self, role: Role, name: Val, item: ItemId) {
+        let items = match (role.again(), name) {
+            (_, Val::D(_)) => self.global.entry(name),
+            (Some(header), _) => {
+                self.again.entry((header, name)).or_default().push(item);
+                return;
+            }
+            _ if role.is_forward() => self.global.entry(name),
+            _ => self.local.entry(name),
+        };
+        items.or_default().push(item);
+    }
+
+    /// What a use means that no definition comes before in its block.
+    fn meant(&self, role: Role, name: Val) -> &[ItemId] {
+        let again = role.again().and_then(|header| self.again.get(&(header, name)));
+        again.or_else(|| self.global.get(&name)).or_else(|| self.local.get(&name)).map_or(&[], |items| &items[..])
+    }
 }
 
 impl Items {
@@ -217,9 +241,7 @@ impl Items {
             let insts = block.insts.values().enumerate();
             let insts = insts.flat_map(|(k, i)| i.defs.iter().map(move |d| (block.params.len() + k, d.0)));
             for (k, name) in params.chain(insts) {
-                let global = block.role.is_forward() || matches!(name, Val::D(_));
-                let map = if global { &mut names.global } else { &mut names.local };
-                map.entry(name).or_default().push(first + k);
+                names.define(block.role, name, first + k);
             }
         }
         items.reads.resize(items.block.len(), SmallVec::new());
@@ -229,7 +251,7 @@ impl Items {
             here.extend(block.params.iter().enumerate().map(|(k, p)| (p.0, first + k)));
             let add = |here: &HashMap<Val, ItemId>, v: Val, to: &mut SmallVec<[ItemId; 4]>| match here.get(&v) {
                 Some(&i) => to.push(i),
-                None => to.extend(names.global.get(&v).or(names.local.get(&v)).into_iter().flatten().copied()),
+                None => to.extend_from_slice(names.meant(block.role, v)),
             };
             let mut at = first + block.params.len();
             for inst in block.insts.values() {

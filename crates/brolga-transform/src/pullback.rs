@@ -9,97 +9,24 @@
 //! ```
 //!
 //! **Where cotangents are.** A value's cotangent lives in one frontend variable, and means something exactly where the
-//! value is live: at the start of the reverse of B for the values live out of B. Liveness here counts only uses through
-//! which a cotangent comes back. On the edge P → B, a value that is live out of P but not live into B (it was needed on
+//! value is live ([`Liveness`]): at the start of the reverse of B for the values live out of B. On the edge P → B, a value that is live out of P but not live into B (it was needed on
 //! another path, or is only an argument of this branch) becomes zero before the arguments receive theirs; at the start of
 //! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
 //! to another by accident, and block parameters have instantaneous semantics.
 
-use std::collections::BTreeSet;
-
 use brolga_ir::map::HashMap;
 
-use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, Type, types};
-use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
+use crate::liveness::{Liveness, active_args};
 use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of};
 use crate::stmt::AdStmts;
-
-/// Liveness of cotangents.
-struct Liveness {
-    live_in: SecondaryMap<ir::Block, BTreeSet<ir::Value>>,
-    live_out: SecondaryMap<ir::Block, BTreeSet<ir::Value>>,
-    /// Values that the reverse of a block adds to or takes.
-    touched: SecondaryMap<ir::Block, Vec<ir::Value>>,
-}
-
-/// Active arguments of the edge `p -> b`, with the parameters that they feed.
-fn active_args(facts: &Facts<'_>, p: ir::Block, b: ir::Block) -> Vec<(ir::Value, ir::Value)> {
-    edge_args(facts.func(), p, b)
-        .into_iter()
-        .zip(facts.func().dfg.block_params(b).iter().copied())
-        .filter(|&(a, q)| facts.is_active(a) && facts.is_active(q))
-        .collect()
-}
-
-impl Liveness {
-    fn compute(facts: &Facts<'_>, plan: &Plan, stmts: &AdStmts) -> Self {
-        let func = facts.func();
-        let mut l =
-            Liveness { live_in: SecondaryMap::new(), live_out: SecondaryMap::new(), touched: SecondaryMap::new() };
-        let mut defs: SecondaryMap<ir::Block, BTreeSet<ir::Value>> = SecondaryMap::new();
-        let mut uses: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::new();
-        for &b in &facts.cfg.blocks {
-            defs[b].extend(func.dfg.block_params(b).iter().copied());
-            l.touched[b].extend(func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)));
-            for inst in func.layout.block_insts(b) {
-                defs[b].extend(func.dfg.inst_results(inst).iter().copied());
-                for i in stmts[&inst].rvs.values() {
-                    match i.op {
-                        AdOp::AddCt(v, _) => {
-                            uses[b].push(v);
-                            l.touched[b].push(v);
-                        }
-                        AdOp::TakeCt(v) => l.touched[b].push(v),
-                        _ => {}
-                    }
-                }
-            }
-            l.touched[b].sort_unstable();
-            l.touched[b].dedup();
-        }
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for &b in facts.cfg.blocks.iter().rev() {
-                if !plan.returning.contains(b) {
-                    continue;
-                }
-                let mut out = std::mem::take(&mut l.live_out[b]);
-                for &s in &facts.cfg.succs[b] {
-                    if plan.returning.contains(s) {
-                        out.extend(&l.live_in[s]);
-                        out.extend(active_args(facts, b, s).into_iter().map(|a| a.0));
-                    }
-                }
-                let before = l.live_in[b].len();
-                let mut live: Vec<ir::Value> = out.iter().copied().collect();
-                live.extend(&uses[b]);
-                l.live_in[b].extend(live.into_iter().filter(|&v| !defs[b].contains(&v)));
-                changed |= l.live_in[b].len() != before;
-                l.live_out[b] = out;
-            }
-        }
-        l
-    }
-}
 
 /// The pullback graph with the names of its parameters.
 pub struct Pullback {
@@ -111,6 +38,8 @@ pub struct Pullback {
     pub reverse_of: IndexMap<ir::Block, BlockId>,
 }
 
+mod again;
+
 struct Builder<'a, 'f> {
     facts: &'a Facts<'f>,
     stmts: &'a AdStmts,
@@ -119,6 +48,8 @@ struct Builder<'a, 'f> {
     live: Liveness,
     ids: &'a mut Ids,
     reverse_of: IndexMap<ir::Block, BlockId>,
+    /// Loops that are run again, by header.
+    again: IndexMap<ir::Block, again::Way>,
     exit: BlockId,
     blocks: IndexMap<BlockId, CfgBlock>,
 }
@@ -135,16 +66,21 @@ pub fn pullback(
     symbol: String,
     ids: &mut Ids,
 ) -> Pullback {
-    let live = Liveness::compute(facts, plan, stmts);
+    let live = Liveness::compute(facts, &plan.returning, stmts);
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
     let reverse_of: IndexMap<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
-    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, exit, blocks: IndexMap::default() };
+    let again = plan.again.iter().map(|a| (a.header, again::Way { begin: ids.block(), end: ids.block() })).collect();
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks: IndexMap::default() };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
-        b.reverse(block);
+        match plan.again(block) {
+            None => b.reverse(block),
+            Some(a) if a.blocks.last() == Some(&block) => b.run_again(a),
+            Some(_) => {}
+        }
     }
     b.exit_block();
     let signature = facts.variant.pullback_signature(&facts.func().signature);
@@ -272,7 +208,7 @@ impl Builder<'_, '_> {
         let term = match pred {
             PredSource::Unique(p) => {
                 self.edge(&mut f, p, b, &taken, &holds);
-                Term::Jump(to(self.reverse_of[&p]))
+                Term::Jump(to(self.back(p)))
             }
             PredSource::Frame(_) | PredSource::Tape => {
                 let op = if let PredSource::Frame(slot) = pred { AdOp::KeptBlock(slot) } else { AdOp::PeekBlock };
@@ -323,10 +259,10 @@ impl Builder<'_, '_> {
         let mut e = Fragment::default();
         self.edge(&mut e, p, b, taken, holds);
         if e.is_empty() {
-            return self.reverse_of[&p];
+            return self.back(p);
         }
         let edge = self.ids.block();
-        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(self.reverse_of[&p]))));
+        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(self.back(p)))));
         edge
     }
 
@@ -441,6 +377,7 @@ impl Builder<'_, '_> {
         for (a, q) in active_args(self.facts, p, b) {
             self.add(f, smallvec![], AdOp::AddCt(a, taken[&q]), at);
         }
+        self.leave(f, p, b);
     }
 
     fn exit_block(&mut self) {

@@ -5,10 +5,11 @@
 //! position become frontend variables (so they live in registers and block parameters, never in memory), every other
 //! instruction is expanded by [`ops`] or [`memory`].
 //!
-//! **Invariants.** In forward blocks a name is defined before its uses in dominance order, as in the primal; in all other
-//! blocks the names of primal values are local to the block, and the map forgets them at its start, so that
-//! a use without a restore is found at once. A combined graph has forward blocks first, then reverse blocks. Every instruction carries the source location of the primal instruction it
-//! stems from; with the top bit set where it is a check of ours.
+//! **Invariants.** In forward blocks a name is defined before its uses in dominance order, as in the primal, and so it is in a
+//! loop that the reverse half runs again; in all other blocks the names of primal values are local to the block, and the map
+//! forgets them at its start, so that a use without a restore is found at once. A combined graph has forward blocks first, then
+//! reverse blocks; those of a loop that is run again follow each other. Every instruction carries the source location of the
+//! primal instruction it stems from; with the top bit set where it is a check of ours.
 
 use crate::map::{HashMap, IndexMap};
 
@@ -150,14 +151,17 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         zeros: HashMap::default(),
         seg_value: None,
     };
+    let mut scope = None;
     for (i, block) in graph.blocks.values().enumerate() {
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
         cx.forward = block.role.is_forward();
         cx.masks.clear();
-        if !cx.forward {
+        let again = block.role.again();
+        if !cx.forward && (again.is_none() || again != scope) {
             cx.values.clear();
         }
+        scope = again;
         if i == 0 {
             b.append_block_params_for_function_params(clif);
         } else {
@@ -210,7 +214,7 @@ fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
 /// State of one lowering.
 struct Cx<'a> {
     env: LowerEnv<'a>,
-    /// Names of the forward pass; in the pullback, those of the current block.
+    /// Names of the forward pass; in the pullback, those of the current block, or of the loop that is run again.
     values: HashMap<Val, ir::Value>,
     /// Derived values.
     derived: HashMap<crate::Dv, ir::Value>,

@@ -21,6 +21,7 @@ use cranelift_entity::SecondaryMap;
 use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
 use super::{Hold, Last, Plan, Source, def_block, type_of};
+use crate::again::Again;
 use crate::canonical::{exit_test, induction};
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
@@ -80,7 +81,7 @@ pub struct Planner<'a, 'f> {
 }
 
 impl<'a, 'f> Planner<'a, 'f> {
-    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>) -> Self {
+    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, again: Vec<Again>) -> Self {
         let combined = facts.mode != Mode::Split;
         let home = match (combined, stmts.len()) {
             (false, _) => FrameHome::Tape,
@@ -94,7 +95,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             facts,
             stmts,
             loops: &facts.loops,
-            plan: Plan { combined, ..Plan::default() },
+            plan: Plan { combined, again, ..Plan::default() },
             aux,
             carry: Carry::default(),
             needed: SecondaryMap::new(),
@@ -109,6 +110,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             size: if home == FrameHome::Variables { 0 } else { 8 },
             variables: 0,
         };
+        for (i, a) in p.plan.again.iter().enumerate() {
+            a.blocks.iter().for_each(|&b| p.plan.again_of[b] = Some(i));
+        }
         p.stack_slots();
         p.returning();
         if facts.mode == Mode::Combined {
@@ -525,7 +529,10 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     pub fn finish(mut self) -> Plan {
         let facts = self.facts;
-        for &b in facts.cfg.blocks.iter().filter(|b| self.plan.returning.contains(**b)).collect::<Vec<_>>() {
+        for a in self.plan.again.clone() {
+            self.needed[a.entry].extend(a.outer);
+        }
+        for &b in facts.cfg.blocks.iter().filter(|b| self.plan.reversed(**b)).collect::<Vec<_>>() {
             for (n, inst) in facts.func().layout.block_insts(b).enumerate() {
                 for v in self.stmts[&inst].comms() {
                     self.needed[b].insert(v);
@@ -535,8 +542,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         self.predecessors();
         let depth = |b: ir::Block| self.loops.innermost[b].map_or(0, |l| self.loops.loops[l].depth);
-        let mut blocks: Vec<ir::Block> =
-            facts.cfg.blocks.iter().copied().filter(|&b| self.plan.returning.contains(b)).collect();
+        let mut blocks: Vec<ir::Block> = facts.cfg.blocks.iter().copied().filter(|&b| self.plan.reversed(b)).collect();
         // Blocks outside of all cycles last.
         blocks.sort_by_key(|&b| (Reverse(depth(b)), facts.cfg.once(b)));
         let mut done = (0, 0);

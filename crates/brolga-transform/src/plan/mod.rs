@@ -20,11 +20,13 @@
 //! for nothing. Otherwise it is in a frame slot if the block runs at most once, else it is the last bytes of the
 //! predecessor's record, where the reverse block looks before the predecessor's reverse pops it.
 //!
+//! Loops that are run again ([`crate::again`]) are not planned: what they read is read by the block that enters them.
+//!
 //! Blocks are planned from the innermost loops outwards, since a loop asks the blocks behind it for what it is to hold.
 //!
 //! **Invariants.** A record is pushed at the end of its block and popped at the start of the reverse of that block, so on
 //! every path pops mirror pushes. A block pushes a number only if some successor in a loop reads it. Every choice
-//! gives the same value, bit for bit, so no choice changes a gradient.
+//! gives the same value, bit for bit, so no choice changes a gradient; a loop that is run again adds up in another order.
 
 mod build;
 mod carry;
@@ -41,6 +43,7 @@ use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use crate::again::Again;
 use crate::canonical::Induction;
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
@@ -72,6 +75,18 @@ pub struct Last {
     pub of_next: bool,
     /// The first value that is compared and the bound: which of them is where the loop ends. `None` if always the bound.
     pub far: Option<ir::Opcode>,
+}
+
+impl Plan {
+    /// The loop around a block that is run again.
+    pub fn again(&self, b: ir::Block) -> Option<&Again> {
+        self.again_of[b].map(|i| &self.again[i])
+    }
+
+    /// Blocks whose reverses are run in the reverse of the order in which they ran.
+    pub fn reversed(&self, b: ir::Block) -> bool {
+        self.returning.contains(b) && self.again(b).is_none()
+    }
 }
 
 impl Last {
@@ -163,6 +178,10 @@ pub struct Plan {
     pub returning: EntitySet<ir::Block>,
     /// Blocks that do return.
     pub exits: Vec<ir::Block>,
+    /// Loops that are run again, forwards: their blocks record nothing, and have no reverses of their own.
+    pub again: Vec<Again>,
+    /// Which of them each block is in.
+    pub again_of: SecondaryMap<ir::Block, Option<usize>>,
 }
 
 /// Type of a recordable name.
@@ -189,9 +208,9 @@ pub(crate) fn def_block(facts: &Facts<'_>, v: Val) -> ir::Block {
     }
 }
 
-/// Plan a function.
-pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool) -> Plan {
-    let mut planner = build::Planner::new(facts, stmts, aux);
+/// Plan a function. `again` are loops that are run again ([`crate::again`]).
+pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool, again: Vec<Again>) -> Plan {
+    let mut planner = build::Planner::new(facts, stmts, aux, again);
     if watched {
         planner.flag();
     }

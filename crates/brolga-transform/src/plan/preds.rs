@@ -45,7 +45,7 @@ impl Planner<'_, '_> {
             }
         }
         for &b in &facts.cfg.blocks {
-            if !self.plan.returning.contains(b) {
+            if !self.plan.reversed(b) {
                 continue;
             }
             self.plan.preds[b] = match facts.cfg.preds[b].as_slice() {

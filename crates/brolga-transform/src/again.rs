@@ -1,0 +1,264 @@
+//! Loops that the reverse half runs again, forwards.
+//!
+//! **Problem.** To run a loop backwards, its way must be known: a merge of two sorted lists, a walk along an index, records a
+//! number for each turn. But who only adds up does not ask for that order. The cotangent of the sum is the same in all turns,
+//! and a turn has nothing to do with another one.
+//!
+//! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and in the reverse half it is run
+//! forwards: each block is computed as in the primal, and behind it come the reverses of its statements. Nothing is recorded.
+//! By hand nobody would do anything else.
+//!
+//! **Which loops.** Outermost ones, inner loops included, that
+//! - do nothing but compute, read memory that nobody writes afterwards, and branch;
+//! - carry cotangents in *sums* alone. A sum begins with a parameter of the header. Its members are what it is passed to
+//!   (arguments of branches) and what something is added to it makes; of those, at each point one is live, and the one that is live at the
+//!   end of a block is the one that the block has ended up with. So all members have one cotangent, that which the sum has behind the
+//!   loop;
+//! - use all other cotangents in the block of the statement that makes the value, or belong to values from in front of the loop, which
+//!   only ever receive;
+//! - store to no shadow ([`crate::overwrite`]) that another statement adds to, since that depends on the order.
+//!
+//! **Invariants.** Contributions are the same as ever. They are added up in another order where several turns add to one place, so
+//! gradients may differ by rounding, and by nothing else. A loop of which the forward half needs anything (its value, a trap) runs
+//! there, and then backwards: `derive` sees that when the graph has been pruned.
+//!
+//! Source: for parallel loops, Hascoët, Hovland and Hückelheim ("Source-to-source adjoint differentiation of parallel
+//! loops", 2021) reverse each turn on its own, in any order.
+
+use brolga_analysis::LoopId;
+use brolga_ir::inst::{AdOp, Tape, Val};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use brolga_rules::MathKind;
+use cranelift_codegen::ir::{self, Opcode};
+
+use brolga_analysis::CalleeKind;
+use brolga_analysis::cfg::edge_args;
+
+use crate::facts::Facts;
+use crate::forward::delta_params;
+use crate::liveness::{Liveness, active_args};
+use crate::plan::{Plan, def_block};
+use crate::stmt::AdStmts;
+
+/// A loop that is run again.
+#[derive(Clone, Debug)]
+pub struct Again {
+    /// Its header.
+    pub header: ir::Block,
+    /// The block that enters it.
+    pub entry: ir::Block,
+    /// Its blocks, in layout order.
+    pub blocks: IndexSet<ir::Block>,
+    /// Members of sums, each with the parameter of the header that its sum begins with.
+    pub sums: IndexMap<ir::Value, ir::Value>,
+    /// What it reads from outside.
+    pub outer: IndexSet<Val>,
+}
+
+impl Again {
+    /// The parameters of the header that are sums.
+    pub fn starts(&self) -> impl Iterator<Item = ir::Value> {
+        self.sums.iter().filter(|(member, start)| member == start).map(|x| *x.0)
+    }
+
+    /// The member of a sum whose cotangent arrives on an edge out of the loop, if one does.
+    pub fn leaving(
+        &self,
+        facts: &Facts<'_>,
+        live: &Liveness,
+        p: ir::Block,
+        b: ir::Block,
+        start: ir::Value,
+    ) -> Option<ir::Value> {
+        on_edge(facts, live, p, b).into_iter().find(|m| self.sums.get(m) == Some(&start))
+    }
+}
+
+/// Values whose cotangents are live on an edge: arguments, once for each parameter, and what lives on.
+fn on_edge(facts: &Facts<'_>, live: &Liveness, p: ir::Block, b: ir::Block) -> Vec<ir::Value> {
+    active_args(facts, p, b).into_iter().map(|a| a.0).chain(live.live_in[b].iter().copied()).collect()
+}
+
+/// The loops to run again, given what is recorded otherwise: those that record anything.
+pub fn again(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan) -> Vec<Again> {
+    let records = |b: &ir::Block| !plan.blocks[*b].record.is_empty() || plan.blocks[*b].push_id;
+    let outermost = facts.loops.loops.iter().filter(|(_, l)| l.parent.is_none());
+    let worth: Vec<LoopId> = outermost
+        .filter(|(_, l)| {
+            !facts.options.ideas.worth || facts.cfg.blocks.iter().any(|b| l.blocks.contains(*b) && records(b))
+        })
+        .map(|x| x.0)
+        .collect();
+    if worth.is_empty() {
+        return Vec::new();
+    }
+    let live = Liveness::compute(facts, &plan.returning, stmts);
+    let finder = Finder { facts, stmts, plan, live };
+    worth.into_iter().filter_map(|l| finder.look(l)).collect()
+}
+
+struct Finder<'a, 'f> {
+    facts: &'a Facts<'f>,
+    stmts: &'a AdStmts,
+    plan: &'a Plan,
+    live: Liveness,
+}
+
+impl Finder<'_, '_> {
+    fn look(&self, id: LoopId) -> Option<Again> {
+        let facts = self.facts;
+        let l = &facts.loops.loops[id];
+        let [entry] = l.entries[..] else { return None };
+        let blocks: IndexSet<ir::Block> = facts.cfg.blocks.iter().copied().filter(|&b| l.blocks.contains(b)).collect();
+        let computes = |b: &ir::Block| {
+            self.plan.returning.contains(*b)
+                && delta_params(facts, *b).is_empty()
+                && facts.func().layout.block_insts(*b).all(|i| self.computes(i))
+        };
+        if !facts.cfg.once(entry) || !blocks.iter().all(computes) || !self.any_order(&blocks) {
+            return None;
+        }
+        let sums = self.sums(l.header, &blocks)?;
+        let found = Again { header: l.header, entry, outer: self.outer(entry, l.header, &blocks)?, blocks, sums };
+        found.blocks.iter().all(|&b| self.adds_up(&found, b) == Some(())).then_some(found)
+    }
+
+    /// Whether an instruction does the same whenever it runs, and so does its reverse.
+    fn computes(&self, inst: ir::Inst) -> bool {
+        let facts = self.facts;
+        let func = facts.func();
+        let op = func.dfg.insts[inst].opcode();
+        let does = match op {
+            Opcode::Jump | Opcode::Brif | Opcode::BrTable => true,
+            _ if op.is_call() => match CalleeKind::of(facts.program, func, inst) {
+                Some(CalleeKind::Known(rule)) => matches!(rule.kind, MathKind::Expr(_)),
+                _ => false,
+            },
+            _ if op.is_terminator() || op.can_store() || op.other_side_effects() => false,
+            _ if op.can_load() => facts.reload.contains(inst),
+            _ => true,
+        };
+        let stmt = &self.stmts[&inst];
+        let alone = stmt.keep && stmt.before.is_empty() && stmt.after.is_empty();
+        let reverses = |op: &AdOp| match op {
+            AdOp::Arith(..) | AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::AddMem { .. } | AdOp::TrapIf(..) => true,
+            AdOp::Call { tape, .. } => *tape == Tape::Aside,
+            _ => false,
+        };
+        does && alone && stmt.rvs.values().all(|i| reverses(&i.op))
+    }
+
+    /// Whether no reverse stores to a shadow that another one adds to.
+    fn any_order(&self, blocks: &IndexSet<ir::Block>) -> bool {
+        let facts = self.facts;
+        let func = facts.func();
+        let insts = blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+        let loads: Vec<ir::Inst> =
+            insts.filter(|i| self.stmts[i].rvs.values().any(|r| matches!(r.op, AdOp::AddMem { .. }))).collect();
+        let root = |i: &ir::Inst| facts.pointers.root(func.dfg.inst_args(*i)[0]);
+        let stores = loads.iter().filter(|i| facts.overwrites.stores.contains(**i));
+        stores.into_iter().all(|s| loads.iter().all(|other| other == s || root(other) != root(s)))
+    }
+
+    /// Members of sums: whatever can be reached from the header's parameters. `None` if two of them meet.
+    fn sums(&self, header: ir::Block, blocks: &IndexSet<ir::Block>) -> Option<IndexMap<ir::Value, ir::Value>> {
+        let facts = self.facts;
+        let func = facts.func();
+        let mut next: HashMap<ir::Value, Vec<ir::Value>> = HashMap::default();
+        for &b in blocks {
+            for inst in func.layout.block_insts(b) {
+                for (v, _) in self.adds(inst).filter(|x| x.1) {
+                    next.entry(v).or_default().push(func.dfg.first_result(inst));
+                }
+            }
+            for &s in facts.cfg.succs[b].iter().filter(|s| blocks.contains(*s)) {
+                active_args(facts, b, s).into_iter().for_each(|(a, q)| next.entry(a).or_default().push(q));
+            }
+        }
+        let starts = func.dfg.block_params(header).iter().copied().filter(|&q| facts.is_active(q));
+        let mut sums: IndexMap<ir::Value, ir::Value> = starts.map(|q| (q, q)).collect();
+        let mut at = 0;
+        while let Some((&v, &start)) = sums.get_index(at) {
+            at += 1;
+            for &w in next.get(&v).into_iter().flatten() {
+                if *sums.entry(w).or_insert(start) != start {
+                    return None;
+                }
+            }
+        }
+        (!sums.is_empty()).then_some(sums)
+    }
+
+    /// What the reverse of a statement adds to, and whether that is the cotangent of its result as it is.
+    fn adds(&self, inst: ir::Inst) -> impl Iterator<Item = (ir::Value, bool)> {
+        let rvs = &self.stmts[&inst].rvs;
+        let taken: Vec<Val> = rvs.values().filter(|i| matches!(i.op, AdOp::TakeCt(_))).map(|i| i.defs[0].0).collect();
+        rvs.values().filter_map(move |i| match i.op {
+            AdOp::AddCt(v, by) => Some((v, taken.contains(&by))),
+            _ => None,
+        })
+    }
+
+    /// Whether a block has one member of each sum to begin with, adds to it one after the other, and passes on the last; and
+    /// whether no other cotangent leaves the block.
+    fn adds_up(&self, found: &Again, b: ir::Block) -> Option<()> {
+        let facts = self.facts;
+        let func = facts.func();
+        let ours = |v: ir::Value| facts.cfg.def_block[v].is_some_and(|d| found.blocks.contains(&d));
+        let params = || func.dfg.block_params(b).iter().copied().filter(|&q| facts.is_active(q));
+        let mut now: IndexMap<ir::Value, ir::Value> = IndexMap::default();
+        for v in params().chain(self.live.live_in[b].iter().copied()).filter(|&v| ours(v)) {
+            let start = found.sums.get(&v)?;
+            if now.insert(*start, v).is_some() {
+                return None;
+            }
+        }
+        if now.len() != found.starts().count() {
+            return None;
+        }
+        for inst in func.layout.block_insts(b) {
+            let mut members = self.adds(inst).filter_map(|(v, as_it_is)| Some((v, *found.sums.get(&v)?, as_it_is)));
+            let Some((v, start, as_it_is)) = members.next() else { continue };
+            if !as_it_is || now[&start] != v || members.next().is_some() {
+                return None;
+            }
+            now[&start] = func.dfg.first_result(inst);
+        }
+        for &s in facts.cfg.succs[b].iter().filter(|s| self.plan.returning.contains(**s)) {
+            let mut passed: IndexSet<ir::Value> = IndexSet::default();
+            for v in on_edge(facts, &self.live, b, s).into_iter().filter(|&v| ours(v)) {
+                let start = *found.sums.get(&v)?;
+                if now[&start] != v || !passed.insert(start) {
+                    return None;
+                }
+            }
+            if found.blocks.contains(&s) {
+                // A parameter that is no sum, or none that goes on.
+                let alone =
+                    active_args(facts, b, s).iter().any(|(a, q)| found.sums.get(a) != found.sums.get(q) || !ours(*a));
+                if alone || passed.len() != now.len() {
+                    return None;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// All names from outside that blocks and their reverses read; `None` if they read what there is no name for.
+    fn outer(&self, entry: ir::Block, header: ir::Block, blocks: &IndexSet<ir::Block>) -> Option<IndexSet<Val>> {
+        let facts = self.facts;
+        let func = facts.func();
+        let mut read: IndexSet<Val> = edge_args(func, entry, header).into_iter().map(Val::Primal).collect();
+        for inst in blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
+            read.extend(func.dfg.inst_values(inst).map(Val::Primal));
+            read.extend(self.stmts[&inst].comms());
+        }
+        let named = |v: &Val| matches!(v, Val::Primal(_) | Val::Delta(_));
+        if !read.iter().all(named) {
+            return None;
+        }
+        let outside = |v: &Val| !blocks.contains(&def_block(facts, *v));
+        let deltas_outside = read.iter().all(|v| matches!(v, Val::Primal(_)) || outside(v));
+        deltas_outside.then(|| read.into_iter().filter(outside).collect())
+    }
+}
