@@ -384,26 +384,32 @@ impl<'a> Subject<'a> {
         self.as_one(leave, &restore, found)
     }
 
-    /// One function for value and gradient gives the numbers that two give, bit by bit.
+    /// One function for value and gradient gives the numbers that two give, bit by bit but for loops that are run again.
     fn as_one(&self, leave: &Run, restore: &Run, found: &mut Vec<String>) -> Result<(), String> {
         // Some of the planner's ideas, others for each call; `solid` may tell zero from NaN.
         let hash = |h: u32, b: u8| (h ^ u32::from(b)).wrapping_mul(0x0100_0193);
         let bits = format!("{}{:?}", self.call.symbol, self.call.args).bytes().fold(0x811c_9dc5, hash) >> 7;
-        let solid = Ideas::NAMES.iter().position(|n| *n == "solid").ok_or("no idea is called solid")?;
-        let some = bits | 1 << solid;
+        let bit = |name| Ok::<_, String>(1 << Ideas::NAMES.iter().position(|n| *n == name).ok_or("no such idea")?);
+        let some = bits | bit("solid")?;
+        let in_order = !bit("again")?;
+        let again = !bit("worth")?;
         for kind in [
             Kind { mode: Mode::Combined, ..LEAVE },
+            Kind { mode: Mode::Gradient, ideas: in_order, ..LEAVE },
             Kind { mode: Mode::Gradient, ..LEAVE },
+            Kind { mode: Mode::Gradient, ideas: again, ..LEAVE },
             Kind { mode: Mode::Combined, debug: true, ..RESTORE },
             Kind { mode: Mode::Combined, ideas: some, ..LEAVE },
             Kind { ideas: some, ..LEAVE },
         ] {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
-            let same = if kind.ideas == LEAVE.ideas {
-                run.outcome.same_gradient(&two.outcome)
-            } else {
-                run.outcome.equal_gradient(&two.outcome)
+            let same = match kind.mode {
+                Mode::Gradient if kind.ideas != in_order => {
+                    run.outcome.close_gradient(&two.outcome, self.tolerances.tape)
+                }
+                _ if kind.ideas == LEAVE.ideas => run.outcome.same_gradient(&two.outcome),
+                _ => run.outcome.equal_gradient(&two.outcome),
             };
             if !same {
                 found.push(format!("{kind:?} gives another gradient"));

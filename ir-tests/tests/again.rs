@@ -1,0 +1,67 @@
+//! For which loops in `cases/control/again.clif` the reverse half runs them again, forwards, and that nothing is recorded then.
+//! That the numbers are right is what the file tests say.
+
+use std::collections::BTreeMap;
+
+use brolga::cranelift_codegen::ir::types;
+use brolga::stages::dump;
+use brolga::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
+use brolga_driver::File;
+
+const TEXT: &str = include_str!("../cases/control/again.clif");
+
+/// Per function: pointers with shadows, and loops that are run again.
+fn expected() -> BTreeMap<&'static str, (usize, usize)> {
+    BTreeMap::from([
+        ("chain", (1, 1)),
+        ("norm", (1, 0)),
+        ("two_sums", (1, 1)),
+        ("two_exits", (1, 0)),
+        ("last_term", (1, 0)),
+        ("anew", (1, 0)),
+        ("crossed", (0, 0)),
+        ("doubled", (0, 0)),
+        ("either", (1, 0)),
+        ("in_turn", (1, 2)),
+        ("writes", (2, 0)),
+        ("forgets", (1, 0)),
+        ("divides", (1, 0)),
+        ("pairs", (1, 1)),
+    ])
+}
+
+fn again(program: &Program, symbol: &str, pointers: usize, options: &Options) -> (usize, bool) {
+    let key = program.func(symbol).expect("it is there");
+    let mut left = pointers;
+    let mut activity = |ty| match ty {
+        types::F64 => ArgActivity::Active,
+        types::I64 if left > 0 => {
+            left -= 1;
+            ArgActivity::Duplicated
+        }
+        _ => ArgActivity::Const,
+    };
+    let params = program.funcs[key].signature.params.iter().map(|p| activity(p.value_type)).collect::<Vec<_>>();
+    let mut request = Request::new(key, params);
+    request.noalias = vec![true; request.args.len()];
+    let dump = dump(program, &request, options, Stage::Combined).expect("it can be derived");
+    (dump.matches(", forwards, from").count(), dump.contains(" push ["))
+}
+
+#[test]
+fn what_adds_up_is_run_again() {
+    let program = File::parse("again.clif", TEXT.to_owned()).expect("it is read").program;
+    for (symbol, (pointers, loops)) in expected() {
+        for memory in [MemoryMode::Leave, MemoryMode::Restore] {
+            let options = Options { mode: Mode::Gradient, memory, ..Options::default() };
+            let (found, pushes) = again(&program, symbol, pointers, &options);
+            assert_eq!(found, loops, "%{symbol}, {memory:?}");
+            assert!(!pushes || loops == 0, "%{symbol}, {memory:?}: something is recorded");
+        }
+        for (mode, idea) in [(Mode::Combined, None), (Mode::Gradient, Some("again")), (Mode::Gradient, Some("prune"))] {
+            let bit = |name| 1 << Ideas::NAMES.iter().position(|n| *n == name).expect("it is an idea");
+            let options = Options { mode, ideas: Ideas::of_bits(!idea.map_or(0, bit)), ..Options::default() };
+            assert_eq!(again(&program, symbol, pointers, &options).0, 0, "%{symbol}, {mode:?} without {idea:?}");
+        }
+    }
+}
