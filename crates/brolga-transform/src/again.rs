@@ -5,7 +5,7 @@
 //! and a turn has nothing to do with another one.
 //!
 //! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and in the reverse half it is run
-//! forwards: each block is computed as in the primal, and behind it come the reverses of its statements. Nothing is recorded.
+//! forwards, and reversed bit by bit. Nothing is recorded.
 //! By hand nobody would do anything else.
 //!
 //! **Which loops.** Outermost ones, inner loops included, that
@@ -14,9 +14,14 @@
 //!   (arguments of branches) and what something is added to it makes; of those, at each point one is live, and the one that is live at the
 //!   end of a block is the one that the block has ended up with. So all members have one cotangent, that which the sum has behind the
 //!   loop;
-//! - use all other cotangents in the block of the statement that makes the value, or belong to values from in front of the loop, which
+//! - use all other cotangents in the turn in which the value is made, or they belong to values from in front of the loop, which
 //!   only ever receive;
 //! - store to no shadow ([`crate::overwrite`]) that another statement adds to, since that depends on the order.
+//!
+//! **Block by block, or turn by turn.** If all other cotangents stay in one block, the reverses of its statements stand behind them.
+//! Otherwise a turn is run as a whole, from the header to the latch, and then reversed, as a function of both halves is: its
+//! blocks run once each, so what they make is kept in variables ([`Plan::once`]). That is done if the loop is left by its header, and
+//! if loops inside of it record nothing.
 //!
 //! **Invariants.** Contributions are the same as ever. They are added up in another order where several turns add to one place, so
 //! gradients may differ by rounding, and by nothing else. A loop of which the forward half needs anything (its value, a trap) runs
@@ -26,7 +31,7 @@
 //! loops", 2021) reverse each turn on its own, in any order.
 
 use brolga_analysis::LoopId;
-use brolga_ir::inst::{AdOp, Tape, Val};
+use brolga_ir::inst::{AdOp, FrameSlot, Tape, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode};
@@ -37,7 +42,7 @@ use brolga_analysis::cfg::edge_args;
 use crate::facts::Facts;
 use crate::forward::delta_params;
 use crate::liveness::{Liveness, active_args};
-use crate::plan::{Plan, def_block};
+use crate::plan::{Plan, PredSource, def_block};
 use crate::stmt::AdStmts;
 
 /// A loop that is run again.
@@ -53,6 +58,10 @@ pub struct Again {
     pub sums: IndexMap<ir::Value, ir::Value>,
     /// What it reads from outside.
     pub outer: IndexSet<Val>,
+    /// Whether it is reversed turn by turn, not block by block.
+    pub turns: bool,
+    /// Turn by turn: where the parameters of the header are for the next turn.
+    pub next: Vec<FrameSlot>,
 }
 
 impl Again {
@@ -77,6 +86,21 @@ impl Again {
 /// Values whose cotangents are live on an edge: arguments, once for each parameter, and what lives on.
 fn on_edge(facts: &Facts<'_>, live: &Liveness, p: ir::Block, b: ir::Block) -> Vec<ir::Value> {
     active_args(facts, p, b).into_iter().map(|a| a.0).chain(live.live_in[b].iter().copied()).collect()
+}
+
+/// Whether a plan reverses a loop turn by turn and records nothing for that, while nobody else asks for what the loop makes.
+pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
+    let ours = |b: &ir::Block| again.blocks.contains(b);
+    let held =
+        plan.holds.keys().any(|(p, b)| again.entry == *p && ours(b) || again.turns && ours(p) && *b == again.header);
+    let records = |b: &ir::Block| !plan.blocks[*b].record.is_empty() || plan.blocks[*b].push_id;
+    let asks = |b: &ir::Block| {
+        let joins = matches!(plan.preds[*b], Some(PredSource::Frame(_) | PredSource::Tape));
+        plan.blocks[*b].sources.iter().any(|(v, _)| ours(&def_block(facts, *v)))
+            || joins && facts.cfg.preds[*b].iter().any(ours)
+    };
+    let (inside, outside): (Vec<ir::Block>, Vec<ir::Block>) = facts.cfg.blocks.iter().partition(|b| ours(b));
+    !held && (!again.turns || !inside.iter().any(records) && !outside.iter().any(asks))
 }
 
 /// The loops to run again, given what is recorded otherwise: those that record anything.
@@ -119,8 +143,25 @@ impl Finder<'_, '_> {
             return None;
         }
         let sums = self.sums(l.header, &blocks)?;
-        let found = Again { header: l.header, entry, outer: self.outer(entry, l.header, &blocks)?, blocks, sums };
-        found.blocks.iter().all(|&b| self.adds_up(&found, b) == Some(())).then_some(found)
+        let outer = self.outer(entry, l.header, &blocks)?;
+        let mut found = Again { header: l.header, entry, blocks, sums, outer, turns: false, next: vec![] };
+        let all = |found: &Again| found.blocks.iter().all(|&b| self.adds_up(found, b) == Some(()));
+        if all(&found) {
+            return Some(found);
+        }
+        found.turns = true;
+        (self.has_turns(id) && all(&found)).then_some(found)
+    }
+
+    /// Whether a loop is left by its header alone, where nothing is reversed, and turns end outside of inner loops.
+    fn has_turns(&self, id: LoopId) -> bool {
+        let facts = self.facts;
+        let l = &facts.loops.loops[id];
+        let idle = |b: ir::Block| facts.func().layout.block_insts(b).all(|i| self.stmts[&i].rvs.is_empty());
+        l.exits.iter().all(|&(from, _)| from == l.header)
+            && idle(l.header)
+            && l.latches.iter().all(|&b| b != l.header && facts.loops.innermost[b] == Some(id))
+            && !facts.cfg.blocks.iter().any(|&b| l.blocks.contains(b) && facts.loops.irreducible.contains(b))
     }
 
     /// Whether an instruction does the same whenever it runs, and so does its reverse.
@@ -208,9 +249,10 @@ impl Finder<'_, '_> {
         let params = || func.dfg.block_params(b).iter().copied().filter(|&q| facts.is_active(q));
         let mut now: IndexMap<ir::Value, ir::Value> = IndexMap::default();
         for v in params().chain(self.live.live_in[b].iter().copied()).filter(|&v| ours(v)) {
-            let start = found.sums.get(&v)?;
-            if now.insert(*start, v).is_some() {
-                return None;
+            match found.sums.get(&v) {
+                Some(start) if now.insert(*start, v).is_none() => {}
+                None if found.turns && b != found.header => {}
+                _ => return None,
             }
         }
         if now.len() != found.starts().count() {
@@ -227,15 +269,20 @@ impl Finder<'_, '_> {
         for &s in facts.cfg.succs[b].iter().filter(|s| self.plan.returning.contains(**s)) {
             let mut passed: IndexSet<ir::Value> = IndexSet::default();
             for v in on_edge(facts, &self.live, b, s).into_iter().filter(|&v| ours(v)) {
-                let start = *found.sums.get(&v)?;
+                let inside = found.turns && s != found.header && found.blocks.contains(&s);
+                let Some(&start) = found.sums.get(&v) else {
+                    if inside {
+                        continue;
+                    }
+                    return None;
+                };
                 if now[&start] != v || !passed.insert(start) {
                     return None;
                 }
             }
             if found.blocks.contains(&s) {
-                // A parameter that is no sum, or none that goes on.
-                let alone =
-                    active_args(facts, b, s).iter().any(|(a, q)| found.sums.get(a) != found.sums.get(q) || !ours(*a));
+                // What is no sum must not become one.
+                let alone = active_args(facts, b, s).iter().any(|(a, q)| found.sums.get(a) != found.sums.get(q));
                 if alone || passed.len() != now.len() {
                     return None;
                 }

@@ -25,7 +25,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use crate::again::{Again, again};
+use crate::again::{Again, again, holds_good};
 use crate::combined::combine;
 use crate::facts::Facts;
 use crate::finite::{Watched, watched};
@@ -521,10 +521,19 @@ fn derive_one<'a>(
     // A forward pass has every value.
     let mut watch = if split { watched(&facts, &stmts, &|_| true, &mut ids) } else { None };
     let mut plan = make_plan(&facts, &stmts, &aux, watch.is_some(), vec![]);
+    // Loops that are run again, as far as a plan with them bears that out.
+    let plan_with = |mut loops: Vec<Again>| loop {
+        let all = loops.len();
+        let plan = make_plan(&facts, &stmts, &aux, false, loops);
+        loops = plan.again.iter().filter(|a| holds_good(&facts, &plan, a)).cloned().collect();
+        if loops.len() == all {
+            break plan;
+        }
+    };
     if mode == Mode::Gradient && options.ideas.again && options.ideas.prune {
         let loops = again(&facts, &stmts, &plan);
         if !loops.is_empty() {
-            plan = make_plan(&facts, &stmts, &aux, false, loops);
+            plan = plan_with(loops);
         }
     }
     let assemble = |watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
@@ -581,11 +590,10 @@ fn derive_one<'a>(
                 prune(&mut graph, known);
             }
             let loops = plan.again.len();
-            let holds: Vec<_> = plan.holds.keys().copied().collect();
             let loops_left: Vec<Again> =
-                std::mem::take(&mut plan.again).into_iter().filter(|a| only_again(&graph, &holds, a)).collect();
+                std::mem::take(&mut plan.again).into_iter().filter(|a| only_again(&graph, a)).collect();
             if loops_left.len() < loops {
-                plan = make_plan(&facts, &stmts, &aux, false, loops_left);
+                plan = plan_with(loops_left);
                 (fwd, pulls) = assemble(watch.as_ref(), &plan, &mut ids);
                 continue;
             }
@@ -608,11 +616,10 @@ fn derive_one<'a>(
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
 }
 
-/// Whether the forward half needs nothing of a loop that is run again, and nothing is held in it.
-fn only_again(graph: &CfgBlocks, holds: &[(ir::Block, ir::Block)], again: &Again) -> bool {
+/// Whether the forward half needs nothing of a loop that is run again.
+fn only_again(graph: &CfgBlocks, again: &Again) -> bool {
     let ours = |role: Role| matches!(role, Role::Forward(b) if again.blocks.contains(&b));
     graph.blocks.values().all(|b| !ours(b.role) || b.insts.is_empty() && matches!(b.term, Term::Jump(_)))
-        && !holds.iter().any(|(_, b)| again.blocks.contains(b))
 }
 
 /// Values that the forward blocks of a graph compute.

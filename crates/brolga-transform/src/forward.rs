@@ -90,8 +90,11 @@ pub fn forward(
         let term_at = primal.term_at;
         body.extend(term_at.and_then(|last| stmts.get(&last)).into_iter().flat_map(|stmt| stmt.before.clone()));
         insts.extend(body);
-        keep_early(plan, b, &params, &mut insts, ids);
-        records(plan, b, term_at, &mut insts, ids);
+        // What is reversed turn by turn is kept for that when it is run again.
+        if plan.again(b).is_none_or(|a| !a.turns) {
+            keep_early(plan, b, &params, &mut insts, ids);
+            records(plan, b, term_at, &mut insts, ids);
+        }
         let term = terminator(facts, b, lifted, primal, &mut insts, ids);
         if matches!(term, Term::Return(_)) {
             if let Some(slot) = plan.flag {
@@ -111,7 +114,7 @@ pub fn forward(
 type Insts = IndexMap<InstId, AdInst>;
 
 /// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
-fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
+pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
     let mut waiting: HashMap<Val, Vec<FrameSlot>> = HashMap::default();
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);
@@ -148,7 +151,7 @@ fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut
 }
 
 /// What a block leaves for its reverse at its end.
-fn records(plan: &Plan, b: ir::Block, at: Option<ir::Inst>, insts: &mut Insts, ids: &mut Ids) {
+pub(crate) fn records(plan: &Plan, b: ir::Block, at: Option<ir::Inst>, insts: &mut Insts, ids: &mut Ids) {
     let p = &plan.blocks[b];
     let mut add = |op: AdOp| {
         insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at });

@@ -72,14 +72,22 @@ pub fn pullback(
     let reverse_of: IndexMap<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
-    let again = plan.again.iter().map(|a| (a.header, again::Way { begin: ids.block(), end: ids.block() })).collect();
+    let again = plan.again.iter().map(|a| (a.header, again::Way::new(a, &reverse_of, ids))).collect();
     let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks: IndexMap::default() };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
         match plan.again(block) {
             None => b.reverse(block),
-            Some(a) if a.blocks.last() == Some(&block) => b.run_again(a),
-            Some(_) => {}
+            Some(a) => {
+                if a.blocks.last() == Some(&block) {
+                    b.run_again(a);
+                }
+                if block == a.header && a.turns {
+                    b.next_turn(a);
+                } else if a.turns {
+                    b.reverse(block);
+                }
+            }
         }
     }
     b.exit_block();
@@ -208,7 +216,7 @@ impl Builder<'_, '_> {
         let term = match pred {
             PredSource::Unique(p) => {
                 self.edge(&mut f, p, b, &taken, &holds);
-                Term::Jump(to(self.back(p)))
+                Term::Jump(to(self.back(p, b)))
             }
             PredSource::Frame(_) | PredSource::Tape => {
                 let op = if let PredSource::Frame(slot) = pred { AdOp::KeptBlock(slot) } else { AdOp::PeekBlock };
@@ -259,10 +267,10 @@ impl Builder<'_, '_> {
         let mut e = Fragment::default();
         self.edge(&mut e, p, b, taken, holds);
         if e.is_empty() {
-            return self.back(p);
+            return self.back(p, b);
         }
         let edge = self.ids.block();
-        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(self.back(p)))));
+        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(self.back(p, b)))));
         edge
     }
 

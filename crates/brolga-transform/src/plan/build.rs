@@ -252,7 +252,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     fn once(&self, v: Val) -> bool {
-        self.facts.cfg.once(def_block(self.facts, v))
+        self.plan.once(self.facts, def_block(self.facts, v))
     }
 
     /// The loop around `b`, but not around the definition of `v`, that is to hold `v`.
@@ -319,7 +319,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             return f;
         }
         let direct = self.steady(b, v)
-            || self.facts.cfg.once(b)
+            || self.plan.once(self.facts, b)
             || self.is_carried(b, v)
             || depth < MAX_DEPTH && self.last(b, v, depth).is_some();
         let f = direct
@@ -451,7 +451,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         if let Some(last) = self.last(b, v, 0) {
             return Source::Last(last);
         }
-        if self.facts.cfg.once(b) {
+        if self.plan.once(self.facts, b) {
             return Source::Frame(self.slot(b, v));
         }
         if let (true, Val::Primal(p)) = (self.is_carried(b, v), v) {
@@ -529,8 +529,12 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     pub fn finish(mut self) -> Plan {
         let facts = self.facts;
-        for a in self.plan.again.clone() {
+        for (i, a) in self.plan.again.clone().into_iter().enumerate() {
             self.needed[a.entry].extend(a.outer);
+            if a.turns {
+                let params = facts.func().dfg.block_params(a.header).iter();
+                self.plan.again[i].next = params.map(|&v| self.alloc(facts.func().dfg.value_type(v).bytes())).collect();
+            }
         }
         for &b in facts.cfg.blocks.iter().filter(|b| self.plan.reversed(**b)).collect::<Vec<_>>() {
             for (n, inst) in facts.func().layout.block_insts(b).enumerate() {
@@ -544,7 +548,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let depth = |b: ir::Block| self.loops.innermost[b].map_or(0, |l| self.loops.loops[l].depth);
         let mut blocks: Vec<ir::Block> = facts.cfg.blocks.iter().copied().filter(|&b| self.plan.reversed(b)).collect();
         // Blocks outside of all cycles last.
-        blocks.sort_by_key(|&b| (Reverse(depth(b)), facts.cfg.once(b)));
+        blocks.sort_by_key(|&b| (Reverse(depth(b)), self.plan.once(facts, b)));
         let mut done = (0, 0);
         let mut planned: SecondaryMap<ir::Block, Option<usize>> = SecondaryMap::new();
         loop {

@@ -20,7 +20,8 @@
 //! for nothing. Otherwise it is in a frame slot if the block runs at most once, else it is the last bytes of the
 //! predecessor's record, where the reverse block looks before the predecessor's reverse pops it.
 //!
-//! Loops that are run again ([`crate::again`]) are not planned: what they read is read by the block that enters them.
+//! Loops that are run again ([`crate::again`]) block by block are not planned: what they read is read by the block that enters them. If they
+//! are reversed turn by turn, a turn is to them what a call is to a function.
 //!
 //! Blocks are planned from the innermost loops outwards, since a loop asks the blocks behind it for what it is to hold.
 //!
@@ -83,9 +84,15 @@ impl Plan {
         self.again_of[b].map(|i| &self.again[i])
     }
 
-    /// Blocks whose reverses are run in the reverse of the order in which they ran.
+    /// Blocks that have reverses of their own.
     pub fn reversed(&self, b: ir::Block) -> bool {
-        self.returning.contains(b) && self.again(b).is_none()
+        self.returning.contains(b) && self.again(b).is_none_or(|a| a.turns && b != a.header)
+    }
+
+    /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a loop.
+    pub fn once(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
+        let by_turns = |a: &Again| a.turns && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
+        facts.cfg.once(b) || self.again(b).is_some_and(by_turns)
     }
 }
 

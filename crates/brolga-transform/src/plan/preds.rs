@@ -51,7 +51,7 @@ impl Planner<'_, '_> {
             self.plan.preds[b] = match facts.cfg.preds[b].as_slice() {
                 [] => None,
                 [p] => Some(PredSource::Unique(*p)),
-                preds if facts.cfg.once(b) => {
+                preds if self.plan.once(facts, b) => {
                     let slot = self.alloc(id_bytes);
                     for &p in preds {
                         self.plan.blocks[p].keep_ids.push(slot);

@@ -67,9 +67,9 @@ fn held(plan: &Plan, b: ir::Block, v: Val) -> bool {
 /// Why a reverse block has `v` from `source`.
 pub fn reason(facts: &Facts<'_>, plan: &Plan, v: Val, source: Source) -> &'static str {
     match source {
-        Source::Record => not_again(facts, v, true),
+        Source::Record => not_again(facts, plan, v, true),
         Source::Frame(_) if plan.combined => "both halves are one function, so it stays where it is",
-        Source::Frame(_) => not_again(facts, v, false),
+        Source::Frame(_) => not_again(facts, plan, v, false),
         Source::Held if plan.holds.values().flatten().any(|h| h.name == v && (h.base != v || !h.undo.is_empty())) => {
             "its value before a step of the loop follows from the value after it"
         }
@@ -84,7 +84,7 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, v: Val, source: Source) -> &'stati
 }
 
 /// Why a name is recorded. `each` time its block runs, or in a place of its own.
-fn not_again(facts: &Facts<'_>, v: Val, each: bool) -> &'static str {
+fn not_again(facts: &Facts<'_>, plan: &Plan, v: Val, each: bool) -> &'static str {
     let p = match v {
         Val::Primal(p) => p,
         Val::Delta(r) => {
@@ -114,7 +114,7 @@ fn not_again(facts: &Facts<'_>, v: Val, each: bool) -> &'static str {
         "it cannot be computed again in another place"
     } else if each {
         "computing it again would need more bytes of operands, or more time"
-    } else if facts.cfg.once(def_block(facts, v)) {
+    } else if plan.once(facts, def_block(facts, v)) {
         "a place for it costs less than computing it again"
     } else {
         "its last value in the loop is wanted, and the operands are gone"
