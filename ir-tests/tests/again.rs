@@ -27,6 +27,7 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
         ("forgets", (1, 0)),
         ("divides", (1, 0)),
         ("pairs", (1, 1)),
+        ("turns", (1, 0)),
     ])
 }
 
@@ -64,4 +65,14 @@ fn what_adds_up_is_run_again() {
             assert_eq!(again(&program, symbol, pointers, &options).0, 0, "%{symbol}, {mode:?} without {idea:?}");
         }
     }
+}
+
+#[test]
+fn turns_are_reversed_one_by_one_where_that_pays() {
+    let program = File::parse("again.clif", TEXT.to_owned()).expect("it is read").program;
+    let bit = 1 << Ideas::NAMES.iter().position(|n| *n == "worth").expect("it is an idea");
+    let options = Options { mode: Mode::Gradient, ideas: Ideas::of_bits(!bit), ..Options::default() };
+    assert_eq!(again(&program, "turns", 1, &options), (1, false));
+    // A sum that is left from its middle has no turns, and one block.
+    assert_eq!(again(&program, "last_term", 1, &options).0, 0);
 }

@@ -20,8 +20,9 @@
 //!
 //! **Block by block, or turn by turn.** If all other cotangents stay in one block, the reverses of its statements stand behind them.
 //! Otherwise a turn is run as a whole, from the header to the latch, and then reversed, as a function of both halves is: its
-//! blocks run once each, so what they make is kept in variables ([`Plan::once`]). That is done if the loop is left by its header, and
-//! if loops inside of it record nothing.
+//! blocks run once each, so what they make is kept in variables ([`Plan::once`]). That is done if the loop is left by its header,
+//! if loops inside of it record nothing, and if much would be recorded otherwise: a turn of many values in variables is no faster
+//! than a few bytes on the tape, and saves nothing but those.
 //!
 //! **Invariants.** Contributions are the same as ever. They are added up in another order where several turns add to one place, so
 //! gradients may differ by rounding, and by nothing else. A loop of which the forward half needs anything (its value, a trap) runs
@@ -44,6 +45,9 @@ use crate::forward::delta_params;
 use crate::liveness::{Liveness, active_args};
 use crate::plan::{Plan, PredSource, def_block};
 use crate::stmt::AdStmts;
+
+/// Bytes a turn from which on recording takes longer than keeping everything in variables for the length of a turn.
+const MANY_BYTES: u32 = 64;
 
 /// A loop that is run again.
 #[derive(Clone, Debug)]
@@ -150,7 +154,17 @@ impl Finder<'_, '_> {
             return Some(found);
         }
         found.turns = true;
-        (self.has_turns(id) && all(&found)).then_some(found)
+        let pays = !facts.options.ideas.worth || self.recorded(&found) >= MANY_BYTES;
+        (pays && self.has_turns(id) && all(&found)).then_some(found)
+    }
+
+    /// Bytes that blocks of a loop record otherwise, each once.
+    fn recorded(&self, found: &Again) -> u32 {
+        let bytes = |v: &Val| match v {
+            Val::Primal(v) => self.facts.func().dfg.value_type(*v).bytes(),
+            _ => 8,
+        };
+        found.blocks.iter().flat_map(|&b| &self.plan.blocks[b].record).map(bytes).sum()
     }
 
     /// Whether a loop is left by its header alone, where nothing is reversed, and turns end outside of inner loops.
