@@ -40,9 +40,20 @@ fn tape(name: &str, how: How) -> usize {
 
 #[test]
 fn what_is_not_recorded() {
-    for name in
-        ["mul", "rot", "block", "sum", "dot", "dot_f64x2", "dot_f32", "smv100", "matvec", "spmv", "recursive_sum"]
-    {
+    for name in [
+        "mul",
+        "rot",
+        "block",
+        "spdot",
+        "sum",
+        "dot",
+        "dot_f64x2",
+        "dot_f32",
+        "smv100",
+        "matvec",
+        "spmv",
+        "recursive_sum",
+    ] {
         assert_eq!(tape(name, Mode::Gradient.into()), 0, "{name}");
     }
 }

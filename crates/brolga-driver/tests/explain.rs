@@ -488,3 +488,58 @@ fn a_loop_in_every_mode() {
     "#]]
     .assert_eq(&only.collect::<String>());
 }
+
+#[test]
+fn a_loop_that_runs_again_records_nothing() {
+    let f = "function %f(i64, i64, i64) -> f64 system_v {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = f64const 0.0
+    v4 = iconst.i64 3
+    jump block1(v2, v3)
+block1(v5: i64, v6: f64):
+    v7 = ishl v5, v4
+    v8 = iadd v0, v7
+    v9 = load.f64 v8
+    v10 = fadd v6, v9
+    v11 = iadd v1, v7
+    v12 = load.i64 v11
+    brif v12, block1(v12, v10), block2
+block2:
+    return v10
+}";
+    let call = "%f([1.0, 2.0, 4.0], i64[2, 0, 1], 0) noalias 0, 1";
+    let (found, _) = explained_in(Mode::Gradient, f, call, None);
+    assert_eq!(found.tape_bytes, Some(0));
+    let found = text::text("", &found);
+    let (_, recorded) = found.split_once("Recorded").unwrap();
+    expect![[r#"
+        : 0 bytes
+          %f: no activation frame
+            block0 (line 3), entered 1 time: pushes nothing
+              keeps parameter 2 of the function, 8 bytes
+                for the loop of block1, which runs again
+                since both halves are one function, so it stays where it is
+              keeps parameter 0 of the function, 8 bytes
+                for the loop of block1, which runs again
+                since both halves are one function, so it stays where it is
+              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+                for the loop of block1, which runs again
+                since both halves are one function, so it stays where it is
+              keeps parameter 1 of the function, 8 bytes
+                for the loop of block1, which runs again
+                since both halves are one function, so it stays where it is
+              computes again `v3 = f64const 0.0` (line 3)
+                for the loop of block1, which runs again
+                since it is the same wherever it is computed
+              computes again `jump block1(v2, v3)` (line 5)
+                for the loop of block1, which runs again
+                since it is the same wherever it is computed
+              computes again `v4 = iconst.i64 3` (line 4)
+                for the loop of block1, which runs again
+                since it is the same wherever it is computed
+            block1 (line 7), entered 3 times: pushes nothing
+              runs in the reverse half, forwards, since its loop does nothing but add up
+            block2 (line 15), entered 1 time: pushes nothing
+    "#]]
+    .assert_eq(recorded);
+}

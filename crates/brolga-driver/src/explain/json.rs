@@ -103,6 +103,7 @@ fn function(f: &FunctionPlan) -> Value {
             "holds": recorded(&b.holds),
             "knows": recorded(&b.knows),
             "recomputes": recorded(&b.recomputes),
+            "again": b.again,
         })
     });
     json!({

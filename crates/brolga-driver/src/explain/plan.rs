@@ -44,6 +44,8 @@ pub struct Block {
     pub knows: Vec<Recorded>,
     /// What its reverse computes again instead.
     pub recomputes: Vec<Recorded>,
+    /// Whether it belongs to a loop that runs in the reverse half, forwards, and records nothing for another run.
+    pub again: bool,
 }
 
 impl Block {
@@ -136,6 +138,7 @@ impl Describe<'_, '_> {
             holds: list(|s| *s == Source::Held, &|_| 0),
             knows: list(|s| matches!(s, Source::Last(_)), &|_| 0),
             recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
+            again: plan.again(b).is_some(),
         }
     }
 
@@ -187,6 +190,7 @@ impl Describe<'_, '_> {
                 format!("the reverse of {}, which begins with {} from it", self.block_name(from), self.what(w))
             }
             Reader::Way => "finding the way back".to_owned(),
+            Reader::Again(header) => format!("the loop of {}, which runs again", self.block_name(header)),
         };
         readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
     }

@@ -143,6 +143,9 @@ impl Text {
                     n => format!("pushes {} each time", plural(n, "byte")),
                 };
                 self.line(4, &format!("{}{line}, entered {}: {bytes}", b.block, plural(b.times, "time")));
+                if b.again {
+                    self.line(6, "runs in the reverse half, forwards, since its loop does nothing but add up");
+                }
                 let recorded = [
                     ("keeps", &b.keeps),
                     ("pushes", &b.pushes),

@@ -24,6 +24,8 @@ pub enum Reader {
     Holds(Val, ir::Block),
     /// The way back: which predecessor it is.
     Way,
+    /// The loop of a header, which is run again.
+    Again(ir::Block),
 }
 
 /// Who reads `v` in the reverse of `b`.
@@ -51,6 +53,8 @@ pub fn readers(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan, b: ir::Block, v:
             }
         }
     }
+    let again = plan.again.iter().filter(|a| a.entry == b && a.outer.contains(&v));
+    out.extend(again.map(|a| Reader::Again(a.header)));
     let way = match plan.preds[b] {
         Some(PredSource::Turn { iv, .. }) => [iv.var, iv.start].map(Val::Primal).contains(&v),
         Some(PredSource::Branch { cond, .. }) => Val::Primal(cond) == v,
@@ -76,6 +80,9 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, v: Val, source: Source) -> &'stati
         Source::Held => "all turns of the loop read the same value",
         Source::Last(_) => "the loop has ended where it was compared with its bound",
         Source::Recompute(inst) if facts.reload.contains(inst) => "nothing has written to this memory since",
+        Source::Recompute(inst) if facts.func().dfg.insts[inst].opcode().can_load() => {
+            "what was written there since has been undone by then"
+        }
         Source::Recompute(inst) if facts.func().dfg.inst_args(inst).is_empty() => {
             "it is the same wherever it is computed"
         }
