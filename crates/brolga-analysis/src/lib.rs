@@ -11,6 +11,7 @@
 //! - [`effects`]: what memory a function may write to, for callers.
 //! - [`clobber`]: which loads read memory that nobody writes afterwards.
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
+//! - [`blocks`]: which blocks of the program's own allocator an address may be in.
 //! - [`callee`]: what a call goes to.
 //! - [`private`]: memory that a function makes for itself and shows to nobody.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
@@ -26,6 +27,7 @@
 
 pub mod activity;
 pub mod bits;
+pub mod blocks;
 pub mod callee;
 pub mod cell;
 pub mod cfg;
@@ -46,6 +48,7 @@ pub mod turns;
 pub mod whole;
 
 pub use activity::{Activity, CopyRole, MemRole};
+pub use blocks::Blocks;
 pub use callee::CalleeKind;
 pub use cfg::Cfg;
 pub use contents::Contents;

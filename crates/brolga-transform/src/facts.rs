@@ -7,7 +7,7 @@ use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
-    Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, solid, summary,
+    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, solid, summary,
 };
 use brolga_ir::inst::Val;
 use brolga_ir::{Diagnostic, MemoryMode, Mode, Options, Program};
@@ -33,6 +33,8 @@ pub struct Facts<'a> {
     pub cfg: Cfg,
     /// Dominators and loops.
     pub loops: Loops,
+    /// Which blocks of the program's allocator addresses may be in.
+    pub blocks: Blocks,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
     /// Calls of `free` whose blocks stay until the pullback is done.
@@ -74,7 +76,15 @@ impl<'a> Facts<'a> {
         let func = &primal.func;
         let cfg = Cfg::compute(func);
         let loops = Loops::compute(&cfg);
-        let input = ClobberInput { program, func, cfg: &cfg, noalias: &variant.noalias, effects: summaries.effects() };
+        let blocks = Blocks::compute(program, func, &cfg, summaries.flows());
+        let input = ClobberInput {
+            program,
+            func,
+            cfg: &cfg,
+            noalias: &variant.noalias,
+            effects: summaries.effects(),
+            blocks: &blocks,
+        };
         let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
         if mode != Mode::Split {
             reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
@@ -107,7 +117,7 @@ impl<'a> Facts<'a> {
         let n_active = variant.results.iter().filter(|r| **r != ResultMode::None).count();
 
         let ideas = &options.ideas;
-        let places = Places { program, func, cfg: &cfg };
+        let places = Places { program, func, cfg: &cfg, blocks: &blocks };
         let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
         let private = match options.memory {
             MemoryMode::Leave => Private::compute(places, &uses),
@@ -139,6 +149,7 @@ impl<'a> Facts<'a> {
             mode,
             cfg,
             loops,
+            blocks,
             reload,
             deferred,
             in_place,
