@@ -32,7 +32,7 @@ use std::collections::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, types};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
@@ -67,10 +67,12 @@ pub struct Flow {
     pub writes: Set,
     /// Parameters that may be stored, in memory that outlives it.
     pub keeps: Set,
+    /// It may call the allocator.
+    pub allocates: bool,
 }
 
 impl Flow {
-    const ANY: Self = Self { writes: REST, keeps: REST };
+    const ANY: Self = Self { writes: REST, keeps: REST, allocates: true };
 }
 
 /// The answers for one function. The default knows nothing.
@@ -78,6 +80,10 @@ impl Flow {
 pub struct Blocks {
     addresses: Option<SecondaryMap<ir::Value, Set>>,
     calls: HashMap<ir::Inst, Set>,
+    /// Calls that allocate, release, or may do so somewhere inside.
+    allocating: EntitySet<ir::Inst>,
+    /// Releases that wait: see [`crate::late`].
+    pub(crate) late: EntitySet<ir::Inst>,
     flow: Option<Flow>,
 }
 
@@ -97,7 +103,20 @@ impl Blocks {
                 seen.for_each(|v| addresses[v] = pass.address(v));
             }
         }
-        Self { addresses: Some(addresses), calls: std::mem::take(&mut pass.calls), flow: Some(pass.flow) }
+        let mut allocating = EntitySet::new();
+        allocating.extend(pass.known.iter().filter(|(_, c)| c.allocates()).map(|(&inst, _)| inst));
+        let late = EntitySet::new();
+        Self { addresses: Some(addresses), calls: pass.calls, allocating, late, flow: Some(pass.flow) }
+    }
+
+    /// Whether a call may allocate or release, itself or somewhere inside.
+    pub fn allocates(&self, call: ir::Inst) -> bool {
+        self.addresses.is_none() || self.allocating.contains(call)
+    }
+
+    /// Whether a release waits until the pullback is done.
+    pub fn is_late(&self, call: ir::Inst) -> bool {
+        self.late.contains(call)
     }
 
     /// What an address may be made from.
@@ -135,7 +154,11 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
         for &k in &order {
             let found = Blocks::compute(program, funcs[&k], &cfgs[&k], &all).flow.unwrap_or(Flow::ANY);
             let old = all[&k];
-            let now = Flow { writes: old.writes | found.writes, keeps: old.keeps | found.keeps };
+            let now = Flow {
+                writes: old.writes | found.writes,
+                keeps: old.keeps | found.keeps,
+                allocates: old.allocates | found.allocates,
+            };
             changed |= now != old;
             all.insert(k, now);
         }
@@ -156,6 +179,16 @@ enum Call {
     /// `memset`.
     Fill,
     Flow(Flow),
+}
+
+impl Call {
+    fn allocates(self) -> bool {
+        match self {
+            Call::Allocator(_) => true,
+            Call::Flow(flow) => flow.allocates,
+            Call::Pure | Call::Copy | Call::Fill => false,
+        }
+    }
 }
 
 struct Pass<'a> {
@@ -201,6 +234,7 @@ impl<'a> Pass<'a> {
             }
             known.insert(inst, call);
         }
+        let allocates = known.values().any(|c| c.allocates());
         let mut pass = Self {
             func,
             cfg,
@@ -211,7 +245,7 @@ impl<'a> Pass<'a> {
             held: [0; 64],
             escaped: 0,
             calls: HashMap::new(),
-            flow: Flow::default(),
+            flow: Flow { allocates, ..Flow::default() },
             changed: false,
         };
         for (i, &p) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {

@@ -94,8 +94,8 @@ impl ClobberInput<'_> {
             Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
             _ => false,
         };
-        // A block of this function is kept until the pullback is done: see `defers`.
-        if is_free && self.defers(inst) { None } else { effects::written(self.places(), inst, self.effects) }
+        // A block of this function is kept until the pullback is done: see `defers`, and [`crate::late`].
+        if is_free && self.defers(inst) || self.blocks.is_late(inst) { None } else { effects::written(self.places(), inst, self.effects) }
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`bits`]: bitwise operations that mean something for floats.
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
 //! - [`in_place`]: additions in place, which leave a cotangent where it is.
+//! - [`late`]: which releases of blocks can wait until the pullback is done.
 //! - [`loops`]: dominators and natural loops.
 //! - [`places`]: which bytes an access may touch, as far as its address tells.
 //! - [`effects`]: what memory a function may write to, for callers.
@@ -35,6 +36,7 @@ pub mod clobber;
 pub mod contents;
 pub mod effects;
 pub mod in_place;
+pub mod late;
 pub mod loops;
 pub mod modes;
 pub mod places;

@@ -7,10 +7,10 @@ use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, solid, summary,
+    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, late, solid, summary,
 };
 use brolga_ir::inst::Val;
-use brolga_ir::{Diagnostic, MemoryMode, Mode, Options, Program};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
@@ -33,8 +33,10 @@ pub struct Facts<'a> {
     pub cfg: Cfg,
     /// Dominators and loops.
     pub loops: Loops,
-    /// Which blocks of the program's allocator addresses may be in.
+    /// Which blocks of the program's allocator addresses may be in, and which releases wait.
     pub blocks: Blocks,
+    /// The function that is called for releases that wait.
+    pub release: Option<FuncKey>,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
     /// Calls of `free` whose blocks stay until the pullback is done.
@@ -76,7 +78,10 @@ impl<'a> Facts<'a> {
         let func = &primal.func;
         let cfg = Cfg::compute(func);
         let loops = Loops::compute(&cfg);
-        let blocks = Blocks::compute(program, func, &cfg, summaries.flows());
+        let mut blocks = Blocks::compute(program, func, &cfg, summaries.flows());
+        // Where memory is restored nothing is to be read that a release has not given back.
+        let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
+        let release = if waits { late::releases(program, func, &cfg, &mut blocks) } else { None };
         let input = ClobberInput {
             program,
             func,
@@ -150,6 +155,7 @@ impl<'a> Facts<'a> {
             cfg,
             loops,
             blocks,
+            release,
             reload,
             deferred,
             in_place,
