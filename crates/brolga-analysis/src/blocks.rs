@@ -88,10 +88,10 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Look at a function.
+    /// Look at a function. Without flows there is no allocator, and nothing is known.
     pub fn compute(program: &Program, func: &ir::Function, cfg: &Cfg, flows: &HashMap<FuncKey, Flow>) -> Self {
         let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
-        if !instance || !program.funcs.values().any(|f| f.allocator.is_some()) {
+        if !instance || flows.is_empty() {
             return Self::default();
         }
         let mut pass = Pass::new(program, func, cfg, flows);
@@ -140,9 +140,9 @@ pub fn allocator_of(program: &Program, func: &ir::Function, call: ir::Inst) -> O
     program.funcs[program.callee(func, func_ref)?].allocator
 }
 
-/// The flows of all functions; none if the program has no allocator.
+/// The flows of all functions; none if no allocator is among them.
 pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<FuncKey, Flow> {
-    if !program.funcs.values().any(|f| f.allocator.is_some()) {
+    if !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
         return HashMap::new();
     }
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
@@ -368,9 +368,9 @@ impl<'a> Pass<'a> {
                 (self.made[a] | self.made[b], self.based[a] | self.based[b])
             }
             InstructionData::IntCompare { .. } | InstructionData::FloatCompare { .. } => (0, 0),
-            InstructionData::UnaryImm { .. } | InstructionData::UnaryIeee32 { .. } | InstructionData::UnaryIeee64 { .. } => {
-                (0, 0)
-            }
+            InstructionData::UnaryImm { .. }
+            | InstructionData::UnaryIeee32 { .. }
+            | InstructionData::UnaryIeee64 { .. } => (0, 0),
             InstructionData::UnaryConst { .. } => (0, 0),
             // Addresses of stack slots and data objects, and whatever else comes from nowhere.
             _ if args.is_empty() => (OTHER, OTHER),

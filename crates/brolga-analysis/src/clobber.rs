@@ -95,7 +95,11 @@ impl ClobberInput<'_> {
             _ => false,
         };
         // A block of this function is kept until the pullback is done: see `defers`, and [`crate::late`].
-        if is_free && self.defers(inst) || self.blocks.is_late(inst) { None } else { effects::written(self.places(), inst, self.effects) }
+        if is_free && self.defers(inst) || self.blocks.is_late(inst) {
+            None
+        } else {
+            effects::written(self.places(), inst, self.effects)
+        }
     }
 }
 

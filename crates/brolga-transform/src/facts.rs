@@ -7,7 +7,8 @@ use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, late, solid, summary,
+    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, late,
+    solid, summary,
 };
 use brolga_ir::inst::Val;
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};

@@ -90,7 +90,10 @@ fn private(func: &ir::Function) -> Private {
     }
     let cfg = Cfg::compute(func);
     let program = Program::default();
-    Private::compute(Places { program: &program, func, cfg: &cfg, blocks: &Blocks::default() }, &Uses::compute(func, &cfg))
+    Private::compute(
+        Places { program: &program, func, cfg: &cfg, blocks: &Blocks::default() },
+        &Uses::compute(func, &cfg),
+    )
 }
 
 fn check(text: &str, expected: Expect) {
