@@ -15,8 +15,10 @@
 //!   the rest or escaped. What is loaded from a site that has not escaped is made from what has been stored there;
 //! - parameters are in the rest: what the caller knows is older than any block that this activation allocates.
 //!
-//! For addresses there is a second set, which is smaller: what is scaled (a 32-bit `ishl` or `imul`) and then added is an index, as in
-//! [`crate::places`]. Any other operation on such a number passes on the whole set, and so does storing it.
+//! For addresses there is a second set, of what they are *based* on. There, what is scaled (a 32-bit `ishl` or `imul`) and then added
+//! is an index, as in [`crate::places`], and so are constants: a [`NUMBER`]. A number alone is the address of a static object, which is in
+//! the rest, and whatever may be a number after all (a difference of addresses, their bits, a merge of an address with a constant) may be the
+//! address of one, too. Any other operation passes on the whole set, and so does storing.
 //!
 //! **Lifetimes.** Sets say nothing of time: when a block has been released, its bytes may become another site's. Every client asks
 //! whether something is written between two points, and a release counts as a write to the block that is released
@@ -43,6 +45,8 @@ pub type Set = u128;
 
 /// In the rest, and not from a parameter that has a bit.
 const OTHER: Set = 1 << 63;
+/// In sets of bases: not an address, or that of a static object. The instance, parameter 0, needs no bit.
+const NUMBER: Set = 1;
 /// Everything but sites.
 const REST: Set = u64::MAX as Set;
 /// All sites.
@@ -198,7 +202,7 @@ struct Pass<'a> {
     site: HashMap<ir::Inst, u32>,
     /// What values are made from.
     made: SecondaryMap<ir::Value, Set>,
-    /// The same without indices.
+    /// What they are based on. Nothing for what has not been reached yet.
     based: SecondaryMap<ir::Value, Set>,
     /// What has been stored in each site.
     held: [Set; 64],
@@ -229,7 +233,9 @@ impl<'a> Pass<'a> {
                 },
                 _ => Call::Flow(Flow::ANY),
             };
-            if matches!(call, Call::Allocator(Allocator::Allocate | Allocator::Reallocate { .. })) && site.len() < 64 {
+            if matches!(call, Call::Allocator(Allocator::Allocate { .. } | Allocator::Reallocate { .. }))
+                && site.len() < 64
+            {
                 site.insert(inst, site.len() as u32);
             }
             known.insert(inst, call);
@@ -251,7 +257,7 @@ impl<'a> Pass<'a> {
         for (i, &p) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             // The instance is where all addresses begin. It tells nothing, unless it is stored.
             pass.made[p] = if (1..63).contains(&i) { 1 << i } else { OTHER };
-            pass.based[p] = if i == 0 { 0 } else { pass.made[p] };
+            pass.based[p] = if i == 0 { NUMBER } else { pass.made[p] };
         }
         pass
     }
@@ -286,23 +292,29 @@ impl<'a> Pass<'a> {
         (self.made[v], self.based[v]) = now;
     }
 
-    /// What an address may be made from. One without a base is a static object's, or one that somebody has computed.
+    /// What an address may be in. A number is a static object's, or one that somebody has computed.
     fn address(&self, v: ir::Value) -> Set {
         match self.based[v] {
-            0 => self.made[v] | OTHER,
-            based => based,
+            based if based & NUMBER == 0 && based != 0 => based,
+            based => (based | self.made[v] | OTHER) & !NUMBER,
         }
+    }
+
+    /// What is stored with a value: what it is made from, and whether it may be a number.
+    fn stored(&self, v: ir::Value) -> Set {
+        self.made[v] | if self.based[v] == 0 { NUMBER } else { self.based[v] & NUMBER }
     }
 
     /// What may be found in memory.
     fn held(&self, at: Set) -> Set {
         let outside = if at & REST != 0 || at & self.escaped != 0 { OTHER | self.escaped } else { 0 };
-        sites(at).fold(outside, |found, s| found | self.held[s])
+        let found = sites(at).fold(outside, |found, s| found | self.held[s]);
+        if found == 0 { NUMBER } else { found }
     }
 
     /// Something is stored where others find it.
     fn keep(&mut self, what: Set) {
-        let (escaped, keeps) = (self.escaped | what & SITES, self.flow.keeps | what & REST);
+        let (escaped, keeps) = (self.escaped | what & SITES, self.flow.keeps | what & REST & !NUMBER);
         self.changed |= escaped != self.escaped || keeps != self.flow.keeps;
         (self.escaped, self.flow.keeps) = (escaped, keeps);
     }
@@ -344,37 +356,43 @@ impl<'a> Pass<'a> {
             let at = access_address(func, inst).map_or(ANYTHING, |p| self.address(p));
             if op.can_store() {
                 // Atomic updates are not asked which of their operands is the address.
-                let what = if op == Opcode::Store { self.made[args[0]] } else { made };
+                let what = if op == Opcode::Store { self.stored(args[0]) } else { made | NUMBER };
                 self.written(at);
                 self.store(at, what);
             }
             if op.can_load() {
                 let found = self.held(at);
-                func.dfg.inst_results(inst).iter().for_each(|&r| self.set(r, found, found));
+                func.dfg.inst_results(inst).iter().for_each(|&r| self.set(r, found & !NUMBER, found));
             }
             return;
         }
         let (made, based) = match func.dfg.insts[inst] {
-            InstructionData::Binary { opcode: Opcode::Iadd | Opcode::Isub, args: [a, b] } => {
-                (made, self.based[a] | self.based[b])
+            InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] } => {
+                let (a, b) = (self.based[a], self.based[b]);
+                (made, (a | b) & !NUMBER | a & b & NUMBER)
+            }
+            InstructionData::Binary { opcode: Opcode::Isub, args: [a, b] } => {
+                let (a, b) = (self.based[a], self.based[b]);
+                let number = if b & !NUMBER == 0 { a & b & NUMBER } else { NUMBER };
+                (made, (a | b) & !NUMBER | number)
             }
             InstructionData::Binary { opcode: Opcode::Ishl | Opcode::Imul, .. }
                 if func.dfg.value_type(func.dfg.first_result(inst)) == types::I32 =>
             {
-                (made, 0)
+                (made, NUMBER)
             }
             InstructionData::Unary { opcode: Opcode::Uextend | Opcode::Sextend, arg } => (made, self.based[arg]),
             InstructionData::Ternary { opcode: Opcode::Select, args: [_, a, b] } => {
                 (self.made[a] | self.made[b], self.based[a] | self.based[b])
             }
-            InstructionData::IntCompare { .. } | InstructionData::FloatCompare { .. } => (0, 0),
+            InstructionData::IntCompare { .. } | InstructionData::FloatCompare { .. } => (0, NUMBER),
             InstructionData::UnaryImm { .. }
             | InstructionData::UnaryIeee32 { .. }
-            | InstructionData::UnaryIeee64 { .. } => (0, 0),
-            InstructionData::UnaryConst { .. } => (0, 0),
+            | InstructionData::UnaryIeee64 { .. } => (0, NUMBER),
+            InstructionData::UnaryConst { .. } => (0, NUMBER),
             // Addresses of stack slots and data objects, and whatever else comes from nowhere.
             _ if args.is_empty() => (OTHER, OTHER),
-            _ => (made, made),
+            _ => (made, made | NUMBER),
         };
         func.dfg.inst_results(inst).iter().for_each(|&r| self.set(r, made, based));
     }
@@ -388,22 +406,28 @@ impl<'a> Pass<'a> {
             Call::Allocator(kind) => {
                 let site = self.site.get(&inst).map_or(OTHER, |s| 1 << (64 + s));
                 let mut at = OTHER;
-                if let Allocator::Release { pointer } = kind {
-                    at = self.address(args[pointer]);
-                } else if let Allocator::Reallocate { pointer } = kind {
-                    let old = self.address(args[pointer]);
-                    at |= old;
-                    self.store(site, self.held(old));
+                match kind {
+                    Allocator::Release { pointer } => at = self.address(args[pointer]),
+                    Allocator::Reallocate { pointer } => {
+                        let old = self.address(args[pointer]);
+                        at |= old;
+                        self.store(site, self.held(old));
+                    }
+                    Allocator::Allocate { zeroed: true } => self.store(site, NUMBER),
+                    Allocator::Allocate { zeroed: false } => {}
                 }
                 self.writes(inst, at);
                 let by_kind = if matches!(kind, Allocator::Release { .. }) { made | OTHER } else { site };
                 results.iter().for_each(|&r| self.set(r, by_kind, by_kind));
             }
-            Call::Pure => results.iter().for_each(|&r| self.set(r, made, made)),
+            Call::Pure => results.iter().for_each(|&r| self.set(r, made, made | NUMBER)),
             Call::Copy | Call::Fill => {
                 let at = self.address(args[0]);
-                let what =
-                    if matches!(call, Call::Copy) { self.held(self.address(args[1])) } else { self.made[args[1]] };
+                let what = if matches!(call, Call::Copy) {
+                    self.held(self.address(args[1]))
+                } else {
+                    self.made[args[1]] | NUMBER
+                };
                 self.writes(inst, at);
                 self.store(at, what);
                 let (made, based) = (self.made[args[0]], self.based[args[0]]);

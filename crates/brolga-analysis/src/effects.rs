@@ -133,10 +133,10 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
         return match (blocks::allocator_of(program, func, inst), effect) {
             // Even if nothing is done with the block, its bytes may be given out again.
             (Some(Allocator::Release { .. } | Allocator::Reallocate { .. }), _) => Some(Place::ANYWHERE.within(within)),
-            (Some(Allocator::Allocate), Effect::Anything) => {
+            (Some(Allocator::Allocate { .. }), Effect::Anything) => {
                 Some(places.of_address(args[0]).shifted(FRONT).within(within))
             }
-            (Some(Allocator::Allocate), Effect::Through(_, (low, high))) if high - low > MOST_STATE => {
+            (Some(Allocator::Allocate { .. }), Effect::Through(_, (low, high))) if high - low > MOST_STATE => {
                 Some(places.of_address(args[0]).shifted(FRONT).within(within))
             }
             (_, Effect::Nothing) => None,

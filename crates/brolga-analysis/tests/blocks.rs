@@ -67,7 +67,7 @@ fn program(body: &str, known: bool) -> Program {
         program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
     }
     let all = [
-        ("malloc", Allocator::Allocate),
+        ("malloc", Allocator::Allocate { zeroed: false }),
         ("free", Allocator::Release { pointer: 1 }),
         ("realloc", Allocator::Reallocate { pointer: 1 }),
     ];
@@ -294,7 +294,7 @@ fn indices_are_scaled() {
     assert_eq!(at("v54 = imul v1, v2"), [true, false, true]);
     // A number that is added as it is may be a pointer, and the block's number the index.
     assert_eq!(at("v54 = load.i32 v32+8"), [true, false, false]);
-    // The distance from one block to another leads to the other.
+    // The distance from one block to another leads to the other, or is a number.
     assert_eq!(at("v54 = isub v10, v20"), [false, false, true]);
     // What is shifted there and back is what it was.
     assert_eq!(
@@ -303,6 +303,45 @@ fn indices_are_scaled() {
             v54 = ushr v51, v50"),
         [false, false, true]
     );
+}
+
+#[test]
+fn static_objects_are_numbers_plus_numbers() {
+    // Numbers that were made from a block's address are indices of what lies at a constant address, or are merged with it.
+    let at = |number: &str| {
+        again(&two_blocks(&format!(
+            "{LOADS}
+            v60 = load.f64 v0+1024
+            {number}
+            v56 = uextend.i64 v55
+            v57 = iadd v0, v56
+            store v3, v57+1000"
+        )))
+    };
+    // The first block, the second, a parameter's, the static one.
+    assert_eq!(at("v55 = iadd v10, v20"), [false, false, true, true]);
+    assert_eq!(at("v50 = iconst.i32 8\n v55 = isub v10, v50"), [false, true, true, true]);
+    assert_eq!(at("v50 = iconst.i32 255\n v55 = band v10, v50"), [false, true, false, false]);
+    assert_eq!(at("v50 = iconst.i32 8\n v51 = iadd v10, v50\n v55 = isub v51, v10"), [false, true, false, false]);
+    assert_eq!(at("v50 = iconst.i32 2048\n v55 = select v2, v10, v50"), [false, true, false, false]);
+    assert_eq!(
+        at("v50 = iconst.i32 3
+            v51 = ishl v1, v50
+            v52 = iconst.i32 1024
+            v53 = iadd v51, v52
+            v55 = select v2, v10, v53"),
+        [false, true, false, false]
+    );
+    // Through a block that nobody else knows.
+    assert_eq!(
+        at("v50 = iconst.i32 8
+            v51 = isub v10, v50
+            v52 = isub v51, v10
+            store v52, v22+32
+            v55 = load.i32 v22+32"),
+        [false, true, false, false]
+    );
+    assert_eq!(at("store v10, v22+32\n v55 = load.i32 v22+32"), [false, true, true, true]);
 }
 
 #[test]

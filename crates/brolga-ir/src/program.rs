@@ -48,7 +48,10 @@ pub struct Func {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Allocator {
     /// The first result is where a new block begins, or a number that is not used as an address.
-    Allocate,
+    Allocate {
+        /// The block is full of zeros, on which the program may rely.
+        zeroed: bool,
+    },
     /// The block that parameter `pointer` points at is released.
     Release {
         /// Index of the parameter, the instance pointer included.

@@ -17,20 +17,21 @@ use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::parse::Info;
 
+const ALLOCATE: Allocator = Allocator::Allocate { zeroed: false };
+const ZEROED: Allocator = Allocator::Allocate { zeroed: true };
 const RELEASE: Allocator = Allocator::Release { pointer: 1 };
 const REALLOCATE: Allocator = Allocator::Reallocate { pointer: 1 };
 
 /// Names and what functions of these names do.
 const KNOWN: &[(Allocator, &[&str])] = &[
+    (ZEROED, &["calloc", "dlcalloc", "emmalloc_calloc", "__rust_alloc_zeroed", "__rdl_alloc_zeroed"]),
     (
-        Allocator::Allocate,
+        ALLOCATE,
         &[
             "malloc",
-            "calloc",
             "aligned_alloc",
             "memalign",
             "dlmalloc",
-            "dlcalloc",
             "dlmemalign",
             "emmalloc",
             "operator new(unsigned long)",
@@ -46,9 +47,7 @@ const KNOWN: &[(Allocator, &[&str])] = &[
             "_ZnwmRKSt9nothrow_t",
             "_ZnamRKSt9nothrow_t",
             "__rust_alloc",
-            "__rust_alloc_zeroed",
             "__rdl_alloc",
-            "__rdl_alloc_zeroed",
         ],
     ),
     (
@@ -124,7 +123,7 @@ impl Allocators {
     }
 }
 
-/// `none`, or names separated by commas, which are added to the known ones: `NAME` or `NAME=malloc` allocates, `NAME=free` releases and
+/// `none`, or names separated by commas, which are added to the known ones: `NAME` or `NAME=malloc` allocates, `NAME=calloc` zeros, too, `NAME=free` releases and
 /// `NAME=realloc` does both with what its first parameter points at. `none` among names turns the known ones off.
 impl FromStr for Allocators {
     type Err = String;
@@ -137,11 +136,12 @@ impl FromStr for Allocators {
                 continue;
             }
             let (name, kind) = match item.rsplit_once('=') {
-                None => (item, Allocator::Allocate),
-                Some((name, "malloc")) => (name, Allocator::Allocate),
+                None => (item, ALLOCATE),
+                Some((name, "malloc")) => (name, ALLOCATE),
+                Some((name, "calloc")) => (name, ZEROED),
                 Some((name, "free")) => (name, RELEASE),
                 Some((name, "realloc")) => (name, REALLOCATE),
-                Some((_, other)) => return Err(format!("`{other}` is none of malloc, free and realloc")),
+                Some((_, other)) => return Err(format!("`{other}` is none of malloc, calloc, free and realloc")),
             };
             found.also.push((name.to_owned(), kind));
         }
@@ -166,7 +166,7 @@ fn fits(kind: Allocator, ty: &FuncType) -> bool {
     let pointer = |p: usize| ty.params().get(p.wrapping_sub(1)) == Some(&ValType::I32);
     let gives = ty.results() == [ValType::I32];
     match kind {
-        Allocator::Allocate => gives,
+        Allocator::Allocate { .. } => gives,
         Allocator::Release { pointer: p } => pointer(p),
         Allocator::Reallocate { pointer: p } => pointer(p) && gives,
     }
@@ -179,14 +179,14 @@ mod tests {
     #[test]
     fn names() {
         let all = Allocators::default();
-        assert_eq!(all.named("malloc"), Some(Allocator::Allocate));
+        assert_eq!(all.named("malloc"), Some(ALLOCATE));
         assert_eq!(all.named("_RNvCsfLfy6EI15iL_7___rustc14___rust_dealloc"), Some(RELEASE));
         assert_eq!(all.named("_RNvCsfLfy6EI15iL_7___rustc35___rust_no_alloc_shim_is_unstable_v2"), None);
         assert_eq!(all.named("operator new(unsigned long, void*)"), None);
         assert_eq!(all.named("my_malloc"), None);
         let said: Allocators = "none, take, put=free, more=realloc".parse().unwrap();
         assert_eq!(said.named("malloc"), None);
-        assert_eq!(said.named("take"), Some(Allocator::Allocate));
+        assert_eq!(said.named("take"), Some(ALLOCATE));
         assert_eq!(said.named("put"), Some(RELEASE));
         assert_eq!(said.named("more"), Some(REALLOCATE));
         assert!("take=steal".parse::<Allocators>().is_err());

@@ -150,7 +150,10 @@ const OWN: &str = r#"(module (memory (export "memory") 1)
 fn one_that_has_to_be_named() {
     let said = Allocators {
         known: true,
-        also: vec![("grab".to_owned(), Allocator::Allocate), ("drop_it".to_owned(), Allocator::Release { pointer: 2 })],
+        also: vec![
+            ("grab".to_owned(), Allocator::Allocate { zeroed: false }),
+            ("drop_it".to_owned(), Allocator::Release { pointer: 2 }),
+        ],
     };
     let options = Options { mode: Mode::Gradient, ..Options::default() };
     let [known, unknown] = [said, Allocators::default()].map(|a| run(&module(OWN, a), "f", &[2.0], &[100], &options));
