@@ -315,12 +315,12 @@ fn static_objects_are_numbers_plus_numbers() {
             {number}
             v56 = uextend.i64 v55
             v57 = iadd v0, v56
-            store v3, v57+1000"
+            store v3, v57+1024"
         )))
     };
     // The first block, the second, a parameter's, the static one.
     assert_eq!(at("v55 = iadd v10, v20"), [false, false, true, true]);
-    assert_eq!(at("v50 = iconst.i32 8\n v55 = isub v10, v50"), [false, true, true, true]);
+    assert_eq!(at("v50 = imul v1, v2\n v55 = isub v10, v50"), [false, true, true, true]);
     assert_eq!(at("v50 = iconst.i32 255\n v55 = band v10, v50"), [false, true, false, false]);
     assert_eq!(at("v50 = iconst.i32 8\n v51 = iadd v10, v50\n v55 = isub v51, v10"), [false, true, false, false]);
     assert_eq!(at("v50 = iconst.i32 2048\n v55 = select v2, v10, v50"), [false, true, false, false]);
