@@ -13,7 +13,7 @@ use brolga::cranelift_codegen::isa::OwnedTargetIsa;
 use brolga::cranelift_codegen::settings::{self, Flags};
 use brolga_analysis::contents::Uses;
 use brolga_analysis::places::Places;
-use brolga_analysis::{Cfg, Private};
+use brolga_analysis::{Blocks, Cfg, Private};
 use brolga_driver::run::contents;
 use brolga_driver::value::Num;
 use brolga_driver::{Directive, File, Invocation, Memory};
@@ -117,7 +117,7 @@ fn cut_and_pruned(
         }
         let func = normalise(&file.program, key, &*isa).ok()?.func;
         let cfg = Cfg::compute(&func);
-        let places = Places { program: &file.program, func: &func, cfg: &cfg };
+        let places = Places { program: &file.program, func: &func, cfg: &cfg, blocks: &Blocks::default() };
         let private = Private::compute(places, &Uses::compute(&func, &cfg));
         let mut ids = Ids::default();
         let (mut graph, _) = lift(&func, &f.symbol, &mut ids);

@@ -27,7 +27,7 @@ use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
 use brolga_wasm::{FuncType, Gradient, Instance, Module, Val, ValType};
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
-const FOLDERS: [&str; 4] = ["O0", "O2", "O3-simd", "linked"];
+const FOLDERS: [&str; 5] = ["O0", "O2", "O3-simd", "linked", "text"];
 
 /// Largest difference to the tape and to expectations, relative and absolute; for finite differences beside their own error.
 #[derive(Clone, Copy)]
@@ -63,8 +63,11 @@ fn trials(root: &Path) -> Vec<Trial> {
     let mut all = Vec::new();
     for folder in FOLDERS {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
-        let mut paths: Vec<_> =
-            entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "wasm")).collect();
+        let mut paths: Vec<_> = entries
+            .flatten()
+            .map(|e| e.path())
+            .filter(|p| p.extension().is_some_and(|e| e == "wasm" || e == "wat"))
+            .collect();
         paths.sort();
         assert!(!paths.is_empty(), "{folder} has no modules");
         for path in paths {

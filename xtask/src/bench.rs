@@ -18,7 +18,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     };
     let how = How { mode, ideas: ideas(args.without.as_deref().unwrap_or_default())? };
     let text = if let Some(path) = args.file() {
-        let rows = of_file(&File::read(path)?, args, how)?;
+        let rows = of_file(&File::read_with(path, &args.allocators)?, args, how)?;
         if args.json { json(report::calls_json(&rows)) } else { report::calls(&rows) + "\n" }
     } else if !args.calls.is_empty() {
         return Err(Failure::Usage("--call wants a file: .clif, .wasm or .wat".to_owned()));

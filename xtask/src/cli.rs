@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use brolga_driver::wasm::Allocators;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Brolga: derivatives of CLIF functions.
@@ -141,6 +142,10 @@ pub enum Memory {
 pub struct GradArgs {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
+    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
+    /// none for none at all.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub allocators: Allocators,
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
@@ -154,6 +159,10 @@ pub struct GradArgs {
 pub struct RunArgs {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
+    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
+    /// none for none at all.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub allocators: Allocators,
     /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Without one, the file's `; grad:` lines.
     #[arg(long = "call", value_name = "CALL")]
     pub calls: Vec<String>,
@@ -167,6 +176,10 @@ pub struct RunArgs {
 pub struct CheckArgs {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
+    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
+    /// none for none at all.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub allocators: Allocators,
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
@@ -180,6 +193,10 @@ pub struct CheckArgs {
 pub struct ExplainArgs {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
+    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
+    /// none for none at all.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub allocators: Allocators,
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
@@ -199,6 +216,10 @@ pub struct ExplainArgs {
 pub struct BenchArgs {
     /// Part of a problem's name, such as lstm or wasm/; or a file (.clif, .wasm, .wat) whose calls are measured.
     pub filter: Option<String>,
+    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
+    /// none for none at all.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub allocators: Allocators,
     /// What to call in the file; the calls that it lists if not given. May be repeated.
     #[arg(long = "call", value_name = "CALL", requires = "filter", conflicts_with_all = ["peers", "scaling", "disasm"])]
     pub calls: Vec<String>,
@@ -248,6 +269,10 @@ pub enum BenchMode {
 pub struct DumpArgs {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
+    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
+    /// none for none at all.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub allocators: Allocators,
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]
     pub func: Option<String>,

@@ -11,7 +11,8 @@
 //!
 //! What may be the same: two stack slots, data objects or allocations are not; a slot or an allocation is nothing that the
 //! caller could have passed; two parameters may be the same memory, unless the caller says that one of them is `noalias`;
-//! unknown may be anything. Of one origin, bytes that are apart are not the same.
+//! unknown may be anything. Of one origin, bytes that are apart are not the same. Nor is what lies in different
+//! [blocks](crate::blocks) of the program's own allocator.
 //!
 //! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory: that is what the caller
 //! promises by passing it (a debug run checks it).
@@ -25,6 +26,7 @@ use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
 
+use crate::blocks::Blocks;
 use crate::callee::CalleeKind;
 use crate::cfg::Cfg;
 use crate::effects::{self, Effect};
@@ -46,6 +48,8 @@ pub struct ClobberInput<'a> {
     pub noalias: &'a [bool],
     /// What the functions of the program may write.
     pub effects: &'a HashMap<FuncKey, Effect>,
+    /// Which blocks of the program's allocator addresses may be in.
+    pub blocks: &'a Blocks,
 }
 
 impl ClobberInput<'_> {
@@ -75,7 +79,7 @@ impl ClobberInput<'_> {
     }
 
     pub(crate) fn places(&self) -> Places<'_> {
-        Places { program: self.program, func: self.func, cfg: self.cfg }
+        Places { program: self.program, func: self.func, cfg: self.cfg, blocks: self.blocks }
     }
 
     /// Whether a `free` gives back a block that this function has allocated. In a combined function such a block stays until
@@ -90,8 +94,12 @@ impl ClobberInput<'_> {
             Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
             _ => false,
         };
-        // A block of this function is kept until the pullback is done: see `defers`.
-        if is_free && self.defers(inst) { None } else { effects::written(self.places(), inst, self.effects) }
+        // A block of this function is kept until the pullback is done: see `defers`, and [`crate::late`].
+        if is_free && self.defers(inst) || self.blocks.is_late(inst) {
+            None
+        } else {
+            effects::written(self.places(), inst, self.effects)
+        }
     }
 }
 

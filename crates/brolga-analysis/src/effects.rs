@@ -7,14 +7,19 @@
 //! **Errs** on the side of anything: calls through pointers, functions of the embedder, whatever is not known to be harmless, and
 //! spans that keep growing through recursion.
 //!
+//! Nor is writing to a block that the function has allocated itself ([`crate::blocks`]): its callers have not seen it. What a call of the
+//! program's allocator writes is taken on trust where it is not plain to see: nothing that the program reads but what lies in front of
+//! memory (its size), and the block that is released.
+//!
 //! In WebAssembly it tells functions that only compute, or only write globals, from those that write to memory.
 
 use std::collections::HashMap;
 
-use brolga_ir::{FuncKey, Program};
+use brolga_ir::{Allocator, FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, Opcode};
 
+use crate::blocks::{self, Blocks, Flow};
 use crate::callee::CalleeKind;
 use crate::cfg::Cfg;
 use crate::places::{Origin, Place, Places};
@@ -43,6 +48,7 @@ impl Effect {
     /// Of a write to a place.
     fn of(place: &Place) -> Self {
         match (place.origin, place.span()) {
+            _ if place.is_new() => Self::Nothing,
             (Origin::Slot(_), _) => Self::Nothing,
             (Origin::Param(i), Some(span)) => Self::Through(i, span),
             _ => Self::Anything,
@@ -52,17 +58,27 @@ impl Effect {
 
 /// Rounds after which what still changes is taken to be anything.
 const MOST_ROUNDS: usize = 8;
+/// Bytes of state that an allocator may keep at places that do not vary. What writes to more is taken to write to the heap.
+const MOST_STATE: i64 = 1 << 16;
+/// In front of memory, from where the instance pointer points.
+const FRONT: (i64, i64) = (-(1 << 40), 0);
 
-/// The effects of normalised functions.
-pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<FuncKey, Effect> {
+/// The effects of normalised functions, with their [`flows`](blocks::flows).
+pub fn compute(
+    program: &Program,
+    funcs: &HashMap<FuncKey, &ir::Function>,
+    flows: &HashMap<FuncKey, Flow>,
+) -> HashMap<FuncKey, Effect> {
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
     order.sort_unstable();
     let cfgs: HashMap<FuncKey, Cfg> = order.iter().map(|&k| (k, Cfg::compute(funcs[&k]))).collect();
+    let blocks: HashMap<FuncKey, Blocks> =
+        order.iter().map(|&k| (k, Blocks::compute(program, funcs[&k], &cfgs[&k], flows))).collect();
     let mut all: HashMap<FuncKey, Effect> = order.iter().map(|&k| (k, Effect::Nothing)).collect();
     for round in 0.. {
         let mut changed = false;
         for &k in &order {
-            let places = Places { program, func: funcs[&k], cfg: &cfgs[&k] };
+            let places = Places { program, func: funcs[&k], cfg: &cfgs[&k], blocks: &blocks[&k] };
             let now = all[&k].join(of_function(places, &all));
             if now != all[&k] {
                 all.insert(k, if round < MOST_ROUNDS { now } else { Effect::Anything });
@@ -103,17 +119,29 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
                     MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset) => {
                         Some(places.of_range(args[0], args[2]))
                     }
-                    MathKind::Memory(MemFn::Realloc | MemFn::Free) | MathKind::Writes(..) => Some(Place::ANYWHERE),
+                    MathKind::Memory(MemFn::Realloc | MemFn::Free) | MathKind::Writes(..) => {
+                        Some(Place::ANYWHERE.within(places.blocks.written_by(inst)))
+                    }
                 };
             }
             CalleeKind::Derived(k) => Some(k),
             CalleeKind::Computes(_) => called(program, func, inst),
             CalleeKind::Host | CalleeKind::Missing(_) | CalleeKind::Indirect(_) => None,
         };
-        return match callee.and_then(|k| all.get(&k)) {
-            Some(Effect::Nothing) => None,
-            Some(&Effect::Through(i, span)) => Some(places.of_address(args[i]).shifted(span)),
-            Some(Effect::Anything) | None => Some(Place::ANYWHERE),
+        let effect = callee.and_then(|k| all.get(&k)).copied().unwrap_or(Effect::Anything);
+        let within = places.blocks.written_by(inst);
+        return match (blocks::allocator_of(program, func, inst), effect) {
+            // Even if nothing is done with the block, its bytes may be given out again.
+            (Some(Allocator::Release { .. } | Allocator::Reallocate { .. }), _) => Some(Place::ANYWHERE.within(within)),
+            (Some(Allocator::Allocate { .. }), Effect::Anything) => {
+                Some(places.of_address(args[0]).shifted(FRONT).within(within))
+            }
+            (Some(Allocator::Allocate { .. }), Effect::Through(_, (low, high))) if high - low > MOST_STATE => {
+                Some(places.of_address(args[0]).shifted(FRONT).within(within))
+            }
+            (_, Effect::Nothing) => None,
+            (_, Effect::Through(i, span)) => Some(places.of_address(args[i]).shifted(span).within(within)),
+            (_, Effect::Anything) => Some(Place::ANYWHERE.within(within)),
         };
     }
     if op.can_store() {

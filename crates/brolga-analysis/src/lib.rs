@@ -6,11 +6,13 @@
 //! - [`bits`]: bitwise operations that mean something for floats.
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
 //! - [`in_place`]: additions in place, which leave a cotangent where it is.
+//! - [`late`]: which releases of blocks can wait until the pullback is done.
 //! - [`loops`]: dominators and natural loops.
 //! - [`places`]: which bytes an access may touch, as far as its address tells.
 //! - [`effects`]: what memory a function may write to, for callers.
 //! - [`clobber`]: which loads read memory that nobody writes afterwards.
 //! - [`modes`]: what a derived function receives and returns for each parameter and result.
+//! - [`blocks`]: which blocks of the program's own allocator an address may be in.
 //! - [`callee`]: what a call goes to.
 //! - [`private`]: memory that a function makes for itself and shows to nobody.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
@@ -26,6 +28,7 @@
 
 pub mod activity;
 pub mod bits;
+pub mod blocks;
 pub mod callee;
 pub mod cell;
 pub mod cfg;
@@ -33,6 +36,7 @@ pub mod clobber;
 pub mod contents;
 pub mod effects;
 pub mod in_place;
+pub mod late;
 pub mod loops;
 pub mod modes;
 pub mod places;
@@ -46,6 +50,7 @@ pub mod turns;
 pub mod whole;
 
 pub use activity::{Activity, CopyRole, MemRole};
+pub use blocks::Blocks;
 pub use callee::CalleeKind;
 pub use cfg::Cfg;
 pub use contents::Contents;

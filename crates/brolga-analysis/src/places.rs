@@ -11,6 +11,9 @@
 //!   by `a - a'` or by that minus 2^32, plus `c - c'`. That separates the fields of what a 32-bit number points at, which is how
 //!   WebAssembly has pointers, and the places of one frame of its stack.
 //!
+//! Where the program says which of its functions are an allocator, an address also has a set of [`blocks`](crate::blocks) that it
+//! may be in, and what is in different blocks does not overlap, whatever the origins.
+//!
 //! **Invariants.** Spans bound all executions of an access. A widened sum is compared with another one only where `x` is
 //! the same number in both, not only the same name: it is defined in a block that runs once, or both are looked at within one
 //! execution of one block. Distances are below 2^61, so sums of 64 bits do not wrap.
@@ -20,6 +23,7 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef, types};
 use cranelift_entity::EntitySet;
 
+use crate::blocks::{self, Blocks};
 use crate::callee::CalleeKind;
 use crate::cell::access_offset;
 use crate::cfg::{Cfg, edge_args};
@@ -107,6 +111,8 @@ pub struct Place {
     from: Option<Distance>,
     /// Most bytes that are touched, if there is a bound.
     bytes: Option<i64>,
+    /// Which blocks it may be in.
+    within: blocks::Set,
 }
 
 /// Whose addresses are looked at.
@@ -118,11 +124,23 @@ pub struct Places<'a> {
     pub func: &'a ir::Function,
     /// Its control flow.
     pub cfg: &'a Cfg,
+    /// Which blocks of the program's allocator its addresses may be in.
+    pub blocks: &'a Blocks,
 }
 
 impl Place {
     /// Anything at all.
-    pub const ANYWHERE: Self = Self { origin: Origin::Unknown, from: None, bytes: None };
+    pub const ANYWHERE: Self = Self { origin: Origin::Unknown, from: None, bytes: None, within: blocks::ANYTHING };
+
+    /// The same, but only what is in these blocks.
+    pub fn within(self, set: blocks::Set) -> Self {
+        Self { within: set, ..self }
+    }
+
+    /// Whether all of it is in blocks that the function's activation has allocated.
+    pub fn is_new(&self) -> bool {
+        blocks::is_new(self.within)
+    }
 
     /// From the first byte to behind the last, from the origin; `None` if there are no bounds.
     pub fn span(&self) -> Option<(i64, i64)> {
@@ -133,7 +151,7 @@ impl Place {
     /// Bytes of a span from an address.
     pub fn shifted(&self, (low, high): (i64, i64)) -> Self {
         let from = self.from.and_then(|d| d.plus(Distance::between(low, low)?));
-        Self { origin: self.origin, from, bytes: high.checked_sub(low) }
+        Self { origin: self.origin, from, bytes: high.checked_sub(low), within: self.within }
     }
 
     /// Whether two places with one origin are apart. `steady` says of a value that it is the same in both.
@@ -157,14 +175,15 @@ impl Place {
 }
 
 impl Places<'_> {
-    /// Whether two places with one origin are apart, in any two executions of their accesses.
+    /// Whether two places are apart, in any two executions of their accesses.
     pub fn apart(&self, a: &Place, b: &Place) -> bool {
-        a.origin == b.origin && one_object(a.origin) && a.apart(b, |v| self.cfg.once_value(v))
+        blocks::apart(a.within, b.within)
+            || a.origin == b.origin && one_object(a.origin) && a.apart(b, |v| self.cfg.once_value(v))
     }
 
     /// Whether the places of two accesses of one block are apart, in one execution of it.
     pub fn apart_in_block(&self, a: &Place, b: &Place) -> bool {
-        a.origin == b.origin && one_object(a.origin) && a.apart(b, |_| true)
+        blocks::apart(a.within, b.within) || a.origin == b.origin && one_object(a.origin) && a.apart(b, |_| true)
     }
 
     /// The place of a load, a store or an atomic access.
@@ -190,7 +209,7 @@ impl Places<'_> {
 
     /// An address, without a length.
     pub fn of_address(&self, p: ir::Value) -> Place {
-        Place { origin: self.origin(p), from: self.distance(p, 0), bytes: None }
+        Place { origin: self.origin(p), from: self.distance(p, 0), bytes: None, within: self.blocks.of(p) }
     }
 
     /// The origin of an address. Only what is plainly an offset is passed over; any other sum is unknown.

@@ -10,6 +10,7 @@ use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
 
 use crate::activity::{ActivityInput, lanes};
+use crate::blocks::{self, Flow};
 use crate::callee::CalleeKind;
 use crate::cell;
 use crate::cfg::{Cfg, edge_args};
@@ -55,6 +56,8 @@ pub struct Summaries {
     pub turns: Turns,
     /// What functions may write.
     effects: HashMap<FuncKey, Effect>,
+    /// Which parameters functions write through, or keep.
+    flows: HashMap<FuncKey, Flow>,
     /// Whose pullbacks undo all that they write, in memory mode `restore`.
     rewinding: HashMap<FuncKey, bool>,
     /// Which functions can run later than in the primal.
@@ -65,6 +68,11 @@ impl Summaries {
     /// What each function may write.
     pub fn effects(&self) -> &HashMap<FuncKey, Effect> {
         &self.effects
+    }
+
+    /// Which parameters functions write through, or keep.
+    pub fn flows(&self) -> &HashMap<FuncKey, Flow> {
+        &self.flows
     }
 
     /// Whose pullbacks undo all that they write, in memory mode `restore`.
@@ -114,10 +122,12 @@ impl Summaries {
 
     /// Summarise normalised functions.
     pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
-        let effects = effects::compute(program, funcs);
+        let flows = blocks::flows(program, funcs);
+        let effects = effects::compute(program, funcs, &flows);
         let mut all = Summaries {
             delays: whole::delays(program, funcs, &effects),
             effects,
+            flows,
             rewinding: rewind::rewinding(program, funcs),
             ..Summaries::default()
         };

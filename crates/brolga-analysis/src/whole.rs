@@ -37,6 +37,7 @@ use brolga_rules::{MathKind, MathRule, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use crate::blocks::Blocks;
 use crate::callee::CalleeKind;
 use crate::cfg::Cfg;
 use crate::contents::{Use, Uses};
@@ -250,7 +251,7 @@ impl WholeInput<'_> {
 
     fn does(&self, inst: ir::Inst) -> Ahead {
         let op = self.func.dfg.insts[inst].opcode();
-        let places = Places { program: self.program, func: self.func, cfg: self.cfg };
+        let places = Places { program: self.program, func: self.func, cfg: self.cfg, blocks: &Blocks::default() };
         let accesses = match self.callee(inst) {
             None => op.can_load() || op.can_store(),
             Some(CalleeKind::Derived(k)) => self.delays.get(&k).is_none_or(|d| d.memory),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use brolga_analysis::clobber::{ClobberInput, reloadable};
 use brolga_analysis::effects::{self, Effect};
 use brolga_analysis::places::Places;
-use brolga_analysis::{Cfg, Summaries};
+use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
 use cranelift_reader::parse_functions;
@@ -37,7 +37,9 @@ fn again(text: &str) -> Vec<bool> {
     let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
     let cfg = Cfg::compute(func);
     let noalias = vec![false; func.signature.params.len()];
-    let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects: summaries.effects() };
+    let blocks = Blocks::compute(&program, func, &cfg, summaries.flows());
+    let effects = summaries.effects();
+    let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks };
     let found = reloadable(&input);
     loads(func).into_iter().map(|l| found.contains(l)).collect()
 }
@@ -145,7 +147,7 @@ fn within_one_execution_of_a_block_it_is() {
          block2: return v6 }";
     let program = program(text);
     let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
-    let places = Places { program: &program, func, cfg: &Cfg::compute(func) };
+    let places = Places { program: &program, func, cfg: &Cfg::compute(func), blocks: &Blocks::default() };
     let all: Vec<_> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
     let store = all.iter().find(|i| func.dfg.insts[**i].opcode().can_store()).unwrap();
     let [a, b] = loads(func)[..] else { panic!("two loads") };
@@ -183,7 +185,7 @@ fn effects_of_callees() {
             call fn0(v3, v1)
             return }";
     let program = program(text);
-    let found = effects::compute(&program, &bodies(&program));
+    let found = effects::compute(&program, &bodies(&program), &HashMap::new());
     let of = |name: &str| found[&program.func(name).unwrap()];
     assert_eq!(of("pure"), Effect::Nothing);
     assert_eq!(of("global"), Effect::Through(0, (-16, -12)));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use brolga_analysis::clobber::ClobberInput;
 use brolga_analysis::rewind::Rewind;
-use brolga_analysis::{Cfg, Summaries};
+use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData};
 use cranelift_reader::parse_functions;
@@ -27,7 +27,9 @@ fn reach(text: &str) -> Vec<String> {
     let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
     let cfg = Cfg::compute(func);
     let noalias = vec![false; func.signature.params.len()];
-    let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects: summaries.effects() };
+    let blocks = Blocks::compute(&program, func, &cfg, summaries.flows());
+    let effects = summaries.effects();
+    let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks };
     let mut rewind = Rewind::new(input, summaries.rewinding());
     let insts = |b: Block| func.layout.block_insts(b).collect::<Vec<Inst>>();
     let load =

@@ -49,7 +49,7 @@ use crate::quiet::catch;
 use crate::source::{self, Chunk};
 use crate::text::cursor::Parsed;
 use crate::text::{Call, Clauses, DataLine, Directive, SyntaxError};
-use crate::wasm::Wasm;
+use crate::wasm::{Allocators, Wasm};
 
 /// A CLIF file, read and verified.
 #[derive(Debug)]
@@ -73,12 +73,17 @@ pub struct File {
 impl File {
     /// Read a file from disk.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
+        Self::read_with(path, &Allocators::default())
+    }
+
+    /// The same; if it is a module, these functions are its allocator.
+    pub fn read_with(path: &Path, allocators: &Allocators) -> Result<Self, Diagnostics> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path)
             .map_err(|e| Diagnostic::new("AD0001", format!("cannot read `{name}`: {}", io_reason(&e))))?;
         if crate::wasm::is_module(path) {
             let calls = crate::wasm::calls_of(path).and_then(|p| std::fs::read_to_string(p).ok());
-            return Self::module(&name, &bytes, &calls.unwrap_or_default());
+            return Self::module_with(&name, &bytes, &calls.unwrap_or_default(), allocators);
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
@@ -92,7 +97,11 @@ impl File {
 
     /// Read a module; `calls` holds directives, one per line.
     pub fn module(name: &str, bytes: &[u8], calls: &str) -> Result<Self, Diagnostics> {
-        let wasm = Wasm::new(bytes)?;
+        Self::module_with(name, bytes, calls, &Allocators::default())
+    }
+
+    fn module_with(name: &str, bytes: &[u8], calls: &str, allocators: &Allocators) -> Result<Self, Diagnostics> {
+        let wasm = Wasm::new(bytes, allocators)?;
         let (mut directives, mut malformed) = (Vec::new(), Diagnostics::default());
         for (number, comment) in (1..).zip(calls.lines()) {
             match Directive::parse(comment, number) {

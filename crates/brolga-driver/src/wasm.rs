@@ -11,6 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use brolga::{Diagnostic, Diagnostics, Program};
+pub use brolga_wasm::Allocators;
 use brolga_wasm::{Bounds, Error, Instance, Module, ModuleOptions};
 
 use crate::bind::{BoundArg, Invocation};
@@ -37,10 +38,11 @@ pub fn calls_of(path: &Path) -> Option<PathBuf> {
 }
 
 impl Wasm {
-    /// Translate a module.
-    pub fn new(bytes: &[u8]) -> Result<Self, Diagnostics> {
-        let module = Module::new(bytes).map_err(diagnostics)?;
-        let options = ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() };
+    /// Translate a module, of which these functions are the allocator.
+    pub fn new(bytes: &[u8], allocators: &Allocators) -> Result<Self, Diagnostics> {
+        let options = ModuleOptions { allocators: allocators.clone(), ..ModuleOptions::default() };
+        let module = Module::with_options(bytes, &options).map_err(diagnostics)?;
+        let options = ModuleOptions { bounds: Bounds::Checked, ..options };
         let checked = Module::with_options(bytes, &options).map_err(diagnostics)?;
         Ok(Self { module, checked })
     }

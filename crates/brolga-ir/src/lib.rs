@@ -22,5 +22,5 @@ pub mod request;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
-pub use program::{DataObject, Func, Program};
+pub use program::{Allocator, DataObject, Func, Program};
 pub use request::{ArgActivity, Elem, Ideas, MemoryMode, Mode, Options, Request};

@@ -34,6 +34,34 @@ pub struct Func {
     /// program). Its first parameter is the instance; the others are the known function's. Calls of it are differentiated
     /// by the known function's rule, at the values that the body gives.
     pub computes: Option<&'static str>,
+    /// What it does for the program's memory, if it is part of an allocator.
+    pub allocator: Option<Allocator>,
+}
+
+/// What a function of an allocator does, in a program whose memory is one piece, reached from an instance pointer (the
+/// function's first parameter, of purpose `vmctx`) by adding widened 32-bit numbers, as a WebAssembly module's is.
+///
+/// Whoever sets [`Func::allocator`] promises what C does. What is allocated is a *block*: no access through another pointer
+/// touches it, and none through a pointer into it touches anything else, until it is released. A released block is not accessed. Of
+/// what the allocator keeps for itself, nothing is read by other functions than those that it consists of. The function
+/// keeps its body and is called as ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Allocator {
+    /// The first result is where a new block begins, or a number that is not used as an address.
+    Allocate {
+        /// The block is full of zeros, on which the program may rely.
+        zeroed: bool,
+    },
+    /// The block that parameter `pointer` points at is released.
+    Release {
+        /// Index of the parameter, the instance pointer included.
+        pointer: usize,
+    },
+    /// The block that parameter `pointer` points at is released, and its contents are in a new block, the first result.
+    Reallocate {
+        /// Index of the parameter, the instance pointer included.
+        pointer: usize,
+    },
 }
 
 /// A data object: what `symbol_value` of its symbol points at.
@@ -135,6 +163,7 @@ impl Program {
             lines: SecondaryMap::new(),
             host: None,
             computes: None,
+            allocator: None,
         });
         self.func_by_symbol.insert(symbol.to_owned(), k);
         k

@@ -64,12 +64,14 @@ pub(crate) struct Blocks {
     live: HashMap<usize, Shadow>,
     /// Blocks whose `free` waits for the end of the run.
     deferred: Vec<NonNull<c_void>>,
+    /// Blocks of the program's own allocator that wait to be released, each with its instance, and how many have been.
+    waiting: (Vec<(u64, u32)>, usize),
 }
 
 impl Blocks {
     /// Whether there is nothing to release.
     pub(crate) fn is_empty(&self) -> bool {
-        self.newest.is_none() && self.live.is_empty() && self.deferred.is_empty()
+        self.newest.is_none() && self.live.is_empty() && self.deferred.is_empty() && self.waiting.0.is_empty()
     }
 
     /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for it.
@@ -103,10 +105,29 @@ impl Blocks {
         }
     }
 
+    /// The program releases a block of its own; not yet.
+    pub(crate) fn wait(&mut self, instance: u64, block: u32) {
+        self.waiting.0.push((instance, block));
+    }
+
+    /// The next block that has waited; `None` behind the last.
+    pub(crate) fn next_waiting(&mut self) -> Option<(u64, u32)> {
+        let (all, at) = &mut self.waiting;
+        let next = all.get(*at).copied();
+        *at += 1;
+        if next.is_none() {
+            all.clear();
+            *at = 0;
+        }
+        next
+    }
+
     /// Free every shadow and every deferred block.
     pub(crate) fn release(&mut self) {
-        let Self { newest, live, deferred } = self;
+        let Self { newest, live, deferred, waiting } = self;
         live.clear();
+        waiting.0.clear();
+        waiting.1 = 0;
         let mut next = newest.take();
         while let Some(header) = next {
             // SAFETY: the list holds living shadows, each once; this one is read, then freed, then forgotten.

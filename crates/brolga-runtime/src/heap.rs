@@ -14,6 +14,9 @@
 //! of `malloc` and `calloc` as it is: nobody comes to it any more before it is freed with the run. The forward copy of the shadow matters to the
 //! shadows of pointers that the block contains; the shadows of numbers are zero at that time.
 //!
+//! An allocator that the program brings along (a WebAssembly module's) needs nothing of this, but that its releases may wait until the
+//! second half of a combined function is done: `brolga_release` notes them, `brolga_released` gives them back one by one.
+//!
 //! `deferred` (non-zero) keeps a freed primal block until the segment is reset, for pullbacks that read primal memory.
 //! `realloc` always moves, so that old and new blocks, hence old and new shadows, are different memory.
 //!
@@ -117,6 +120,35 @@ pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, n: u64, d
     // SAFETY: `old` was allocated by malloc, is alive (it is registered), and the primal gives it up.
     unsafe { seg.blocks.free(old, deferred != 0) };
     result
+}
+
+/// A block of the program's own allocator is to be released when the run is over.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_release(seg: *mut Segment, instance: u64, block: u32) {
+    // SAFETY: our contract.
+    unsafe { &mut *seg }.blocks.wait(instance, block);
+}
+
+/// A block with its instance, returned in two registers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// The instance pointer, null if there is none left.
+    pub instance: u64,
+    /// The block.
+    pub block: u32,
+}
+
+/// The next block to release, in the order in which they were noted.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses.
+pub unsafe extern "C" fn brolga_released(seg: *mut Segment) -> Released {
+    // SAFETY: our contract.
+    let (instance, block) = unsafe { &mut *seg }.blocks.next_waiting().unwrap_or_default();
+    Released { instance, block }
 }
 
 /// Pullback of an allocation: the shadow is zeroed for the next pullback. Null does nothing.

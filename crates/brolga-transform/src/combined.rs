@@ -8,13 +8,14 @@
 //! that it is in. There is no link to a frame and no number of the block that returned: the frame is in variables or in a
 //! stack slot, and control flow itself knows. In [`Mode::Gradient`](brolga_ir::Mode::Gradient) the results are left out, and
 //! [`crate::prune`] removes what only they needed. Calls inside such a function may be of this kind as well
-//! (`brolga_analysis::whole`).
+//! (`brolga_analysis::whole`). At its very end it releases the blocks whose release has waited.
 //!
 //! Source: Enzyme's combined mode (`ReverseModeCombined`).
 
-use brolga_ir::block::{CfgBlocks, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Val};
-use cranelift_codegen::ir::{Signature, types};
+use brolga_ir::FuncKey;
+use brolga_ir::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
+use brolga_ir::inst::{AdInst, AdOp, Callee, Tape, Val};
+use cranelift_codegen::ir::{AbiParam, Signature, types};
 use smallvec::smallvec;
 
 use crate::facts::Facts;
@@ -84,7 +85,56 @@ pub fn combine(
         }
         out.extend(cotangents);
         exit.term = Term::Return(out);
+        if let Some(release) = facts.release {
+            release_all(facts, release, &mut half, ids);
+        }
         whole.blocks.extend(half.blocks);
     }
     whole
+}
+
+/// Before it returns, release what the first half has noted (`brolga_analysis::late`):
+///
+/// ```text
+/// exit:  …                                  next: base, block = brolga_released seg
+///        jump next                                if base, one(base, block), end
+///                                           one:  call free(base, block); jump next
+///                                           end:  return …
+/// ```
+fn release_all(facts: &Facts<'_>, release: FuncKey, half: &mut CfgBlocks, ids: &mut Ids) {
+    let func = &facts.program.funcs[release];
+    let [next, one, end] = [(); 3].map(|()| ids.block());
+    let [base, block, each_base, each] = [(); 4].map(|()| Val::D(ids.dv()));
+    let jump = |block| Term::Jump(Target { block, args: vec![] });
+    let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
+    let returns = std::mem::replace(&mut exit.term, jump(next));
+    let mut ask = Signature::new(brolga_analysis::modes::HELPER_CONV);
+    ask.params.push(AbiParam::new(types::I64));
+    ask.returns.extend([types::I64, types::I32].map(AbiParam::new));
+    let call = |callee: &str, args: Vec<Option<Val>>, sig: Signature, tape: Tape| AdOp::Call {
+        callee: Callee::Symbol(callee.to_owned()),
+        args,
+        sig,
+        tape,
+    };
+    let asks = AdInst {
+        defs: smallvec![(base, types::I64), (block, types::I32)],
+        op: call("brolga_released", vec![None], ask, Tape::Aside),
+        at: None,
+    };
+    let releases = AdInst {
+        defs: smallvec![],
+        op: call(&func.symbol, vec![Some(each_base), Some(each)], func.signature.clone(), Tape::Aside),
+        at: None,
+    };
+    let to_one = Target { block: one, args: vec![base, block] };
+    let found = Term::If(base, to_one, Target { block: end, args: vec![] });
+    let params = vec![(each_base, types::I64), (each, types::I32)];
+    let mut add = |id, params, inst: Option<AdInst>, term| {
+        let insts = inst.map(|i| (ids.inst(), i)).into_iter().collect();
+        half.blocks.insert(id, CfgBlock { id, role: Role::Exit, params, insts, term, term_at: None });
+    };
+    add(next, vec![], Some(asks), found);
+    add(one, params, Some(releases), jump(next));
+    add(end, vec![], None, returns);
 }

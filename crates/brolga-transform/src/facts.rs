@@ -7,10 +7,11 @@ use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
-    Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, solid, summary,
+    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, late,
+    solid, summary,
 };
 use brolga_ir::inst::Val;
-use brolga_ir::{Diagnostic, MemoryMode, Mode, Options, Program};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
@@ -33,6 +34,10 @@ pub struct Facts<'a> {
     pub cfg: Cfg,
     /// Dominators and loops.
     pub loops: Loops,
+    /// Which blocks of the program's allocator addresses may be in, and which releases wait.
+    pub blocks: Blocks,
+    /// The function that is called for releases that wait.
+    pub release: Option<FuncKey>,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
     /// Calls of `free` whose blocks stay until the pullback is done.
@@ -74,7 +79,18 @@ impl<'a> Facts<'a> {
         let func = &primal.func;
         let cfg = Cfg::compute(func);
         let loops = Loops::compute(&cfg);
-        let input = ClobberInput { program, func, cfg: &cfg, noalias: &variant.noalias, effects: summaries.effects() };
+        let mut blocks = Blocks::compute(program, func, &cfg, summaries.flows());
+        // Where memory is restored nothing is to be read that a release has not given back.
+        let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
+        let release = if waits { late::releases(program, func, &cfg, &mut blocks) } else { None };
+        let input = ClobberInput {
+            program,
+            func,
+            cfg: &cfg,
+            noalias: &variant.noalias,
+            effects: summaries.effects(),
+            blocks: &blocks,
+        };
         let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
         if mode != Mode::Split {
             reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
@@ -107,7 +123,7 @@ impl<'a> Facts<'a> {
         let n_active = variant.results.iter().filter(|r| **r != ResultMode::None).count();
 
         let ideas = &options.ideas;
-        let places = Places { program, func, cfg: &cfg };
+        let places = Places { program, func, cfg: &cfg, blocks: &blocks };
         let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
         let private = match options.memory {
             MemoryMode::Leave => Private::compute(places, &uses),
@@ -139,6 +155,8 @@ impl<'a> Facts<'a> {
             mode,
             cfg,
             loops,
+            blocks,
+            release,
             reload,
             deferred,
             in_place,

@@ -238,7 +238,7 @@ fn meet(facts: &Facts<'_>, origin: Origin, a: &Event, b: &Event) -> bool {
         return !a.moves;
     }
     let func = facts.func();
-    let places = Places { program: facts.program, func, cfg: &facts.cfg };
+    let places = Places { program: facts.program, func, cfg: &facts.cfg, blocks: &facts.blocks };
     if places.apart(&places.of_access(a.access.inst), &places.of_access(b.access.inst)) {
         return false;
     }

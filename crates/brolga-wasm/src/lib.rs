@@ -39,6 +39,7 @@
 //! | `mathlib` | mathematical functions that were compiled into a module |
 //! | `module`, `instance`, `region`, `gradient` | what users hold |
 
+mod allocators;
 mod error;
 mod gradient;
 mod host;
@@ -52,6 +53,7 @@ mod region;
 mod translate;
 mod val;
 
+pub use allocators::Allocators;
 pub use brolga;
 pub use error::Error;
 pub use gradient::{Evaluation, Gradient, Pullback, default_activity};

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use brolga::{FuncKey, Options, Primal, Program};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
+use crate::allocators::Allocators;
 use crate::error::Error;
 use crate::imports::{Imports, Provider};
 use crate::layout::{self, Layout, PAGE};
@@ -22,6 +23,8 @@ pub struct ModuleOptions {
     /// Whether every call of a function and every turn of a loop uses a unit of fuel, so that runaway programs end: see
     /// [`crate::Instance::set_fuel`]. It costs a load, a comparison and a store each.
     pub fuel: bool,
+    /// Which of its functions allocate and release memory, so that arrays are known to be apart. It is taken on trust.
+    pub allocators: Allocators,
 }
 
 impl Default for ModuleOptions {
@@ -29,7 +32,7 @@ impl Default for ModuleOptions {
         // Where hardware traps come back as errors, the hardware does the checking.
         let guarded = cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")));
         let bounds = if guarded { Bounds::Guard } else { Bounds::Checked };
-        Self { imports: Imports::default(), bounds, fuel: false }
+        Self { imports: Imports::default(), bounds, fuel: false, allocators: Allocators::default() }
     }
 }
 
@@ -104,6 +107,11 @@ impl Module {
         let provider = Provider(&options.imports);
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
         let mut inner = Inner::new(&info, &layout, &provider, mode)?;
+        for (index, kind) in options.allocators.of(&info) {
+            if let Some(key) = inner.translated.funcs[index as usize] {
+                inner.translated.program.funcs[key].allocator = Some(kind);
+            }
+        }
         let candidates = mathlib::candidates(&info);
         if !candidates.is_empty() {
             // Whatever has such a name is run, so it must end.

@@ -47,6 +47,7 @@ fn rewind<'a>(facts: &'a Facts<'_>) -> Rewind<'a> {
         cfg: &facts.cfg,
         noalias: &facts.variant.noalias,
         effects: facts.summaries.effects(),
+        blocks: &facts.blocks,
     };
     Rewind::new(input, facts.summaries.rewinding())
 }

@@ -64,6 +64,14 @@ fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
     give_back(cx, variant, sig, &args, op);
 }
 
+/// A block is released when the second half is done (`brolga_analysis::late`): it is noted, with the instance.
+pub fn later(cx: Cx<'_, '_, '_, '_>) {
+    let args = cx.args().to_vec();
+    cx.replace_primal();
+    let operands = [None, Some(Val::Primal(args[0])), Some(Val::Primal(args[1]))];
+    cx.helper(Where::After, "brolga_release", &operands, &[types::I64, types::I64, types::I32], smallvec![], false);
+}
+
 /// In memory mode `restore`, a call that has a rule of its own but runs a function of the program, which may use memory: the
 /// function's pullback undoes what it writes there, and takes no part in the derivative.
 pub fn restoring(cx: Cx<'_, '_, '_, '_>) {

@@ -3,7 +3,7 @@
 
 use brolga_analysis::contents::Uses;
 use brolga_analysis::places::Places;
-use brolga_analysis::{Cfg, Private};
+use brolga_analysis::{Blocks, Cfg, Private};
 use brolga_ir::Program;
 use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Val};
@@ -90,7 +90,10 @@ fn private(func: &ir::Function) -> Private {
     }
     let cfg = Cfg::compute(func);
     let program = Program::default();
-    Private::compute(Places { program: &program, func, cfg: &cfg }, &Uses::compute(func, &cfg))
+    Private::compute(
+        Places { program: &program, func, cfg: &cfg, blocks: &Blocks::default() },
+        &Uses::compute(func, &cfg),
+    )
 }
 
 fn check(text: &str, expected: Expect) {
