@@ -29,6 +29,7 @@ use crate::combined::combine;
 use crate::facts::Facts;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
+use crate::inline::inlined;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan};
@@ -108,7 +109,9 @@ pub struct Derivation {
     pub overwrites: Vec<bool>,
     /// Spelling of symbols in the functions.
     pub names: Names,
-    /// Normalised primals of all functions that were derived.
+    /// Functions with a body that the root reaches: those that calls may still go to, as they are.
+    pub primals: Vec<FuncKey>,
+    /// Normalised primals of all functions that were derived, with what was put into them.
     pub normalised: IndexMap<FuncKey, ir::Function>,
 }
 
@@ -235,15 +238,18 @@ pub fn derive_with(
     let mut program = program.clone();
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
-    let reached = reach(&mut program, request.func);
-    for &k in &reached {
-        if program.funcs[k].body.is_some() {
-            match normalise(&program, k, isa) {
-                Ok(n) => {
-                    normalised.insert(k, n);
-                }
-                Err(e) => problems.extend(e.0),
+    let mut primals = reach(&mut program, request.func);
+    let mut bodies = inlined(&mut program, &primals, options.inline, isa);
+    primals.retain(|&k| program.funcs[k].body.is_some());
+    // Functions all of whose calls were replaced need no derivative.
+    let reached = summary::reachable_in(&program, request.func, |k| bodies.get(&k).or(program.funcs[k].body.as_ref()));
+    for &k in &primals {
+        let Some(own) = program.funcs[k].body.as_ref().filter(|_| reached.contains(&k)) else { continue };
+        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), isa) {
+            Ok(n) => {
+                normalised.insert(k, n);
             }
+            Err(e) => problems.extend(e.0),
         }
     }
     if !normalised.contains_key(&request.func) {
@@ -322,6 +328,7 @@ pub fn derive_with(
         captures,
         overwrites,
         names,
+        primals,
         normalised,
     })
 }

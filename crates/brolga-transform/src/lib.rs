@@ -1,6 +1,7 @@
 //! The pipeline of Brolga: from CLIF to a forward pass and a pullback.
 //!
 //! ```text
+//! inline       calls of short functions replaced by what they call
 //! normalise    the primal in the form that the rest relies on
 //! canonical    loops in a form that can be run backwards by counting
 //! facts        every analysis, run in order
@@ -26,6 +27,7 @@ pub mod derive;
 pub mod facts;
 pub mod finite;
 pub mod forward;
+pub mod inline;
 pub mod normalise;
 pub mod orient;
 pub mod overwrite;

@@ -11,7 +11,8 @@ mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{
-    ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, MemoryMode, Mode, Options, Program, Request,
+    ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, Inline, MemoryMode, Mode, Options, Program,
+    Request,
 };
 pub use cache::Cache;
 pub use cranelift_codegen;

@@ -93,6 +93,7 @@ fn function(f: &FunctionPlan) -> Value {
     let blocks = f.blocks.iter().map(|b| {
         json!({
             "block": b.block,
+            "inlined": b.inlined.as_ref().map(|f| format!("%{f}")),
             "line": line(Some(b.line)),
             "offset": offset(Some(b.line)),
             "times": b.times,
