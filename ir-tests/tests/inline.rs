@@ -200,7 +200,7 @@ fn growth_is_bounded() {
     }
     // As many calls as there is room for, and no more.
     let file = program(&chain(2, 600));
-    let inline = Inline::Small { callee: 100, growth: 50 };
+    let inline = Inline::Small { callee: 100, once: 0, growth: 50 };
     let found = derived(&file.program, "f0", inline);
     assert!(found[0].1 > 0 && found[0].2 <= 2 * 602 + 50, "{found:?}");
     // All functions together grow to no more than twice their length and ten thousand instructions.
@@ -230,9 +230,9 @@ fn a_long_chain_is_told_in_few_words() {
 }
 
 #[test]
-fn a_diagnostic_names_the_callee_and_the_calls() {
+fn a_diagnostic_names_the_callee() {
     let text = "\
-; error: %outer AD0130
+; error: %outer AD0110
 function %inner(f64) -> f64 system_v {
 block0(v0: f64):
     v1 = bitcast.i64 v0
@@ -261,19 +261,11 @@ block0(v0: f64):
         Err(e) => panic!("{e}"),
         Ok(_) => panic!("there is a derivative"),
     };
+    // What is refused, and how that is told, does not depend on inlining.
     let (without, with) = (refused(Inline::Never), refused(Inline::SMALL));
+    assert_eq!(without, with);
     assert_eq!(with.0.len(), 1, "{with}");
-    let (a, b) = (&without.0[0], &with.0[0]);
-    assert_eq!(
-        (a.code, &a.function, a.block, a.inst, &a.inst_text, a.line),
-        (b.code, &b.function, b.block, b.inst, &b.inst_text, b.line)
-    );
-    let notes: Vec<&str> = b.notes.iter().map(String::as_str).filter(|n| n.starts_with("inlined")).collect();
-    assert_eq!(
-        notes,
-        ["inlined into %middle, block0, inst0, line 12", "inlined into %outer, block0, inst1, line 19"],
-        "{b}"
-    );
+    assert_eq!((with.0[0].function.as_str(), with.0[0].line), ("inner", Some(6)), "{with}");
 }
 
 #[test]
@@ -304,7 +296,7 @@ block0(v0: i32, v1: i32, v2: f64):
     let file = program(text);
     let activity = [ArgActivity::Const, ArgActivity::Const, ArgActivity::Active];
     let request = Request::new(file.program.func("outer").expect("it is there"), activity);
-    let values = [DataValue::I32(7), DataValue::I32(0), DataValue::F64(1.5)];
+    let values = [DataValue::I32(7), DataValue::I32(0), DataValue::F64(1.5.into())];
     for (mode, phase) in [(Mode::Split, "forward"), (Mode::Combined, "gradient")] {
         let options = Options { mode, ..options(Inline::SMALL) };
         let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
@@ -314,7 +306,7 @@ block0(v0: i32, v1: i32, v2: f64):
             _ => {
                 let (mut value, mut cotangents) = (Vec::new(), Vec::new());
                 let args = values.clone().map(Arg::new);
-                unsafe { rule.gradient(&args, &[DataValue::F64(1.0)], &mut value, &mut cotangents) }.err()
+                unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut value, &mut cotangents) }.err()
             }
         };
         let Some(Error::Trap(trap)) = error else { panic!("it traps") };
@@ -322,7 +314,7 @@ block0(v0: i32, v1: i32, v2: f64):
             trap.to_string(),
             format!(
                 "trap int_divz: an integer was divided by zero\n  --> %inner, block0, inst0, line 4 ({phase})\n   |  \
-                 v2 = sdiv v0, v1\n  note: inlined into %middle, block0, inst0, line 10\n  note: inlined into %outer, block0, \
+                 v2 = sdiv.i32 v0, v1\n  note: inlined into %middle, block0, inst0, line 10\n  note: inlined into %outer, block0, \
                  inst1, line 19"
             )
         );

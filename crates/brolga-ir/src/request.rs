@@ -160,6 +160,8 @@ pub enum Inline {
     Small {
         /// Most instructions of a body that replaces a call, with all that was put into it.
         callee: u32,
+        /// The same of a function that is called in one place only, and for each caller of all such bodies together.
+        once: u32,
         /// Most instructions by which a function may grow beside its own length. A derivation as a whole grows to no more
         /// than twice its length and ten thousand instructions.
         growth: u32,
@@ -167,8 +169,9 @@ pub enum Inline {
 }
 
 impl Inline {
-    /// What has been found to pay for most programs: bodies of up to 100 instructions, a thousand of them for each function.
-    pub const SMALL: Self = Self::Small { callee: 100, growth: 1000 };
+    /// What has been found to pay for most programs: bodies of up to 100 instructions, of up to 2000 if they are called in one place only,
+    /// and a thousand by which a function may grow.
+    pub const SMALL: Self = Self::Small { callee: 100, once: 2000, growth: 1000 };
 }
 
 /// Options of a derivation. The defaults are right for most callers.

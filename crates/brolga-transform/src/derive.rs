@@ -18,7 +18,7 @@ use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -29,7 +29,7 @@ use crate::combined::combine;
 use crate::facts::Facts;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
-use crate::inline::inlined;
+use crate::inline::{Inlining, inlined};
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan};
@@ -227,10 +227,65 @@ pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnos
 }
 
 /// Run the pipeline for a request; `look` sees every stage of every variant.
+///
+/// # Errors
+/// As [`derive`].
 pub fn derive_with(
     program: &Program,
     request: &Request,
     options: &Options,
+    isa: &dyn TargetIsa,
+    look: impl FnMut(&Stages<'_>),
+) -> Result<Derivation, Diagnostics> {
+    // Whoever looks should see nothing of attempts that fail.
+    let (inlining, _) = attempt(program, request, options, isa)?;
+    derive_once(program, request, options, &inlining, isa, look)
+}
+
+/// Run the pipeline for a request.
+///
+/// # Errors
+/// Every problem of the program as asked. What is refused does not depend on [`Options::inline`], nor what is said of it.
+pub fn derive(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Derivation, Diagnostics> {
+    attempt(program, request, options, isa).map(|found| found.1)
+}
+
+/// Derive with as much inlining as is possible. A function may be refused as a part of another one where it is not by itself: what is
+/// called with nothing active is left alone, and what a callee does with bits the caller does not see. So functions in which
+/// problems are found are put into none; and if that does not help, no function is.
+fn attempt(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<(Inlining, Derivation), Diagnostics> {
+    let mut inlining = Inlining { how: options.inline, not: EntitySet::new() };
+    for last in [false, true] {
+        if inlining.how == Inline::Never {
+            break;
+        }
+        match derive_once(program, request, options, &inlining, isa, |_| {}) {
+            Ok(found) => return Ok((inlining, found)),
+            // A bug of ours is not to be passed over.
+            Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => return Err(e),
+            Err(_) if last => inlining.how = Inline::Never,
+            Err(e) => inlining.not.extend(e.0.iter().filter_map(|d| program.func(&d.function))),
+        }
+    }
+    let found = derive_once(program, request, options, &inlining, isa, |_| {})?;
+    Ok((inlining, found))
+}
+
+fn derive_once(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    inlining: &Inlining,
     isa: &dyn TargetIsa,
     mut look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
@@ -239,12 +294,16 @@ pub fn derive_with(
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
     let mut primals = reach(&mut program, request.func);
-    let mut bodies = inlined(&mut program, &primals, options.inline, isa);
+    let mut bodies = inlined(&mut program, &primals, inlining, isa);
     primals.retain(|&k| program.funcs[k].body.is_some());
     // Functions all of whose calls were replaced need no derivative.
-    let reached = summary::reachable_in(&program, request.func, |k| bodies.get(&k).or(program.funcs[k].body.as_ref()));
+    let mut reached = EntitySet::new();
+    reached
+        .extend(summary::reachable_in(&program, request.func, |k| bodies.get(&k).or(program.funcs[k].body.as_ref())));
     for &k in &primals {
-        let Some(own) = program.funcs[k].body.as_ref().filter(|_| reached.contains(&k)) else { continue };
+        let f = &program.funcs[k];
+        let needed = reached.contains(k) || f.symbol.ends_with(THUNK);
+        let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
         match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), isa) {
             Ok(n) => {
                 normalised.insert(k, n);
@@ -331,16 +390,6 @@ pub fn derive_with(
         primals,
         normalised,
     })
-}
-
-/// Run the pipeline for a request.
-pub fn derive(
-    program: &Program,
-    request: &Request,
-    options: &Options,
-    isa: &dyn TargetIsa,
-) -> Result<Derivation, Diagnostics> {
-    derive_with(program, request, options, isa, |_| {})
 }
 
 /// Say through which function a callee's problem was reached.

@@ -10,7 +10,9 @@
 //! - it has one, is not recursive (no cycle of calls leads through it), and is no function whose rule is known
 //!   ([`brolga_ir::Func::computes`]);
 //! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by [`Inline::Small::growth`] and its own
-//!   length; nor all callers together by more than [`SPARE`] and the length of all ([`Budget`]). The first bound keeps a chain in
+//!   length; nor all callers together by more than [`SPARE`] and the length of all ([`Budget`]). If it is called in one place only, the
+//!   program does not grow: it may have [`Inline::Small::once`] instructions, with all others like it in the same
+//!   caller, so that no function becomes too long for those who compile it. The first bound keeps a chain in
 //!   which each function calls the next one twice from doubling at every step: as soon as a body is too long, its calls stay,
 //!   and callers begin anew. The last one keeps the whole linear;
 //! - it was not put together in more than [`DEPTH`] steps, which bounds what is said of where an instruction comes from;
@@ -22,7 +24,8 @@
 //! - it has nothing that is refused anyway ([`refuse`]), so that this is reported once, and where it is;
 //! - call and callee agree about the signature to the letter.
 //!
-//! Where any of this fails, the call stays, which is never an error. A call that may be patched stays, as do `try_call`s and calls
+//! Where any of this fails, the call stays, which is never an error: what is refused as a part of its caller is derived by itself
+//! ([`crate::derive`]). A call that may be patched stays, as do `try_call`s and calls
 //! through pointers. A tail call is replaced as any other; the callee's own tail calls become calls if the caller's was none.
 //!
 //! Cranelift's inliner forgets source locations, but hands on *debug tags*, so each instruction of a callee is tagged with the
@@ -41,7 +44,7 @@ use brolga_ir::origin::Copies;
 use brolga_ir::{FuncKey, Inline, Program};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::inline::InlineCommand;
-use cranelift_codegen::ir::{self, ArgumentPurpose, DebugTag, InstructionData, Opcode};
+use cranelift_codegen::ir::{self, ArgumentPurpose, DebugTag, InstructionData, Opcode, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{Context, inline};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -57,16 +60,26 @@ const DEPTH: u32 = 16;
 /// Most bytes of stack slots: of a callee, and for each caller of all that is put into it.
 const SLOTS: (u64, u64) = (1 << 10, 1 << 13);
 
+/// Which calls are to be replaced.
+#[derive(Clone, Debug)]
+pub struct Inlining {
+    /// As the caller asks.
+    pub how: Inline,
+    /// Functions that replace no call.
+    pub not: EntitySet<FuncKey>,
+}
+
 /// The bodies of those of `funcs` in which calls were replaced; `program` learns where their instructions come from.
 pub fn inlined(
     program: &mut Program,
     funcs: &[FuncKey],
-    how: Inline,
+    inlining: &Inlining,
     isa: &dyn TargetIsa,
 ) -> HashMap<FuncKey, ir::Function> {
-    let Inline::Small { callee: longest, growth } = how else { return HashMap::new() };
+    let Inline::Small { callee: longest, once, growth } = inlining.how else { return HashMap::new() };
     let mut copies = std::mem::take(&mut program.copies);
     let order = bottom_up(program, funcs);
+    let single = called_once(program, funcs);
     let mut known = Known::default();
     let mut left = SPARE + order.iter().filter_map(|o| Some(length(body(program, o.0)?))).sum::<usize>();
     for (key, recursive) in order {
@@ -74,7 +87,11 @@ pub fn inlined(
         let mut depth = 0;
         if program.funcs[key].computes.is_none() {
             let insts = (length(own) + growth as usize).min(left);
-            let budget = Budget { insts, slots: if recursive || calls_indirectly(own) { 0 } else { SLOTS.1 } };
+            let budget = Budget {
+                insts,
+                once: once as usize,
+                slots: if recursive || calls_indirectly(own) { 0 } else { SLOTS.1 },
+            };
             let mut caller = Caller::new(program, key, own, &known, &mut copies, budget);
             if let Some(func) = caller.replace_calls(isa) {
                 left -= insts - caller.budget.insts;
@@ -84,9 +101,10 @@ pub fn inlined(
         }
         let last = known.bodies.get(&key).unwrap_or(own);
         let slots = last.sized_stack_slots.values().map(|s| u64::from(s.size)).sum();
-        let callee = Callee { length: length(last), slots, depth };
+        let callee = Callee { length: length(last), once: single.contains(key), slots, depth };
+        let longest = if callee.once { longest.max(once) } else { longest };
         let fits = callee.length <= longest as usize && slots <= SLOTS.0 && depth < DEPTH;
-        if fits && !recursive && may_move(program, key, own) {
+        if fits && !recursive && !inlining.not.contains(key) && may_move(program, key, own) {
             known.callees.insert(key, callee);
         }
     }
@@ -108,6 +126,8 @@ struct Known {
 struct Callee {
     /// Instructions.
     length: usize,
+    /// Whether it is called in one place, so that nothing grows.
+    once: bool,
     /// Bytes of stack slots.
     slots: u64,
     /// Most calls that an instruction of it has come by.
@@ -118,7 +138,16 @@ struct Callee {
 #[derive(Clone, Copy)]
 struct Budget {
     insts: usize,
+    /// The same of functions that are called in one place.
+    once: usize,
     slots: u64,
+}
+
+impl Budget {
+    /// What a callee is counted against.
+    fn of(&mut self, callee: Callee) -> &mut usize {
+        if callee.once { &mut self.once } else { &mut self.insts }
+    }
 }
 
 fn body(program: &Program, key: FuncKey) -> Option<&ir::Function> {
@@ -171,6 +200,25 @@ fn bottom_up(program: &Program, funcs: &[FuncKey]) -> Vec<(FuncKey, bool)> {
     order
 }
 
+/// Functions that one instruction calls, and whose address nobody takes.
+fn called_once(program: &Program, funcs: &[FuncKey]) -> EntitySet<FuncKey> {
+    let mut times: SecondaryMap<FuncKey, u32> = SecondaryMap::new();
+    for own in funcs.iter().filter_map(|&k| body(program, k)) {
+        for inst in insts(own) {
+            let (callee, more) = match own.dfg.insts[inst] {
+                InstructionData::FuncAddr { func_ref, .. } => (Some(func_ref), 2),
+                _ => (called(own, inst), 1),
+            };
+            if let Some(key) = callee.and_then(|r| program.callee(own, r)) {
+                times[key] += more;
+            }
+        }
+    }
+    let mut out = EntitySet::new();
+    out.extend(funcs.iter().filter(|&&k| times[k] == 1).copied());
+    out
+}
+
 /// Whether a body means the same in another function.
 fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
     let by_value = |p: &ir::AbiParam| matches!(p.purpose, ArgumentPurpose::StructArgument(_));
@@ -214,7 +262,7 @@ impl inline::Inline for Caller<'_> {
     ) -> InlineCommand<'_> {
         match self.callee(func, opcode, callee, args) {
             Some((key, callee)) => {
-                self.budget.insts -= callee.length;
+                *self.budget.of(callee) -= callee.length;
                 self.budget.slots -= callee.slots;
                 self.depth = self.depth.max(callee.depth + 1);
                 self.seams.insert(call);
@@ -280,7 +328,7 @@ impl<'a> Caller<'a> {
         let fits = matches!(opcode, Opcode::Call | Opcode::ReturnCall)
             && func.dfg.signatures[func.dfg.ext_funcs[callee].signature] == *sig
             && (!self.program.vmctx_pointers_only || sig.params.iter().zip(args).all(own_instance))
-            && found.length <= self.budget.insts
+            && found.length <= *{ self.budget }.of(found)
             && found.slots <= self.budget.slots;
         fits.then_some((key, found))
     }
@@ -290,6 +338,12 @@ impl<'a> Caller<'a> {
         let known = self.known.bodies.get(&key).or_else(|| body(self.program, key));
         let mut func = known.expect("a callee has a body").clone();
         func.debug_tags.clear();
+        // Those that nothing asks for, such as what a limit of the stack is made of, may not mean anything in the caller.
+        for gv in func.global_values.keys().collect::<Vec<_>>() {
+            if !matches!(func.global_values[gv], ir::GlobalValueData::Symbol { .. }) {
+                func.global_values[gv] = ir::GlobalValueData::DynScaleTargetConst { vector_type: types::I32X4 };
+            }
+        }
         let mut to = self.copies.at(self.key, call);
         for inst in insts(&func).collect::<Vec<_>>() {
             let copy = self.copies.copy(&mut to, key, original(&func, inst));

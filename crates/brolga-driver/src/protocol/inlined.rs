@@ -4,7 +4,7 @@
 //! one function, with bounds that differ from call to call so that they are met here and there. Values and memory must be the
 //! same bit for bit. A gradient must be the same but for roundings: what a callee adds up by itself is added where its caller adds.
 
-use brolga::{Error, Ideas, Inline, MemoryMode, Mode, Options, Program};
+use brolga::{Ideas, Inline, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::InstructionData;
 
 use super::{Deriver, Subject, apart, describe, run_anywhere, same_contents};
@@ -24,9 +24,9 @@ pub fn violations(
     if !calls(program) {
         return Vec::new();
     }
-    let bounds = [(100, 1000), (1000, 10_000), (12, 40), (40, 20)][(bits >> 24 & 3) as usize];
+    let bounds = [(100, 2000, 1000), (1000, 0, 10_000), (12, 100, 40), (40, 12, 20)][(bits >> 24 & 3) as usize];
     let inline = match Options::default().inline {
-        Inline::Never => Inline::Small { callee: bounds.0, growth: bounds.1 },
+        Inline::Never => Inline::Small { callee: bounds.0, once: bounds.1, growth: bounds.2 },
         Inline::Small { .. } => Inline::Never,
     };
     let mut found = Vec::new();
