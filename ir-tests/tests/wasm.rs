@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, TrapCode, Type, UserFuncName, types};
 use brolga::cranelift_codegen::isa::CallConv;
-use brolga::{ArgActivity, FuncKey, Ideas, MemoryMode, Mode, Options, Program};
+use brolga::{ArgActivity, FuncKey, Ideas, Inline, MemoryMode, Mode, Options, Program};
 use brolga_driver::inputs::{Input, flatten, inputs, with_inputs};
 use brolga_driver::noise::Noise;
 use brolga_driver::protocol::reseeded;
@@ -124,10 +124,12 @@ struct Kind {
     debug: bool,
     /// Bits of the planner's ideas.
     ideas: u32,
+    /// Whether calls are replaced by what they call, if that is not the default; otherwise the reverse.
+    inline: bool,
 }
 
 /// A forward pass and a pullback that leaves memory alone.
-const LEAVE: Kind = Kind { mode: Mode::Split, memory: MemoryMode::Leave, debug: false, ideas: u32::MAX };
+const LEAVE: Kind = Kind { mode: Mode::Split, memory: MemoryMode::Leave, debug: false, ideas: u32::MAX, inline: false };
 
 /// The same, but that it restores memory.
 const RESTORE: Kind = Kind { memory: MemoryMode::Restore, ..LEAVE };
@@ -278,8 +280,13 @@ impl<'a> Subject<'a> {
             return Ok(gradient.clone());
         }
         let activity: Vec<_> = self.ty.params().iter().map(|t| brolga_wasm::default_activity(*t)).collect();
-        let Kind { mode, memory, debug, ideas } = kind;
-        let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), ..Options::default() };
+        let Kind { mode, memory, debug, ideas, inline } = kind;
+        let inline = match (Options::default().inline, inline) {
+            (usual, false) => usual,
+            (Inline::Never, true) => Inline::SMALL,
+            (Inline::Small { .. }, true) => Inline::Never,
+        };
+        let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), inline, ..Options::default() };
         let name = self.call.symbol.trim_start_matches('%');
         let gradient = Gradient::with_options(&self.loaded.module, name, &activity, &options).map_err(described)?;
         known.insert(key, gradient.clone());
@@ -397,10 +404,14 @@ impl<'a> Subject<'a> {
             Kind { mode: Mode::Combined, debug: true, ..RESTORE },
             Kind { mode: Mode::Combined, ideas: some, ..LEAVE },
             Kind { ideas: some, ..LEAVE },
+            Kind { mode: Mode::Gradient, inline: true, ..LEAVE },
+            Kind { inline: true, ..RESTORE },
         ] {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
-            let same = if kind.ideas == LEAVE.ideas {
+            let same = if kind.inline {
+                self.same_but_for_roundings(&run.outcome, &two.outcome)
+            } else if kind.ideas == LEAVE.ideas {
                 run.outcome.same_gradient(&two.outcome)
             } else {
                 run.outcome.equal_gradient(&two.outcome)
@@ -416,6 +427,24 @@ impl<'a> Subject<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether gradients differ by no more than another order of additions explains.
+    fn same_but_for_roundings(&self, a: &Outcome, b: &Outcome) -> bool {
+        let nums = |o: &Outcome| -> Vec<Option<Vec<f64>>> {
+            let of = |g: &Option<Item>| g.as_ref().map(|g| g.nums().iter().map(|n| n.as_f64()).collect());
+            o.gradient.iter().map(of).collect()
+        };
+        let near = |(a, b): (&Option<Vec<f64>>, &Option<Vec<f64>>)| match (a, b) {
+            (Some(a), Some(b)) => {
+                let scale = b.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
+                let tol = self.tolerances.tape;
+                a.iter().zip(b).all(|(a, b)| compare::close(*a, *b, tol) || (a - b).abs() <= tol * scale)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        nums(a).iter().zip(&nums(b)).all(near)
     }
 
     /// One forward run and two pullbacks, the second with other seeds and shadows; and a fresh run with those.

@@ -452,7 +452,7 @@ fn apart(a: &Outcome, b: &Outcome, tol: f64) -> Option<(usize, usize, f64, f64)>
         let scale = b.iter().map(|n| n.as_f64().abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
         let i = a.iter().zip(b).position(|(a, b)| {
             let (a, b) = (a.as_f64(), b.as_f64());
-            !close(a, b, tol) && (a - b).abs() > tol * scale
+            !close(a, b, tol) && (a.is_nan() != b.is_nan() || (a - b).abs() > tol * scale)
         })?;
         Some((arg, i, a[i].as_f64(), b[i].as_f64()))
     })

@@ -143,3 +143,52 @@ impl Program {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u32) -> FuncKey {
+        FuncKey::from_u32(n)
+    }
+
+    fn inst(n: u32) -> ir::Inst {
+        ir::Inst::from_u32(n)
+    }
+
+    #[test]
+    fn a_copy_of_a_copy_names_the_instruction_and_all_calls() {
+        let mut program = Program::new();
+        // inst7 of the third function by its call in the second, that by a call in the first; and once more by another.
+        let mut to = program.copies.at(key(1), inst(3));
+        let inner = program.copies.copy(&mut to, key(2), inst(7));
+        let mut to = program.copies.at(key(0), inst(5));
+        let outer = program.copies.copy(&mut to, key(1), inner);
+        let own = program.copies.copy(&mut to, key(1), inst(4));
+        let mut to = program.copies.at(key(0), inst(6));
+        let again = program.copies.copy(&mut to, key(1), inner);
+
+        let origin = |func, i| program.origin(key(func), i);
+        assert_eq!(origin(0, inst(5)), Origin { func: key(0), inst: inst(5), calls: vec![] });
+        assert_eq!(origin(1, inner), Origin { func: key(2), inst: inst(7), calls: vec![(key(1), inst(3))] });
+        let calls = vec![(key(1), inst(3)), (key(0), inst(5))];
+        assert_eq!(origin(0, outer), Origin { func: key(2), inst: inst(7), calls });
+        assert_eq!(origin(0, own), Origin { func: key(1), inst: inst(4), calls: vec![(key(0), inst(5))] });
+        let calls = vec![(key(1), inst(3)), (key(0), inst(6))];
+        assert_eq!(origin(0, again), Origin { func: key(2), inst: inst(7), calls });
+        // What stems from no instruction is no copy of any.
+        assert!(origin(0, inst(u32::MAX - 1)).calls.is_empty());
+    }
+
+    #[test]
+    fn diagnostics_name_the_instruction_and_the_calls() {
+        let mut program = Program::new();
+        for name in ["f", "g"] {
+            program.define(name, ir::Function::new(), |_| 0).expect("the name is new");
+        }
+        let mut to = program.copies.at(key(0), inst(5));
+        let copy = program.copies.copy(&mut to, key(1), inst(4));
+        let d = crate::Diagnostic::new("AD0000", "it is wrong").at(&program, key(0), copy);
+        assert_eq!(d.to_string(), "error[AD0000]: it is wrong\n  --> %g\n  note: inlined into %f");
+    }
+}

@@ -18,7 +18,7 @@ use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -27,6 +27,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::combined::combine;
 use crate::facts::Facts;
+use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
@@ -245,7 +246,7 @@ pub fn derive_with(
 /// Run the pipeline for a request.
 ///
 /// # Errors
-/// Every problem of the program as asked. What is refused does not depend on [`Options::inline`], nor what is said of it.
+/// Every problem of the program as asked, and as it is written: see [`crate::fallback`].
 pub fn derive(
     program: &Program,
     request: &Request,
@@ -255,33 +256,8 @@ pub fn derive(
     attempt(program, request, options, isa).map(|found| found.1)
 }
 
-/// Derive with as much inlining as is possible. A function may be refused as a part of another one where it is not by itself: what is
-/// called with nothing active is left alone, and what a callee does with bits the caller does not see. So functions in which
-/// problems are found are put into none; and if that does not help, no function is.
-fn attempt(
-    program: &Program,
-    request: &Request,
-    options: &Options,
-    isa: &dyn TargetIsa,
-) -> Result<(Inlining, Derivation), Diagnostics> {
-    let mut inlining = Inlining { how: options.inline, not: EntitySet::new() };
-    for last in [false, true] {
-        if inlining.how == Inline::Never {
-            break;
-        }
-        match derive_once(program, request, options, &inlining, isa, |_| {}) {
-            Ok(found) => return Ok((inlining, found)),
-            // A bug of ours is not to be passed over.
-            Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => return Err(e),
-            Err(_) if last => inlining.how = Inline::Never,
-            Err(e) => inlining.not.extend(e.0.iter().filter_map(|d| program.func(&d.function))),
-        }
-    }
-    let found = derive_once(program, request, options, &inlining, isa, |_| {})?;
-    Ok((inlining, found))
-}
-
-fn derive_once(
+/// Run the pipeline with calls replaced so and not otherwise.
+pub(crate) fn derive_once(
     program: &Program,
     request: &Request,
     options: &Options,

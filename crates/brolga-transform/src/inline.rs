@@ -24,8 +24,8 @@
 //! - it has nothing that is refused anyway ([`refuse`]), so that this is reported once, and where it is;
 //! - call and callee agree about the signature to the letter.
 //!
-//! Where any of this fails, the call stays, which is never an error: what is refused as a part of its caller is derived by itself
-//! ([`crate::derive`]). A call that may be patched stays, as do `try_call`s and calls
+//! Where any of this fails, the call stays, which is never an error: what does harm as a part of its caller is derived by itself
+//! ([`crate::fallback`]). A call that may be patched stays, as do `try_call`s and calls
 //! through pointers. A tail call is replaced as any other; the callee's own tail calls become calls if the caller's was none.
 //!
 //! Cranelift's inliner forgets source locations, but hands on *debug tags*, so each instruction of a callee is tagged with the

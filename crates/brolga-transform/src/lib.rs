@@ -15,6 +15,7 @@
 //! prune        what a derived graph computes for nobody is removed
 //! orient       branches at the edge of loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
+//! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
@@ -25,6 +26,7 @@ pub mod combined;
 pub mod common;
 pub mod derive;
 pub mod facts;
+pub mod fallback;
 pub mod finite;
 pub mod forward;
 pub mod inline;
