@@ -7,7 +7,7 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Inline, Mode, Options, Program, Request, jit};
 use brolga_driver::explain::{Wanted, explain, text};
-use brolga_driver::{File, guess};
+use brolga_driver::{Directive, File};
 use brolga_transform::derive_with;
 
 const TEXT: &str = include_str!("../cases/calls/inline.clif");
@@ -20,18 +20,25 @@ fn options(inline: Inline) -> Options {
     Options { inline, ..Options::default() }
 }
 
+/// The request of the first `; grad:` line about a function.
+fn request(file: &File, symbol: &str) -> Request {
+    let calls = file.directives.iter().filter_map(|d| match d {
+        Directive::Grad(line) => file.bind(&line.text, &line.call, &line.clauses).ok(),
+        _ => None,
+    });
+    let func = file.program.func(symbol).expect("it is there");
+    calls.map(|c| c.request()).find(|r| r.func == func).expect("it is called")
+}
+
 /// The functions that are derived for one: their symbols, direct calls and instructions.
-fn derived(program: &Program, symbol: &str, inline: Inline) -> Vec<(String, usize, usize)> {
-    let mut request = guess::request(program, program.func(symbol).expect("it is there"));
-    // What is only passed on as an address.
-    for (arg, param) in request.args.iter_mut().zip(&program.funcs[request.func].signature.params) {
-        if param.value_type == ir::types::I64 {
-            *arg = ArgActivity::Duplicated;
-        }
-    }
+fn derived(file: &File, symbol: &str, inline: Inline) -> Vec<(String, usize, usize)> {
+    derived_for(&file.program, &request(file, symbol), inline)
+}
+
+fn derived_for(program: &Program, request: &Request, inline: Inline) -> Vec<(String, usize, usize)> {
     let isa = jit::host_isa(true).expect("there is a host");
     let mut out = Vec::new();
-    derive_with(program, &request, &options(inline), &*isa, |s| {
+    derive_with(program, request, &options(inline), &*isa, |s| {
         let func = s.facts.func();
         let insts: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
         let is_call = |i: &&ir::Inst| func.dfg.insts[**i].opcode() == ir::Opcode::Call;
@@ -43,8 +50,8 @@ fn derived(program: &Program, symbol: &str, inline: Inline) -> Vec<(String, usiz
 }
 
 /// Direct calls that stay in a function.
-fn calls(program: &Program, symbol: &str, inline: Inline) -> usize {
-    derived(program, symbol, inline)[0].1
+fn calls(file: &File, symbol: &str, inline: Inline) -> usize {
+    derived(file, symbol, inline)[0].1
 }
 
 #[test]
@@ -67,11 +74,11 @@ fn calls_of_short_functions_are_gone() {
         ("by_name_and_pointer", 1, 0),
         ("idle", 2, 0),
     ] {
-        assert_eq!(calls(&file.program, symbol, Inline::Never), without, "%{symbol}");
-        assert_eq!(calls(&file.program, symbol, Inline::SMALL), with, "%{symbol}");
+        assert_eq!(calls(&file, symbol, Inline::Never), without, "%{symbol}");
+        assert_eq!(calls(&file, symbol, Inline::SMALL), with, "%{symbol}");
     }
     // Nothing is derived that is called no more.
-    let symbols: Vec<String> = derived(&file.program, "own_memory", Inline::SMALL).into_iter().map(|d| d.0).collect();
+    let symbols: Vec<String> = derived(&file, "own_memory", Inline::SMALL).into_iter().map(|d| d.0).collect();
     assert_eq!(symbols, ["own_memory"]);
 }
 
@@ -79,7 +86,7 @@ fn calls_of_short_functions_are_gone() {
 fn straight_code_stays_one_block() {
     let file = program(TEXT);
     let isa = jit::host_isa(true).expect("there is a host");
-    let request = guess::request(&file.program, file.program.func("levels").expect("it is there"));
+    let request = request(&file, "levels");
     let mut blocks = Vec::new();
     let look = |s: &brolga_transform::Stages<'_>| blocks.push(s.facts.cfg.blocks.len());
     derive_with(&file.program, &request, &options(Inline::SMALL), &*isa, look).expect("it can be derived");
@@ -92,12 +99,6 @@ fn what_would_mean_something_else_stays() {
     let small = "block0(v0: i64, v1: f64):\n    v2 = fmul v1, v1\n    return v2\n}\n";
     let bodies = [
         ("short", "system_v {\n", small, 0),
-        (
-            "with a frame",
-            "system_v {\n",
-            "block0(v0: i64, v1: f64):\n    v2 = get_frame_pointer.i64\n    return v1\n}\n",
-            1,
-        ),
         (
             "with a slot that is too large",
             "system_v {\n    ss0 = explicit_slot 2048\n",
@@ -129,46 +130,58 @@ fn what_would_mean_something_else_stays() {
              function %caller(f64) -> f64 system_v {{\n    fn0 = %callee(i64, f64) -> f64 system_v\nblock0(v0: f64):\n    \
              v1 = iconst.i64 1\n    v2 = call fn0(v1, v0)\n    v3 = fadd v2, v0\n    return v3\n}}\n"
         );
-        assert_eq!(calls(&program(&text).program, "caller", Inline::SMALL), stay, "a callee {what}");
+        assert_eq!(calls(&program(&text), "caller", Inline::SMALL), stay, "a callee {what}");
     }
 }
 
+/// Where only an instance is a pointer, it must be the caller's.
 #[test]
-fn what_the_instance_is_the_caller_says() {
-    let text = "\
+fn another_instance_stays() {
+    for (instance, stay) in [("v0", 0), ("v3", 1)] {
+        let mut file = program(&format!(
+            "\
 ; grad: %caller([1.0, 2.0], 2.0) == [_, _]
-function %callee(i64 vmctx, f64) -> f64 system_v {
+function %callee(i64 vmctx, f64) -> f64 system_v {{
     gv0 = vmctx
     gv1 = load.i64 notrap aligned gv0
+    stack_limit = gv1
 block0(v0: i64, v1: f64):
-    v2 = global_value.i64 gv1
-    v3 = fcvt_from_sint.f64 v2
-    v4 = fmul v1, v3
-    return v4
-}
-function %caller(i64 vmctx, f64) -> f64 system_v {
+    v2 = load.f64 v0
+    v3 = fmul v1, v2
+    return v3
+}}
+function %caller(i64 vmctx, f64) -> f64 system_v {{
     fn0 = %callee(i64 vmctx, f64) -> f64 system_v
 block0(v0: i64, v1: f64):
     v2 = iconst.i64 8
     v3 = iadd v0, v2
-    v4 = call fn0(v3, v1)
+    v4 = call fn0({instance}, v1)
     return v4
-}
-";
-    // The address would be that of the caller's instance.
-    let file = program(text);
-    let request = guess::request(&file.program, file.program.func("caller").expect("it is there"));
-    let isa = jit::host_isa(true).expect("there is a host");
-    let mut callees = 0;
-    let found = derive_with(&file.program, &request, &options(Inline::SMALL), &*isa, |s| {
-        let func = s.facts.func();
-        let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-        callees += usize::from(insts.any(|i| func.dfg.insts[i].opcode() == ir::Opcode::Call));
-    });
-    match found {
-        Ok(_) => assert_eq!(callees, 1),
-        Err(e) => panic!("{e}"),
+}}
+"
+        ));
+        file.program.vmctx_pointers_only = true;
+        assert_eq!(calls(&file, "caller", Inline::SMALL), stay, "{instance}");
+        file.program.vmctx_pointers_only = false;
+        assert_eq!(calls(&file, "caller", Inline::SMALL), 0, "{instance}");
     }
+}
+
+/// A program that would be refused with inlining is not: what is called with nothing active may do as it likes.
+#[test]
+fn what_harms_is_not_replaced() {
+    let text = include_str!("../cases/bits/atomics.clif");
+    let file = program(text);
+    assert_eq!(calls(&file, "beside_updates", Inline::SMALL), 1);
+    // Other functions of the same program are replaced all the same.
+    let text = text.replace(
+        "    v2 = fmul v0, v1\n    return v2\n}\nfunction %updated",
+        "    v3 = call fn1(v0)\n    v2 = fmul v3, v1\n    return v2\n}\nfunction %same(f64) -> f64 system_v {\nblock0(v0: f64):\n    \
+         return v0\n}\nfunction %updated",
+    );
+    let text = text.replace("    fn0 = %updated()", "    fn1 = %same(f64) -> f64 system_v\n    fn0 = %updated()");
+    assert_eq!(calls(&program(&text), "beside_updates", Inline::Never), 2);
+    assert_eq!(calls(&program(&text), "beside_updates", Inline::SMALL), 1);
 }
 
 /// A chain of functions that call the next one `times` times each.
@@ -200,14 +213,14 @@ fn growth_is_bounded() {
     for (length, times) in [(40, 2), (200, 3)] {
         let file = program(&chain(length, times));
         let (without, with) =
-            (total(&derived(&file.program, "f0", Inline::Never)), total(&derived(&file.program, "f0", Inline::SMALL)));
+            (total(&derived(&file, "f0", Inline::Never)), total(&derived(&file, "f0", Inline::SMALL)));
         assert!(with <= 40 * without, "{length} functions with {without} instructions have {with}");
-        assert!(derived(&file.program, "f0", Inline::SMALL).iter().all(|f| f.2 <= 100 * times + 100));
+        assert!(derived(&file, "f0", Inline::SMALL).iter().all(|f| f.2 <= 100 * times + 100));
     }
     // As many calls as there is room for, and no more.
     let file = program(&chain(2, 600));
     let inline = Inline::Small { callee: 100, once: 0, growth: 50 };
-    let found = derived(&file.program, "f0", inline);
+    let found = derived(&file, "f0", inline);
     assert!(found[0].1 > 0 && found[0].2 <= 2 * 602 + 50, "{found:?}");
     // All functions together grow to no more than twice their length and ten thousand instructions.
     let leaf: String = (1..90).map(|i| format!("    v{i} = fmul v0, v{}\n", i - 1)).collect();
@@ -221,8 +234,8 @@ fn growth_is_bounded() {
         write!(text, "function %f{k}(f64) -> f64 system_v {{\n    fn0 = %leaf(f64) -> f64 system_v\n{next}block0(v0: f64):\n{calls}{last}").unwrap();
     }
     let file = program(&text);
-    let length = total(&derived(&file.program, "f0", Inline::Never));
-    let found = derived(&file.program, "f0", Inline::SMALL);
+    let length = total(&derived(&file, "f0", Inline::Never));
+    let found = derived(&file, "f0", Inline::SMALL);
     assert!((10_000..2 * length + 10_000).contains(&total(&found)), "{length} became {}", total(&found));
     assert!(found.iter().any(|f| f.0 == "leaf"));
 }
@@ -231,7 +244,7 @@ fn growth_is_bounded() {
 #[test]
 fn a_long_chain_is_told_in_few_words() {
     let file = program(&chain(400, 1));
-    let found = derived(&file.program, "f0", Inline::SMALL);
+    let found = derived(&file, "f0", Inline::SMALL);
     assert!(found.len() > 2 && total(&found) < 6000, "{found:?}");
 }
 

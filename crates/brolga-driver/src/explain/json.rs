@@ -91,9 +91,8 @@ fn function(f: &FunctionPlan) -> Value {
         list.iter().map(|r| json!({ "what": r.what, "bytes": r.bytes, "for": r.readers, "why": r.why })).collect()
     };
     let blocks = f.blocks.iter().map(|b| {
-        json!({
+        let mut block = json!({
             "block": b.block,
-            "inlined": b.inlined.as_ref().map(|f| format!("%{f}")),
             "line": line(Some(b.line)),
             "offset": offset(Some(b.line)),
             "times": b.times,
@@ -104,7 +103,11 @@ fn function(f: &FunctionPlan) -> Value {
             "holds": recorded(&b.holds),
             "knows": recorded(&b.knows),
             "recomputes": recorded(&b.recomputes),
-        })
+        });
+        if let Some(f) = &b.inlined {
+            block["inlined"] = json!(format!("%{f}"));
+        }
+        block
     });
     json!({
         "function": format!("%{}", f.function),
