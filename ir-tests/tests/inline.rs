@@ -160,10 +160,11 @@ block0(v0: i64, v1: f64):
 }}
 "
         ));
-        file.program.vmctx_pointers_only = true;
-        assert_eq!(calls(&file, "caller", Inline::SMALL), stay, "{instance}");
-        file.program.vmctx_pointers_only = false;
-        assert_eq!(calls(&file, "caller", Inline::SMALL), 0, "{instance}");
+        let request = request(&file, "caller");
+        for (only, stay) in [(true, stay), (false, 0)] {
+            file.program.vmctx_pointers_only = only;
+            assert_eq!(derived_for(&file.program, &request, Inline::SMALL)[0].1, stay, "{instance}, {only}");
+        }
     }
 }
 
@@ -238,6 +239,26 @@ fn growth_is_bounded() {
     let found = derived(&file, "f0", Inline::SMALL);
     assert!((10_000..2 * length + 10_000).contains(&total(&found)), "{length} became {}", total(&found));
     assert!(found.iter().any(|f| f.0 == "leaf"));
+}
+
+/// Functions of which nothing is left but what they declare: 3^60 calls of the identity.
+#[test]
+fn what_becomes_nothing_does_not_grow_either() {
+    let mut out = "; grad: %f0(1.5) == [_]\n".to_owned();
+    for k in 0..60 {
+        let next = k + 1;
+        match k {
+            59 => writeln!(out, "function %f59(f64) -> f64 system_v {{\nblock0(v0: f64):\n    return v0\n}}").unwrap(),
+            _ => writeln!(
+                out,
+                "function %f{k}(f64) -> f64 system_v {{\n    fn0 = %f{next}(f64) -> f64 system_v\nblock0(v0: f64):\n    \
+                 v1 = call fn0(v0)\n    v2 = call fn0(v1)\n    v3 = call fn0(v2)\n    return v3\n}}"
+            )
+            .unwrap(),
+        }
+    }
+    let found = derived(&program(&out), "f0", Inline::SMALL);
+    assert!(found.len() > 1 && total(&found) < 1000, "{found:?}");
 }
 
 /// A chain of functions that do nothing but call the next one.

@@ -155,7 +155,7 @@ block0(v0: f64):
     let (file, call) = subject(text);
     for (from, to, complaint) in [
         ("fmul v0, v0", "fadd v0, v0", "of the gradient is"),
-        ("return v4", "return v3", "the forward pass returns"),
+        ("return v4", "return v3", "the value is"),
         ("store v4, v1", "store v3, v1", "the derivative leaves"),
     ] {
         let other = text.replace(from, to);

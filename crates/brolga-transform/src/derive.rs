@@ -18,7 +18,7 @@ use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -238,8 +238,11 @@ pub fn derive_with(
     isa: &dyn TargetIsa,
     look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
-    // Whoever looks should see nothing of attempts that fail.
-    let (inlining, _) = attempt(program, request, options, isa)?;
+    let inlining = match options.inline {
+        Inline::Never => Inlining::never(),
+        // Whoever looks should see nothing of attempts that fail.
+        Inline::Small { .. } => attempt(program, request, options, isa)?.0,
+    };
     derive_once(program, request, options, &inlining, isa, look)
 }
 

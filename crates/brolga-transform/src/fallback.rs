@@ -19,7 +19,6 @@ use brolga_ir::map::IndexSet;
 use brolga_ir::{Diagnostics, FuncKey, Inline, Options, Program, Request};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_entity::EntitySet;
 
 use crate::derive::{Derivation, Stages, derive_once};
 use crate::inline::Inlining;
@@ -40,7 +39,7 @@ pub fn attempt(
         let derivation = derive_once(program, request, options, inlining, isa, look)?;
         Ok((derivation, found))
     };
-    let never = Inlining { how: Inline::Never, not: EntitySet::new() };
+    let never = Inlining::never();
     let mut inlining = Inlining { how: options.inline, ..never.clone() };
     let mut plain: Option<Result<(Derivation, Doubts), Diagnostics>> = None;
     // As it is, and then without the functions that are in the way.

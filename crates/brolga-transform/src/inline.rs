@@ -69,6 +69,13 @@ pub struct Inlining {
     pub not: EntitySet<FuncKey>,
 }
 
+impl Inlining {
+    /// None.
+    pub fn never() -> Self {
+        Self { how: Inline::Never, not: EntitySet::new() }
+    }
+}
+
 /// The bodies of those of `funcs` in which calls were replaced; `program` learns where their instructions come from.
 pub fn inlined(
     program: &mut Program,
@@ -101,7 +108,7 @@ pub fn inlined(
         }
         let last = known.bodies.get(&key).unwrap_or(own);
         let slots = last.sized_stack_slots.values().map(|s| u64::from(s.size)).sum();
-        let callee = Callee { length: length(last), once: single.contains(key), slots, depth };
+        let callee = Callee { length: weight(last), once: single.contains(key), slots, depth };
         let longest = if callee.once { longest.max(once) } else { longest };
         let fits = callee.length <= longest as usize && slots <= SLOTS.0 && depth < DEPTH;
         if fits && !recursive && !inlining.not.contains(key) && may_move(program, key, own) {
@@ -124,7 +131,7 @@ struct Known {
 /// What is asked of a function that is to replace a call.
 #[derive(Clone, Copy)]
 struct Callee {
-    /// Instructions.
+    /// Instructions, or whatever else there is more of.
     length: usize,
     /// Whether it is called in one place, so that nothing grows.
     once: bool,
@@ -160,6 +167,14 @@ fn insts(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
 
 fn length(func: &ir::Function) -> usize {
     insts(func).count()
+}
+
+/// What it takes to copy a function: an instruction for each of its instructions, or an entry for each declaration. What has
+/// been put into it has left its declarations even if nothing else is left.
+fn weight(func: &ir::Function) -> usize {
+    let declared = func.dfg.ext_funcs.len() + func.dfg.signatures.len() + func.dfg.immediates.len();
+    let more = func.dfg.num_blocks() + func.global_values.len() + func.sized_stack_slots.len();
+    length(func).max(declared + more)
 }
 
 fn calls_indirectly(func: &ir::Function) -> bool {
