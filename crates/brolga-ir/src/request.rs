@@ -155,8 +155,8 @@ pub enum Inline {
     /// No call is.
     #[default]
     Never,
-    /// Direct calls of short functions of the program are that call neither themselves nor, by way of others, are called by what
-    /// they call. Bottom up, so that the body that is put in is final. Whatever else stands in the way, the call stays.
+    /// Direct calls of short functions of the program are, unless a cycle of calls leads through the function. Callees come
+    /// first, so that the body that is put in is final. Where anything stands in the way, the call stays; it is never an error.
     Small {
         /// Most instructions of a body that replaces a call, with all that was put into it.
         callee: u32,
