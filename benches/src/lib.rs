@@ -37,7 +37,7 @@ pub mod report;
 pub mod scaling;
 pub mod wasm;
 
-pub use brolga::{Ideas, Mode};
+pub use brolga::{Ideas, Inline, Mode};
 pub use calls::CallRow;
 pub use measure::{Effort, Row};
 pub use prepared::{Failure, Prepared};
@@ -50,11 +50,13 @@ pub struct How {
     pub mode: Mode,
     /// What the planner may do.
     pub ideas: Ideas,
+    /// Which calls are replaced.
+    pub inline: Inline,
 }
 
 impl From<Mode> for How {
     fn from(mode: Mode) -> Self {
-        Self { mode, ideas: Ideas::default() }
+        Self { mode, ..Self::default() }
     }
 }
 

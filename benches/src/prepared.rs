@@ -89,7 +89,7 @@ pub struct Prepared<'a> {
 
 /// The options that all problems are derived with.
 pub fn options(how: How) -> Options {
-    Options { mode: how.mode, ideas: how.ideas, verify_stages: false, ..Options::default() }
+    Options { mode: how.mode, ideas: how.ideas, inline: how.inline, verify_stages: false, ..Options::default() }
 }
 
 /// The program of a problem, and what to differentiate.

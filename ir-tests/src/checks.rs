@@ -1,6 +1,6 @@
 //! What each kind of directive asserts.
 
-use brolga::{Error, FuncKey, MemoryMode, Options, Request};
+use brolga::{DerivedRule, Error, FuncKey, Inline, MemoryMode, Options, Request, Trap};
 use brolga_driver::check::{Tolerances, check};
 use brolga_driver::protocol::{derive, disagreement_with_tape, dump_violations, shape_violations, violations};
 use brolga_driver::text::{ErrorLine, GradLine, TrapLine};
@@ -73,7 +73,7 @@ fn try_trap(file: &File, line: &TrapLine) -> Result<Complaints, String> {
     let rule = derive(program, &call.request(), &options).map_err(described)?;
     let sound = sound_call(file, &call);
     let before = sound.as_ref().map(|c| run::gradient(&rule, c).map_err(described)).transpose()?;
-    let mut complaints = Vec::new();
+    let mut complaints = inlined_trap(file, line, &call, &rule)?;
     for round in 0..2 {
         let primal = run::primal_in(&rule, &call, &mut Memory::new(&call).map_err(described)?).err();
         let gradient = run::gradient(&rule, &call).err();
@@ -103,6 +103,24 @@ fn try_trap(file: &File, line: &TrapLine) -> Result<Complaints, String> {
     Ok(complaints)
 }
 
+/// With calls replaced by what they call, the same instruction traps.
+fn inlined_trap(file: &File, line: &TrapLine, call: &Invocation, rule: &DerivedRule) -> Result<Complaints, String> {
+    let inline = if Options::default().inline == Inline::Never { Inline::SMALL } else { Inline::Never };
+    let options = Options { memory: call.memory, inline, ..Options::default() };
+    let other = derive(&file.program, &call.request(), &options).map_err(described)?;
+    let trap = |rule: &DerivedRule| match run::gradient(rule, call) {
+        Err(Error::Trap(t)) => Ok(*t),
+        Err(e) => Err(described(e)),
+        Ok(_) => Err(format!("expected trap {}, but it finished", line.code)),
+    };
+    let (without, with) = (trap(rule)?, trap(&other)?);
+    let place = |t: &Trap| (t.code.clone(), t.function.clone(), t.inst, t.line);
+    Ok(match place(&without) == place(&with) {
+        true => Vec::new(),
+        false => vec![format!("with {inline:?} it is another trap: {with}\ninstead of {without}")],
+    })
+}
+
 /// A call of the same rule that does not trap, if the file has one.
 fn sound_call(file: &File, trapping: &Invocation) -> Option<Invocation> {
     file.directives.iter().find_map(|d| {
@@ -121,21 +139,23 @@ fn try_error(file: &File, line: &ErrorLine) -> Result<Complaints, String> {
     let request = error_request(file, line)?;
     let mut complaints = Vec::new();
     for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-        let options = Options { memory, ..Options::default() };
-        match derive(&file.program, &request, &options) {
-            Ok(_) => complaints.push("expected a refusal, but there is a derivative".to_owned()),
-            Err(Error::Diagnostics(found)) => {
-                let codes: Vec<_> = found.0.iter().map(|d| d.code).collect();
-                if let Some(code) = &line.code
-                    && !codes.contains(&code.as_str())
-                {
-                    complaints.push(format!("expected {code}, got {found}"));
+        for inline in [Inline::Never, Inline::SMALL] {
+            let options = Options { memory, inline, ..Options::default() };
+            match derive(&file.program, &request, &options) {
+                Ok(_) => complaints.push(format!("with {inline:?}: expected a refusal, but there is a derivative")),
+                Err(Error::Diagnostics(found)) => {
+                    let codes: Vec<_> = found.0.iter().map(|d| d.code).collect();
+                    if let Some(code) = &line.code
+                        && !codes.contains(&code.as_str())
+                    {
+                        complaints.push(format!("expected {code}, got {found}"));
+                    }
+                    for d in found.0.iter().filter(|d| d.inst.is_some() && d.line.is_none()) {
+                        complaints.push(format!("this diagnostic names an instruction but no line: {d}"));
+                    }
                 }
-                for d in found.0.iter().filter(|d| d.inst.is_some() && d.line.is_none()) {
-                    complaints.push(format!("this diagnostic names an instruction but no line: {d}"));
-                }
+                Err(other) => complaints.push(format!("expected diagnostics, got {}", described(other))),
             }
-            Err(other) => complaints.push(format!("expected diagnostics, got {}", described(other))),
         }
     }
     complaints.dedup();
@@ -163,8 +183,13 @@ fn error_request(file: &File, line: &ErrorLine) -> Result<Request, String> {
 pub fn dumps(file: &File, request: &NamedRequest) -> Complaints {
     caught(|| {
         let mut complaints = Vec::new();
-        for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-            let options = Options { memory, ..Options::default() };
+        let modes = [
+            (MemoryMode::Leave, Inline::Never),
+            (MemoryMode::Leave, Inline::SMALL),
+            (MemoryMode::Restore, Inline::Never),
+        ];
+        for (memory, inline) in modes {
+            let options = Options { memory, inline, ..Options::default() };
             complaints.extend(dump_violations(&file.program, &request.request, &options).map_err(described)?);
         }
         Ok(complaints)

@@ -115,7 +115,7 @@ fn cut_and_pruned(
         if f.body.is_none() {
             continue;
         }
-        let func = normalise(&file.program, key, &*isa).ok()?.func;
+        let func = normalise(&file.program, key, f.body.clone()?, &*isa).ok()?.func;
         let cfg = Cfg::compute(&func);
         let places = Places { program: &file.program, func: &func, cfg: &cfg, blocks: &Blocks::default() };
         let private = Private::compute(places, &Uses::compute(&func, &cfg));

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, TrapCode, Type, UserFuncName, types};
 use brolga::cranelift_codegen::isa::CallConv;
-use brolga::{ArgActivity, FuncKey, Ideas, MemoryMode, Mode, Options, Program};
+use brolga::{ArgActivity, FuncKey, Ideas, Inline, MemoryMode, Mode, Options, Program};
 use brolga_driver::inputs::{Input, flatten, inputs, with_inputs};
 use brolga_driver::noise::Noise;
 use brolga_driver::protocol::reseeded;
@@ -127,10 +127,12 @@ struct Kind {
     debug: bool,
     /// Bits of the planner's ideas.
     ideas: u32,
+    /// Whether calls are replaced by what they call, if that is not the default; otherwise the reverse.
+    inline: bool,
 }
 
 /// A forward pass and a pullback that leaves memory alone.
-const LEAVE: Kind = Kind { mode: Mode::Split, memory: MemoryMode::Leave, debug: false, ideas: u32::MAX };
+const LEAVE: Kind = Kind { mode: Mode::Split, memory: MemoryMode::Leave, debug: false, ideas: u32::MAX, inline: false };
 
 /// The same, but that it restores memory.
 const RESTORE: Kind = Kind { memory: MemoryMode::Restore, ..LEAVE };
@@ -281,8 +283,13 @@ impl<'a> Subject<'a> {
             return Ok(gradient.clone());
         }
         let activity: Vec<_> = self.ty.params().iter().map(|t| brolga_wasm::default_activity(*t)).collect();
-        let Kind { mode, memory, debug, ideas } = kind;
-        let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), ..Options::default() };
+        let Kind { mode, memory, debug, ideas, inline } = kind;
+        let inline = match (Options::default().inline, inline) {
+            (usual, false) => usual,
+            (Inline::Never, true) => Inline::SMALL,
+            (Inline::Small { .. }, true) => Inline::Never,
+        };
+        let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), inline, ..Options::default() };
         let name = self.call.symbol.trim_start_matches('%');
         let gradient = Gradient::with_options(&self.loaded.module, name, &activity, &options).map_err(described)?;
         known.insert(key, gradient.clone());
@@ -387,7 +394,8 @@ impl<'a> Subject<'a> {
         self.as_one(leave, &restore, found)
     }
 
-    /// One function for value and gradient gives the numbers that two give, bit by bit but for loops that are run again.
+    /// One function for value and gradient gives the numbers that two give, bit by bit; but where loops are run again, or calls are
+    /// inlined, in another order.
     fn as_one(&self, leave: &Run, restore: &Run, found: &mut Vec<String>) -> Result<(), String> {
         // Some of the planner's ideas, others for each call; `solid` may tell zero from NaN.
         let hash = |h: u32, b: u8| (h ^ u32::from(b)).wrapping_mul(0x0100_0193);
@@ -404,15 +412,18 @@ impl<'a> Subject<'a> {
             Kind { mode: Mode::Combined, debug: true, ..RESTORE },
             Kind { mode: Mode::Combined, ideas: some, ..LEAVE },
             Kind { ideas: some, ..LEAVE },
+            Kind { mode: Mode::Gradient, inline: true, ..LEAVE },
+            Kind { inline: true, ..RESTORE },
         ] {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
-            let same = match kind.mode {
-                Mode::Gradient if kind.ideas != in_order => {
-                    run.outcome.close_gradient(&two.outcome, self.tolerances.tape)
-                }
-                _ if kind.ideas == LEAVE.ideas => run.outcome.same_gradient(&two.outcome),
-                _ => run.outcome.equal_gradient(&two.outcome),
+            let reordered = kind.inline || kind.mode == Mode::Gradient && kind.ideas != in_order;
+            let same = if reordered {
+                run.outcome.apart(&two.outcome, self.tolerances.tape).is_none()
+            } else if kind.ideas == LEAVE.ideas {
+                run.outcome.same_gradient(&two.outcome)
+            } else {
+                run.outcome.equal_gradient(&two.outcome)
             };
             if !same {
                 found.push(format!("{kind:?} gives another gradient"));

@@ -134,6 +134,42 @@ fn an_idea_that_changes_a_number() {
 }
 
 #[test]
+fn inlining_that_changes_something() {
+    let text = "
+; grad: %f(1.5, [2.0, 3.0]) shadow 1=[0.25, 0.5] == _
+function %f(f64, i64) -> f64 {
+    fn0 = %square(f64) -> f64
+block0(v0: f64, v1: i64):
+    v2 = load.f64 v1
+    v3 = call fn0(v0)
+    v4 = fmul v3, v2
+    store v4, v1
+    return v4
+}
+function %square(f64) -> f64 {
+block0(v0: f64):
+    v1 = fmul v0, v0
+    return v1
+}
+";
+    let (file, call) = subject(text);
+    for (from, to, complaint) in [
+        ("fmul v0, v0", "fadd v0, v0", "of the gradient is"),
+        ("return v4", "return v3", "the value is"),
+        ("store v4, v1", "store v3, v1", "the derivative leaves"),
+    ] {
+        let other = text.replace(from, to);
+        assert_ne!(other, text);
+        let rule = |options: &Options| {
+            let d = derivation(if options.inline == Options::default().inline { text } else { &other }, options);
+            DerivedRule::from_derivation(d, &call.request(), options)
+        };
+        let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
+        assert!(found.contains(complaint) && found.contains("with Small"), "{found}");
+    }
+}
+
+#[test]
 fn other_results() {
     complains("the forward pass returns", |d, o| forward_of(d, o, "return v4, v5", "return v3, v5"));
 }

@@ -3,7 +3,7 @@
 use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, measure, peers, report, scaling};
 use brolga_driver::File;
 
-use crate::cli::{BenchArgs, BenchMode, CallOptions};
+use crate::cli::{BenchArgs, BenchMode, CallOptions, inline};
 use crate::failure::Failure;
 use crate::grad::jobs;
 use crate::report::show;
@@ -16,7 +16,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Combined => Mode::Combined,
         BenchMode::Split => Mode::Split,
     };
-    let how = How { mode, ideas: ideas(args.without.as_deref().unwrap_or_default())? };
+    let ideas = ideas(args.without.as_deref().unwrap_or_default())?;
+    let how = How { mode, ideas, inline: inline(args.inline) };
     let text = if let Some(path) = args.file() {
         let rows = of_file(&File::read_with(path, &args.allocators)?, args, how)?;
         if args.json { json(report::calls_json(&rows)) } else { report::calls(&rows) + "\n" }

@@ -116,6 +116,9 @@ pub struct CallOptions {
     /// One function for value and gradient, or a forward pass and a pullback. The numbers are the same.
     #[arg(long, value_enum, default_value_t = Mode::Combined)]
     pub mode: Mode,
+    /// Replace calls of short functions by their bodies before differentiation. The numbers are the same, but for roundings.
+    #[arg(long)]
+    pub inline: bool,
 }
 
 /// What a derivative is made of.
@@ -233,6 +236,9 @@ pub struct BenchArgs {
     /// prune, finite, whole or worth, separated by commas.
     #[arg(long, value_name = "LIST")]
     pub without: Option<String>,
+    /// Replace calls of short functions by their bodies before differentiation.
+    #[arg(long)]
+    pub inline: bool,
     /// Measure gcc, Enzyme and JAX beside us, as far as python3 ($PYTHON) finds them.
     #[arg(long, conflicts_with_all = ["scaling", "disasm"])]
     pub peers: bool,
@@ -292,7 +298,15 @@ pub struct DumpArgs {
     /// What the pullback does with memory that the function wrote.
     #[arg(long, value_enum)]
     pub memory: Option<Memory>,
+    /// Replace calls of short functions by their bodies before differentiation.
+    #[arg(long)]
+    pub inline: bool,
     /// Dump the pipeline as it is without Cranelift's optimisations.
     #[arg(long)]
     pub no_opt: bool,
+}
+
+/// What `--inline` asks for.
+pub fn inline(wanted: bool) -> brolga::Inline {
+    if wanted { brolga::Inline::SMALL } else { brolga::Inline::Never }
 }

@@ -31,7 +31,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         {
             return Err(Failure::Usage(format!("`--wrt {arg}`: {} has {} arguments", job.name(), job.call.args.len())));
         }
-        let wanted = Wanted { wrt, top: args.top, mode: job.mode };
+        let wanted = Wanted { wrt, top: args.top, mode: job.mode, inline: job.inline };
         let found = explain(&file.program, &job.call, wanted).map_err(|e| not_run(&job.name(), &file.program, e))?;
         if wrt.is_some() && found.entries.is_empty() {
             let given = args.wrt.as_deref().unwrap_or_default();
@@ -58,6 +58,7 @@ fn not_run(name: &str, program: &Program, error: OracleError) -> Failure {
         inst: Some(at.inst),
         inst_text: Some(at.text),
         line: (at.line != 0).then_some(at.line),
+        inlined: Vec::new(),
         phase: "primal",
         message: format!("the program trapped with code {code}"),
         function: at.function,

@@ -1,12 +1,12 @@
 //! `cargo xtask grad`: values and gradients of calls.
 
-use brolga::{Error, MemoryMode, Mode, Options};
+use brolga::{Error, Inline, MemoryMode, Mode, Options};
 use brolga_driver::protocol::derive;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, output, quiet, run};
 
-use crate::cli::{CallOptions, GradArgs, Memory, RunArgs};
+use crate::cli::{CallOptions, GradArgs, Memory, RunArgs, inline};
 use crate::failure::Failure;
 use crate::report::show;
 
@@ -22,6 +22,8 @@ pub struct Job<'a> {
     pub debug: bool,
     /// Whether it is one function or two.
     pub mode: Mode,
+    /// Which calls are replaced.
+    pub inline: Inline,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -83,7 +85,8 @@ pub fn run_primals(args: &RunArgs) -> Result<(), Failure> {
 
 /// Differentiate the function of a call and run it.
 pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
-    let options = Options { mode: job.mode, memory: job.call.memory, debug: job.debug, ..Options::default() };
+    let (mode, inline) = (job.mode, job.inline);
+    let options = Options { mode, inline, memory: job.call.memory, debug: job.debug, ..Options::default() };
     let rule = derive(&file.program, &job.call.request(), &options);
     rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
 }
@@ -115,11 +118,12 @@ impl Job<'_> {
 /// The calls of the command line, or else those of the file.
 pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, Failure> {
     let mut jobs = Vec::new();
+    let (debug, mode, inline) = (options.debug, options.mode.into(), inline(options.inline));
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
         let bound = file.bind(&text, &parsed, &clauses)?;
-        jobs.push(Job { text, call: bound, clauses, debug: options.debug, mode: options.mode.into(), line: None });
+        jobs.push(Job { text, call: bound, clauses, debug, mode, inline, line: None });
     }
     if options.calls.is_empty() {
         if !file.malformed.is_empty() {
@@ -134,8 +138,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
                 call.memory = memory.into();
             }
             let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
-            let (clauses, mode) = (line.clauses.clone(), options.mode.into());
-            jobs.push(Job { text, call, clauses, debug: options.debug, mode, line: Some(line) });
+            jobs.push(Job { text, call, clauses: line.clauses.clone(), debug, mode, inline, line: Some(line) });
         }
     }
     if jobs.is_empty() {

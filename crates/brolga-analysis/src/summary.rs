@@ -311,12 +311,21 @@ pub fn solve(input: &PointerInput<'_>, uses: &Uses) -> (pointers::Pointers, cont
 
 /// Functions that a root reaches by direct calls and address taking, in order of discovery.
 pub fn reachable(program: &Program, root: FuncKey) -> Vec<FuncKey> {
+    reachable_in(program, root, |k| program.funcs[k].body.as_ref())
+}
+
+/// [`reachable`], with bodies that are not the program's.
+pub fn reachable_in<'a>(
+    program: &Program,
+    root: FuncKey,
+    bodies: impl Fn(FuncKey) -> Option<&'a ir::Function>,
+) -> Vec<FuncKey> {
     let mut seen = vec![root];
     let mut at = 0;
     while at < seen.len() {
         let k = seen[at];
         at += 1;
-        let Some(body) = &program.funcs[k].body else { continue };
+        let Some(body) = bodies(k) else { continue };
         for b in body.layout.blocks() {
             for inst in body.layout.block_insts(b) {
                 let callee = match body.dfg.insts[inst] {

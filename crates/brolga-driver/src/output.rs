@@ -121,7 +121,7 @@ fn diagnostic_json(d: &Diagnostic) -> Value {
 }
 
 fn trap_json(t: &Trap) -> Value {
-    json!({
+    let mut body = json!({
         "kind": "trap",
         "message": t.message,
         "code": t.code,
@@ -132,7 +132,11 @@ fn trap_json(t: &Trap) -> Value {
         "inst": t.inst.map(|i| i.to_string()),
         "text": t.inst_text,
         "phase": t.phase,
-    })
+    });
+    if !t.inlined.is_empty() {
+        body["inlined"] = json!(t.inlined);
+    }
+    body
 }
 
 /// An item for people: shortest digits that read back as the same number.

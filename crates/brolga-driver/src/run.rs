@@ -4,6 +4,7 @@ use brolga::{ArgActivity, DerivedRule, Error, Options, Primal, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::bind::Invocation;
+use crate::compare::close;
 use crate::memory::Memory;
 use crate::value::{Item, Num, decode_all, from_data};
 
@@ -28,30 +29,29 @@ impl Outcome {
 
     /// Whether gradients agree bit by bit, but for signs of zeros.
     pub fn equal_gradient(&self, other: &Self) -> bool {
-        self.gradients_agree(other, |_, _| false)
-    }
-
-    /// Whether gradients agree but for the order in which they were added up: to `tol` times the largest number in them.
-    pub fn close_gradient(&self, other: &Self, tol: f64) -> bool {
-        let nums = |o: &Self| o.gradient.iter().flatten().flat_map(|i| i.nums().to_vec()).collect::<Vec<_>>();
-        let sizes = nums(self).into_iter().chain(nums(other)).map(|n| n.as_f64().abs());
-        let scale = sizes.filter(|x| x.is_finite()).fold(0.0, f64::max);
-        self.gradients_agree(other, |a, b| (a - b).abs() <= tol * scale || a.is_nan() && b.is_nan())
-    }
-
-    fn gradients_agree(&self, other: &Self, near: impl Fn(f64, f64) -> bool) -> bool {
-        let agree = |a: &Num, b: &Num| {
-            let (x, y) = (a.as_f64(), b.as_f64());
-            a.same_bits(*b) || x == 0.0 && y == 0.0 || near(x, y)
-        };
+        let equal = |a: &Num, b: &Num| a.same_bits(*b) || a.as_f64() == 0.0 && b.as_f64() == 0.0;
         self.gradient.len() == other.gradient.len()
             && self.gradient.iter().zip(&other.gradient).all(|(a, b)| match (a, b) {
                 (Some(a), Some(b)) => {
-                    a.nums().len() == b.nums().len() && a.nums().iter().zip(b.nums()).all(|(a, b)| agree(a, b))
+                    a.nums().len() == b.nums().len() && a.nums().iter().zip(b.nums()).all(|(a, b)| equal(a, b))
                 }
                 (None, None) => true,
                 _ => false,
             })
+    }
+
+    /// Where gradients are further apart than roundings explain, such as those of another order of additions: argument, element, and
+    /// the two numbers.
+    pub fn apart(&self, other: &Self, tol: f64) -> Option<(usize, usize, f64, f64)> {
+        self.gradient.iter().zip(&other.gradient).enumerate().find_map(|(arg, (a, b))| {
+            let (a, b) = (a.as_ref()?.nums(), b.as_ref()?.nums());
+            let scale = b.iter().map(|n| n.as_f64().abs()).filter(|x| x.is_finite()).fold(1.0, f64::max);
+            let i = a.iter().zip(b).position(|(a, b)| {
+                let (a, b) = (a.as_f64(), b.as_f64());
+                !close(a, b, tol) && (a.is_nan() != b.is_nan() || (a - b).abs() > tol * scale)
+            })?;
+            Some((arg, i, a[i].as_f64(), b[i].as_f64()))
+        })
     }
 
     /// Whether results agree bit by bit.

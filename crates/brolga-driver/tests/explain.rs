@@ -21,7 +21,7 @@ fn explained_in(
     let file = File::parse("test.clif", source).unwrap_or_else(|e| panic!("{e}"));
     let (parsed, clauses) = call_with_clauses(call).unwrap();
     let bound = Invocation::bind(&file.program, call, &parsed, &clauses).unwrap();
-    let found = explain(&file.program, &bound, Wanted { wrt, top: 5, mode }).unwrap();
+    let found = explain(&file.program, &bound, Wanted { wrt, top: 5, mode, ..Wanted::default() }).unwrap();
     (found, bound)
 }
 

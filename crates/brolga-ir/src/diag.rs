@@ -64,8 +64,11 @@ impl Diagnostic {
         self
     }
 
-    /// Say which instruction. `inst` is numbered as in the body that the program holds.
+    /// Say which instruction. `inst` is numbered as in the body that the program holds; a copy out of another function is reported
+    /// as the instruction there, with the calls by which it came.
     pub fn at(mut self, program: &Program, func: crate::FuncKey, inst: ir::Inst) -> Self {
+        let crate::Origin { func, inst, calls } = program.origin(func, inst);
+        self.notes.extend(calls.iter().map(|&(f, call)| format!("inlined into {}", program.place(f, call))));
         let f = &program.funcs[func];
         self.function = f.symbol.clone();
         if let Some(body) = &f.body {

@@ -16,11 +16,13 @@ pub mod lift;
 pub mod lower;
 pub mod map;
 pub mod names;
+pub mod origin;
 pub mod print;
 pub mod program;
 pub mod request;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
+pub use origin::Origin;
 pub use program::{Allocator, DataObject, Func, Program};
-pub use request::{ArgActivity, Elem, Ideas, MemoryMode, Mode, Options, Request};
+pub use request::{ArgActivity, Elem, Ideas, Inline, MemoryMode, Mode, Options, Request};

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
+use crate::origin::Copies;
 use crate::{DataKey, FuncKey};
 
 /// A function of the program.
@@ -91,6 +92,8 @@ pub struct Program {
     pub vmctx_pointers_only: bool,
     /// What the program's own trap codes mean: a name and a sentence for each, by which errors call them.
     pub traps: BTreeMap<u8, (&'static str, &'static str)>,
+    /// Instructions that a derivation has copied from one function into another. No body that is held here has any.
+    pub copies: Copies,
     func_by_symbol: HashMap<String, FuncKey>,
     data_by_symbol: HashMap<String, DataKey>,
 }

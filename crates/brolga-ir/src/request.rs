@@ -149,6 +149,35 @@ impl Default for Ideas {
     }
 }
 
+/// Whether calls are replaced by the bodies of what they call before a function is differentiated.
+///
+/// Then the analyses see what crosses the call (pointers, constants, what is the same in every turn of a loop), and no frame
+/// is needed. The primal that users call stays as it is, and so do its values and traps, bit for bit; gradients are the same
+/// numbers, but for roundings, since what a callee adds up by itself is then added where the caller adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Inline {
+    /// No call is.
+    #[default]
+    Never,
+    /// Direct calls of short functions of the program are, unless a cycle of calls leads through the function. Callees come
+    /// first, so that the body that is put in is final. Where anything stands in the way, the call stays; it is never an error.
+    Small {
+        /// Most instructions of a body that replaces a call, with all that was put into it.
+        callee: u32,
+        /// The same of a function that is called in one place only, and for each caller of all such bodies together.
+        once: u32,
+        /// Most instructions by which a function may grow beside its own length. A derivation as a whole grows to no more
+        /// than twice its length and ten thousand instructions.
+        growth: u32,
+    },
+}
+
+impl Inline {
+    /// What has been found to pay for most programs: bodies of up to 100 instructions, of up to 2000 if they are called in one place only,
+    /// and a thousand by which a function may grow.
+    pub const SMALL: Self = Self::Small { callee: 100, once: 2000, growth: 1000 };
+}
+
 /// Options of a derivation. The defaults are right for most callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
@@ -156,6 +185,8 @@ pub struct Options {
     pub mode: Mode,
     /// What is done to record less.
     pub ideas: Ideas,
+    /// Whether calls are replaced by the bodies of what they call.
+    pub inline: Inline,
     /// Whether the pullback restores primal memory.
     pub memory: MemoryMode,
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even where the partial
@@ -177,6 +208,7 @@ impl Default for Options {
         Self {
             mode: Mode::Split,
             ideas: Ideas::default(),
+            inline: Inline::default(),
             memory: MemoryMode::Leave,
             strong_zero: true,
             tape_limit: 8 << 30,

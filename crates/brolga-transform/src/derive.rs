@@ -18,7 +18,7 @@ use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -28,8 +28,10 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use crate::again::{Again, again, holds_good};
 use crate::combined::combine;
 use crate::facts::Facts;
+use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
+use crate::inline::{Inlining, inlined};
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan as make_plan};
@@ -109,7 +111,9 @@ pub struct Derivation {
     pub overwrites: Vec<bool>,
     /// Spelling of symbols in the functions.
     pub names: Names,
-    /// Normalised primals of all functions that were derived.
+    /// Functions with a body that the root reaches: those that calls may still go to, as they are.
+    pub primals: Vec<FuncKey>,
+    /// Normalised primals of all functions that were derived, with what was put into them.
     pub normalised: IndexMap<FuncKey, ir::Function>,
 }
 
@@ -225,10 +229,43 @@ pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnos
 }
 
 /// Run the pipeline for a request; `look` sees every stage of every variant.
+///
+/// # Errors
+/// As [`derive`].
 pub fn derive_with(
     program: &Program,
     request: &Request,
     options: &Options,
+    isa: &dyn TargetIsa,
+    look: impl FnMut(&Stages<'_>),
+) -> Result<Derivation, Diagnostics> {
+    let inlining = match options.inline {
+        Inline::Never => Inlining::never(),
+        // Whoever looks should see nothing of attempts that fail.
+        Inline::Small { .. } => attempt(program, request, options, isa)?.0,
+    };
+    derive_once(program, request, options, &inlining, isa, look)
+}
+
+/// Run the pipeline for a request.
+///
+/// # Errors
+/// Every problem of the program as asked, and as it is written: see [`crate::fallback`].
+pub fn derive(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Derivation, Diagnostics> {
+    attempt(program, request, options, isa).map(|found| found.1)
+}
+
+/// Run the pipeline with calls replaced so and not otherwise.
+pub(crate) fn derive_once(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    inlining: &Inlining,
     isa: &dyn TargetIsa,
     mut look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
@@ -236,15 +273,22 @@ pub fn derive_with(
     let mut program = program.clone();
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
-    let reached = reach(&mut program, request.func);
-    for &k in &reached {
-        if program.funcs[k].body.is_some() {
-            match normalise(&program, k, isa) {
-                Ok(n) => {
-                    normalised.insert(k, n);
-                }
-                Err(e) => problems.extend(e.0),
+    let mut primals = reach(&mut program, request.func);
+    let mut bodies = inlined(&mut program, &primals, inlining, isa);
+    primals.retain(|&k| program.funcs[k].body.is_some());
+    // Functions all of whose calls were replaced need no derivative.
+    let mut reached = EntitySet::new();
+    reached
+        .extend(summary::reachable_in(&program, request.func, |k| bodies.get(&k).or(program.funcs[k].body.as_ref())));
+    for &k in &primals {
+        let f = &program.funcs[k];
+        let needed = reached.contains(k) || f.symbol.ends_with(THUNK);
+        let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
+        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), isa) {
+            Ok(n) => {
+                normalised.insert(k, n);
             }
+            Err(e) => problems.extend(e.0),
         }
     }
     if !normalised.contains_key(&request.func) {
@@ -323,18 +367,9 @@ pub fn derive_with(
         captures,
         overwrites,
         names,
+        primals,
         normalised,
     })
-}
-
-/// Run the pipeline for a request.
-pub fn derive(
-    program: &Program,
-    request: &Request,
-    options: &Options,
-    isa: &dyn TargetIsa,
-) -> Result<Derivation, Diagnostics> {
-    derive_with(program, request, options, isa, |_| {})
 }
 
 /// Say through which function a callee's problem was reached.

@@ -1,6 +1,7 @@
 //! The pipeline of Brolga: from CLIF to a forward pass and a pullback.
 //!
 //! ```text
+//! inline       calls of short functions replaced by what they call
 //! normalise    the primal in the form that the rest relies on
 //! canonical    loops in a form that can be run backwards by counting
 //! facts        every analysis, run in order
@@ -16,6 +17,7 @@
 //! prune        what a derived graph computes for nobody is removed
 //! orient       branches at the edge of loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
+//! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
@@ -27,8 +29,10 @@ pub mod combined;
 pub mod common;
 pub mod derive;
 pub mod facts;
+pub mod fallback;
 pub mod finite;
 pub mod forward;
+pub mod inline;
 pub mod liveness;
 pub mod normalise;
 pub mod orient;

@@ -1,6 +1,6 @@
 //! Normalisation: the primal in the form that the rest of the pipeline relies on.
 //!
-//! **Before.** A verified function of the program. **After.**
+//! **Before.** A verified function of the program, its calls replaced or not ([`crate::inline`]). **After.**
 //! - no unreachable block, no constant block parameter, no value alias;
 //! - no two edges between one pair of blocks: a branch that names one block twice gets an empty block for the second edge,
 //!   so an edge is named by its two blocks, and that name is what the block stack records;
@@ -18,6 +18,7 @@
 
 use std::collections::HashMap;
 
+use brolga_analysis::activity::original;
 use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
@@ -43,10 +44,14 @@ pub struct Normalised {
     pub func: ir::Function,
 }
 
-/// Normalise a function of the program.
-pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result<Normalised, Diagnostics> {
-    let body = program.funcs[key].body.as_ref().expect("only defined functions are normalised");
-    let mut ctx = Context::for_function(body.clone());
+/// Normalise a function of the program: its body, or what inlining has made of it.
+pub fn normalise(
+    program: &Program,
+    key: FuncKey,
+    body: ir::Function,
+    isa: &dyn TargetIsa,
+) -> Result<Normalised, Diagnostics> {
+    let mut ctx = Context::for_function(body);
     ctx.func.stack_limit = None;
     ctx.func.dfg.resolve_all_aliases();
     ctx.compute_cfg();
@@ -71,7 +76,7 @@ pub fn normalise(program: &Program, key: FuncKey, isa: &dyn TargetIsa) -> Result
 }
 
 /// Diagnostics for everything in a function that we do not support.
-fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<(), Diagnostics> {
+pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
     let mut types_seen: EntitySet<ir::Value> = EntitySet::new();
     for b in func.layout.blocks() {
@@ -79,7 +84,7 @@ fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<(), Di
             let op = func.dfg.insts[inst].opcode();
             if let OpcodeRule::Refused(r) = opcode_rule(op) {
                 let d = Diagnostic::new(r.code, format!("`{op}` cannot be differentiated")).note(r.why).help(r.help);
-                found.push(d.at(program, key, inst));
+                found.push(d.at(program, key, original(func, inst)));
                 continue;
             }
             let values = func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).copied();
@@ -90,7 +95,7 @@ fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<(), Di
                 {
                     types_seen.insert(v);
                     let d = Diagnostic::new(code, format!("`{op}` has a value of type {ty}")).note(why).help(help);
-                    found.push(d.at(program, key, inst));
+                    found.push(d.at(program, key, original(func, inst)));
                 }
             }
         }

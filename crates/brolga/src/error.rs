@@ -21,6 +21,9 @@ pub struct Trap {
     pub inst_text: Option<String>,
     /// Where the instruction stands in the input: see [`brolga_ir::position`].
     pub line: Option<u32>,
+    /// The calls that were replaced by the bodies of what they call, if the function had been put into others so
+    /// ([`brolga_ir::Inline`]): the innermost first, as `%f, block0, inst3, line 12`.
+    pub inlined: Vec<String>,
     /// Whether it happened in `primal`, `forward` or `pullback`.
     pub phase: &'static str,
     /// One sentence that explains the code.
@@ -43,6 +46,9 @@ impl std::fmt::Display for Trap {
         write!(f, " ({})", self.phase)?;
         if let Some(t) = &self.inst_text {
             write!(f, "\n   |  {t}")?;
+        }
+        for call in &self.inlined {
+            write!(f, "\n  note: inlined into {call}")?;
         }
         Ok(())
     }

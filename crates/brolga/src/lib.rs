@@ -11,8 +11,8 @@ mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{
-    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, MemoryMode, Mode, Options,
-    Program, Request,
+    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, Inline, MemoryMode, Mode,
+    Options, Program, Request,
 };
 pub use cache::Cache;
 pub use cranelift_codegen;

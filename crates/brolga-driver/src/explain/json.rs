@@ -91,7 +91,7 @@ fn function(f: &FunctionPlan) -> Value {
         list.iter().map(|r| json!({ "what": r.what, "bytes": r.bytes, "for": r.readers, "why": r.why })).collect()
     };
     let blocks = f.blocks.iter().map(|b| {
-        json!({
+        let mut block = json!({
             "block": b.block,
             "line": line(Some(b.line)),
             "offset": offset(Some(b.line)),
@@ -104,7 +104,11 @@ fn function(f: &FunctionPlan) -> Value {
             "knows": recorded(&b.knows),
             "recomputes": recorded(&b.recomputes),
             "again": b.again,
-        })
+        });
+        if let Some(f) = &b.inlined {
+            block["inlined"] = json!(format!("%{f}"));
+        }
+        block
     });
     json!({
         "function": format!("%{}", f.function),

@@ -26,11 +26,13 @@ pub struct FunctionPlan {
 /// One block.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Its name.
+    /// Its name, in the function in which it was written.
     pub block: String,
+    /// That function, if it was put in here instead of a call.
+    pub inlined: Option<String>,
     /// Line of its first instruction, 0 where unknown.
     pub line: u32,
-    /// How often the run entered it.
+    /// How often the run entered it; of a block that is `inlined`, by all calls of its function.
     pub times: u64,
     /// What it keeps in the activation frame, once per call.
     pub keeps: Vec<Recorded>,
@@ -108,8 +110,8 @@ impl Describe<'_, '_> {
 
     fn block(&self, b: ir::Block, aux: &IndexMap<Val, Type>) -> Block {
         let (facts, plan) = (&self.s.facts, &self.s.plan);
-        let (first, original) = self.original_block(b);
-        let times = first.map_or(0, |_| (self.visits)(facts.variant.func, original));
+        let written = self.written(b);
+        let times = written.as_ref().map_or(0, |w| (self.visits)(w.func, w.block));
         let bytes = |v| type_of(facts, aux, v).bytes();
         let p = &plan.blocks[b];
         let keeps = p.keeps.iter().map(|&(slot, v)| {
@@ -129,8 +131,9 @@ impl Describe<'_, '_> {
             sources.map(recorded).collect()
         };
         Block {
-            block: original.to_string(),
-            line: first.map_or(0, |i| facts.program.funcs[facts.variant.func].lines[i]),
+            block: written.as_ref().map_or(b, |w| w.block).to_string(),
+            inlined: written.as_ref().filter(|w| w.inlined).map(|w| facts.program.funcs[w.func].symbol.clone()),
+            line: written.map_or(0, |w| facts.program.funcs[w.func].lines[w.first]),
             times,
             keeps: keeps.collect(),
             pushes: list(|s| *s == Source::Record, &bytes),
@@ -145,17 +148,19 @@ impl Describe<'_, '_> {
     /// An instruction as the file has it, with its line.
     fn text(&self, inst: ir::Inst) -> String {
         let facts = &self.s.facts;
-        let f = &facts.program.funcs[facts.variant.func];
-        let original = facts.original(inst);
+        let origin = facts.program.origin(facts.variant.func, facts.original(inst));
+        let f = &facts.program.funcs[origin.func];
+        let original = origin.inst;
         let (dfg, original) = match &f.body {
             Some(body) if body.layout.inst_block(original).is_some() => (&body.dfg, original),
             _ => (&facts.func().dfg, inst),
         };
         let text = dfg.display_inst(original).to_string();
         let text = text.split("  ;").next().unwrap_or_default().trim().to_owned();
+        let whose = if origin.calls.is_empty() { String::new() } else { format!(" of %{}", f.symbol) };
         match f.lines[original] {
-            0 => format!("`{text}`"),
-            line => format!("`{text}` ({})", brolga_ir::position(line)),
+            0 => format!("`{text}`{whose}"),
+            line => format!("`{text}`{whose} ({})", brolga_ir::position(line)),
         }
     }
 
@@ -195,17 +200,34 @@ impl Describe<'_, '_> {
         readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
     }
 
-    /// A block of the file, by any instruction in it that is the file's.
-    fn original_block(&self, b: ir::Block) -> (Option<ir::Inst>, ir::Block) {
+    /// A block of the file, by any instruction in it that is the file's; if it can be by one of the function itself.
+    fn written(&self, b: ir::Block) -> Option<Written> {
         let facts = &self.s.facts;
-        let body = facts.program.funcs[facts.variant.func].body.as_ref();
         // The normalised function may number blocks in another way; instructions know where they come from.
-        let known = |i: &ir::Inst| body.is_some_and(|f| f.layout.inst_block(facts.original(*i)).is_some());
-        let first = facts.func().layout.block_insts(b).find(known).map(|i| facts.original(i));
-        (first, first.and_then(|i| body?.layout.inst_block(i)).unwrap_or(b))
+        let all = facts.func().layout.block_insts(b).filter_map(|i| {
+            let origin = facts.program.origin(facts.variant.func, facts.original(i));
+            let block = facts.program.funcs[origin.func].body.as_ref()?.layout.inst_block(origin.inst)?;
+            let inlined = !origin.calls.is_empty();
+            Some(Written { func: origin.func, block, first: origin.inst, inlined })
+        });
+        // Of those that are equal the first one.
+        all.min_by_key(|w| w.inlined)
     }
 
     fn block_name(&self, b: ir::Block) -> String {
-        self.original_block(b).1.to_string()
+        match self.written(b) {
+            Some(w) if w.inlined => format!("{} of %{}", w.block, self.s.facts.program.funcs[w.func].symbol),
+            w => w.map_or(b, |w| w.block).to_string(),
+        }
     }
+}
+
+/// A block as the user wrote it.
+struct Written {
+    func: FuncKey,
+    block: ir::Block,
+    /// An instruction of it: the first that is still there.
+    first: ir::Inst,
+    /// Whether it stands here instead of a call.
+    inlined: bool,
 }

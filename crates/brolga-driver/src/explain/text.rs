@@ -142,7 +142,12 @@ impl Text {
                     0 => "pushes nothing".to_owned(),
                     n => format!("pushes {} each time", plural(n, "byte")),
                 };
-                self.line(4, &format!("{}{line}, entered {}: {bytes}", b.block, plural(b.times, "time")));
+                let (whose, calls) = match &b.inlined {
+                    Some(f) => (format!(" of %{f}"), " by all calls"),
+                    None => (String::new(), ""),
+                };
+                let times = plural(b.times, "time");
+                self.line(4, &format!("{}{whose}{line}, entered {times}{calls}: {bytes}", b.block));
                 if b.again {
                     self.line(6, "runs in the reverse half, forwards, since its loop does nothing but add up");
                 }

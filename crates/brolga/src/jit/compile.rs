@@ -379,7 +379,7 @@ pub fn primals(
 pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> Result<Compiled, Error> {
     let isa = host_isa(options.optimize)?;
     let mut b = Builder::new(&d.program, isa)?;
-    for &k in d.normalised.keys() {
+    for &k in &d.primals {
         b.declare(&d.program.funcs[k].symbol, &d.program.funcs[k].signature)?;
     }
     for w in d.whole.iter().chain(&d.wholes) {
@@ -389,9 +389,9 @@ pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> R
         b.declare(&p.forward_symbol, &p.forward.signature)?;
         b.declare(&p.pullback_symbol, &p.pullback.signature)?;
     }
-    for &k in d.normalised.keys() {
+    for &k in &d.primals {
         let f = &d.program.funcs[k];
-        let body = f.body.clone().expect("normalised functions have bodies");
+        let body = f.body.clone().expect("these functions have bodies");
         b.define(&f.symbol, body, None, false, k)?;
     }
     for w in d.whole.iter().chain(&d.wholes) {

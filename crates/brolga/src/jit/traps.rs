@@ -79,9 +79,11 @@ impl CodeMap {
         let code = f.traps.iter().find(|t| t.0 == off).map(|t| t.1);
         let loc = f.locs.iter().find(|l| l.0 <= off && off < l.1).map_or(0, |l| l.2);
         let (code, message) = describe(program, code, loc, raw);
-        let prim = &program.funcs[f.owner];
         let n = loc & !CHECK_SRCLOC;
         let inst = (n != 0 && n != !CHECK_SRCLOC).then(|| ir::Inst::from_u32(n - 1));
+        let origin = inst.map(|i| program.origin(f.owner, i));
+        let prim = &program.funcs[origin.as_ref().map_or(f.owner, |o| o.func)];
+        let inst = origin.as_ref().map(|o| o.inst);
         let body = prim.body.as_ref();
         let inst = inst.filter(|&i| {
             body.is_some_and(|b| (i.as_u32() as usize) < b.dfg.num_insts() && b.layout.inst_block(i).is_some())
@@ -93,6 +95,8 @@ impl CodeMap {
             inst,
             inst_text: inst.and_then(|i| Some(body?.dfg.display_inst(i).to_string())),
             line: inst.map(|i| prim.lines[i]).filter(|&l| l != 0),
+            inlined: origin
+                .map_or_else(Vec::new, |o| o.calls.iter().map(|&(f, call)| program.place(f, call)).collect()),
             phase: entered.name(),
             message,
         }

@@ -1,0 +1,80 @@
+//! Calls that are replaced by what they call.
+//!
+//! Whatever the default is, the other way is taken here: once as two functions, watched as closely as without, and once as
+//! one function, with bounds that differ from call to call so that they are met here and there. Values and memory must be the
+//! same bit for bit. A gradient must be the same but for roundings: what a callee adds up by itself is added where its caller adds.
+
+use brolga::{Ideas, Inline, MemoryMode, Mode, Options, Program};
+use cranelift_codegen::ir::InstructionData;
+
+use super::{Deriver, Subject, describe, run_anywhere, same_contents};
+use crate::bind::Invocation;
+use crate::run::Outcome;
+
+/// What comes out otherwise if calls are replaced, or if they are not. `bits` are those of the call; `leave` and `restore` are what
+/// came out in both memory modes.
+pub fn violations(
+    program: &Program,
+    call: &Invocation,
+    tol: f64,
+    bits: u32,
+    rule: Deriver<'_>,
+    (leave, restore): (&Outcome, &Outcome),
+) -> Vec<String> {
+    if !calls(program) {
+        return Vec::new();
+    }
+    let bounds = [(100, 2000, 1000), (1000, 0, 10_000), (12, 100, 40), (40, 12, 20)][(bits >> 24 & 3) as usize];
+    let inline = match Options::default().inline {
+        Inline::Never => Inline::Small { callee: bounds.0, once: bounds.1, growth: bounds.2 },
+        Inline::Small { .. } => Inline::Never,
+    };
+    let mut found = Vec::new();
+    let memory = [MemoryMode::Leave, MemoryMode::Restore];
+    let memory = if bits >> 26 & 1 == 0 { memory } else { [memory[1], memory[0]] };
+
+    let options = Options { memory: memory[0], inline, ..Options::default() };
+    let mut broken = Vec::new();
+    let split = Subject::new(program, call, options, rule).and_then(|s| s.one_run(&mut broken));
+    let mode = if bits >> 27 & 1 == 0 { Mode::Combined } else { Mode::Gradient };
+    let ideas = if bits >> 28 & 3 == 0 { Ideas { solid: true, ..Ideas::of_bits(bits) } } else { Ideas::default() };
+    let options = Options { memory: memory[1], inline, mode, ideas, ..Options::default() };
+    let one = rule(&options).and_then(|rule| run_anywhere(&rule, call));
+    for (mode, memory, outcome) in [(Mode::Split, memory[0], split), (mode, memory[1], one)] {
+        let expected = if memory == MemoryMode::Leave { leave } else { restore };
+        match outcome {
+            Ok(outcome) => broken.extend(differences(&outcome, expected, mode, tol)),
+            Err(e) => broken.push(e.to_string()),
+        }
+        found.extend(broken.drain(..).map(|c| format!("{mode:?}, {memory:?} with {inline:?}: {c}")));
+    }
+    found
+}
+
+/// Whether a function of the program calls another one.
+fn calls(program: &Program) -> bool {
+    program.funcs.values().filter_map(|f| f.body.as_ref()).any(|body| {
+        body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).any(|i| match body.dfg.insts[i] {
+            InstructionData::Call { func_ref, .. } => {
+                program.callee(body, func_ref).is_some_and(|k| program.funcs[k].body.is_some())
+            }
+            _ => false,
+        })
+    })
+}
+
+fn differences(outcome: &Outcome, expected: &Outcome, mode: Mode, tol: f64) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some((arg, i, a, b)) = outcome.apart(expected, tol) {
+        found.push(format!(
+            "argument {arg}, element {i} of the gradient is {a:?} and otherwise {b:?}: {}, otherwise {}",
+            describe(outcome),
+            describe(expected)
+        ));
+    }
+    if mode != Mode::Gradient && !outcome.same_value(expected) {
+        found.push(format!("the value is {:?} and otherwise {:?}", outcome.value, expected.value));
+    }
+    same_contents("the derivative", &expected.buffers, &outcome.buffers, &mut found);
+    found
+}

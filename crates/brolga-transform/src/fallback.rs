@@ -1,0 +1,82 @@
+//! With inlining as far as that does no harm.
+//!
+//! **Problem.** What a function becomes as a part of another one, it need not become by itself, and the other way round. A callee that
+//! is given nothing active is not differentiated at all; what it does with the bits of a float its caller does not see, nor
+//! which of its accesses are of one place with the caller's. As one function, the same code may be refused (an atomic
+//! update of memory that is thought active), or be derived with a check in its pullback that ends the run (a copy of memory that
+//! may hold floats of several sizes). Nobody who asks for inlining asks for that.
+//!
+//! **Answer.** A derivation with inlining counts only if it is not refused, and has no *doubt* that it would not have without: a check of
+//! a cotangent that cannot be followed, at an instruction of the user. Otherwise functions whose instructions are
+//! concerned replace no calls, and if that is not enough, no function does. To know the doubts without inlining, the
+//! program is derived once more; but only if there are any with it.
+//!
+//! **Invariants.** What can be derived without inlining can be derived with it. What is said of a program that cannot is said of the
+//! program as it is written. Bugs of ours are not passed over.
+
+use brolga_ir::inst::{AdOp, Check};
+use brolga_ir::map::IndexSet;
+use brolga_ir::{Diagnostics, FuncKey, Inline, Options, Program, Request};
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+
+use crate::derive::{Derivation, Stages, derive_once};
+use crate::inline::Inlining;
+
+/// Where a run may end that would end well without a derivative.
+type Doubts = IndexSet<(FuncKey, ir::Inst, Check)>;
+
+/// A derivation with as much inlining as is asked for and does no harm, and how much that is.
+pub fn attempt(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<(Inlining, Derivation), Diagnostics> {
+    let derive = |inlining: &Inlining| -> Result<(Derivation, Doubts), Diagnostics> {
+        let mut found = Doubts::default();
+        let look = |s: &Stages<'_>| found.extend(doubts(s));
+        let derivation = derive_once(program, request, options, inlining, isa, look)?;
+        Ok((derivation, found))
+    };
+    let never = Inlining::never();
+    let mut inlining = Inlining { how: options.inline, ..never.clone() };
+    let mut plain: Option<Result<(Derivation, Doubts), Diagnostics>> = None;
+    // As it is, and then without the functions that are in the way.
+    for _ in 0..2 {
+        if inlining.how == Inline::Never {
+            break;
+        }
+        let concerned: Vec<FuncKey> = match derive(&inlining) {
+            Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => return Err(e),
+            Err(e) => e.0.iter().filter_map(|d| program.func(&d.function)).collect(),
+            Ok((found, doubts)) if doubts.is_empty() => return Ok((inlining, found)),
+            Ok((found, doubts)) => match plain.get_or_insert_with(|| derive(&never)) {
+                Ok((_, known)) if !doubts.is_subset(known) => doubts.difference(known).map(|d| d.0).collect(),
+                _ => return Ok((inlining, found)),
+            },
+        };
+        inlining.not.extend(concerned);
+    }
+    let (found, _) = plain.unwrap_or_else(|| derive(&never))?;
+    Ok((never, found))
+}
+
+/// The doubts in what a function became, by the instructions that the user wrote.
+fn doubts(s: &Stages<'_>) -> impl Iterator<Item = (FuncKey, ir::Inst, Check)> {
+    let facts = &s.facts;
+    s.stmts.iter().flat_map(move |(&inst, stmt)| {
+        let origin = facts.program.origin(facts.variant.func, facts.original(inst));
+        let ops = stmt.before.values().chain(stmt.after.values()).chain(stmt.rvs.values());
+        ops.filter_map(|i| check(&i.op)).map(move |c| (origin.func, origin.inst, c))
+    })
+}
+
+/// What is checked, if it is something that a derivative is lost by.
+fn check(op: &AdOp) -> Option<Check> {
+    match op {
+        AdOp::TrapIf(_, c @ (Check::UntrackedBits | Check::ConstStore)) => Some(*c),
+        AdOp::ZeroMem { checked: true, .. } => Some(Check::UntrackedBits),
+        _ => None,
+    }
+}
