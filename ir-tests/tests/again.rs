@@ -28,6 +28,7 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
         ("divides", (1, 0)),
         ("pairs", (1, 1)),
         ("turns", (1, 0)),
+        ("anew_from", (1, 0)),
     ])
 }
 

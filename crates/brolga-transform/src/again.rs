@@ -92,37 +92,43 @@ fn on_edge(facts: &Facts<'_>, live: &Liveness, p: ir::Block, b: ir::Block) -> Ve
     active_args(facts, p, b).into_iter().map(|a| a.0).chain(live.live_in[b].iter().copied()).collect()
 }
 
+/// Whether a block records anything.
+fn records(plan: &Plan, b: ir::Block) -> bool {
+    !plan.blocks[b].record.is_empty() || plan.blocks[b].push_id
+}
+
 /// Whether a plan reverses a loop turn by turn and records nothing for that, while nobody else asks for what the loop makes.
 pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
     let ours = |b: &ir::Block| again.blocks.contains(b);
     let held =
         plan.holds.keys().any(|(p, b)| again.entry == *p && ours(b) || again.turns && ours(p) && *b == again.header);
-    let records = |b: &ir::Block| !plan.blocks[*b].record.is_empty() || plan.blocks[*b].push_id;
     let asks = |b: &ir::Block| {
         let joins = matches!(plan.preds[*b], Some(PredSource::Frame(_) | PredSource::Tape));
         plan.blocks[*b].sources.iter().any(|(v, _)| ours(&def_block(facts, *v)))
             || joins && facts.cfg.preds[*b].iter().any(ours)
     };
-    let (inside, outside): (Vec<ir::Block>, Vec<ir::Block>) = facts.cfg.blocks.iter().partition(|b| ours(b));
-    !held && (!again.turns || !inside.iter().any(records) && !outside.iter().any(asks))
+    let alone =
+        || !again.blocks.iter().any(|&b| records(plan, b)) && !facts.cfg.blocks.iter().any(|b| !ours(b) && asks(b));
+    !held && (!again.turns || alone())
 }
 
 /// The loops to run again, given what is recorded otherwise: those that record anything.
 pub fn again(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan) -> Vec<Again> {
-    let records = |b: &ir::Block| !plan.blocks[*b].record.is_empty() || plan.blocks[*b].push_id;
-    let outermost = facts.loops.loops.iter().filter(|(_, l)| l.parent.is_none());
-    let worth: Vec<LoopId> = outermost
-        .filter(|(_, l)| {
-            !facts.options.ideas.worth || facts.cfg.blocks.iter().any(|b| l.blocks.contains(*b) && records(b))
-        })
-        .map(|x| x.0)
-        .collect();
-    if worth.is_empty() {
+    let mut outermost: IndexMap<LoopId, IndexSet<ir::Block>> = IndexMap::default();
+    for &b in &facts.cfg.blocks {
+        if let Some(l) = facts.loops.around(b).last() {
+            outermost.entry(l).or_default().insert(b);
+        }
+    }
+    if facts.options.ideas.worth {
+        outermost.retain(|_, blocks| blocks.iter().any(|&b| records(plan, b)));
+    }
+    if outermost.is_empty() {
         return Vec::new();
     }
     let live = Liveness::compute(facts, &plan.returning, stmts);
     let finder = Finder { facts, stmts, plan, live };
-    worth.into_iter().filter_map(|l| finder.look(l)).collect()
+    outermost.into_iter().filter_map(|(l, blocks)| finder.look(l, blocks)).collect()
 }
 
 struct Finder<'a, 'f> {
@@ -133,11 +139,10 @@ struct Finder<'a, 'f> {
 }
 
 impl Finder<'_, '_> {
-    fn look(&self, id: LoopId) -> Option<Again> {
+    fn look(&self, id: LoopId, blocks: IndexSet<ir::Block>) -> Option<Again> {
         let facts = self.facts;
         let l = &facts.loops.loops[id];
         let [entry] = l.entries[..] else { return None };
-        let blocks: IndexSet<ir::Block> = facts.cfg.blocks.iter().copied().filter(|&b| l.blocks.contains(b)).collect();
         let computes = |b: &ir::Block| {
             self.plan.returning.contains(*b)
                 && delta_params(facts, *b).is_empty()
@@ -155,7 +160,7 @@ impl Finder<'_, '_> {
         }
         found.turns = true;
         let pays = !facts.options.ideas.worth || self.recorded(&found) >= MANY_BYTES;
-        (pays && self.has_turns(id) && all(&found)).then_some(found)
+        (pays && self.has_turns(id, &found.blocks) && all(&found)).then_some(found)
     }
 
     /// Bytes that blocks of a loop record otherwise, each once.
@@ -168,14 +173,14 @@ impl Finder<'_, '_> {
     }
 
     /// Whether a loop is left by its header alone, where nothing is reversed, and turns end outside of inner loops.
-    fn has_turns(&self, id: LoopId) -> bool {
+    fn has_turns(&self, id: LoopId, blocks: &IndexSet<ir::Block>) -> bool {
         let facts = self.facts;
         let l = &facts.loops.loops[id];
         let idle = |b: ir::Block| facts.func().layout.block_insts(b).all(|i| self.stmts[&i].rvs.is_empty());
         l.exits.iter().all(|&(from, _)| from == l.header)
             && idle(l.header)
             && l.latches.iter().all(|&b| b != l.header && facts.loops.innermost[b] == Some(id))
-            && !facts.cfg.blocks.iter().any(|&b| l.blocks.contains(b) && facts.loops.irreducible.contains(b))
+            && !blocks.iter().any(|&b| facts.loops.irreducible.contains(b))
     }
 
     /// Whether an instruction does the same whenever it runs, and so does its reverse.
