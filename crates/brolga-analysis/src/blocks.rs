@@ -113,6 +113,20 @@ impl Blocks {
         Self { addresses: Some(addresses), calls: pass.calls, allocating, late, flow: Some(pass.flow) }
     }
 
+    /// The same for a function of the program. Of an allocator's own accesses nothing is known: they are not C's.
+    pub fn of_function(
+        program: &Program,
+        key: FuncKey,
+        func: &ir::Function,
+        cfg: &Cfg,
+        flows: &HashMap<FuncKey, Flow>,
+    ) -> Self {
+        match program.funcs[key].allocator {
+            Some(_) => Self::default(),
+            None => Self::compute(program, func, cfg, flows),
+        }
+    }
+
     /// Whether a call may allocate or release, itself or somewhere inside.
     pub fn allocates(&self, call: ir::Inst) -> bool {
         self.addresses.is_none() || self.allocating.contains(call)
@@ -149,7 +163,8 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     if !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
         return HashMap::new();
     }
-    let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
+    // Nobody asks for the allocator's own.
+    let mut order: Vec<FuncKey> = funcs.keys().copied().filter(|&k| program.funcs[k].allocator.is_none()).collect();
     order.sort_unstable();
     let cfgs: HashMap<FuncKey, Cfg> = order.iter().map(|&k| (k, Cfg::compute(funcs[&k]))).collect();
     let mut all: HashMap<FuncKey, Flow> = order.iter().map(|&k| (k, Flow::default())).collect();
@@ -266,9 +281,9 @@ impl<'a> Pass<'a> {
         loop {
             self.changed = false;
             for &b in &self.cfg.blocks {
-                for (i, &p) in self.func.dfg.block_params(b).iter().enumerate() {
-                    for &from in &self.cfg.preds[b] {
-                        let v = edge_args(self.func, from, b)[i];
+                let params = self.func.dfg.block_params(b);
+                for &from in self.cfg.preds[b].iter().filter(|_| !params.is_empty()) {
+                    for (&p, v) in params.iter().zip(edge_args(self.func, from, b)) {
                         self.set(p, self.made[v], self.based[v]);
                     }
                 }

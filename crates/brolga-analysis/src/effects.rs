@@ -73,7 +73,7 @@ pub fn compute(
     order.sort_unstable();
     let cfgs: HashMap<FuncKey, Cfg> = order.iter().map(|&k| (k, Cfg::compute(funcs[&k]))).collect();
     let blocks: HashMap<FuncKey, Blocks> =
-        order.iter().map(|&k| (k, Blocks::compute(program, funcs[&k], &cfgs[&k], flows))).collect();
+        order.iter().map(|&k| (k, Blocks::of_function(program, k, funcs[&k], &cfgs[&k], flows))).collect();
     let mut all: HashMap<FuncKey, Effect> = order.iter().map(|&k| (k, Effect::Nothing)).collect();
     for round in 0.. {
         let mut changed = false;

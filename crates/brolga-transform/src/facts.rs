@@ -79,7 +79,7 @@ impl<'a> Facts<'a> {
         let func = &primal.func;
         let cfg = Cfg::compute(func);
         let loops = Loops::compute(&cfg);
-        let mut blocks = Blocks::compute(program, func, &cfg, summaries.flows());
+        let mut blocks = Blocks::of_function(program, variant.func, func, &cfg, summaries.flows());
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
         let release = if waits { late::releases(program, func, &cfg, &mut blocks) } else { None };
