@@ -12,3 +12,4 @@ pub mod cases;
 pub mod checks;
 pub mod inputs;
 pub mod mutants;
+pub mod requests;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use brolga::cranelift_codegen::ir::types;
 use brolga::stages::dump;
-use brolga::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
+use brolga::{Ideas, MemoryMode, Mode, Options, Program, Stage};
 use brolga_driver::File;
+use ir_tests::requests::request;
 
 const TEXT: &str = include_str!("../cases/control/again.clif");
 
@@ -33,18 +33,7 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
 }
 
 fn again(program: &Program, symbol: &str, pointers: usize, options: &Options) -> (usize, bool) {
-    let key = program.func(symbol).expect("it is there");
-    let mut left = pointers;
-    let mut activity = |ty| match ty {
-        types::F64 => ArgActivity::Active,
-        types::I64 if left > 0 => {
-            left -= 1;
-            ArgActivity::Duplicated
-        }
-        _ => ArgActivity::Const,
-    };
-    let params = program.funcs[key].signature.params.iter().map(|p| activity(p.value_type)).collect::<Vec<_>>();
-    let mut request = Request::new(key, params);
+    let mut request = request(program, symbol, pointers);
     request.noalias = vec![true; request.args.len()];
     let dump = dump(program, &request, options, Stage::Combined).expect("it can be derived");
     (dump.matches(", forwards, from").count(), dump.contains(" push ["))

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::cranelift_codegen::ir::types;
 use brolga::stages::dump;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
+use brolga::{Arg, DerivedRule, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
 use brolga_driver::File;
+use ir_tests::requests::request;
 
 const TEXT: &str = include_str!("../cases/calls/whole.clif");
 
@@ -58,23 +58,7 @@ fn program() -> Program {
     File::parse("whole.clif", TEXT.to_owned()).expect("it is read").program
 }
 
-/// Floats are active, pointers duplicated: in this file what a function has of either comes before its integers, or it says so.
-fn request(program: &Program, symbol: &str, pointers: usize) -> Request {
-    let key = program.func(symbol).expect("it is there");
-    let mut left = pointers;
-    let mut activity = |ty| match ty {
-        types::F64 => ArgActivity::Active,
-        types::I64 if left > 0 => {
-            left -= 1;
-            ArgActivity::Duplicated
-        }
-        _ => ArgActivity::Const,
-    };
-    let params = program.funcs[key].signature.params.iter().map(|p| activity(p.value_type)).collect::<Vec<_>>();
-    Request::new(key, params)
-}
-
-/// Pointers among a function's parameters, as its first `; grad:` line passes lists.
+/// Pointers among a function's parameters, as its first `; grad:` line passes lists. In this file they come before its integers.
 fn pointers(symbol: &str) -> usize {
     let line = TEXT.lines().find(|l| l.starts_with(&format!("; grad: %{symbol}("))).expect("it is called");
     let call = line.split(" value ").next().and_then(|l| l.split(" == ").next()).expect("a call comes first");

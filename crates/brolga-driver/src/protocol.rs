@@ -88,7 +88,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     // A guard that is not needed makes zero of what is zero times infinity without it.
     let some = Ideas { solid: true, again: false, ..Ideas::of_bits(bits) };
     // Loops that are run again, wherever that can be done, add in another order.
-    let again = Ideas { worth: bits & 1 << 23 != 0, prune: true, again: true, ..some };
+    let again = Ideas { worth: false, prune: true, reload: true, again: true, ..some };
     for (mode, ideas) in [(mode, some), (Mode::Gradient, again)] {
         let options = Options { mode, memory, ideas, ..Options::default() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
