@@ -15,6 +15,7 @@ use std::str::FromStr;
 use brolga::Allocator;
 use wasmparser::{ExternalKind, FuncType, ValType};
 
+use crate::error::Error;
 use crate::parse::Info;
 
 const ALLOCATE: Allocator = Allocator::Allocate { zeroed: false };
@@ -107,19 +108,27 @@ impl Allocators {
         said.or_else(|| self.known.then(known).flatten())
     }
 
-    /// The functions of a module that are part of its allocator, by index.
-    pub(crate) fn of(&self, info: &Info<'_>) -> Vec<(u32, Allocator)> {
+    /// The functions of a module that are part of its allocator, by index. What the embedder names must be there, and have the type.
+    pub(crate) fn of(&self, info: &Info<'_>) -> Result<Vec<(u32, Allocator)>, Error> {
         let mut out = Vec::new();
+        let mut missing: Vec<&str> = self.also.iter().map(|(name, _)| &name[..]).collect();
         for i in (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()) {
             let exported = info.exports.iter().filter(|e| e.index == i && e.kind == ExternalKind::Func);
-            let mut names = info.names.get(&i).into_iter().chain(exported.map(|e| &e.name));
-            if let Some(kind) = names.find_map(|n| self.named(n))
+            let names: Vec<_> = info.names.get(&i).into_iter().chain(exported.map(|e| &e.name)).collect();
+            if let Some(kind) = names.iter().find_map(|n| self.named(n))
                 && fits(kind, info.type_of(i))
             {
+                missing.retain(|m| !names.iter().any(|n| n == m));
                 out.push((i, kind));
             }
         }
-        out
+        match missing.as_slice() {
+            [] => Ok(out),
+            missing => Err(Error::Usage(format!(
+                "the module has no function with a body and the type of an allocator that is called {}",
+                missing.join(", ")
+            ))),
+        }
     }
 }
 

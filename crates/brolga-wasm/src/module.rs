@@ -89,7 +89,8 @@ impl Module {
     /// Load a module from its binary form or its text.
     ///
     /// # Errors
-    /// [`Error::Invalid`], [`Error::Unsupported`] or [`Error::Imports`].
+    /// [`Error::Invalid`], [`Error::Unsupported`], [`Error::Imports`], or [`Error::Usage`] where an allocator is named that is not
+    /// there.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, Error> {
         Self::with_options(bytes, &ModuleOptions::default())
     }
@@ -107,7 +108,7 @@ impl Module {
         let provider = Provider(&options.imports);
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
         let mut inner = Inner::new(&info, &layout, &provider, mode)?;
-        for (index, kind) in options.allocators.of(&info) {
+        for (index, kind) in options.allocators.of(&info)? {
             if let Some(key) = inner.translated.funcs[index as usize] {
                 inner.translated.program.funcs[key].allocator = Some(kind);
             }

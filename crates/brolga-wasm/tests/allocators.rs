@@ -173,3 +173,15 @@ fn where_bounds_are_checked_too() {
         assert_eq!(a.gradient, b.gradient, "{name}");
     }
 }
+
+#[test]
+fn an_allocator_that_is_not_there() {
+    let allocators: Allocators = "nosuch,other=free".parse().unwrap();
+    let options = ModuleOptions { allocators, ..ModuleOptions::default() };
+    let found =
+        Module::with_options("(module (func (export \"other\") (param f64)))", &options).err().unwrap().to_string();
+    assert_eq!(
+        found,
+        "the module has no function with a body and the type of an allocator that is called nosuch, other"
+    );
+}
