@@ -22,7 +22,8 @@ pub enum Role {
     Edge(ir::Block, ir::Block),
     /// Where the reverse half begins to run the loop of a header once more, forwards.
     Begin(ir::Block),
-    /// In the loop of a header that the reverse half runs forwards: a block of the loop, and behind that its reverse.
+    /// In the loop of a header that the reverse half runs forwards: a block of the loop, behind it the reverses of its statements
+    /// unless whole turns are reversed.
     Again(ir::Block, ir::Block),
     /// Loads captures and finds the frame.
     Entry,

@@ -67,7 +67,7 @@ impl Display for Role {
             Role::Reverse(b) => write!(f, "reverse of {b}"),
             Role::Edge(p, b) => write!(f, "edge {p} -> {b}"),
             Role::Begin(h) => write!(f, "loop of {h}, forwards"),
-            Role::Again(h, b) => write!(f, "{b} and its reverse, in the loop of {h}"),
+            Role::Again(h, b) => write!(f, "{b} again, in the loop of {h}"),
             Role::Entry => write!(f, "entry"),
             Role::Exit => write!(f, "exit"),
         }

@@ -357,7 +357,7 @@ fn terminators_and_roles() {
         "reverse of block0",
         "edge block0 -> block1",
         "loop of block0, forwards",
-        "block1 and its reverse, in the loop of block0",
+        "block1 again, in the loop of block0",
         "entry",
         "exit",
     ];

@@ -5,8 +5,7 @@
 //! and a turn has nothing to do with another one.
 //!
 //! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and in the reverse half it is run
-//! forwards, and reversed bit by bit. Nothing is recorded.
-//! By hand nobody would do anything else.
+//! forwards, and reversed piece by piece. Nothing is recorded. By hand nobody would do anything else.
 //!
 //! **Which loops.** Outermost ones, inner loops included, that
 //! - do nothing but compute, read memory that nobody writes afterwards, and branch;
@@ -97,7 +96,8 @@ fn records(plan: &Plan, b: ir::Block) -> bool {
     !plan.blocks[b].record.is_empty() || plan.blocks[b].push_id
 }
 
-/// Whether a plan reverses a loop turn by turn and records nothing for that, while nobody else asks for what the loop makes.
+/// Whether a plan bears a loop out: it holds nothing on the way into it; and turn by turn, the loop records nothing and nobody
+/// else asks for what it makes.
 pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
     let ours = |b: &ir::Block| again.blocks.contains(b);
     let held =

@@ -185,7 +185,7 @@ pub struct Plan {
     pub returning: EntitySet<ir::Block>,
     /// Blocks that do return.
     pub exits: Vec<ir::Block>,
-    /// Loops that are run again, forwards: their blocks record nothing, and have no reverses of their own.
+    /// Loops that are run again, forwards, and record nothing for another run.
     pub again: Vec<Again>,
     /// Which of them each block is in.
     pub again_of: SecondaryMap<ir::Block, Option<usize>>,

@@ -30,6 +30,7 @@ use crate::forward::{keep_early, records};
 use crate::plan::{Source, type_of};
 
 /// Where the reverse half goes in a loop that is run again.
+#[derive(Clone)]
 pub(super) struct Way {
     /// The block that begins it.
     begin: BlockId,
@@ -60,19 +61,15 @@ impl Builder<'_, '_> {
     pub(super) fn leave(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block) {
         let Some(a) = self.plan.again(p).filter(|a| !a.blocks.contains(&b)) else { return };
         let at = self.facts.func().layout.last_inst(p);
-        let arrives: Vec<_> = a.starts().map(|s| (s, a.leaving(self.facts, &self.live, p, b, s))).collect();
-        let mut taken = Vec::new();
-        for &(start, member) in arrives.iter().filter(|(start, member)| Some(*start) != *member) {
-            let d = member.map(|m| {
+        for start in a.starts() {
+            let member = a.leaving(self.facts, &self.live, p, b, start);
+            if member == Some(start) {
+                continue;
+            }
+            self.add(f, smallvec![], AdOp::ZeroCt(start), at);
+            if let Some(m) = member {
                 let d = Val::D(self.ids.dv());
                 self.add(f, smallvec![(d, type_of(self.facts, self.aux, Val::Primal(m)))], AdOp::TakeCt(m), at);
-                d
-            });
-            taken.push((start, d));
-        }
-        for (start, d) in taken {
-            self.add(f, smallvec![], AdOp::ZeroCt(start), at);
-            if let Some(d) = d {
                 self.add(f, smallvec![], AdOp::AddCt(start, d), at);
             }
         }
@@ -82,8 +79,7 @@ impl Builder<'_, '_> {
     pub(super) fn run_again(&mut self, a: &Again) {
         let facts = self.facts;
         let func = facts.func();
-        let Way { begin, end, ref blocks, .. } = self.again[&a.header];
-        let blocks = blocks.clone();
+        let Way { begin, end, blocks } = self.again[&a.header].clone();
         let mut f = Fragment::default();
         let at = func.layout.last_inst(a.entry);
         let mut waiting: HashMap<Val, Source> = self.plan.blocks[a.entry].sources.iter().copied().collect();
@@ -101,7 +97,7 @@ impl Builder<'_, '_> {
         let first = Target { block: blocks[&a.header], args };
         self.finish(begin, Role::Begin(a.header), vec![], f, Term::Jump(first), at);
         let mut edges: Vec<(BlockId, ir::Block)> = Vec::new();
-        let mut map: BlockMap = func.layout.blocks().map(|b| (b, end)).collect();
+        let mut map: BlockMap = a.blocks.iter().flat_map(|&b| &facts.cfg.succs[b]).map(|&s| (s, end)).collect();
         map.extend(&blocks);
         for &b in &a.blocks {
             let latch = a.turns && facts.cfg.succs[b].contains(&a.header);
@@ -123,11 +119,9 @@ impl Builder<'_, '_> {
                 for (&slot, v) in a.next.iter().zip(edge_args(func, b, a.header)) {
                     self.add(&mut block.insts, smallvec![], AdOp::Keep(slot, Val::Primal(v)), at);
                 }
-                self.blocks.insert(block.id, block);
                 edges.push((edge, b));
-            } else {
-                self.blocks.insert(block.id, block);
             }
+            self.blocks.insert(block.id, block);
         }
         for (edge, latch) in edges {
             let holds: Holds = [(latch, vec![])].into_iter().collect();
