@@ -386,7 +386,7 @@ pub enum AdOp {
     /// End an activation in the pullback.
     CloseFrame,
 
-    /// Read the cotangent of a primal value and set it to zero.
+    /// Read the cotangent of a primal value. Where it must not be read again, it is set to zero by [`AdOp::ZeroCt`].
     TakeCt(ir::Value),
     /// Add to the cotangent of a primal value.
     AddCt(ir::Value, Val),

@@ -112,6 +112,8 @@ pub struct Ideas {
     pub worth: bool,
     /// Where only a gradient is asked for, a loop that adds up is run once, forwards, in the reverse half, rather than logged.
     pub again: bool,
+    /// The shadow of an array whose elements are all added to one sum is one number in a variable.
+    pub summed: bool,
 }
 
 impl Ideas {
@@ -133,13 +135,14 @@ impl Ideas {
             whole: on(11),
             worth: on(12),
             again: on(13),
+            summed: on(14),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 14] = [
+    pub const NAMES: [&str; 15] = [
         "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole",
-        "worth", "again",
+        "worth", "again", "summed",
     ];
 }
 

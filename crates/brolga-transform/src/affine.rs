@@ -126,6 +126,18 @@ impl Sum {
     }
 }
 
+/// A variable that runs through a nest of loops.
+struct Walk {
+    /// The outermost of them, by its place in the nest.
+    outer: usize,
+    /// The parameter of that loop's header that the variable is when a turn of it begins.
+    head: ir::Value,
+    /// Its first value.
+    start: ir::Value,
+    /// By how much a turn of the innermost changes it.
+    step: i64,
+}
+
 /// What is asked about: a function with canonical loops.
 #[derive(Clone, Copy)]
 pub struct Affine<'a> {
@@ -179,21 +191,40 @@ impl Affine<'_> {
     /// A parameter of the header of one of the loops around.
     fn param(&self, v: ir::Value, b: ir::Block, i: usize, around: &[LoopId], depth: u32) -> Option<Sum> {
         let at = around.iter().position(|&l| self.loops.loops[l].header == b)?;
-        let inner = around[at];
-        let iv = induction(self.func, self.loops, inner, i)?;
-        // How far out the variable goes on where an inner loop has ended.
-        let (mut outer, mut start, mut last) = (at, iv.start, v);
-        while outer > 0
-            && let Some(before) = self.carried(start, &[v, last], around[outer - 1])
+        let Walk { outer, start, step, .. } = self.walk(v, i, &around[..=at])?;
+        let turns = if outer == at { Atom::Turns(around[at]) } else { Atom::Walk(around[at], around[outer]) };
+        Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(turns), step))
+    }
+
+    /// How far out a variable of the innermost of these loops goes on where an inner loop has ended; `v` is the `i`-th parameter of
+    /// its header.
+    fn walk(&self, v: ir::Value, i: usize, around: &[LoopId]) -> Option<Walk> {
+        let at = around.len() - 1;
+        let iv = induction(self.func, self.loops, around[at], i)?;
+        let (mut walk, mut last) = (Walk { outer: at, head: v, start: iv.start, step: iv.step }, v);
+        while walk.outer > 0
+            && let Some(before) = self.carried(walk.start, &[v, last], around[walk.outer - 1])
         {
             // What this loop's header has received last is where the walk is when the loop ends, if it ends there.
-            let lp = &self.loops.loops[around[outer - 1]];
+            let lp = &self.loops.loops[around[walk.outer - 1]];
             let asks_first = lp.exits.iter().all(|e| e.0 == lp.header);
-            last = if asks_first { start } else { v };
-            (outer, start) = (outer - 1, before);
+            last = if asks_first { walk.start } else { v };
+            walk = Walk { outer: walk.outer - 1, head: walk.start, start: before, ..walk };
         }
-        let turns = if outer == at { Atom::Turns(inner) } else { Atom::Walk(inner, around[outer]) };
-        Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(turns), iv.step))
+        Some(walk)
+    }
+
+    /// Whether a sum is how many turns the innermost of these loops has done in all when the outermost is left: the difference
+    /// that a variable with step one has made that runs through all of them, and that nothing but those turns changes.
+    pub fn counts(&self, sum: &Sum, around: &[LoopId]) -> bool {
+        let [outermost, .., innermost] = around else { return false };
+        let asks_first = |l: &LoopId| self.loops.loops[*l].exits.iter().all(|e| e.0 == self.loops.loops[*l].header);
+        let params = self.func.dfg.block_params(self.loops.loops[*innermost].header);
+        asks_first(outermost)
+            && params.iter().enumerate().filter_map(|(i, &v)| self.walk(v, i, around)).any(|w| {
+                let made = Sum::atom(Atom::Value(w.head)).plus(&self.sum(w.start, &[]), -1);
+                w.outer == 0 && w.step == 1 && made == *sum
+            })
     }
 
     /// If `start` is a parameter of the loop's header that is one of `v` in the next turn: its value in the first turn.
@@ -207,6 +238,11 @@ impl Affine<'_> {
     /// How often a loop turns, if it can only end by its test: a sum that is the number of turns if that is positive, and is
     /// not positive (or wrong by a multiple of 2⁶⁴ that no run reaches) if there are none.
     pub fn trips(&self, l: LoopId, around: &[LoopId]) -> Option<Sum> {
+        self.turns(l, around).map(|t| t.0)
+    }
+
+    /// The same, and whether its header runs once more than it turns, to ask.
+    pub fn turns(&self, l: LoopId, around: &[LoopId]) -> Option<(Sum, bool)> {
         let lp = &self.loops.loops[l];
         let [(from, to)] = lp.exits[..] else { return None };
         (0..self.func.dfg.block_params(lp.header).len()).find_map(|i| {
@@ -220,7 +256,7 @@ impl Affine<'_> {
                 return None;
             }
             let n = self.sum(test.bound, around).plus(&self.sum(iv.start, around), -1);
-            Some(Sum::default().plus(&n, iv.step))
+            Some((Sum::default().plus(&n, iv.step), asked_first))
         })
     }
 }

@@ -43,6 +43,7 @@ pub mod prune;
 pub mod pullback;
 pub mod rules;
 pub mod stmt;
+pub mod summed;
 pub mod wide;
 
 pub use derive::{Abi, Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};

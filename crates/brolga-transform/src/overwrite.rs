@@ -21,12 +21,14 @@
 
 use brolga_analysis::contents::Use;
 use brolga_analysis::{LoopId, Loops, ParamMode};
+use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::affine::{Affine, Atom, Sum};
 use crate::facts::Facts;
 use crate::own::own;
+use crate::summed::Total;
 
 /// What is stored.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,8 @@ pub struct Overwrites {
     pub stores: EntitySet<ir::Inst>,
     /// Stores whose reverse need not clear what it takes ([`crate::own`]).
     pub spent: EntitySet<ir::Inst>,
+    /// Loads of arrays that are only added up, and their stores, each with its sum ([`crate::summed`]).
+    pub summed: IndexMap<ir::Inst, Total>,
     /// Slots whose shadows the forward pass leaves alone.
     pub untouched: EntitySet<ir::StackSlot>,
     /// One per parameter: its shadow need not hold zeros before the call.

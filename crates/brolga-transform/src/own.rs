@@ -35,13 +35,14 @@ use cranelift_entity::EntitySet;
 use crate::affine::{Affine, Atom};
 use crate::facts::Facts;
 use crate::overwrite::{Access, Overwrites, around, disjoint, stride};
+use crate::summed::summed;
 
 /// More accesses than that to one piece are not compared.
 const MOST_ACCESSES: usize = 64;
 
 /// What the reverse of an access does to the shadow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+pub(crate) enum Does {
     /// Adds.
     Adds,
     /// Reads, and leaves zero.
@@ -52,14 +53,14 @@ enum Does {
     Reads,
 }
 
-/// An access and its place.
-struct Event {
-    does: Does,
-    access: Access,
+/// An access and its place; of that, the start of the piece is left out.
+pub(crate) struct Event {
+    pub does: Does,
+    pub access: Access,
     /// Position in its block.
     order: usize,
     /// It is in other places each time that it runs.
-    moves: bool,
+    pub moves: bool,
 }
 
 /// Find the stores that need not clear, the loads that may store, and the slots whose shadows the forward pass leaves alone.
@@ -104,6 +105,9 @@ pub fn own(facts: &Facts<'_>, out: &mut Overwrites) {
             .collect();
         if let Some(events) = events.filter(|e| e.len() <= MOST_ACCESSES) {
             compare(facts, piece as Piece, &events, out);
+            if facts.options.ideas.summed {
+                summed(facts, facts.private.origins[piece], &events, out);
+            }
         }
     }
 }
@@ -186,7 +190,7 @@ fn event(facts: &Facts<'_>, piece: Piece, inst: ir::Inst, does: Does) -> Option<
 }
 
 /// The loops around a block in which a piece of memory stays the same one.
-fn nest(facts: &Facts<'_>, origin: Origin, block: ir::Block) -> Vec<brolga_analysis::LoopId> {
+pub(crate) fn nest(facts: &Facts<'_>, origin: Origin, block: ir::Block) -> Vec<brolga_analysis::LoopId> {
     let mut nest = around(&facts.loops, block);
     if let Origin::Alloc(call) = origin {
         let made = facts.func().layout.inst_block(call).expect("it is in the layout");

@@ -10,8 +10,10 @@
 //! - the definitions of what it reads; of a block parameter, the arguments on all edges;
 //! - the branches that decide whether it runs; of a block parameter, those that decide along which edge it is reached
 //!   ([`control`]);
-//! - if it reads a place of the activation frame or a held variable, whatever is written there;
-//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]), whatever is written there,
+//! - if it reads a place of the activation frame, a held variable or a cotangent, whatever is written there before it, in the order in which
+//!   blocks run ([`Control::order`]);
+//! - if it allocates private memory, what gives that back;
+//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]), whatever is written there before,
 //!   anywhere in it. Stores to arrays that only the primal's value needed go, and with them what computes what they store.
 //!
 //! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing leads to. A branch that
@@ -40,11 +42,12 @@
 use brolga_ir::map::HashMap;
 
 use brolga_analysis::Private;
+use brolga_analysis::places::Origin;
 use brolga_analysis::private::Piece;
 use brolga_analysis::whole::divides_safely;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Callee, FrameSlot, Val};
+use brolga_ir::inst::{AdInst, AdOp, Callee, Check, FrameSlot, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::SmallVec;
 
@@ -85,6 +88,8 @@ enum Use {
     Value,
     /// It writes what only instructions that read the same are interested in.
     Writes(Cell),
+    /// It has an effect on a block of private memory, and is needed where that is: where this name is.
+    With(Val),
 }
 
 /// Where values are on their way from the forward part to the pullback part, or from a store to a load.
@@ -96,10 +101,25 @@ enum Cell {
     Held(Val),
     /// Private memory of the primal, all of it.
     Memory(Piece),
+    /// The cotangent of a value.
+    Ct(ir::Value),
 }
 
-fn use_of(op: &AdOp, Known { primal, pure, private }: Known<'_>) -> Use {
-    match op {
+fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
+    match &inst.op {
+        AdOp::Call { callee: Callee::Symbol(s), args, .. } => match (&s[..], &args[..]) {
+            ("brolga_malloc" | "brolga_calloc", _) if made_by(inst.at, private).is_some() => Use::Value,
+            ("brolga_free", [_, Some(Val::Primal(p)), _])
+                if made_by(primal.dfg.value_def(*p).inst(), private).is_some() =>
+            {
+                Use::With(Val::Primal(*p))
+            }
+            _ => Use::Effect,
+        },
+        AdOp::TrapIf(_, check) => match made_by(inst.at, private) {
+            Some(call) if *check == Check::Helper => Use::With(Val::Primal(primal.dfg.first_result(call))),
+            _ => Use::Effect,
+        },
         AdOp::Primal(inst) => match private.writes(*inst) {
             Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(Cell::Memory(piece)),
             Some(_) => Use::Effect,
@@ -117,9 +137,11 @@ fn use_of(op: &AdOp, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::PeekBlock
         | AdOp::Restore(_)
         | AdOp::KeptBlock(_)
-        | AdOp::Held(_) => Use::Value,
+        | AdOp::Held(_)
+        | AdOp::TakeCt(_) => Use::Value,
         AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(Cell::Frame(*slot)),
         AdOp::Hold(name, _) => Use::Writes(Cell::Held(*name)),
+        AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Use::Writes(Cell::Ct(*v)),
         AdOp::StoreDelta { .. }
         | AdOp::StoreOld { .. }
         | AdOp::EnterFrame
@@ -129,17 +151,18 @@ fn use_of(op: &AdOp, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::Turn
         | AdOp::Pop(..)
         | AdOp::CloseFrame
-        | AdOp::TakeCt(_)
-        | AdOp::AddCt(..)
-        | AdOp::ZeroCt(_)
         | AdOp::AddMem { .. }
         | AdOp::TakeMem { .. }
         | AdOp::ZeroMem { .. }
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }
-        | AdOp::Watch(..)
-        | AdOp::TrapIf(..) => Use::Effect,
+        | AdOp::Watch(..) => Use::Effect,
     }
+}
+
+/// An instruction, if it allocates private memory.
+fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
+    inst.filter(|&i| private.origins.contains(&Origin::Alloc(i)))
 }
 
 /// What an instruction reads that others write, where it is needed.
@@ -152,6 +175,7 @@ fn cells_read(op: &AdOp, private: &Private) -> SmallVec<[Cell; 1]> {
     match op {
         AdOp::Restore(slot) | AdOp::KeptBlock(slot) => SmallVec::from_slice(&[Cell::Frame(*slot)]),
         AdOp::Held(name) => SmallVec::from_slice(&[Cell::Held(*name)]),
+        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => SmallVec::from_slice(&[Cell::Ct(*v)]),
         AdOp::Primal(inst) => pieces(private.reads(*inst)),
         AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
         AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => SmallVec::new(),
@@ -193,6 +217,7 @@ struct Items {
     block: Vec<usize>,
     /// The items that each item reads; for a parameter, the arguments on all edges.
     reads: Vec<SmallVec<[ItemId; 4]>>,
+    names: Names,
 }
 
 /// The items that define each name, for uses in other blocks.
@@ -230,8 +255,7 @@ impl Names {
 impl Items {
     fn collect(graph: &CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
         let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
-        let mut items = Items { first: Vec::new(), block: Vec::new(), reads: Vec::new() };
-        let mut names = Names::default();
+        let mut items = Items { first: Vec::new(), block: Vec::new(), reads: Vec::new(), names: Names::default() };
         for (b, block) in blocks() {
             let first = items.block.len();
             items.first.push(first);
@@ -241,7 +265,7 @@ impl Items {
             let insts = block.insts.values().enumerate();
             let insts = insts.flat_map(|(k, i)| i.defs.iter().map(move |d| (block.params.len() + k, d.0)));
             for (k, name) in params.chain(insts) {
-                names.define(block.role, name, first + k);
+                items.names.define(block.role, name, first + k);
             }
         }
         items.reads.resize(items.block.len(), SmallVec::new());
@@ -251,7 +275,7 @@ impl Items {
             here.extend(block.params.iter().enumerate().map(|(k, p)| (p.0, first + k)));
             let add = |here: &HashMap<Val, ItemId>, v: Val, to: &mut SmallVec<[ItemId; 4]>| match here.get(&v) {
                 Some(&i) => to.push(i),
-                None => to.extend_from_slice(names.meant(block.role, v)),
+                None => to.extend_from_slice(items.names.meant(block.role, v)),
             };
             let mut at = first + block.params.len();
             for inst in block.insts.values() {
@@ -288,6 +312,9 @@ fn operands(inst: &AdInst, primal: &ir::Function) -> SmallVec<[Val; 4]> {
     }
 }
 
+/// When an item runs: what cannot run after another is not later than it.
+type Moment = (usize, ItemId);
+
 /// What is needed.
 struct Live {
     items: Vec<bool>,
@@ -302,16 +329,24 @@ impl Live {
             Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
         let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| i.op == AdOp::LeaveFrame));
-        let mut writers: HashMap<Cell, Vec<ItemId>> = HashMap::default();
+        let mut writers: HashMap<Cell, Vec<(Moment, ItemId)>> = HashMap::default();
+        let moment = |b: usize, item: ItemId, reads: bool| match control.order[b] {
+            (number, false) => (number, item),
+            (number, true) => (number, if reads { ItemId::MAX } else { 0 }),
+        };
         let mut reads: Vec<SmallVec<[Cell; 1]>> = vec![SmallVec::new(); items.block.len()];
+        let mut with: HashMap<ItemId, SmallVec<[ItemId; 2]>> = HashMap::default();
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();
             for (item, inst) in (insts..).zip(block.insts.values()) {
-                match use_of(&inst.op, known) {
+                match use_of(inst, known) {
                     Use::Effect => live.need(item),
                     Use::Value => {}
                     Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),
-                    Use::Writes(cell) => writers.entry(cell).or_default().push(item),
+                    Use::With(name) => {
+                        items.names.meant(block.role, name).iter().for_each(|&i| with.entry(i).or_default().push(item))
+                    }
+                    Use::Writes(cell) => writers.entry(cell).or_default().push((moment(b, item, false), item)),
                 }
                 reads[item] = cells_read(&inst.op, known.private);
             }
@@ -319,6 +354,8 @@ impl Live {
                 live.need(items.term(b));
             }
         }
+        // The first to be written is the last.
+        writers.values_mut().for_each(|w| w.sort_unstable_by(|a, b| b.cmp(a)));
         let signature = graph.blocks[0].params.len();
         (0..signature).for_each(|p| live.need(p));
         control.endless.iter().for_each(|&b| live.need(items.term(b)));
@@ -326,11 +363,15 @@ impl Live {
             let b = items.block[item];
             live.place(Place::Block(b), control, items);
             items.reads[item].iter().for_each(|&i| live.need(i));
+            with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
             if item < items.first[b] + graph.blocks[&control.blocks[b]].params.len() {
                 control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
             }
             for cell in &reads[item] {
-                writers.remove(cell).into_iter().flatten().for_each(|i| live.need(i));
+                let Some(writers) = writers.get_mut(cell) else { continue };
+                while let Some((_, i)) = writers.pop_if(|w| w.0 < moment(b, item, true)) {
+                    live.need(i);
+                }
             }
         }
         live

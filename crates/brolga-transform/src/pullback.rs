@@ -27,6 +27,7 @@ use crate::facts::Facts;
 use crate::liveness::{Liveness, active_args};
 use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of};
 use crate::stmt::AdStmts;
+use crate::summed;
 
 /// The pullback graph with the names of its parameters.
 pub struct Pullback {
@@ -384,6 +385,14 @@ impl Builder<'_, '_> {
         }
         for (a, q) in active_args(self.facts, p, b) {
             self.add(f, smallvec![], AdOp::AddCt(a, taken[&q]), at);
+        }
+        let live = &self.live.live_out[p];
+        let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(&t.sum)).collect();
+        for total in sums {
+            let d = Val::D(self.ids.dv());
+            let ty = type_of(self.facts, self.aux, Val::Primal(total.sum));
+            self.add(f, smallvec![(d, ty)], AdOp::TakeCt(total.sum), at);
+            self.add(f, smallvec![], AdOp::Hold(total.name(), d), at);
         }
         self.leave(f, p, b);
     }

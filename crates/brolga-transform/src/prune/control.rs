@@ -18,6 +18,7 @@ use brolga_ir::map::HashMap;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};
 use petgraph::algo::dominators::simple_fast;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 /// An edge that passes arguments: one target of a terminator.
@@ -49,6 +50,9 @@ pub struct Control {
     pub incoming: Vec<Vec<usize>>,
     /// Blocks from which the run may get to where no exit can be reached.
     pub endless: Vec<usize>,
+    /// By block: its number in an order in which no block can run after one of a higher number, and whether it can run after itself. Blocks
+    /// of one cycle have one number.
+    pub order: Vec<(usize, bool)>,
     at: HashMap<BlockId, usize>,
     /// By node: blocks first, then edges, then the virtual exit.
     ipdom: Vec<Option<usize>>,
@@ -117,6 +121,7 @@ impl Control {
         for (a, ss) in succs.iter().enumerate() {
             ss.iter().for_each(|&s| preds[s].push(a));
         }
+        let order = order(&succs, n);
         let exits = closure(&preds, vec![exit]);
         if n == 0 || !exits[0] {
             return None;
@@ -139,7 +144,7 @@ impl Control {
             }
         }
         let endless = (0..n).filter(|&b| endless[b]).collect();
-        Some(Control { blocks, edges, incoming, endless, at, ipdom, deps })
+        Some(Control { blocks, edges, incoming, endless, order, at, ipdom, deps })
     }
 
     /// The position of a reachable block.
@@ -182,18 +187,35 @@ impl Control {
     }
 }
 
-/// The immediate post-dominator of each node; none for the exit and for nodes that cannot reach it.
-fn post_dominators(succs: &[Vec<usize>], exit: usize) -> Vec<Option<usize>> {
-    let edges = succs.iter().map(Vec::len).sum();
-    let mut reversed = DiGraph::<(), ()>::with_capacity(succs.len(), edges);
+/// [`Control::order`] of the first `n` nodes.
+fn order(succs: &[Vec<usize>], n: usize) -> Vec<(usize, bool)> {
+    let cycles = kosaraju_scc(&graph(succs, |a, s| (a, s)));
+    let mut order = vec![(0, false); n];
+    for (number, nodes) in cycles.iter().rev().enumerate() {
+        let again = nodes.len() > 1 || succs[nodes[0].index()].contains(&nodes[0].index());
+        for b in nodes.iter().map(|x| x.index()).filter(|&b| b < n) {
+            order[b] = (number, again);
+        }
+    }
+    order
+}
+
+fn graph(succs: &[Vec<usize>], edge: impl Fn(usize, usize) -> (usize, usize)) -> DiGraph<(), ()> {
+    let mut g = DiGraph::with_capacity(succs.len(), succs.iter().map(Vec::len).sum());
     succs.iter().for_each(|_| {
-        reversed.add_node(());
+        g.add_node(());
     });
     for (a, ss) in succs.iter().enumerate() {
         for &s in ss {
-            reversed.add_edge(NodeIndex::new(s), NodeIndex::new(a), ());
+            let (from, to) = edge(a, s);
+            g.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
         }
     }
-    let doms = simple_fast(&reversed, NodeIndex::new(exit));
+    g
+}
+
+/// The immediate post-dominator of each node; none for the exit and for nodes that cannot reach it.
+fn post_dominators(succs: &[Vec<usize>], exit: usize) -> Vec<Option<usize>> {
+    let doms = simple_fast(&graph(succs, |a, s| (s, a)), NodeIndex::new(exit));
     (0..succs.len()).map(|n| doms.immediate_dominator(NodeIndex::new(n)).map(NodeIndex::index)).collect()
 }

@@ -19,7 +19,8 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let addr = cx.args()[0];
     let off = brolga_analysis::activity::offset(cx.func(), inst);
     match cx.facts().activity.mem[inst] {
-        MemRole::Float(_) if cx.facts().in_place.contains(inst) => {}
+        MemRole::Float(_) if cx.facts().in_place.contains(inst) || cx.facts().overwrites.summed.contains_key(&inst) => {
+        }
         MemRole::Float(shape) if cx.facts().is_active(z) => {
             let ct = cx.take_ct(z);
             cx.add_mem(addr, off, ct, shape, cx.facts().overwrites.stores.contains(inst));
@@ -43,6 +44,11 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
     match cx.facts().activity.mem[inst] {
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
+            if let Some(total) = cx.facts().overwrites.summed.get(&inst) {
+                let ct = cx.emit(Where::Rvs, AdOp::Held(total.name()), shape.ty());
+                cx.add_ct(x, ct);
+                return;
+            }
             let stays = cx.facts().in_place.contains(inst) || cx.facts().overwrites.spent.contains(inst);
             let ct = if stays { cx.peek_mem(addr, off, shape) } else { cx.take_mem(addr, off, shape) };
             if let Some(ct) = ct {

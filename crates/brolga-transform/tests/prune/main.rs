@@ -27,6 +27,8 @@ struct Case {
     primal: ir::Function,
     graph: CfgBlocks,
     fresh: usize,
+    /// Stores to private memory may go, faults and all.
+    pure_stores: bool,
 }
 
 impl Case {
@@ -34,7 +36,7 @@ impl Case {
         let mut primal = cranelift_reader::parse_functions(text).unwrap().remove(0);
         primal.dfg.resolve_all_aliases();
         let (graph, _) = lift(&primal, "f", &mut Ids::default());
-        Case { primal, graph, fresh: 1000 }
+        Case { primal, graph, fresh: 1000, pure_stores: false }
     }
 
     /// Add an instruction at the end of block `b`.
@@ -50,8 +52,12 @@ impl Case {
     }
 
     fn prune(&mut self) -> &mut Self {
-        let load = |i: ir::Inst| matches!(self.primal.dfg.insts[i], ir::InstructionData::Load { .. });
-        let known = Known { primal: &self.primal, pure: &load, private: &private(&self.primal) };
+        let pure = |i: ir::Inst| match self.primal.dfg.insts[i] {
+            ir::InstructionData::Load { .. } => true,
+            ir::InstructionData::Store { .. } => self.pure_stores,
+            _ => false,
+        };
+        let known = Known { primal: &self.primal, pure: &pure, private: &private(&self.primal) };
         prune(&mut self.graph, known);
         self
     }

@@ -2,7 +2,12 @@
 
 use expect_test::expect;
 
-use super::check;
+use brolga_analysis::modes::HELPER_CONV;
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, Tape, Val};
+use cranelift_codegen::ir::{self, types};
+use smallvec::smallvec;
+
+use super::{Case, check, d, v};
 
 #[test]
 fn what_is_stored_for_nobody() {
@@ -154,4 +159,59 @@ fn what_a_known_function_reads_is_stored() {
                 return v8
         "#]],
     );
+}
+
+/// A call of `malloc` and one of `free`, as they are where the block has a shadow.
+fn block_with_shadow() -> Case {
+    let mut case = Case::new(
+        "function %f(i64, f64) -> f64 {
+            fn0 = %malloc(i64) -> i64 system_v
+            fn1 = %free(i64) system_v
+        block0(v0: i64, v1: f64):
+            v2 = call fn0(v0)
+            store v1, v2+8
+            call fn1(v2)
+            return v1
+        }",
+    );
+    let call = |symbol: &str, args: &[Val]| AdOp::Call {
+        callee: Callee::Symbol(symbol.to_owned()),
+        args: [None].into_iter().chain(args.iter().copied().map(Some)).collect(),
+        sig: ir::Signature::new(HELPER_CONV),
+        tape: Tape::Aside,
+    };
+    let malloc = ir::Inst::from_u32(0);
+    let delta = Val::Delta(ir::Value::from_u32(2));
+    let insts = &mut case.graph.blocks[0].insts;
+    for i in insts.values_mut().filter(|i| i.at == Some(malloc)) {
+        *i = AdInst {
+            defs: smallvec![(v(2), types::I64), (delta, types::I64)],
+            op: call("brolga_malloc", &[v(0)]),
+            ..i.clone()
+        };
+    }
+    insts.pop();
+    case.insert(0, Some(1), &[(d(1), types::I8)], AdOp::Arith(Arith::IsZero, smallvec![delta], types::I8));
+    case.insert(0, Some(2), &[], AdOp::TrapIf(d(1), Check::Helper));
+    case.graph.blocks[0].insts[2].at = Some(malloc);
+    case.add(0, &[], call("brolga_free", &[v(2), v(0)]));
+    case
+}
+
+#[test]
+fn blocks_that_nobody_needs_are_not_made() {
+    let mut case = block_with_shadow();
+    // As where only a gradient is asked for: what might fault goes, too.
+    case.pure_stores = true;
+    case.prune().shows(expect![[r#"
+        %f(i64, f64) -> f64 fast
+
+        bb0(v0: i64, v1: f64):  ; forward of block0
+            return v1
+    "#]]);
+}
+
+#[test]
+fn blocks_that_somebody_needs_are_given_back() {
+    block_with_shadow().stays();
 }

@@ -266,15 +266,60 @@ fn effects_and_what_they_read() {
         bb0(v0: i64, v1: f64):  ; forward of block0
             v2 = fadd.f64 v1, v1
             v3 = fmul.f64 v1, v1
-            v4 = sqrt.f64 v1
             v5 = iadd.i64 v0, v0
             push [v2, v3], block 0
-            ct(v1) += v4
             jump bb1
 
         bb1:  ; forward of block1, from bb0
-            d1 = take ct(v1)
             mem[v5] = v1
+            return v1
+    "#]]);
+}
+
+#[test]
+fn cotangents_that_nobody_reads_afterwards() {
+    // What is read in the entry block, the loop behind it only adds to; what the loop reads, it has added itself, in the turn before.
+    let mut case = Case::new(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = sqrt v1
+            jump block1(v0)
+        block1(v3: i64):
+            v4 = iconst.i64 -1
+            v5 = iadd v3, v4
+            brif v5, block1(v5), block2
+        block2:
+            return v1
+        }",
+    );
+    let ct = ir::Value::from_u32;
+    case.insert(0, None, &[], AdOp::ZeroCt(ct(1)));
+    case.add(0, &[], AdOp::AddCt(ct(1), v(2)));
+    case.add(0, &[(d(1), types::F64)], AdOp::TakeCt(ct(1)));
+    case.add(0, &[], AdOp::StoreOld { addr: v(0), off: 0, value: d(1) });
+    case.add(1, &[], AdOp::AddCt(ct(1), v(1)));
+    case.add(2, &[], AdOp::ZeroCt(ct(1)));
+    let mut turns = Case::new(&case.primal.to_string());
+    turns.add(1, &[(d(1), types::F64)], AdOp::TakeCt(ct(1)));
+    turns.add(1, &[], AdOp::StoreOld { addr: v(0), off: 0, value: d(1) });
+    turns.add(1, &[], AdOp::ZeroCt(ct(1)));
+    turns.add(1, &[], AdOp::AddCt(ct(1), v(2)));
+    turns.stays();
+    case.prune().shows(expect![[r#"
+        %f(i64, f64) -> f64 fast
+
+        bb0(v0: i64, v1: f64):  ; forward of block0
+            v2 = sqrt.f64 v1
+            ct(v1) = 0
+            ct(v1) += v2
+            d1 = take ct(v1)
+            mem[v0] = d1
+            jump bb1
+
+        bb1:  ; forward of block1, from bb0
+            jump bb2
+
+        bb2:  ; forward of block2, from bb1
             return v1
     "#]]);
 }
