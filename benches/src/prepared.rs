@@ -111,6 +111,9 @@ pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
     // No two arguments share memory; the adjoints written by hand rely on it, too.
     request.noalias = problem.args.iter().map(Input::is_pointer).collect();
     request.fresh.clone_from(&request.noalias);
+    // By hand, too, nothing is multiplied by a seed of one.
+    let returns = &file.program.funcs[func].signature.returns;
+    request.unit_seed = returns.iter().filter(|r| r.value_type.is_float()).count() == 1;
     Ok((file.program, request))
 }
 

@@ -47,6 +47,7 @@ pub mod rewind;
 pub mod solid;
 pub mod summary;
 pub mod turns;
+pub mod unit;
 pub mod whole;
 
 pub use activity::{Activity, CopyRole, MemRole};

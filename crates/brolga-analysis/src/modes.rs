@@ -45,6 +45,8 @@ pub enum ResultMode {
     None,
     /// A float, whose cotangent the pullback receives.
     Active,
+    /// A float, whose cotangent is one in each run.
+    Unit,
     /// A pointer; the forward pass also returns its delta.
     Ptr,
     /// An integer that carries float bits, whose cotangent the pullback receives.
@@ -82,7 +84,11 @@ impl Variant {
         let results = sig
             .returns
             .iter()
-            .map(|r| if Shape::of_float(r.value_type).is_some() { ResultMode::Active } else { ResultMode::None })
+            .map(|r| match Shape::of_float(r.value_type) {
+                Some(_) if request.unit_seed => ResultMode::Unit,
+                Some(_) => ResultMode::Active,
+                None => ResultMode::None,
+            })
             .collect();
         // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
         let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
@@ -132,7 +138,7 @@ impl Variant {
         self.results.iter().enumerate().filter_map(|(i, r)| match *r {
             ResultMode::Active => Shape::of_float(primal.returns[i].value_type).map(|s| (i, s)),
             ResultMode::Bits(s) => Some((i, s)),
-            ResultMode::None | ResultMode::Ptr => None,
+            ResultMode::None | ResultMode::Unit | ResultMode::Ptr => None,
         })
     }
 }

@@ -20,11 +20,14 @@ use crate::cfg::edge_args;
 use crate::contents::Use;
 use crate::modes::ResultMode;
 
+/// Of a store whose value gets the cotangent of another value, whatever else happens: that value.
+pub type Through<'a> = &'a dyn Fn(ir::Inst) -> Option<ir::Value>;
+
 /// Most blocks that are followed from one definition.
 const MAX_BLOCKS: u32 = 64;
 
 /// Compute the solid values. `single_result` says that the function's only result is always asked for.
-pub fn compute(i: &ActivityInput<'_>, single_result: bool) -> EntitySet<ir::Value> {
+pub fn compute(i: &ActivityInput<'_>, single_result: bool, through: Through<'_>) -> EntitySet<ir::Value> {
     let (func, cfg) = (i.func, i.cfg);
     let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
     for &b in &cfg.blocks {
@@ -58,9 +61,11 @@ pub fn compute(i: &ActivityInput<'_>, single_result: bool) -> EntitySet<ir::Valu
                     && first()
             }
             OpcodeRule::Structural(Structural::Control) => {
-                func.dfg.insts[inst].opcode() == Opcode::Return && single_result && i.results[n] == ResultMode::Active
+                func.dfg.insts[inst].opcode() == Opcode::Return
+                    && single_result
+                    && matches!(i.results[n], ResultMode::Active | ResultMode::Unit)
             }
-            _ => false,
+            _ => n == 0 && through(inst).is_some_and(|v| solid.contains(v)),
         }
     };
     let mut changed = true;
@@ -111,6 +116,7 @@ pub fn compute(i: &ActivityInput<'_>, single_result: bool) -> EntitySet<ir::Valu
     solid
 }
 
-fn unit(neg: bool) -> brolga_rules::Scale {
+/// A factor of one, or of minus one.
+pub(crate) fn unit(neg: bool) -> brolga_rules::Scale {
     brolga_rules::Scale { neg, over: None, times: None, may_blow_up: false }
 }

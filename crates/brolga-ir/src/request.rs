@@ -43,6 +43,9 @@ pub struct Request {
     /// function reads through the pointer has its cotangent *stored* there; the rest of the shadow stays as it is. Of use together with
     /// `noalias`. A debug run looks for the zeros as far as lengths are declared.
     pub fresh: Vec<bool>,
+    /// The cotangent of the result is one, in each run; it must be the only result that is a float. Products with it are left out. Where
+    /// seeds are asked for, one is still given, and has to be one.
+    pub unit_seed: bool,
 }
 
 impl Request {
@@ -50,7 +53,7 @@ impl Request {
     pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
         let args: Vec<_> = args.into_iter().collect();
         let (elems, no) = (vec![None; args.len()], vec![false; args.len()]);
-        Self { func, args, elems, noalias: no.clone(), fresh: no }
+        Self { func, args, elems, noalias: no.clone(), fresh: no, unit_seed: false }
     }
 }
 

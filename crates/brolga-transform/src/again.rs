@@ -31,7 +31,7 @@
 //! loops", 2021) reverse each turn on its own, in any order.
 
 use brolga_analysis::LoopId;
-use brolga_ir::inst::{AdOp, FrameSlot, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Tape, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode};
@@ -252,7 +252,13 @@ impl Finder<'_, '_> {
     /// What the reverse of a statement adds to, and whether that is the cotangent of its result as it is.
     fn adds(&self, inst: ir::Inst) -> impl Iterator<Item = (ir::Value, bool)> {
         let rvs = &self.stmts[&inst].rvs;
-        let taken: Vec<Val> = rvs.values().filter(|i| matches!(i.op, AdOp::TakeCt(_))).map(|i| i.defs[0].0).collect();
+        let unit = self.facts.func().dfg.inst_results(inst).iter().any(|&r| self.facts.units.contains(r));
+        let takes = |i: &&AdInst| match &i.op {
+            AdOp::TakeCt(_) => true,
+            AdOp::Arith(Arith::Const(x), ..) => unit && *x == 1.0,
+            _ => false,
+        };
+        let taken: Vec<Val> = rvs.values().filter(takes).map(|i| i.defs[0].0).collect();
         rvs.values().filter_map(move |i| match i.op {
             AdOp::AddCt(v, by) => Some((v, taken.contains(&by))),
             _ => None,

@@ -225,6 +225,20 @@ pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnos
             _ => {}
         }
     }
+    if request.unit_seed {
+        let floats: Vec<_> =
+            f.signature.returns.iter().filter(|r| brolga_ir::inst::Shape::of_float(r.value_type).is_some()).collect();
+        if !matches!(floats[..], [r] if r.value_type.is_float()) {
+            wrong(
+                format!(
+                    "%{} is to have one result whose cotangent is one, but {} of its results are floats",
+                    f.symbol,
+                    floats.len()
+                ),
+                "leave `unit_seed` off, and pass a seed for each result; vectors have no unit",
+            );
+        }
+    }
     found.or_ok(())
 }
 

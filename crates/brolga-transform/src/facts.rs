@@ -8,7 +8,7 @@ use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, late,
-    solid, summary,
+    solid, summary, unit,
 };
 use brolga_ir::inst::Val;
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};
@@ -61,6 +61,8 @@ pub struct Facts<'a> {
     pub summaries: &'a Summaries,
     /// Whose cotangents cannot be spuriously zero.
     pub solid: EntitySet<ir::Value>,
+    /// Whose cotangents are one.
+    pub units: EntitySet<ir::Value>,
     /// Calls of functions that may run whole, in the reverse half.
     pub whole: EntitySet<ir::Inst>,
 }
@@ -120,7 +122,6 @@ impl<'a> Facts<'a> {
             summaries,
         };
         let (activity, problems) = activity::compute(&input);
-        let n_active = variant.results.iter().filter(|r| **r != ResultMode::None).count();
 
         let ideas = &options.ideas;
         let places = Places { program, func, cfg: &cfg, blocks: &blocks };
@@ -129,12 +130,6 @@ impl<'a> Facts<'a> {
             MemoryMode::Leave => Private::compute(places, &uses),
             MemoryMode::Restore => Private::default(),
         };
-        let asked_for = root && n_active == 1;
-        let mut solid = if ideas.solid { solid::compute(&input, asked_for) } else { EntitySet::new() };
-        // A pair is the same function for the caller and for who calls it again.
-        if asked_for && mode == Mode::Split && ideas.solid && may_be_idle(program, summaries, variant, func, &solid) {
-            solid = solid::compute(&input, false);
-        }
         let mut whole = EntitySet::new();
         if mode == Mode::Gradient && ideas.whole && ideas.prune {
             whole = whole_calls(&WholeInput {
@@ -166,12 +161,46 @@ impl<'a> Facts<'a> {
             contents,
             activity,
             summaries,
-            solid,
+            solid: EntitySet::new(),
+            units: EntitySet::new(),
             whole,
             overwrites: Overwrites::default(),
         };
         facts.overwrites = overwrites(&facts);
+        facts.chains(root);
         (facts, problems)
+    }
+
+    /// Along which values cotangents are passed on, come what may.
+    fn chains(&mut self, root: bool) {
+        let input = ActivityInput {
+            program: self.program,
+            key: self.variant.func,
+            root,
+            func: self.func(),
+            cfg: &self.cfg,
+            uses: &self.uses,
+            params: &self.variant.params,
+            results: &self.variant.results,
+            pointers: &self.pointers,
+            contents: &self.contents,
+            summaries: self.summaries,
+        };
+        let summed = &self.overwrites.summed;
+        let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);
+        let units = unit::compute(&input, &|v| self.is_active(v), &through);
+        let mut solid = EntitySet::new();
+        if self.options.ideas.solid {
+            let n_active = self.variant.results.iter().filter(|r| **r != ResultMode::None).count();
+            let asked_for = root && n_active == 1;
+            solid = solid::compute(&input, asked_for, &through);
+            // A pair is the same function for the caller and for who calls it again.
+            let idle = || may_be_idle(self.program, self.summaries, self.variant, self.func(), &solid);
+            if asked_for && self.mode == Mode::Split && idle() {
+                solid = solid::compute(&input, false, &through);
+            }
+        }
+        (self.solid, self.units) = (solid, units);
     }
 
     /// The function's body.

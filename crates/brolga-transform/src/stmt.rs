@@ -90,6 +90,8 @@ pub struct StmtCx<'t, 'a, 'f> {
     stmt: AdStmt,
     /// A cotangent, and where it is not zero.
     nonzero: Option<(Val, Val)>,
+    /// A cotangent that is one.
+    one: Option<Val>,
 }
 
 /// Numbers that are to be finite, and one that is not to be zero.
@@ -120,6 +122,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
             t,
             stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f(), guards: vec![] },
             nonzero: None,
+            one: None,
         }
     }
 
@@ -210,6 +213,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Take the cotangent of an active primal value.
     pub fn take_ct(&mut self, v: ir::Value) -> Val {
         let ty = self.shape(v).ty();
+        if self.facts().units.contains(v) {
+            let one = self.constant(1.0, ty);
+            self.one = Some(one);
+            return one;
+        }
         self.emit(Where::Rvs, AdOp::TakeCt(v), ty)
     }
 
@@ -219,6 +227,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         if self.facts().is_active(v) && !in_place {
             self.push(Where::Rvs, smallvec![], AdOp::AddCt(v, by));
         }
+    }
+
+    /// Whether a cotangent is known to be one.
+    pub fn is_one(&self, ct: Val) -> bool {
+        self.one == Some(ct)
     }
 
     /// The shape of an active value's cotangent.
@@ -308,7 +321,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// `product` where `ct` is not zero, and zero where it is: a strong zero. `why` are the numbers that would make do without, if
     /// that is known.
     pub fn strong(&mut self, ct: Val, product: Val, ty: Type, why: Option<Numbers>) -> Val {
-        if !self.facts().options.strong_zero {
+        if !self.facts().options.strong_zero || self.is_one(ct) {
             return product;
         }
         let mask = match self.nonzero {

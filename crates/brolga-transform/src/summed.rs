@@ -39,6 +39,8 @@ pub struct Total {
     pub sum: ir::Value,
     /// The edge on which its loop is left.
     pub exit: (ir::Block, ir::Block),
+    /// Whether the loop is left by it in each run that returns.
+    pub always: bool,
 }
 
 impl Total {
@@ -106,7 +108,9 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
         let in_time = exit.0 == *latch || exit.0 == l.header;
         (in_time && members.iter().all(|&m| m == whole || !used_behind(m))).then_some(whole)
     })?;
-    Some((Total { load: load.access.inst, sum, exit: *exit }, turns))
+    let returns = |b: &&ir::Block| func.layout.last_inst(**b).is_some_and(|i| func.dfg.insts[i].opcode().is_return());
+    let always = facts.cfg.blocks.iter().filter(returns).all(|&b| facts.loops.dominates(exit.1, b));
+    Some((Total { load: load.access.inst, sum, exit: *exit, always }, turns))
 }
 
 /// If a parameter of a loop's header goes through nothing but additions, one of which adds what is loaded: all sums on the way, the

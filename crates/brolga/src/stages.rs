@@ -188,6 +188,7 @@ fn result_mode(m: ResultMode) -> String {
     match m {
         ResultMode::None => word(ArgActivity::Const).to_owned(),
         ResultMode::Active => word(ArgActivity::Active).to_owned(),
+        ResultMode::Unit => format!("{}, cotangent one", word(ArgActivity::Active)),
         ResultMode::Ptr => "pointer with delta".to_owned(),
         ResultMode::Bits(shape) => format!("bits of {shape}"),
     }

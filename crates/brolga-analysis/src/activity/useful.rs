@@ -52,7 +52,8 @@ impl Cx<'_> {
             OpcodeRule::Structural(s) => match s {
                 Structural::Store | Structural::AtomicStore => n == 0 && matches!(self.a.mem[inst], MemRole::Float(_)),
                 Structural::Control => {
-                    op == Opcode::Return && matches!(self.i.results[n], ResultMode::Active | ResultMode::Bits(_))
+                    op == Opcode::Return
+                        && matches!(self.i.results[n], ResultMode::Active | ResultMode::Unit | ResultMode::Bits(_))
                 }
                 Structural::CallIndirect if n == 0 => false,
                 Structural::Call | Structural::CallIndirect => match CalleeKind::of(self.i.program, func, inst) {

@@ -88,7 +88,7 @@ impl Walker<'_> {
         }
         if let Some(t) = s.times.filter(|t| !self.is_one(cx, *t)) {
             let e = self.expr(cx, t);
-            r = cx.arith(Arith::Fmul, &[r, e], self.ty);
+            r = if cx.is_one(r) { e } else { cx.arith(Arith::Fmul, &[r, e], self.ty) };
             let (func, operands) = (cx.func(), self.operands);
             guard |= !bounded(t, &|i| constant(func, operands[i]).is_some_and(f64::is_finite));
         }

@@ -45,7 +45,11 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
             if let Some(total) = cx.facts().overwrites.summed.get(&inst) {
-                let ct = cx.emit(Where::Rvs, AdOp::Held(total.name()), shape.ty());
+                let ct = if total.always && cx.facts().units.contains(total.sum) {
+                    cx.constant(1.0, shape.ty())
+                } else {
+                    cx.emit(Where::Rvs, AdOp::Held(total.name()), shape.ty())
+                };
                 cx.add_ct(x, ct);
                 return;
             }

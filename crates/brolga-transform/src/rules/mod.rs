@@ -1,6 +1,6 @@
 //! What each kind of instruction becomes. One file per family; a rule is a few lines: forward, reverse, done.
 
-use brolga_analysis::CalleeKind;
+use brolga_analysis::{CalleeKind, ResultMode};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};
 
@@ -61,7 +61,10 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
         }
         Structural::Control if op == Opcode::Return => {
             for (i, &v) in cx.args().iter().enumerate() {
-                if let Some(seed) = cx.t.seeds[i] {
+                if cx.facts().variant.results[i] == ResultMode::Unit {
+                    let one = cx.constant(1.0, cx.ty(v));
+                    cx.add_ct(v, one);
+                } else if let Some(seed) = cx.t.seeds[i] {
                     cx.add_ct(v, seed);
                 }
             }

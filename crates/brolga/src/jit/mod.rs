@@ -366,6 +366,19 @@ impl DerivedRule {
         if seeds.len() != returns.len() {
             return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
         }
+        let one = |s: &DataValue| match s {
+            DataValue::F64(x) => x.as_f64() == 1.0,
+            DataValue::F32(x) => x.as_f32() == 1.0,
+            _ => true,
+        };
+        if self.0.request.unit_seed
+            && let Some(i) = (0..seeds.len()).find(|&i| returns[i].value_type.is_float() && !one(&seeds[i]))
+        {
+            return Err(Error::Usage(format!(
+                "seed {i} is {}, but the derivative was asked for with a seed of one",
+                seeds[i]
+            )));
+        }
         for &i in &self.0.abi.seeds {
             if !fits(&seeds[i], returns[i].value_type) {
                 let (is, want) = (seeds[i].ty(), returns[i].value_type);

@@ -1,0 +1,154 @@
+//! Whose cotangent is one.
+//!
+//! **Problem.** Where the cotangent of the only result is one, by [`Request::unit_seed`](brolga_ir::Request), so is that of every sum that
+//! leads to it, turn by turn. Whoever does not know multiplies by it, carries it through loops and asks whether it is zero.
+//!
+//! **Answer.** A value's cotangent is one if, whichever way control flows from its definition to a return, exactly one use passes a cotangent on, as
+//! it is, and that use's result has cotangent one; and if no use passes on anything else. A way that ends in a trap or never ends does
+//! not count: no pullback runs behind it.
+//!
+//! **Greatest fixpoint**: everything is assumed to have it, then taken back. Scalar floats only.
+
+use brolga_rules::{OpcodeRule, Partial, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::EntitySet;
+
+use crate::activity::ActivityInput;
+use crate::contents::Use;
+use crate::modes::ResultMode;
+use crate::solid::{Through, unit};
+
+/// Most blocks that are followed from one definition.
+const MAX_BLOCKS: u32 = 64;
+
+/// What a use passes on.
+#[derive(PartialEq, Eq)]
+enum Passes {
+    /// The cotangent of a value, as it is.
+    Same(ir::Value),
+    /// One.
+    One,
+    Nothing,
+    Other,
+}
+
+struct Units<'a> {
+    i: &'a ActivityInput<'a>,
+    active: &'a dyn Fn(ir::Value) -> bool,
+    through: Through<'a>,
+    found: EntitySet<ir::Value>,
+}
+
+/// Values whose cotangent is one in each run; `active` tells which have one at all, `through` what stores pass on.
+pub fn compute(
+    i: &ActivityInput<'_>,
+    active: &dyn Fn(ir::Value) -> bool,
+    through: Through<'_>,
+) -> EntitySet<ir::Value> {
+    let mut units = Units { i, active, through, found: EntitySet::new() };
+    if !i.results.contains(&ResultMode::Unit) {
+        return units.found;
+    }
+    let func = i.func;
+    let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
+    for &b in &i.cfg.blocks {
+        let results = func.layout.block_insts(b).flat_map(|inst| func.dfg.inst_results(inst));
+        let values = func.dfg.block_params(b).iter().chain(results).copied();
+        all.extend(values.filter(|&v| active(v) && func.dfg.value_type(v).is_float()).map(|v| (v, b)));
+    }
+    units.found.extend(all.iter().map(|x| x.0));
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &(v, b) in all.iter().rev() {
+            if units.found.contains(v) && !units.has_one(v, b) {
+                units.found.remove(v);
+                changed = true;
+            }
+        }
+    }
+    units.found
+}
+
+impl Units<'_> {
+    fn passes(&self, u: Use) -> Passes {
+        let func = self.i.func;
+        let (inst, n) = match u {
+            Use::Edge(_, param) if (self.active)(param) => return Passes::Same(param),
+            Use::Edge(..) => return Passes::Nothing,
+            Use::Inst(inst, n) => (inst, n),
+        };
+        let op = func.dfg.insts[inst].opcode();
+        let results = func.dfg.inst_results(inst);
+        match opcode_rule(op) {
+            _ if op == Opcode::Return => match self.i.results[n] {
+                ResultMode::Unit => Passes::One,
+                ResultMode::None => Passes::Nothing,
+                _ => Passes::Other,
+            },
+            _ if op.can_store() => match (self.through)(inst) {
+                Some(v) if n == 0 => Passes::Same(v),
+                _ => Passes::Other,
+            },
+            _ if op.is_call() || op.is_terminator() => Passes::Other,
+            _ if !results.iter().any(|&r| (self.active)(r)) => Passes::Nothing,
+            OpcodeRule::Expr(row) => match row.partial(0, n) {
+                Partial::Zero => Passes::Nothing,
+                // A factor that chooses (0 or 1) has no name.
+                Partial::Scale(s) if s == unit(false) && matches!(op, Opcode::Fadd | Opcode::Fsub) => {
+                    Passes::Same(results[0])
+                }
+                Partial::Scale(_) => Passes::Other,
+            },
+            _ => Passes::Other,
+        }
+    }
+
+    /// Whether each way from a definition passes exactly one cotangent on, which is one.
+    fn has_one(&self, v: ir::Value, b: ir::Block) -> bool {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        let mut ones: Vec<Use> = Vec::new();
+        for &u in self.i.uses.of(v) {
+            match self.passes(u) {
+                Passes::Nothing => {}
+                Passes::One => ones.push(u),
+                Passes::Same(w) if self.found.contains(w) => ones.push(u),
+                Passes::Same(_) | Passes::Other => return false,
+            }
+        }
+        let count = |at: &dyn Fn(&Use) -> bool| ones.iter().filter(|u| at(u)).count();
+        let in_block =
+            |block: ir::Block| count(&|u| matches!(u, Use::Inst(i, _) if func.layout.inst_block(*i) == Some(block)));
+        let on_edge = |from: ir::Block, to: ir::Block| {
+            count(&|u| matches!(u, Use::Edge(f, p) if *f == from && cfg.def_block[*p] == Some(to)))
+        };
+        // A block, and how many there were when it ends.
+        let mut work = vec![(b, in_block(b))];
+        let mut seen = work.clone();
+        while let Some((x, so_far)) = work.pop() {
+            let last = func.layout.last_inst(x).expect("a block has a terminator");
+            if so_far > 1
+                || so_far == 0 && func.dfg.insts[last].opcode() == Opcode::Return
+                || seen.len() > 2 * MAX_BLOCKS as usize
+            {
+                return false;
+            }
+            for &s in &cfg.succs[x] {
+                let passed = so_far + on_edge(x, s);
+                // Back at the definition, the value is gone.
+                if s == b {
+                    if passed != 1 {
+                        return false;
+                    }
+                    continue;
+                }
+                let next = (s, passed + in_block(s));
+                if !seen.contains(&next) {
+                    seen.push(next);
+                    work.push(next);
+                }
+            }
+        }
+        true
+    }
+}
