@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::UserFuncName;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
 
 struct Counting;
 
@@ -169,6 +169,32 @@ fn a_pullback_may_be_called_again_and_runs_may_overlap() {
             assert_eq!(f64_of(second.call(&seeds).unwrap()[0].as_ref().unwrap()), 6.0 * seed);
         }
     }
+}
+
+#[test]
+fn a_seed_that_is_one() {
+    let p = program(POWER);
+    let wanted = |symbol, args: &[ArgActivity]| Request {
+        unit_seed: true,
+        ..Request::new(p.func(symbol).unwrap(), args.iter().copied())
+    };
+    let request = wanted("power", &[ArgActivity::Active, ArgActivity::Const]);
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let rule = DerivedRule::new(&p, &request, &Options { mode, ..Options::default() }).unwrap();
+        let (mut value, mut cotangents) = (vec![], vec![]);
+        let mut run = |seed: f64| {
+            // SAFETY: no argument is a pointer.
+            unsafe { rule.gradient(&args(1.5, 3), &[DataValue::F64(seed.into())], &mut value, &mut cotangents) }?;
+            Ok::<_, Error>(f64_of(cotangents[0].as_ref().unwrap()))
+        };
+        assert_eq!(run(1.0).unwrap(), 3.0 * 1.5 * 1.5);
+        let error = run(2.0).unwrap_err().to_string();
+        assert!(error.contains("asked for with a seed of one"), "{error}");
+    }
+    let two = program("function %two(f64) -> f64, f64 {\nblock0(v0: f64):\n    return v0, v0\n}");
+    let request = Request { unit_seed: true, ..Request::new(two.func("two").unwrap(), [ArgActivity::Active]) };
+    let error = DerivedRule::new(&two, &request, &Options::default()).err().unwrap().to_string();
+    assert!(error.contains("AD0010") && error.contains("2 of its results are floats"), "{error}");
 }
 
 #[test]
