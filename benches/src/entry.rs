@@ -160,6 +160,16 @@ impl Gradient {
         Ok(Self { rows, pullbacks, n_values: *n_values, records: *records, segment, tape_bytes: 0 })
     }
 
+    /// An adjoint written by hand, which computes all rows at once, behind the same door.
+    ///
+    /// # Errors
+    /// If no tape is to be had; it gets none.
+    pub fn by_hand(entry: Entry) -> Result<Self, Error> {
+        let pool = Arc::new(Pool::new(Plan::default()));
+        let segment = pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
+        Ok(Self { rows: vec![entry], pullbacks: vec![], n_values: 0, records: false, segment, tape_bytes: 0 })
+    }
+
     /// Compute all rows.
     ///
     /// # Safety

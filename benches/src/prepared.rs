@@ -77,10 +77,12 @@ pub struct Prepared<'a> {
     shadows: Vec<Block>,
     /// Which of them the derivative adds to.
     added: Vec<usize>,
+    /// Which of them the adjoint written by hand adds to.
+    hand_added: Vec<usize>,
     args: Vec<Arg>,
     primal: Entry,
     gradient: Gradient,
-    hand: Option<Entry>,
+    hand: Option<Gradient>,
     returns: Vec<Type>,
     /// What the guarded call fills.
     values: Vec<DataValue>,
@@ -165,12 +167,14 @@ impl<'a> Prepared<'a> {
             let mut hand_values = values;
             hand_values.extend(shadows.iter().map(|s: &Block| DataValue::I64(s.address() as i64)));
             let address = compiled.entry(symbol).unwrap_or_default();
-            hand = Some(Entry::new(address, &hand_values, signature.returns.iter().map(|p| p.value_type).collect()));
+            let entry = Entry::new(address, &hand_values, signature.returns.iter().map(|p| p.value_type).collect());
+            hand = Some(Gradient::by_hand(entry).map_err(failed)?);
             plain = Some(compiled);
         }
         let returns = derived.returns;
         let shadowed = args.iter().enumerate().filter(|a| a.1.shadow != 0);
         let added = shadowed.enumerate().filter(|(_, (i, _))| !rule.overwrites(*i)).map(|(k, _)| k).collect();
+        let hand_added = if problem.hand_adds { (0..shadows.len()).collect() } else { vec![] };
         let (values, cotangents) = (Vec::new(), Vec::new());
         Ok(Self {
             problem,
@@ -179,6 +183,7 @@ impl<'a> Prepared<'a> {
             _blocks: blocks,
             shadows,
             added,
+            hand_added,
             args,
             primal,
             gradient,
@@ -211,16 +216,14 @@ impl<'a> Prepared<'a> {
 
     /// Everything that one who wants a gradient has to do: zero the shadows that are added to, run what was derived.
     pub fn gradient(&mut self) {
-        self.clear_added();
+        clear(&mut self.shadows, &self.added);
         // SAFETY: as for `primal`; every shadow is as large as its primal.
         unsafe { self.gradient.call() }
     }
 
     /// Call the adjoint written by hand, if there is one.
     pub fn hand(&mut self) {
-        if self.problem.hand_adds {
-            self.clear();
-        }
+        clear(&mut self.shadows, &self.hand_added);
         if let Some(hand) = &mut self.hand {
             // SAFETY: as for `gradient`.
             unsafe { hand.call() }
@@ -232,7 +235,7 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// If something traps.
     pub fn guarded(&mut self) -> Result<Vec<Vec<f64>>, Error> {
-        self.clear_added();
+        clear(&mut self.shadows, &self.added);
         let mut rows = Vec::new();
         for k in 0..self.returns.len() {
             let args = self.args_of(k);
@@ -274,7 +277,7 @@ impl<'a> Prepared<'a> {
             self.spoil(0);
             self.hand();
             // It returns the rows of all results one after the other.
-            let by_value = self.hand.as_ref().map(Entry::results).unwrap_or_default();
+            let by_value = self.hand.as_ref().and_then(|h| h.results().pop()).unwrap_or_default();
             self.compare("the adjoint written by hand", &[by_value])?;
         }
         Ok(())
@@ -284,19 +287,6 @@ impl<'a> Prepared<'a> {
     fn spoil(&mut self, call: u8) {
         for shadow in &mut self.shadows {
             shadow.bytes_mut().fill(0x3f + call);
-        }
-    }
-
-    /// Zero what is not overwritten.
-    fn clear_added(&mut self) {
-        for &i in &self.added {
-            self.shadows[i].bytes_mut().fill(0);
-        }
-    }
-
-    fn clear(&mut self) {
-        for shadow in &mut self.shadows {
-            shadow.bytes_mut().fill(0);
         }
     }
 
@@ -388,4 +378,11 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
 
 fn singles(bytes: &[u8]) -> impl Iterator<Item = f64> {
     bytes.chunks_exact(4).map(|c| f64::from(f32::from_ne_bytes(c.try_into().unwrap_or_default())))
+}
+
+/// Zero some shadows.
+fn clear(shadows: &mut [Block], which: &[usize]) {
+    for &i in which {
+        shadows[i].bytes_mut().fill(0);
+    }
 }

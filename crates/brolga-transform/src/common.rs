@@ -15,17 +15,23 @@
 //! nothing. Floats are left alone: two of them may well be computed twice, but then their cotangents
 //! would be added up in another order.
 //!
+//! **Products with one** are floats of which one factor says all, but for the kind of a NaN. In a function that returns no values
+//! they are copies ([`copies`]): a simulation whose masses are one should not wait for them in every step.
+//!
 //! **Invariants.** Control flow, parameters, and everything with an effect stay. Blocks come in any order.
 
 use brolga_analysis::pointers::access_address;
 use brolga_analysis::{Cfg, Loops};
+use brolga_ir::block::CfgBlocks;
+use brolga_ir::inst::{AdOp, Arith, Val};
 use brolga_ir::map::HashMap;
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::canonical::order;
+use crate::rules::expr::constant;
 
 /// An operand: equal ones are the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +72,18 @@ pub fn common(func: &mut ir::Function) {
                 }
                 None => found.push((b, v)),
             }
+        }
+    }
+}
+
+/// Make copies of products with the constant one, in the graph of a function that returns no primal values.
+pub fn copies(graph: &mut CfgBlocks, primal: &ir::Function) {
+    for i in graph.blocks.values_mut().flat_map(|b| b.insts.values_mut()) {
+        let AdOp::Primal(inst) = i.op else { continue };
+        let InstructionData::Binary { opcode: Opcode::Fmul, args: [a, b] } = primal.dfg.insts[inst] else { continue };
+        let one = |v| constant(primal, v) == Some(1.0);
+        if let Some(x) = if one(b) { Some(a) } else { one(a).then_some(b) } {
+            i.op = AdOp::Arith(Arith::Copy, smallvec![Val::Primal(x)], primal.dfg.value_type(x));
         }
     }
 }

@@ -27,6 +27,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::again::{Again, again, holds_good};
 use crate::combined::combine;
+use crate::common::copies;
 use crate::facts::Facts;
 use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
@@ -654,6 +655,9 @@ fn derive_one<'a>(
                     (fwd, pulls) = assemble(watch.as_ref(), &plan, &mut ids);
                     continue;
                 }
+            }
+            if mode == Mode::Gradient {
+                copies(&mut graph, &primal.func);
             }
             let func = clif(&graph, &plan, seg)?;
             let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));

@@ -54,16 +54,11 @@ pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
     }
 }
 
-/// A vector with a float in the low lane (as in the others: to have zeros there costs more); a vector as it is.
-fn in_vector(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
-    let ty = b.func.dfg.value_type(x);
-    if ty.is_vector() { x } else { b.ins().splat(vector_of(ty), x) }
-}
-
 /// All bits of a float set where it compares with zero, none elsewhere.
 fn compared_with_zero(b: &mut FunctionBuilder<'_>, cc: FloatCC, x: ir::Value) -> ir::Value {
     let ty = b.func.dfg.value_type(x);
-    let x = in_vector(b, x);
+    // Lane 0 is all that is asked for; a scalar is in lane 0 of its register as it is.
+    let x = if ty.is_vector() { x } else { b.ins().scalar_to_vector(vector_of(ty), x) };
     let zero = b.func.dfg.constants.insert(ir::ConstantData::from([0_u8; 16].as_slice()));
     let zero = b.ins().vconst(vector_of(ty), zero);
     let mask = b.ins().fcmp(cc, x, zero);

@@ -58,7 +58,7 @@ fn bounded(e: E, known: &dyn Fn(usize) -> bool) -> bool {
 }
 
 /// A constant, the same in all lanes.
-fn constant(func: &ir::Function, v: ir::Value) -> Option<f64> {
+pub(crate) fn constant(func: &ir::Function, v: ir::Value) -> Option<f64> {
     use ir::InstructionData as I;
     match func.dfg.insts[func.dfg.value_def(v).inst()?] {
         I::UnaryIeee64 { imm, .. } => Some(imm.as_f64()),

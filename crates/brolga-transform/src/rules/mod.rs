@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use crate::stmt::{AdStmt, StmtCx, Translation};
 
 mod calls;
-mod expr;
+pub(crate) mod expr;
 mod known;
 mod memory;
 mod moves;
