@@ -11,7 +11,7 @@ use brolga::cranelift_codegen::ir::Function;
 use brolga::{Error, jit};
 
 use crate::How;
-use crate::prepared::{Failure, derive, options, request};
+use crate::prepared::{Failure, derive, options, requests};
 use crate::problem::{Problem, Size};
 use crate::selected;
 
@@ -29,8 +29,8 @@ pub fn text(filter: Option<&str>, how: How) -> Result<String, Failure> {
 }
 
 fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
-    let (program, request) = request(problem)?;
-    let derivation = derive(problem, &program, &request, how)?;
+    let (program, requests) = requests(problem)?;
+    let derivation = derive(problem, &program, &requests[0], how)?;
     let mut functions = Vec::new();
     let body_of = |symbol: &str| program.func(symbol).and_then(|key| program.funcs[key].body.clone());
     functions.extend(body_of(problem.func).map(|body| ("primal", problem.func.to_owned(), body, None)));

@@ -132,17 +132,23 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// Entry points with their arguments. `deltas` are those of the duplicated arguments, for each result.
+    /// Entry points with their arguments. There is a rule, what was derived and `deltas`, those of the duplicated arguments, for each
+    /// result.
     ///
     /// # Errors
     /// If an entry point is missing, or no tape is to be had.
-    pub fn new(rule: &DerivedRule, derived: &Derived, args: &[DataValue], deltas: &[Vec<i64>]) -> Result<Self, Error> {
+    pub fn new(
+        rules: &[DerivedRule],
+        derived: &[Derived],
+        args: &[DataValue],
+        deltas: &[Vec<i64>],
+    ) -> Result<Self, Error> {
         let pool = Arc::new(Pool::new(Plan::default()));
         let mut segment = pool.lease().map_err(|e| Error::Usage(e.to_string()))?;
         let seg = DataValue::I64(segment.as_mut_ptr() as i64);
-        let Derived { symbols, n_values, segment: records, abi, returns, cotangents } = derived;
         let (mut rows, mut pullbacks) = (Vec::new(), Vec::new());
-        for (k, deltas) in deltas.iter().enumerate() {
+        for (k, ((rule, derived), deltas)) in rules.iter().zip(derived).zip(deltas).enumerate() {
+            let Derived { symbols, n_values, abi, returns, cotangents, .. } = derived;
             let mut forward = args.to_vec();
             forward.extend(deltas.iter().map(|d| DataValue::I64(*d)));
             forward.push(seg.clone());
@@ -157,7 +163,9 @@ impl Gradient {
                 rows.push(Entry::new(entry_of(rule, &symbols[0])?, &forward, results));
             }
         }
-        Ok(Self { rows, pullbacks, n_values: *n_values, records: *records, segment, tape_bytes: 0 })
+        let records = derived.iter().any(|d| d.segment);
+        let n_values = derived.first().map_or(0, |d| d.n_values);
+        Ok(Self { rows, pullbacks, n_values, records, segment, tape_bytes: 0 })
     }
 
     /// An adjoint written by hand, which computes all rows at once, behind the same door.

@@ -7,7 +7,7 @@ use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 
 use crate::How;
-use crate::prepared::{Failure, Prepared, derive, options, request};
+use crate::prepared::{Failure, Prepared, derive, options, requests};
 use crate::problem::Problem;
 
 /// What one problem costs.
@@ -115,17 +115,19 @@ fn time(p: &mut Prepared<'_>, call: Call, batch: usize) -> Duration {
 /// Differentiate, compile, compile the primal alone: microseconds.
 fn compile_times(problem: &Problem, how: How, effort: Effort) -> Result<[f64; 3], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
-    let (program, request) = request(problem)?;
+    let (program, requests) = requests(problem)?;
+    // All results alike.
+    let request = &requests[0];
     let isa = brolga::jit::host_isa(options(how).optimize).map_err(failed)?;
     let mut best = [Duration::MAX; 3];
     let start = Instant::now();
     let mut round = 0;
     while round == 0 || (round < effort.rounds && start.elapsed() < effort.budget) {
         let t = Instant::now();
-        let derivation = derive(problem, &program, &request, how)?;
+        let derivation = derive(problem, &program, request, how)?;
         best[0] = best[0].min(t.elapsed());
         let t = Instant::now();
-        let rule = DerivedRule::from_derivation(derivation, &request, &options(how)).map_err(failed)?;
+        let rule = DerivedRule::from_derivation(derivation, request, &options(how)).map_err(failed)?;
         best[1] = best[1].min(t.elapsed());
         drop(rule);
         if let Some(body) = &program.funcs[request.func].body {

@@ -4,7 +4,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::Type;
-use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Options, Program, Request, ResultActivity};
 use brolga_driver::File;
 use brolga_driver::memory::Block;
 use brolga_transform::Derivation;
@@ -68,7 +68,8 @@ pub enum Failure {
 /// A compiled problem with its memory.
 pub struct Prepared<'a> {
     problem: &'a Problem,
-    rule: DerivedRule,
+    /// One per result.
+    rules: Vec<DerivedRule>,
     /// Keeps the code of the adjoint written by hand.
     _plain: Option<Plain>,
     /// What the arguments point at; moving a block does not move its contents.
@@ -94,11 +95,12 @@ pub fn options(how: How) -> Options {
     Options { mode: how.mode, ideas: how.ideas, inline: how.inline, verify_stages: false, ..Options::default() }
 }
 
-/// The program of a problem, and what to differentiate.
+/// The program of a problem, and what to differentiate: each result by itself, with a seed of one. By hand, too, nothing is multiplied by
+/// such a seed.
 ///
 /// # Errors
 /// [`Failure::File`].
-pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
+pub fn requests(problem: &Problem) -> Result<(Program, Vec<Request>), Failure> {
     let file = File::parse(problem.name, problem.clif.clone())
         .map_err(|problems| Failure::File { name: problem.name, problems })?;
     let func = defined(problem, &file.program, problem.func)?;
@@ -113,10 +115,13 @@ pub fn request(problem: &Problem) -> Result<(Program, Request), Failure> {
     // No two arguments share memory; the adjoints written by hand rely on it, too.
     request.noalias = problem.args.iter().map(Input::is_pointer).collect();
     request.fresh.clone_from(&request.noalias);
-    // By hand, too, nothing is multiplied by a seed of one.
-    let returns = &file.program.funcs[func].signature.returns;
-    request.unit_seed = returns.iter().filter(|r| r.value_type.is_float()).count() == 1;
-    Ok((file.program, request))
+    let results = 0..file.program.funcs[func].signature.returns.len();
+    let row = |k| {
+        let result = |i| if i == k { ResultActivity::Unit } else { ResultActivity::Const };
+        Request { results: results.clone().map(result).collect(), ..request.clone() }
+    };
+    let requests = results.clone().map(row).collect();
+    Ok((file.program, requests))
 }
 
 /// Differentiate.
@@ -143,22 +148,24 @@ impl<'a> Prepared<'a> {
     /// [`Failure::File`] and [`Failure::Run`].
     pub fn new(problem: &'a Problem, how: How) -> Result<Self, Failure> {
         let failed = |error| Failure::Run { name: problem.name, error };
-        let (program, request) = request(problem)?;
-        let derivation = derive(problem, &program, &request, how)?;
-        let signature = &program.funcs[request.func].signature;
-        let derived = Derived::of(&derivation, signature);
-        let rule = DerivedRule::from_derivation(derivation, &request, &options(how)).map_err(failed)?;
-
-        let results = derived.returns.len();
+        let (program, requests) = requests(problem)?;
+        let results = requests.len();
+        let (mut rules, mut derived) = (Vec::new(), Vec::new());
+        for request in &requests {
+            let derivation = derive(problem, &program, request, how)?;
+            derived.push(Derived::of(&derivation, &program.funcs[request.func].signature));
+            rules.push(DerivedRule::from_derivation(derivation, request, &options(how)).map_err(failed)?);
+        }
         let (mut blocks, mut shadows, mut args) = (Vec::new(), Vec::new(), Vec::new());
         for input in &problem.args {
             args.push(argument(input, results, &mut blocks, &mut shadows));
         }
         let values: Vec<_> = args.iter().map(|a| a.value.clone()).collect();
         let deltas: Vec<Vec<i64>> = (0..results).map(|k| deltas(&args, &shadows, results, k)).collect();
-        let address = entry_of(&rule, problem.func).map_err(failed)?;
-        let primal = Entry::new(address, &values, derived.returns.clone());
-        let gradient = Gradient::new(&rule, &derived, &values, &deltas).map_err(failed)?;
+        let returns = derived[0].returns.clone();
+        let address = entry_of(&rules[0], problem.func).map_err(failed)?;
+        let primal = Entry::new(address, &values, returns.clone());
+        let gradient = Gradient::new(&rules, &derived, &values, &deltas).map_err(failed)?;
 
         let (mut plain, mut hand) = (None, None);
         if let Some(symbol) = problem.hand {
@@ -171,14 +178,14 @@ impl<'a> Prepared<'a> {
             hand = Some(Gradient::by_hand(entry).map_err(failed)?);
             plain = Some(compiled);
         }
-        let returns = derived.returns;
+        let overwritten = |i: usize| rules.iter().all(|r| r.overwrites(i));
         let shadowed = args.iter().enumerate().filter(|a| a.1.shadow != 0);
-        let added = shadowed.enumerate().filter(|(_, (i, _))| !rule.overwrites(*i)).map(|(k, _)| k).collect();
+        let added = shadowed.enumerate().filter(|(_, (i, _))| !overwritten(*i)).map(|(k, _)| k).collect();
         let hand_added = if problem.hand_adds { (0..shadows.len()).collect() } else { vec![] };
         let (values, cotangents) = (Vec::new(), Vec::new());
         Ok(Self {
             problem,
-            rule,
+            rules,
             _plain: plain,
             _blocks: blocks,
             shadows,
@@ -242,7 +249,7 @@ impl<'a> Prepared<'a> {
             let seeds: Vec<_> = self.returns.iter().enumerate().map(|(i, ty)| one_hot(*ty, i == k)).collect();
             let (values, cotangents) = (&mut self.values, &mut self.cotangents);
             // SAFETY: as for `gradient`.
-            drop(unsafe { self.rule.gradient(&args, &seeds, values, cotangents) }?);
+            drop(unsafe { self.rules[k].gradient(&args, &seeds, values, cotangents) }?);
             let float = |v: &DataValue| if let DataValue::F64(x) = v { x.as_f64() } else { f64::NAN };
             rows.push(cotangents.iter().flatten().map(float).collect());
         }
@@ -256,7 +263,7 @@ impl<'a> Prepared<'a> {
     pub fn check(&mut self) -> Result<(), Failure> {
         let values: Vec<_> = self.args.iter().map(|a| a.value.clone()).collect();
         // SAFETY: as for `primal`.
-        unsafe { self.rule.primal(&values) }.map_err(|e| self.failed(e))?;
+        unsafe { self.rules[0].primal(&values) }.map_err(|e| self.failed(e))?;
         for call in 0..2 {
             self.spoil(call);
             let by_value = self.guarded().map_err(|e| self.failed(e))?;

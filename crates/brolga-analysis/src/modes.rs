@@ -13,7 +13,7 @@
 
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
-use brolga_ir::{ArgActivity, FuncKey, Request};
+use brolga_ir::{ArgActivity, FuncKey, Request, ResultActivity};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
@@ -84,10 +84,11 @@ impl Variant {
         let results = sig
             .returns
             .iter()
-            .map(|r| match Shape::of_float(r.value_type) {
-                Some(_) if request.unit_seed => ResultMode::Unit,
-                Some(_) => ResultMode::Active,
-                None => ResultMode::None,
+            .enumerate()
+            .map(|(i, r)| match (Shape::of_float(r.value_type), request.results.get(i).copied().unwrap_or_default()) {
+                (None, _) | (_, ResultActivity::Const) => ResultMode::None,
+                (Some(_), ResultActivity::Unit) => ResultMode::Unit,
+                (Some(_), ResultActivity::Active) => ResultMode::Active,
             })
             .collect();
         // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.

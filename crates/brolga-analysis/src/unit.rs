@@ -1,6 +1,6 @@
 //! Whose cotangent is one.
 //!
-//! **Problem.** Where the cotangent of the only result is one, by [`Request::unit_seed`](brolga_ir::Request), so is that of every sum that
+//! **Problem.** Where the cotangent of a result is one by promise ([`ResultActivity::Unit`](brolga_ir::ResultActivity)), so is that of every sum that
 //! leads to it, turn by turn. Whoever does not know multiplies by it, carries it through loops and asks whether it is zero.
 //!
 //! **Answer.** A value's cotangent is one if, whichever way control flows from its definition to a return, exactly one use passes a cotangent on, as

@@ -21,8 +21,8 @@
 //! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
 
 mod inlined;
+mod known;
 mod overwritten;
-mod unit;
 
 use brolga::{ArgActivity, DerivedRule, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
 
@@ -47,7 +47,7 @@ pub type Deriver<'a> = &'a dyn Fn(&Options) -> Result<DerivedRule, Error>;
 pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
     let mut found = violations_of(program, call, tol, &|options| derive(program, &call.request(), options))?;
     found.extend(overwritten::violations(program, call)?);
-    found.extend(unit::violations(program, call)?);
+    found.extend(known::violations(program, call)?);
     Ok(found)
 }
 

@@ -13,6 +13,18 @@ pub enum ArgActivity {
     Duplicated,
 }
 
+/// What the caller says of one result. Seeds are given for all results, whatever they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ResultActivity {
+    /// If it is a float (or float vector), each run has a seed for it.
+    #[default]
+    Active,
+    /// A float whose seed is one in each run: products with it are left out. Several results may be units.
+    Unit,
+    /// Not differentiated: the seed of a float is zero in each run, and nothing that leads to it alone is derived.
+    Const,
+}
+
 /// What a duplicated pointer points at, where the code alone does not tell (a function that only copies bits, say).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Elem {
@@ -43,9 +55,8 @@ pub struct Request {
     /// function reads through the pointer has its cotangent *stored* there; the rest of the shadow stays as it is. Of use together with
     /// `noalias`. A debug run looks for the zeros as far as lengths are declared.
     pub fresh: Vec<bool>,
-    /// The cotangent of the result is one, in each run; it must be the only result that is a float. Products with it are left out. Where
-    /// seeds are asked for, one is still given, and has to be one.
-    pub unit_seed: bool,
+    /// One per result; those at the end that are missing are active.
+    pub results: Vec<ResultActivity>,
 }
 
 impl Request {
@@ -53,7 +64,7 @@ impl Request {
     pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
         let args: Vec<_> = args.into_iter().collect();
         let (elems, no) = (vec![None; args.len()], vec![false; args.len()]);
-        Self { func, args, elems, noalias: no.clone(), fresh: no, unit_seed: false }
+        Self { func, args, elems, noalias: no.clone(), fresh: no, results: vec![] }
     }
 }
 

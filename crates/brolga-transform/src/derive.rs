@@ -18,7 +18,9 @@ use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request};
+use brolga_ir::{
+    ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request, ResultActivity,
+};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -226,17 +228,18 @@ pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnos
             _ => {}
         }
     }
-    if request.unit_seed {
-        let floats: Vec<_> =
-            f.signature.returns.iter().filter(|r| brolga_ir::inst::Shape::of_float(r.value_type).is_some()).collect();
-        if !matches!(floats[..], [r] if r.value_type.is_float()) {
+    let returns = &f.signature.returns;
+    if request.results.len() > returns.len() {
+        wrong(
+            format!("%{} has {} results, but {} activities are given", f.symbol, returns.len(), request.results.len()),
+            "give one activity for each result, or none",
+        );
+    }
+    for (i, (a, r)) in request.results.iter().zip(returns).enumerate() {
+        if *a == ResultActivity::Unit && !(r.value_type == types::F32 || r.value_type == types::F64) {
             wrong(
-                format!(
-                    "%{} is to have one result whose cotangent is one, but {} of its results are floats",
-                    f.symbol,
-                    floats.len()
-                ),
-                "leave `unit_seed` off, and pass a seed for each result; vectors have no unit",
+                format!("result {i} of %{} is a unit, but its type is {}", f.symbol, r.value_type),
+                "only f32 and f64 have a one; leave it active, and pass a seed",
             );
         }
     }

@@ -1,7 +1,7 @@
 //! Whose cotangent is known to be one, where the seed is: `brolga_analysis::unit`, on small functions. That gradients stay
 //! the same is tried on every call of `ir-tests` that has one result.
 
-use brolga_ir::{ArgActivity, Options, Program, Request};
+use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::types;
 use cranelift_codegen::settings::{self, Flags};
@@ -17,7 +17,7 @@ fn units(text: &str) -> String {
         t if t.is_float() => ArgActivity::Active,
         _ => ArgActivity::Const,
     });
-    let request = Request { unit_seed: true, ..Request::new(key, activity) };
+    let request = Request { results: vec![ResultActivity::Unit], ..Request::new(key, activity) };
     let isa = cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
     let isa = isa.unwrap().finish(Flags::new(settings::builder())).unwrap();
     let mut found = Vec::new();

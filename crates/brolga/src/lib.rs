@@ -12,7 +12,7 @@ pub mod stages;
 
 pub use brolga_ir::{
     Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, Inline, MemoryMode, Mode,
-    Options, Program, Request,
+    Options, Program, Request, ResultActivity,
 };
 pub use cache::Cache;
 pub use cranelift_codegen;

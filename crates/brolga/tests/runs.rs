@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::UserFuncName;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request, ResultActivity};
 
 struct Counting;
 
@@ -175,7 +175,7 @@ fn a_pullback_may_be_called_again_and_runs_may_overlap() {
 fn a_seed_that_is_one() {
     let p = program(POWER);
     let wanted = |symbol, args: &[ArgActivity]| Request {
-        unit_seed: true,
+        results: vec![ResultActivity::Unit],
         ..Request::new(p.func(symbol).unwrap(), args.iter().copied())
     };
     let request = wanted("power", &[ArgActivity::Active, ArgActivity::Const]);
@@ -191,10 +191,46 @@ fn a_seed_that_is_one() {
         let error = run(2.0).unwrap_err().to_string();
         assert!(error.contains("asked for with a seed of one"), "{error}");
     }
-    let two = program("function %two(f64) -> f64, f64 {\nblock0(v0: f64):\n    return v0, v0\n}");
-    let request = Request { unit_seed: true, ..Request::new(two.func("two").unwrap(), [ArgActivity::Active]) };
-    let error = DerivedRule::new(&two, &request, &Options::default()).err().unwrap().to_string();
-    assert!(error.contains("AD0010") && error.contains("2 of its results are floats"), "{error}");
+}
+
+#[test]
+fn one_of_two_results() {
+    use ResultActivity::{Active, Const, Unit};
+    let p = program(
+        "function %two(f64, i32) -> f64, i32, f64 {
+        block0(v0: f64, v1: i32):
+            v2 = fmul v0, v0
+            v3 = fmul v2, v0
+            return v2, v1, v3
+        }",
+    );
+    let request = |results: &[ResultActivity]| Request {
+        results: results.to_vec(),
+        ..Request::new(p.func("two").unwrap(), [ArgActivity::Active, ArgActivity::Const])
+    };
+    let gradient = |results: &[ResultActivity], seeds: [f64; 2]| {
+        let rule = DerivedRule::new(&p, &request(results), &Options::default())?;
+        let args = [DataValue::F64(2.0.into()), DataValue::I32(7)].map(Arg::new);
+        let [a, b] = seeds.map(|s| DataValue::F64(s.into()));
+        // SAFETY: no argument is a pointer.
+        let (_, mut pullback) = unsafe { rule.forward(&args) }?;
+        // SAFETY: as before.
+        let cotangents = unsafe { pullback.call(&[a, DataValue::I32(0), b]) }?;
+        Ok::<_, Error>(f64_of(cotangents[0].as_ref().unwrap()))
+    };
+    assert_eq!(gradient(&[], [10.0, 1.0]).unwrap(), 40.0 + 12.0);
+    assert_eq!(gradient(&[Const], [0.0, 2.0]).unwrap(), 24.0);
+    assert_eq!(gradient(&[Unit, Const, Const], [1.0, 0.0]).unwrap(), 4.0);
+    assert_eq!(gradient(&[Unit, Const, Unit], [1.0, 1.0]).unwrap(), 16.0);
+    for (results, seeds, says) in [
+        (&[Const][..], [1.0, 1.0], "a seed of zero"),
+        (&[Active, Active, Unit], [1.0, 2.0], "a seed of one"),
+        (&[Active, Unit], [1.0, 1.0], "result 1 of %two is a unit, but its type is i32"),
+        (&[Active; 4], [1.0, 1.0], "%two has 3 results, but 4 activities are given"),
+    ] {
+        let error = gradient(results, seeds).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
 }
 
 #[test]

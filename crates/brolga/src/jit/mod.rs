@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
-use brolga_ir::{ArgActivity, Options, Program, Request};
+use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
 use cranelift_codegen::data_value::DataValue;
@@ -366,18 +366,22 @@ impl DerivedRule {
         if seeds.len() != returns.len() {
             return Err(Error::Usage(format!("{} seeds are given, {} are wanted", seeds.len(), returns.len())));
         }
-        let one = |s: &DataValue| match s {
-            DataValue::F64(x) => x.as_f64() == 1.0,
-            DataValue::F32(x) => x.as_f32() == 1.0,
-            _ => true,
-        };
-        if self.0.request.unit_seed
-            && let Some(i) = (0..seeds.len()).find(|&i| returns[i].value_type.is_float() && !one(&seeds[i]))
-        {
-            return Err(Error::Usage(format!(
-                "seed {i} is {}, but the derivative was asked for with a seed of one",
-                seeds[i]
-            )));
+        for (i, activity) in self.0.request.results.iter().enumerate() {
+            let (want, name) = match activity {
+                ResultActivity::Active => continue,
+                ResultActivity::Unit => (1.0, "one"),
+                ResultActivity::Const => (0.0, "zero"),
+            };
+            let is = match seeds[i] {
+                DataValue::F64(x) => x.as_f64(),
+                DataValue::F32(x) => x.as_f32().into(),
+                _ => continue,
+            };
+            if is != want {
+                let message =
+                    format!("seed {i} is {}, but the derivative was asked for with a seed of {name}", seeds[i]);
+                return Err(Error::Usage(message));
+            }
         }
         for &i in &self.0.abi.seeds {
             if !fits(&seeds[i], returns[i].value_type) {
