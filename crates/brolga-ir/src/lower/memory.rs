@@ -98,6 +98,10 @@ impl Cx<'_> {
             if p.size > 512 {
                 let at = b.ins().iconst(types::I64, i64::from(p.shadow));
                 let at = b.ins().iadd(fp, at);
+                if p.size <= MOST_BYTES_IN_PLACE {
+                    zero_in_place(b, at, p.size);
+                    continue;
+                }
                 let mut sig = ir::Signature::new(self.env.target.default_call_conv);
                 sig.params.extend([types::I64, types::I32, types::I64].map(ir::AbiParam::new));
                 sig.returns.push(ir::AbiParam::new(types::I64));
@@ -546,4 +550,38 @@ fn pieces(bytes: u32) -> Vec<(i32, Type)> {
         at += ty.bytes();
     }
     out
+}
+
+/// Up to this size memory is cleared where it is: a call of `memset` would send everything that lives across it to the stack,
+/// from where it is read again wherever it is used.
+const MOST_BYTES_IN_PLACE: u32 = 16 << 10;
+
+/// Clear memory from an address on, 64 bytes at a time; what is less is cleared first.
+fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) {
+    const TURN: u32 = 64;
+    let flags = || MemFlagsData::new().with_notrap();
+    let zero = ops::constant(b, types::F64X2, 0.0);
+    let first = size % TURN;
+    for off in (0..first).step_by(16) {
+        b.ins().store(flags(), zero, at, off as i32);
+    }
+    let offset = |b: &mut FunctionBuilder<'_>, from, by: u32| {
+        let by = b.ins().iconst(types::I64, i64::from(by));
+        b.ins().iadd(from, by)
+    };
+    let (from, end) = (offset(b, at, first), offset(b, at, size));
+    let (turn, behind) = (b.create_block(), b.create_block());
+    b.append_block_param(turn, types::I64);
+    b.ins().jump(turn, &[from.into()]);
+    b.switch_to_block(turn);
+    let p = b.block_params(turn)[0];
+    for off in (0..TURN).step_by(16) {
+        b.ins().store(flags(), zero, p, off as i32);
+    }
+    let next = offset(b, p, TURN);
+    let more = b.ins().icmp(IntCC::NotEqual, next, end);
+    b.ins().brif(more, turn, &[next.into()], behind, &[]);
+    b.seal_block(turn);
+    b.seal_block(behind);
+    b.switch_to_block(behind);
 }
