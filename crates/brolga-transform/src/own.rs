@@ -60,7 +60,7 @@ pub(crate) struct Event {
     /// Position in its block.
     order: usize,
     /// It is in other places each time that it runs.
-    pub moves: bool,
+    moves: bool,
 }
 
 /// Find the stores that need not clear, the loads that may store, and the slots whose shadows the forward pass leaves alone.

@@ -70,7 +70,7 @@ pub(crate) fn summed(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &
     let last = |e: &Event| out.spent.contains(e.access.inst);
     let fits = |e: &Event| match e.does {
         Does::Adds => true,
-        Does::Takes => last(e) && each_once(facts, load, &turns, e),
+        Does::Takes => last(e) && within(facts, load, &turns, e),
         Does::Clears => last(e),
         Does::Reads => false,
     };
@@ -89,8 +89,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     let in_loop = facts.loops.innermost[load.access.block]?;
     let l = &facts.loops.loops[in_loop];
     let ([latch], [exit]) = (&l.latches[..], &l.exits[..]) else { return None };
-    let each_turn = facts.loops.dominates(load.access.block, *latch);
-    if l.parent.is_some() || !facts.cfg.once(*l.entries.first()?) || !each_turn || !facts.sure(arg) {
+    if l.parent.is_some() || !facts.cfg.once(*l.entries.first()?) || !facts.sure(arg) {
         return None;
     }
     let step = Sum::default().plus(&Sum::atom(Atom::Turns(in_loop)), load.access.bytes);
@@ -113,8 +112,8 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     Some((Total { load: load.access.inst, sum, exit: *exit, always }, turns))
 }
 
-/// If a parameter of a loop's header goes through nothing but additions, one of which adds what is loaded: all sums on the way, the
-/// parameter first.
+/// If a parameter of a loop's header goes through nothing but additions, in each turn, one of which adds what is loaded: all sums on the
+/// way, the parameter first.
 fn members(facts: &Facts<'_>, in_loop: LoopId, start: ir::Value, load: ir::Inst) -> Option<Vec<ir::Value>> {
     let func = facts.func();
     let element = func.dfg.first_result(load);
@@ -144,14 +143,14 @@ fn used_in(facts: &Facts<'_>, in_loop: LoopId, u: &Use) -> bool {
     }
 }
 
-/// Whether a store is to another element each time, of those that the load reads.
-fn each_once(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
+/// Whether a store whose places are all different is to elements that the load reads.
+fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
     let (func, loops) = (facts.func(), &facts.loops);
     let (a, b) = (&load.access, &store.access);
     let nest = around(loops, b.block);
     let Some(&innermost) = nest.last() else { return false };
     let InstructionData::Store { opcode: Opcode::Store, .. } = func.dfg.insts[b.inst] else { return false };
-    if !store.moves || b.first != a.first || b.bytes != a.bytes {
+    if b.first != a.first || b.bytes != a.bytes {
         return false;
     }
     let affine = Affine { func, loops };
@@ -161,7 +160,7 @@ fn each_once(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> boo
     }
     let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::Turns(l)).collect();
     let Some((factors, rest)) = b.at.factors(&atoms) else { return false };
-    // That an outer loop steps over what the inner one has covered was asked when it was seen that the store moves.
+    // That an outer loop steps over what the inner one has covered was asked before: where it does not, stores meet, and clear.
     let steps = factors.last().and_then(Sum::as_constant) == Some(b.bytes);
     // In several loops, an access is not in the header of the innermost, which may run once more.
     let all = || match affine.turns(nest[0], &[]) {
