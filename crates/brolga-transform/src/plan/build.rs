@@ -22,7 +22,7 @@ use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
 use super::{Hold, Last, Plan, Source, def_block, type_of};
 use crate::again::Again;
-use crate::canonical::{exit_test, induction};
+use crate::canonical::{exit_test, induction, steps};
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
 
@@ -36,6 +36,8 @@ const MAX_CUT: usize = 20_000;
 const MANY_AGAIN: u32 = 24;
 /// Bytes that are recorded instead of each.
 const BYTES_FOR_EACH: u32 = 6;
+/// How far they are followed for a step back.
+const MAX_STEPS: u32 = 5;
 /// How far expressions are followed.
 const MAX_DEPTH: u32 = 64;
 
@@ -128,7 +130,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             cfg: &facts.cfg,
             loops: p.loops,
             returning: &returning,
-            steady: &|b, v| p.steady(b, Val::Primal(v)),
+            steady: &|known, b, v| p.had(known, b, Val::Primal(v), 0),
         };
         if facts.options.ideas.carry {
             p.carry = Carry::compute(&input);
@@ -272,6 +274,22 @@ impl<'a, 'f> Planner<'a, 'f> {
         self.is_constant(v) || self.once(v) || self.holder(b, v).is_some()
     }
 
+    /// Whether a block's reverse can have a value of its loop's surroundings without a record, if these parameters are carried; and
+    /// whether it is the same before the block.
+    fn had(&self, known: &dyn Fn(ir::Block, ir::Value) -> bool, b: ir::Block, v: Val, depth: u32) -> bool {
+        let all = |mut of: Box<dyn Iterator<Item = Val>>| of.all(|a| self.had(known, b, a, depth + 1));
+        if self.steady(b, v) {
+            return true;
+        }
+        let def = def_block(self.facts, v);
+        if def == b || !self.loops.dominates(def, b) || depth >= MAX_STEPS {
+            return false;
+        }
+        matches!(v, Val::Primal(p) if known(b, p))
+            || self.last_of(b, v).is_some_and(|last| all(Box::new(last.operands().map(Val::Primal))))
+            || self.operands(v).is_some_and(|(_, args)| all(Box::new(args.into_iter())))
+    }
+
     fn is_carried(&self, b: ir::Block, v: Val) -> bool {
         matches!(v, Val::Primal(p) if self.carry.known(b, p))
     }
@@ -291,13 +309,33 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         let ValueDef::Param(header, i) = func.dfg.value_def(p) else { return None };
         let l = self.loops.headed_by(header).filter(|&l| !self.loops.contains(l, b))?;
-        let [from] = self.facts.cfg.preds[b][..] else { return None };
-        if !self.loops.contains(l, from) {
-            // The exit of another loop, whose bound `v` may be: each would then be had from the other.
-            return None;
+        let (from, to) = self.left_by(l, b)?;
+        self.compared(l, i, from, to).or_else(|| {
+            let of = steps(func, &self.loops.loops[l], i)?;
+            let others = (0..func.dfg.block_params(header).len()).filter(|&j| j != i);
+            others.into_iter().find_map(|j| self.compared(l, j, from, to)?.with(func, of))
+        })
+    }
+
+    /// The edge by which a loop was left before a block began.
+    fn left_by(&self, l: LoopId, b: ir::Block) -> Option<(ir::Block, ir::Block)> {
+        if let [from] = self.facts.cfg.preds[b][..]
+            && self.loops.contains(l, from)
+        {
+            return Some((from, b));
         }
+        let mut exits = self.loops.loops[l].exits.iter().filter(|e| self.plan.returning.contains(e.1));
+        match (exits.next(), exits.next()) {
+            (Some(&exit), None) if !self.plan.once(self.facts, b) => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// A parameter of a loop's header where the loop was left, if it was compared there.
+    fn compared(&self, l: LoopId, i: usize, from: ir::Block, to: ir::Block) -> Option<Last> {
+        let func = self.facts.func();
         let iv = induction(func, self.loops, l, i)?;
-        let test = exit_test(func, self.loops, l, &iv, from, b)?;
+        let test = exit_test(func, self.loops, l, &iv, from, to)?;
         let far = match test.cc {
             IntCC::Equal => None,
             // Every turn must have made the test for the bound to be where it first failed.
@@ -307,7 +345,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             IntCC::UnsignedLessThanOrEqual => Some(Opcode::Umin),
             _ => Some(Opcode::Smin),
         };
-        Some(Last { iv, bound: test.bound, of_next: test.of_next, far })
+        Some(Last { of: None, iv, bound: test.bound, of_next: test.of_next, far })
     }
 
     /// Whether a block's reverse can have a value without a record.
@@ -361,8 +399,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             let (v, depth) = work[at];
             at += 1;
             let n = visit(&mut cut, &mut work, v, 0, 0);
-            let args = self.operands_in(b, v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
-            let Some((_, args)) = args else {
+            let args = self.made_of(b, v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
+            let Some(args) = args else {
                 cut.leaf(n);
                 continue;
             };
@@ -396,9 +434,15 @@ impl<'a, 'f> Planner<'a, 'f> {
                 continue;
             }
             floats += u32::from(type_of(self.facts, self.aux, v).lane_type().is_float());
-            work.extend(self.operands_in(b, v).into_iter().flat_map(|x| x.1));
+            work.extend(self.made_of(b, v).into_iter().flatten());
         }
         floats >= MANY_AGAIN && more <= BYTES_FOR_EACH * floats
+    }
+
+    /// What the reverse of a block can compute a name from, if it does not record that.
+    fn made_of(&self, b: ir::Block, v: Val) -> Option<Vec<Val>> {
+        let args = self.operands_in(b, v).map(|x| x.1);
+        args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()))
     }
 
     /// Decide where a block gets everything from that it needs.
@@ -463,8 +507,10 @@ impl<'a, 'f> Planner<'a, 'f> {
             self.hoisted.insert((l, v));
             return Source::Held;
         }
-        let (inst, _) = self.operands_in(b, v).expect("what is neither free nor recorded is computed from what is");
-        Source::Recompute(inst)
+        if let Some((inst, _)) = self.operands_in(b, v) {
+            return Source::Recompute(inst);
+        }
+        Source::Last(self.last_of(b, v).expect("what is neither free nor recorded is computed from what is"))
     }
 
     fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
