@@ -36,8 +36,6 @@ const MAX_CUT: usize = 20_000;
 const MANY_AGAIN: u32 = 24;
 /// Bytes that are recorded instead of each.
 const BYTES_FOR_EACH: u32 = 6;
-/// How far they are followed for a step back.
-const MAX_STEPS: u32 = 5;
 /// How far expressions are followed.
 const MAX_DEPTH: u32 = 64;
 
@@ -130,7 +128,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             cfg: &facts.cfg,
             loops: p.loops,
             returning: &returning,
-            steady: &|known, b, v| p.had(known, b, Val::Primal(v), 0),
+            steady: &|b, v| p.steady(b, Val::Primal(v)),
         };
         if facts.options.ideas.carry {
             p.carry = Carry::compute(&input);
@@ -274,22 +272,6 @@ impl<'a, 'f> Planner<'a, 'f> {
         self.is_constant(v) || self.once(v) || self.holder(b, v).is_some()
     }
 
-    /// Whether a block's reverse can have a value of its loop's surroundings without a record, if these parameters are carried; and
-    /// whether it is the same before the block.
-    fn had(&self, known: &dyn Fn(ir::Block, ir::Value) -> bool, b: ir::Block, v: Val, depth: u32) -> bool {
-        let all = |mut of: Box<dyn Iterator<Item = Val>>| of.all(|a| self.had(known, b, a, depth + 1));
-        if self.steady(b, v) {
-            return true;
-        }
-        let def = def_block(self.facts, v);
-        if def == b || !self.loops.dominates(def, b) || depth >= MAX_STEPS {
-            return false;
-        }
-        matches!(v, Val::Primal(p) if known(b, p))
-            || self.last_of(b, v).is_some_and(|last| all(Box::new(last.operands().map(Val::Primal))))
-            || self.operands(v).is_some_and(|(_, args)| all(Box::new(args.into_iter())))
-    }
-
     fn is_carried(&self, b: ir::Block, v: Val) -> bool {
         matches!(v, Val::Primal(p) if self.carry.known(b, p))
     }
@@ -319,9 +301,7 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// The edge by which a loop was left before a block began.
     fn left_by(&self, l: LoopId, b: ir::Block) -> Option<(ir::Block, ir::Block)> {
-        if let [from] = self.facts.cfg.preds[b][..]
-            && self.loops.contains(l, from)
-        {
+        if let Some(from) = self.exit_of(l, b) {
             return Some((from, b));
         }
         let mut exits = self.loops.loops[l].exits.iter().filter(|e| self.plan.returning.contains(e.1));
@@ -329,6 +309,19 @@ impl<'a, 'f> Planner<'a, 'f> {
             (Some(&exit), None) if !self.plan.once(self.facts, b) => Some(exit),
             _ => None,
         }
+    }
+
+    /// The block of a loop from which alone another one, outside, is entered.
+    fn exit_of(&self, l: LoopId, b: ir::Block) -> Option<ir::Block> {
+        match self.facts.cfg.preds[b][..] {
+            [from] if self.loops.contains(l, from) && !self.loops.contains(l, b) => Some(from),
+            _ => None,
+        }
+    }
+
+    /// Whether a block is entered where a value's loop ends. Farther behind there may be a variable that holds it.
+    fn is_exit(&self, b: ir::Block, v: Val) -> bool {
+        self.loops.headed_by(def_block(self.facts, v)).is_some_and(|l| self.exit_of(l, b).is_some())
     }
 
     /// A parameter of a loop's header where the loop was left, if it was compared there.
@@ -493,7 +486,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         if self.once(v) {
             return Source::Frame(self.slot(b, v));
         }
-        if let Some(last) = self.last(b, v, 0) {
+        let last = self.last(b, v, 0);
+        if let Some(last) = last.filter(|_| self.is_exit(b, v)) {
             return Source::Last(last);
         }
         if self.plan.once(self.facts, b) {
@@ -507,10 +501,10 @@ impl<'a, 'f> Planner<'a, 'f> {
             self.hoisted.insert((l, v));
             return Source::Held;
         }
-        if let Some((inst, _)) = self.operands_in(b, v) {
-            return Source::Recompute(inst);
+        match self.operands_in(b, v) {
+            Some((inst, _)) if last.is_none() => Source::Recompute(inst),
+            _ => Source::Last(self.last_of(b, v).expect("what is neither free nor recorded is computed from what is")),
         }
-        Source::Last(self.last_of(b, v).expect("what is neither free nor recorded is computed from what is"))
     }
 
     fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {

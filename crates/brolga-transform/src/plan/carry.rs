@@ -16,7 +16,7 @@
 //! all, take away what fails, until nothing does.
 //!
 //! **Invariant.** Undoing is exact: only wrapping integer operations that lose nothing are undone, and the other operand must
-//! be the same behind and before the edge (a constant, defined outside of the loop, or made of what an inner loop has ended with).
+//! be the same behind and before the edge (a constant, or defined outside of the loop).
 //!
 //! Source: the exact inversion of integer updates in NiLang, and Tapenade's treatment of loop indices; the formulation as
 //! a dataflow over block parameters is ours.
@@ -74,9 +74,8 @@ pub struct CarryInput<'a> {
     pub loops: &'a Loops,
     /// Blocks that may return.
     pub returning: &'a EntitySet<ir::Block>,
-    /// Whether a value is the same before and behind the edges to a block, and to be had there without a record if
-    /// these parameters are carried.
-    pub steady: &'a dyn Fn(&dyn Fn(ir::Block, ir::Value) -> bool, ir::Block, ir::Value) -> bool,
+    /// Whether a value is the same in all turns of a block's loop, and to be had there.
+    pub steady: &'a dyn Fn(ir::Block, ir::Value) -> bool,
 }
 
 /// Most pairs of a parameter and a block that are looked at; beyond that nothing is carried.
@@ -138,10 +137,9 @@ impl Carry {
             let leaves = around.any(|l| cx.loops.contains(l, p) && !cx.loops.contains(l, b));
             let way = self.way(cx, r, p, b);
             let found = way.is_some();
-            match way {
-                Some(way) => self.ways.insert((r, p, b), way),
-                None => self.ways.remove(&(r, p, b)),
-            };
+            if let Some(way) = way {
+                self.ways.insert((r, p, b), way);
+            }
             found || leaves && cx.cfg.preds[b].len() == 1
         })
     }
@@ -154,72 +152,8 @@ impl Carry {
                 return None;
             }
             let mut steps = Vec::new();
-            self.undo(cx, b, a, r, &mut steps, 0).then_some((q, steps))
+            undo(cx, b, a, r, &mut steps, 0).then_some((q, steps))
         })
-    }
-
-    /// Steps that lead from `a` back to `r`.
-    fn undo(
-        &self,
-        cx: &CarryInput<'_>,
-        b: ir::Block,
-        a: ir::Value,
-        r: ir::Value,
-        steps: &mut Vec<Undo>,
-        depth: u32,
-    ) -> bool {
-        if a == r {
-            return true;
-        }
-        let dfg = &cx.func.dfg;
-        let Some(inst) = dfg.value_def(a).inst() else { return false };
-        let ty = dfg.value_type(a);
-        if depth > 6 || !ty.is_int() || ty.bits() > 64 {
-            return false;
-        }
-        let step = |x: ir::Value, op: Arith, other: Other, swapped: bool, steps: &mut Vec<Undo>| {
-            if let Other::Value(y) = other
-                && !(cx.steady)(&|b, v| self.known[b].contains(v), b, y)
-            {
-                return false;
-            }
-            let n = steps.len();
-            steps.push(Undo { op, other, swapped, ty });
-            let found = self.undo(cx, b, x, r, steps, depth + 1);
-            if !found {
-                steps.truncate(n);
-            }
-            found
-        };
-        match dfg.insts[inst] {
-            InstructionData::Binary { opcode, args: [x, y] } => match opcode {
-                Opcode::Iadd => {
-                    step(x, Arith::Isub, Other::Value(y), false, steps)
-                        || step(y, Arith::Isub, Other::Value(x), false, steps)
-                }
-                Opcode::Isub => {
-                    step(x, Arith::Iadd, Other::Value(y), false, steps)
-                        || step(y, Arith::Isub, Other::Value(x), true, steps)
-                }
-                Opcode::Bxor => {
-                    step(x, Arith::Bxor, Other::Value(y), false, steps)
-                        || step(y, Arith::Bxor, Other::Value(x), false, steps)
-                }
-                Opcode::Imul => {
-                    let odd = |v| constant_int(cx.func, v).filter(|k| k & 1 == 1).map(inverse_of_odd);
-                    odd(y).is_some_and(|k| step(x, Arith::Imul, Other::Const(k), false, steps))
-                        || odd(x).is_some_and(|k| step(y, Arith::Imul, Other::Const(k), false, steps))
-                }
-                _ => false,
-            },
-            InstructionData::Unary { opcode: Opcode::Ineg, arg } => {
-                step(arg, Arith::Isub, Other::Const(0), true, steps)
-            }
-            InstructionData::Unary { opcode: Opcode::Bnot, arg } => {
-                step(arg, Arith::Bxor, Other::Const(-1), false, steps)
-            }
-            _ => false,
-        }
     }
 
     /// Whether a parameter is carried, as seen from the end of a block.
@@ -242,6 +176,58 @@ impl Carry {
             Some(way) if self.known[b].contains(way.0) => Ok(Some(way)),
             _ => Err(()),
         }
+    }
+}
+
+/// Steps that lead from `a` back to `r`.
+fn undo(cx: &CarryInput<'_>, b: ir::Block, a: ir::Value, r: ir::Value, steps: &mut Vec<Undo>, depth: u32) -> bool {
+    if a == r {
+        return true;
+    }
+    let dfg = &cx.func.dfg;
+    let Some(inst) = dfg.value_def(a).inst() else { return false };
+    let ty = dfg.value_type(a);
+    if depth > 6 || !ty.is_int() || ty.bits() > 64 {
+        return false;
+    }
+    let step = |x: ir::Value, op: Arith, other: Other, swapped: bool, steps: &mut Vec<Undo>| {
+        if let Other::Value(y) = other
+            && !(cx.steady)(b, y)
+        {
+            return false;
+        }
+        let n = steps.len();
+        steps.push(Undo { op, other, swapped, ty });
+        let found = undo(cx, b, x, r, steps, depth + 1);
+        if !found {
+            steps.truncate(n);
+        }
+        found
+    };
+    match dfg.insts[inst] {
+        InstructionData::Binary { opcode, args: [x, y] } => match opcode {
+            Opcode::Iadd => {
+                step(x, Arith::Isub, Other::Value(y), false, steps)
+                    || step(y, Arith::Isub, Other::Value(x), false, steps)
+            }
+            Opcode::Isub => {
+                step(x, Arith::Iadd, Other::Value(y), false, steps)
+                    || step(y, Arith::Isub, Other::Value(x), true, steps)
+            }
+            Opcode::Bxor => {
+                step(x, Arith::Bxor, Other::Value(y), false, steps)
+                    || step(y, Arith::Bxor, Other::Value(x), false, steps)
+            }
+            Opcode::Imul => {
+                let odd = |v| constant_int(cx.func, v).filter(|k| k & 1 == 1).map(inverse_of_odd);
+                odd(y).is_some_and(|k| step(x, Arith::Imul, Other::Const(k), false, steps))
+                    || odd(x).is_some_and(|k| step(y, Arith::Imul, Other::Const(k), false, steps))
+            }
+            _ => false,
+        },
+        InstructionData::Unary { opcode: Opcode::Ineg, arg } => step(arg, Arith::Isub, Other::Const(0), true, steps),
+        InstructionData::Unary { opcode: Opcode::Bnot, arg } => step(arg, Arith::Bxor, Other::Const(-1), false, steps),
+        _ => false,
     }
 }
 
