@@ -55,7 +55,7 @@ pub use blocks::Blocks;
 pub use callee::CalleeKind;
 pub use cfg::Cfg;
 pub use contents::Contents;
-pub use loops::{LoopId, Loops};
+pub use loops::{Loop, LoopId, Loops};
 pub use modes::{ParamMode, ResultMode, Variant};
 pub use pointers::{Delta, Pointers, RootKind};
 pub use private::Private;

@@ -258,28 +258,45 @@ fn the_first_cotangent_that_is_not_finite() {
               keeps the shadow of the pointer parameter 0 of the function, 8 bytes
                 for the reverse of `v6 = load.f64 v3` (line 6)
                 since the caller passes it to the forward pass only
-              keeps parameter 0 of the function, 8 bytes
+              keeps parameter 1 of the function, 8 bytes
                 for finding the way back
+                for computing v4, parameter 0 of block1 again
+                since the caller passes it to the forward pass only
+              keeps parameter 0 of the function, 8 bytes
+                for computing v4, parameter 0 of block1 again
                 since the caller passes it to the forward pass only
             block1 (line 6), entered 2 times: pushes 8 bytes each time
               pushes `v6 = load.f64 v3` (line 6), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 7)
                 since the memory may be another when the pullback runs
-              holds v3, parameter 0 of block1
+              holds v4, parameter 0 of block1
                 for the reverse of `v6 = load.f64 v3` (line 6)
+                for the reverse of block1, which holds it
+                since its value before a step of the loop follows from the value after it
+              holds v5, parameter 1 of block1
                 for the reverse of block1, which holds it
                 for finding the way back
                 since its value before a step of the loop follows from the value after it
               computes again `v9 = iconst.i64 8` (line 9)
-                for the reverse of block1, which begins with v3, parameter 0 of block1 from it
+                for the reverse of block1, which begins with v4, parameter 0 of block1 from it
+                since it is the same wherever it is computed
+              computes again `v11 = iconst.i64 -1` (line 11)
+                for the reverse of block1, which begins with v5, parameter 1 of block1 from it
                 since it is the same wherever it is computed
             block2 (line 15), entered 1 time: pushes nothing
               keeps `v13 = sqrt.f64 v8` (line 15), 8 bytes
                 for the reverse of `v13 = sqrt.f64 v8` (line 15)
                 since a place for it costs less than computing it again
-              keeps v3, parameter 0 of block1, 8 bytes
+              knows v4, parameter 0 of block1
                 for the reverse of block1, which holds it
-                since which value it got depends on the way that was taken
+                since it has gone as many steps as a number that was compared with its bound
+              knows v5, parameter 1 of block1
+                for the reverse of block1, which holds it
+                since the loop has ended where it was compared with its bound
+              computes again `jump block1(v0, v1, v2)` (line 4)
+                for computing v4, parameter 0 of block1 again
+                for computing v5, parameter 1 of block1 again
+                since it is the same wherever it is computed
     "#]]
     .assert_eq(&text::text("%norm([0.0, 0.0], 2)", &found));
 }
@@ -413,72 +430,74 @@ fn a_loop_in_every_mode() {
     let kinds: Vec<&str> = seen[0].0.iter().map(|c| c.0).collect();
     expect!["rounded"].assert_eq(&kinds.join(" "));
     expect![[r#"
-                : 96 bytes
-                  %f: an activation frame of 64 bytes
-                    block0 (line 4), entered 1 time: pushes nothing
-                      keeps parameter 0 of the function, 8 bytes
-                        for computing `v11 = iadd.i64 v0, v10` (line 13) again
-                        since the caller passes it to the forward pass only
-                      keeps the shadow of the pointer parameter 0 of the function, 8 bytes
-                        for the reverse of `v12 = load.f64 v11` (line 14)
-                        for the reverse of `store.f64 v16, v11` (line 19)
-                        since the caller passes it to the forward pass only
-                      keeps `v4 = floor.f64 v21` (line 5), 8 bytes
-                        for the reverse of `v14 = fmul.f64 v13, v4` (line 16)
-                        for computing `v14 = fmul.f64 v13, v4` (line 16) again
-                        since a place for it costs less than computing it again
-                      keeps `v20 = call fn0(v2)` (line 6), 8 bytes
-                        for the reverse of `v20 = call fn0(v2)` (line 6)
-                        for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
-                        since a call is not made again
-                      keeps parameter 1 of the function, 8 bytes
-                        for finding the way back
-                        since the caller passes it to the forward pass only
-                    block1 (line 9), entered 3 times: pushes 8 bytes each time
-                      pushes `v13 = sqrt.f64 v12` (line 15), 8 bytes
-                        for the reverse of `v13 = sqrt.f64 v12` (line 15)
-                        for computing `v14 = fmul.f64 v13, v4` (line 16) again
-                        since computing it again would need more bytes of operands, or more time
-                      holds v7, parameter 0 of block1
-                        for computing `v8 = iadd.i64 v5, v7` (line 10) again
-                        for the reverse of block1, which holds it
-                        for finding the way back
-                        since its value before a step of the loop follows from the value after it
-                      computes again `v7 = iconst.i64 -1` (line 9)
-                        for computing `v8 = iadd.i64 v5, v7` (line 10) again
-                        for the reverse of block1, which begins with v7, parameter 0 of block1 from it
-                        since it is the same wherever it is computed
-                      computes again `v8 = iadd.i64 v5, v7` (line 10)
-                        for computing `v10 = ishl.i64 v8, v9` (line 12) again
-                        since this costs less than memory, and the operands are there
-                      computes again `v9 = iconst.i64 3` (line 11)
-                        for computing `v10 = ishl.i64 v8, v9` (line 12) again
-                        since it is the same wherever it is computed
-                      computes again `v10 = ishl.i64 v8, v9` (line 12)
-                        for computing `v11 = iadd.i64 v0, v10` (line 13) again
-                        since this costs less than memory, and the operands are there
-                      computes again `v11 = iadd.i64 v0, v10` (line 13)
-                        for the reverse of `v12 = load.f64 v11` (line 14)
-                        for the reverse of `store.f64 v16, v11` (line 19)
-                        since this costs less than memory, and the operands are there
-                      computes again `v14 = fmul.f64 v13, v4` (line 16)
-                        for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
-                        since this costs less than memory, and the operands are there
-                    block2 (line 22), entered 1 time: pushes nothing
-                      keeps `v18 = fmax.f64 v4, v17` (line 23), 8 bytes
-                        for the reverse of `v19 = fmul.f64 v16, v18` (line 24)
-                        since a place for it costs less than computing it again
-                      keeps v7, parameter 0 of block1, 8 bytes
-                        for the reverse of block1, which holds it
-                        since which value it got depends on the way that was taken
-            "#]]
+        : 88 bytes
+          %f: an activation frame of 56 bytes
+            block0 (line 4), entered 1 time: pushes nothing
+              keeps parameter 0 of the function, 8 bytes
+                for computing `v11 = iadd.i64 v0, v10` (line 13) again
+                since the caller passes it to the forward pass only
+              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+                for the reverse of `v12 = load.f64 v11` (line 14)
+                for the reverse of `store.f64 v16, v11` (line 19)
+                since the caller passes it to the forward pass only
+              keeps `v4 = floor.f64 v21` (line 5), 8 bytes
+                for the reverse of `v14 = fmul.f64 v13, v4` (line 16)
+                for computing `v14 = fmul.f64 v13, v4` (line 16) again
+                since a place for it costs less than computing it again
+              keeps `v20 = call fn0(v2)` (line 6), 8 bytes
+                for the reverse of `v20 = call fn0(v2)` (line 6)
+                for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
+                since a call is not made again
+              keeps parameter 1 of the function, 8 bytes
+                for finding the way back
+                since the caller passes it to the forward pass only
+            block1 (line 9), entered 3 times: pushes 8 bytes each time
+              pushes `v13 = sqrt.f64 v12` (line 15), 8 bytes
+                for the reverse of `v13 = sqrt.f64 v12` (line 15)
+                for computing `v14 = fmul.f64 v13, v4` (line 16) again
+                since computing it again would need more bytes of operands, or more time
+              holds v8, parameter 0 of block1
+                for computing `v8 = iadd.i64 v5, v7` (line 10) again
+                for the reverse of block1, which holds it
+                for finding the way back
+                since its value before a step of the loop follows from the value after it
+              computes again `v7 = iconst.i64 -1` (line 9)
+                for computing `v8 = iadd.i64 v5, v7` (line 10) again
+                for the reverse of block1, which begins with v8, parameter 0 of block1 from it
+                since it is the same wherever it is computed
+              computes again `v8 = iadd.i64 v5, v7` (line 10)
+                for computing `v10 = ishl.i64 v8, v9` (line 12) again
+                since this costs less than memory, and the operands are there
+              computes again `v9 = iconst.i64 3` (line 11)
+                for computing `v10 = ishl.i64 v8, v9` (line 12) again
+                since it is the same wherever it is computed
+              computes again `v10 = ishl.i64 v8, v9` (line 12)
+                for computing `v11 = iadd.i64 v0, v10` (line 13) again
+                since this costs less than memory, and the operands are there
+              computes again `v11 = iadd.i64 v0, v10` (line 13)
+                for the reverse of `v12 = load.f64 v11` (line 14)
+                for the reverse of `store.f64 v16, v11` (line 19)
+                since this costs less than memory, and the operands are there
+              computes again `v14 = fmul.f64 v13, v4` (line 16)
+                for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
+                since this costs less than memory, and the operands are there
+            block2 (line 22), entered 1 time: pushes nothing
+              keeps `v18 = fmax.f64 v4, v17` (line 23), 8 bytes
+                for the reverse of `v19 = fmul.f64 v16, v18` (line 24)
+                since a place for it costs less than computing it again
+              knows v8, parameter 0 of block1
+                for the reverse of block1, which holds it
+                since the loop has ended where it was compared with its bound
+              computes again `jump block1(v1, v3)` (line 7)
+                for computing v8, parameter 0 of block1 again
+                since it is the same wherever it is computed
+    "#]]
     .assert_eq(&recorded[0]);
     // What one function for both halves does otherwise.
     let only = recorded[1].lines().filter(|l| !recorded[0].lines().any(|m| m == *l)).map(|l| format!("{l}\n"));
     expect![[r#"
         : 24 bytes
           %f: no activation frame
-                since both halves are one function, so it stays where it is
                 since both halves are one function, so it stays where it is
                 since both halves are one function, so it stays where it is
                 since both halves are one function, so it stays where it is

@@ -171,6 +171,8 @@ pub enum Arith {
     Isub,
     /// Integer multiplication.
     Imul,
+    /// Integer shifted right by a number of bits, with zeros.
+    UshrBy(u8),
     /// The same value under another name.
     Copy,
     /// The smaller or larger of two integers, as this opcode of Cranelift says.

@@ -199,6 +199,7 @@ fn arith_name(op: &Arith) -> &'static str {
         Arith::Iadd => "iadd",
         Arith::Isub => "isub",
         Arith::Imul => "imul",
+        Arith::UshrBy(_) => "ushr",
         Arith::Copy => "copy",
         Arith::MinMax(op) => match op {
             ir::Opcode::Smin => "smin",
@@ -224,7 +225,7 @@ fn write_arith(f: &mut Formatter<'_>, op: &Arith, args: &[Val], ty: Type) -> fmt
         Arith::Math(symbol) => write!(f, "%{symbol}({})", List(args)),
         Arith::Fcmp(cc) => write!(f, "{cc} {}", List(args)),
         Arith::IcmpEq => write!(f, "eq {}", List(args)),
-        Arith::Extract(lane) | Arith::Insert(lane) => write!(f, "{}, {lane}", List(args)),
+        Arith::Extract(lane) | Arith::Insert(lane) | Arith::UshrBy(lane) => write!(f, "{}, {lane}", List(args)),
         Arith::FromBits(shape) => write!(f, "{}, {shape}", List(args)),
         Arith::ShuffleBytes(mask) => {
             write!(f, "{}, 0x", List(args))?;

@@ -101,7 +101,7 @@ pub struct Ideas {
     pub carry: bool,
     /// What a loop reads from outside of it is recorded once, behind the loop.
     pub hold: bool,
-    /// Induction variables are known behind their loops, from the bound.
+    /// Induction variables are known behind their loops, from the bound; and what goes in steps beside them.
     pub last: bool,
     /// Predecessors follow from induction variables and conditions.
     pub turn: bool,

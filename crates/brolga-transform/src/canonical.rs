@@ -8,7 +8,10 @@
 //! - exit blocks of its own: where an edge leaves the loop, it goes to a block that has no other predecessor, so whatever
 //!   the pullback must know when it comes into the loop from behind can be put there;
 //! - an *induction variable* in its header that does not come back to its first value: one that the program has, or an
-//!   `i64` that counts turns. What nobody asks of such a counter, [`crate::prune`] removes.
+//!   `i64` that counts turns. What nobody asks of such a counter, [`crate::prune`] removes;
+//! - joins of two ways where three meet and a number that goes in steps tells which: what a compiler makes of a loop that it unrolls has
+//!   a way around the loop, one around what is left over, and one through both;
+//! - a comparison with zero where it ends because an integer that goes in steps is zero: C's `while (--n)` branches on the number itself.
 //!
 //! Irreducible cycles stay as they are, and their blocks
 //! are logged. New instructions have the source location of the terminator that they stand before.
@@ -17,12 +20,16 @@
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::pointers::constant_int;
-use brolga_analysis::{Cfg, LoopId, Loops};
+use brolga_analysis::{Cfg, Loop, LoopId, Loops};
 use brolga_ir::map::IndexSet;
+use brolga_rules::is_pure;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::EntitySet;
+
+/// Ways beyond which nobody asks which of them part at one branch.
+const MOST_WAYS: usize = 16;
 
 /// Bring all loops into canonical form.
 pub fn canonical(func: &mut ir::Function) {
@@ -44,8 +51,12 @@ pub fn canonical(func: &mut ir::Function) {
     for (from, to) in exits.into_iter().filter(|e| cfg.preds[e.1].len() > 1) {
         split(func, from, to);
     }
+    while nest(func) {}
     let cfg = Cfg::compute(func);
     let loops = Loops::compute(&cfg);
+    for l in loops.loops.values() {
+        l.exits.iter().for_each(|&(from, to)| compare(func, l, from, to));
+    }
     for l in loops.loops.keys() {
         if (0..func.dfg.block_params(loops.loops[l].header).len()).all(|i| induction(func, &loops, l, i).is_none()) {
             count(func, &loops, l);
@@ -129,20 +140,94 @@ fn split(func: &mut ir::Function, from: ir::Block, to: ir::Block) {
     *calls.iter_mut().find(|c| c.block(&dfg.value_lists) == to).expect("the edge is there") = empty;
 }
 
+/// Where more than two ways meet in a loop, let two that part at a branch on numbers that go in steps meet in front of the others, so
+/// that each join has a condition of its own. Whether there was such a join.
+fn nest(func: &mut ir::Function) -> bool {
+    let cfg = Cfg::compute(func);
+    let loops = Loops::compute(&cfg);
+    let mut found = false;
+    for &b in &cfg.blocks {
+        let preds = &cfg.preds[b];
+        let inside = loops.innermost[b].is_some() && !loops.irreducible.contains(b) && loops.headed_by(b).is_none();
+        if !inside || preds.len() < 3 || preds.len() > MOST_WAYS {
+            continue;
+        }
+        let pair = (1..preds.len()).flat_map(|j| (0..j).map(move |i| (i, j))).find(|&(i, j)| {
+            let two = [preds[i], preds[j]];
+            meet(&loops, two).is_some_and(|from| {
+                let alone = preds.iter().filter(|&&p| loops.dominates(from, p)).count() == 2;
+                let cond = match func.dfg.insts[end(func, from)] {
+                    InstructionData::Brif { arg, .. } => arg,
+                    _ => return false,
+                };
+                alone && in_steps(func, &loops, b, cond, 0)
+            })
+        });
+        if let Some((i, j)) = pair {
+            gather(func, &[preds[i], preds[j]], b, true);
+            found = true;
+        }
+    }
+    found
+}
+
+/// The innermost block through which all ways to two blocks lead.
+fn meet(loops: &Loops, [p, q]: [ir::Block; 2]) -> Option<ir::Block> {
+    std::iter::successors(Some(p), |&d| loops.idom[d]).find(|&d| loops.dominates(d, q))
+}
+
+/// Whether an integer is made of numbers that go in steps, and what the loop around a block does not change.
+fn in_steps(func: &ir::Function, loops: &Loops, b: ir::Block, v: ir::Value, depth: u32) -> bool {
+    let around = |d: ir::Block| loops.around(b).any(|l| loops.contains(l, d));
+    match func.dfg.value_def(v) {
+        ValueDef::Param(d, i) => {
+            let steps = |l: LoopId| steps(func, &loops.loops[l], i).is_some();
+            !around(d) || loops.headed_by(d).is_some_and(|l| loops.contains(l, b) && steps(l))
+        }
+        ValueDef::Result(inst, _) if func.layout.inst_block(inst).is_none_or(around) => {
+            let numbers = |inst| func.dfg.inst_args(inst).iter().all(|&a| in_steps(func, loops, b, a, depth + 1));
+            let op = func.dfg.insts[inst].opcode();
+            depth < 6 && (op == Opcode::Iconst || is_pure(op) && func.dfg.value_type(v).is_int() && numbers(inst))
+        }
+        ValueDef::Result(..) => true,
+        ValueDef::Union(..) => false,
+    }
+}
+
+/// A value that is computed at the end of a block.
+fn before_end(func: &mut ir::Function, b: ir::Block, f: impl Fn(&mut FuncCursor<'_>) -> ir::Value) -> ir::Value {
+    let last = end(func, b);
+    let at = func.srcloc(last);
+    let mut pos = FuncCursor::new(func).at_inst(last);
+    pos.set_srcloc(at);
+    f(&mut pos)
+}
+
+/// Where a loop ends if a number that goes in steps is zero: branch on a comparison.
+fn compare(func: &mut ir::Function, l: &Loop, from: ir::Block, to: ir::Block) {
+    let last = end(func, from);
+    let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[last] else { return };
+    let [if_not_zero, if_zero] = blocks.map(|c| c.block(&func.dfg.value_lists));
+    let n = func.dfg.block_params(l.header).len();
+    let goes = (0..n).filter_map(|i| steps(func, l, i)).any(|iv| arg == iv.var || arg == iv.next);
+    if !goes || to != if_zero || to == if_not_zero {
+        return;
+    }
+    let ty = func.dfg.value_type(arg);
+    let zero = before_end(func, l.entries[0], |pos| pos.ins().iconst(ty, 0));
+    let cond = before_end(func, from, |pos| pos.ins().icmp(IntCC::NotEqual, arg, zero));
+    if let InstructionData::Brif { arg, .. } = &mut func.dfg.insts[last] {
+        *arg = cond;
+    }
+}
+
 /// Give a loop a parameter that counts its turns.
 fn count(func: &mut ir::Function, loops: &Loops, l: LoopId) {
     let l = &loops.loops[l];
     let (entry, latch) = (l.entries[0], l.latches[0]);
     let n = func.dfg.append_block_param(l.header, types::I64);
-    let before = |func: &mut ir::Function, b: ir::Block, f: &dyn Fn(&mut FuncCursor<'_>) -> ir::Value| {
-        let last = end(func, b);
-        let at = func.srcloc(last);
-        let mut pos = FuncCursor::new(func).at_inst(last);
-        pos.set_srcloc(at);
-        f(&mut pos)
-    };
-    let zero = before(func, entry, &|pos| pos.ins().iconst(types::I64, 0));
-    let next = before(func, latch, &|pos| {
+    let zero = before_end(func, entry, |pos| pos.ins().iconst(types::I64, 0));
+    let next = before_end(func, latch, |pos| {
         let one = pos.ins().iconst(types::I64, 1);
         pos.ins().iadd(n, one)
     });
@@ -155,7 +240,7 @@ fn count(func: &mut ir::Function, loops: &Loops, l: LoopId) {
     }
 }
 
-/// A parameter of a loop's header that changes by the same amount each turn, and has its first value in the first turn only.
+/// A parameter of a loop's header that changes by the same amount each turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Induction {
     /// The parameter.
@@ -168,9 +253,15 @@ pub struct Induction {
     pub step: i64,
 }
 
-/// The `i`-th parameter of a canonical loop's header, if it is one.
+/// The `i`-th parameter of a canonical loop's header, if it goes in steps and has its first value in the first turn only.
 pub fn induction(func: &ir::Function, loops: &Loops, l: LoopId, i: usize) -> Option<Induction> {
-    let lp = &loops.loops[l];
+    let iv = steps(func, &loops.loops[l], i)?;
+    let ty = func.dfg.value_type(iv.var);
+    (far(ty, iv.step) || guarded(func, loops, l, &iv)).then_some(iv)
+}
+
+/// The same if it goes in steps, but may come back to its first value.
+pub fn steps(func: &ir::Function, lp: &Loop, i: usize) -> Option<Induction> {
     let ([entry], [latch]) = (&lp.entries[..], &lp.latches[..]) else { return None };
     let var = func.dfg.block_params(lp.header)[i];
     let ty = func.dfg.value_type(var);
@@ -189,8 +280,7 @@ pub fn induction(func: &ir::Function, loops: &Loops, l: LoopId, i: usize) -> Opt
         Opcode::Isub if a == var => signed(constant_int(func, b)?).wrapping_neg(),
         _ => return None,
     };
-    let iv = Induction { var, start, next, step };
-    (step != 0 && (far(ty, step) || guarded(func, loops, l, &iv))).then_some(iv)
+    (step != 0).then_some(Induction { var, start, next, step })
 }
 
 /// Whether so many turns are needed to come back that no run has them: 2⁵² of them, more than a month at a turn a nanosecond.
@@ -199,13 +289,19 @@ fn far(ty: ir::Type, step: i64) -> bool {
 }
 
 /// Whether the loop ends, if ever, before the variable comes back: a test in each turn compares it with a bound that it cannot
-/// jump over.
+/// jump over; or it ends nowhere but where the variable is equal to the bound, and so never if it was not in a whole round.
 fn guarded(func: &ir::Function, loops: &Loops, l: LoopId, iv: &Induction) -> bool {
     let lp = &loops.loops[l];
-    (iv.step == 1 || iv.step == -1)
-        && lp.exits.iter().any(|&(from, to)| {
-            loops.dominates(from, lp.latches[0]) && exit_test(func, loops, l, iv, from, to).is_some()
-        })
+    let test = |&(from, to): &(ir::Block, ir::Block)| {
+        exit_test(func, loops, l, iv, from, to).filter(|_| loops.dominates(from, lp.latches[0]))
+    };
+    match lp.exits[..] {
+        // Sums of 64 bits are taken modulo 2⁶⁴ ([`crate::affine`]): there `far` is all that is asked.
+        [exit] if func.dfg.value_type(iv.var) != types::I64 && iv.step.unsigned_abs() != 1 => {
+            test(&exit).is_some_and(|t| t.cc == IntCC::Equal)
+        }
+        _ => iv.step.unsigned_abs() == 1 && lp.exits.iter().any(|e| test(e).is_some()),
+    }
 }
 
 /// The test by which a loop is left: `tested cc bound` holds on the exit edge.

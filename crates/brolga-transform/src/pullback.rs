@@ -317,8 +317,33 @@ impl Builder<'_, '_> {
         d
     }
 
-    /// An induction variable behind its loop.
+    /// An integer that goes in steps, behind its loop.
     fn last(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+        let op = self.last_compared(f, last, at);
+        let Some(of) = last.of else { return op };
+        let type_of = |v| self.facts.func().dfg.value_type(v);
+        let (ty, wanted, iv) = (type_of(last.iv.var), type_of(of.var), &last.iv);
+        let end = Val::D(self.ids.dv());
+        self.add(f, smallvec![(end, ty)], op, at);
+        let (way, times) = if last.in_proportion(ty == wanted) {
+            let way = self.arith(f, Arith::Isub, &[end, Val::Primal(iv.start)], ty, at);
+            (way, of.step.wrapping_div(iv.step))
+        } else {
+            // How often: fewer times than would lead back to the start, so nothing has been lost beyond the end of the type.
+            let start = Val::Primal(iv.start);
+            let way = if iv.step > 0 { [end, start] } else { [start, end] };
+            let way = self.arith(f, Arith::Isub, &way, ty, at);
+            let turns = self.arith(f, Arith::UshrBy(iv.step.trailing_zeros() as u8), &[way], ty, at);
+            let turns = if ty == wanted { turns } else { self.arith(f, Arith::Uextend, &[turns], wanted, at) };
+            (turns, of.step)
+        };
+        let times = self.arith(f, Arith::Iconst(times), &[], wanted, at);
+        let way = self.arith(f, Arith::Imul, &[way, times], wanted, at);
+        AdOp::Arith(Arith::Iadd, smallvec![Val::Primal(of.start), way], wanted)
+    }
+
+    /// The one that was compared with a bound.
+    fn last_compared(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
         let ty = self.facts.func().dfg.value_type(last.iv.var);
         let step = |b: &mut Self, f: &mut Fragment| b.arith(f, Arith::Iconst(last.iv.step), &[], ty, at);
         let mut end = Val::Primal(last.bound);

@@ -207,40 +207,40 @@ block2:
 
             ; Plan: an activation frame of 16 bytes.
             ; block0 runs at most once, as the entry
-            ; block1 runs in a loop, entered from block0 if v7 is v3, else from block1
+            ;   keeps v1 at frame+8
+            ; block1 runs in a loop, entered from block0 if v6 is v1, else from block1
             ;   pushes v5, v4: 16 bytes each time
             ;   reads v5 from the record, for inst3
             ;   reads v4 from the record, for inst3
-            ;   has v7 in a variable, for holding v7, the way back
-            ;   computes v3 = iconst.i64 0, for the way back
-            ;   computes v11 = iconst.i64 1, for holding v7
-            ;   on the way back to block1, v7 is v7, 1 steps back
+            ;   has v6 in a variable, for holding v6, the way back
+            ;   reads v1 from frame+8, kept by block0, for the way back
+            ;   computes v8 = iconst.i32 1, for holding v6
+            ;   on the way back to block1, v6 is v6, 1 steps back
             ; block2 runs at most once, entered from block1 only
-            ;   keeps v7 at frame+8
-            ;   reads v7 from frame+8, for holding v7
-            ;   on the way back to block1, v7 is v7
+            ;   computes v3 = iconst.i32 0, for v6
+            ;   knows v6 behind its loop: its next value would be v3, for holding v6
+            ;   on the way back to block1, v6 is v6
 
             %f__forward(f64, i32, i64) -> f64 fast
 
             bb0(v0: f64, v1: i32, seg: i64):  ; forward of block0
                 enter frame
+                keep frame+8 = v1
                 v2 = f64const 0x1.0000000000000p0
-                v3 = iconst.i64 0
-                jump bb1(v0, v2, v1, v3)
+                v3 = iconst.i32 0
+                jump bb1(v0, v2, v1)
 
-            bb1(v4: f64, v5: f64, v6: i32, v7: i64):  ; forward of block1, from bb0, bb1
-                v8 = fmul.f64 v4, v5
-                v9 = iconst.i32 1
-                v10 = isub.i32 v6, v9  ; v9 = 1
-                v11 = iconst.i64 1
-                v12 = iadd.i64 v7, v11  ; v11 = 1
+            bb1(v4: f64, v5: f64, v6: i32):  ; forward of block1, from bb0, bb1
+                v7 = fmul.f64 v4, v5
+                v8 = iconst.i32 1
+                v9 = isub.i32 v6, v8  ; v8 = 1
+                v10 = icmp.i32 ne v9, v3  ; v3 = 0
                 push [v5, v4]
-                brif v10, bb1(v5, v8, v10, v12), bb2
+                brif v10, bb1(v5, v7, v9), bb2
 
             bb2:  ; forward of block2, from bb1
-                keep frame+8 = v7
                 leave frame
-                return v8
+                return v7
         "#]],
     );
     check(
@@ -257,47 +257,49 @@ block2:
                 jump bb4
 
             bb4:  ; reverse of block2, from bb3
-                ct(v8) = 0
-                ; return v8
-                ct(v8) += d0
-                v7 = restore.i64 frame+8
-                d6 = copy.i64 v7
-                hold v7 = d6
+                ct(v7) = 0
+                ; return v7
+                ct(v7) += d0
+                v3 = iconst.i32 0
+                d6 = iconst.i32 -1
+                v6 = isub.i32 v3, d6
+                d7 = copy.i32 v6
+                hold v6 = d7
                 ct(v5) = 0
                 jump bb5
 
             bb5:  ; reverse of block1, from bb4, bb9
                 pop [v5, v4]
                 ct(v4) = 0
-                ; v8 = fmul.f64 v4, v5
-                d1 = take ct(v8)
+                ; v7 = fmul.f64 v4, v5
+                d1 = take ct(v7)
                 d2 = fmul.f64 d1, v5
                 ct(v4) += d2
                 d3 = fmul.f64 d1, v4
                 ct(v5) += d3
-                v7 = held.i64 v7
-                v11 = iconst.i64 1
-                d7 = isub.i64 v7, v11
+                v6 = held.i32 v6
+                v8 = iconst.i32 1
+                d8 = iadd.i32 v6, v8
                 ; parameters of block1
-                d8 = take ct(v4)
-                d9 = take ct(v5)
-                v3 = iconst.i64 0
-                ; v8 = fmul.f64 v4, v5
-                d10 = icmp.i8 eq v7, v3
-                brif d10, bb8, bb9
+                d9 = take ct(v4)
+                d10 = take ct(v5)
+                v1 = restore.i32 frame+8
+                ; v7 = fmul.f64 v4, v5
+                d11 = icmp.i8 eq v6, v1
+                brif d11, bb8, bb9
 
             bb8:  ; edge block0 -> block1, from bb5
                 ct(v0) = 0
-                ; jump block1(v0, v2, v1, v3)  ; v2 = 0x1.0000000000000p0, v3 = 0
-                ct(v0) += d8
+                ; jump block1(v0, v2, v1)  ; v2 = 0x1.0000000000000p0
+                ct(v0) += d9
                 jump bb6
 
             bb9:  ; edge block1 -> block1, from bb5
-                hold v7 = d7
-                ct(v5), ct(v8) = 0
-                ; brif.i32 v10, block1(v5, v8, v10, v12), block2
-                ct(v5) += d8
-                ct(v8) += d9
+                hold v6 = d8
+                ct(v5), ct(v7) = 0
+                ; brif.i8 v10, block1(v5, v7, v9), block2
+                ct(v5) += d9
+                ct(v7) += d10
                 jump bb5
 
             bb6:  ; reverse of block0, from bb8
@@ -305,9 +307,9 @@ block2:
 
             bb7:  ; exit, from bb6
                 ; parameters of block0
-                d11 = take ct(v0)
+                d12 = take ct(v0)
                 close frame
-                return d11
+                return d12
         "#]],
     );
 }

@@ -175,6 +175,10 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Iadd => b.ins().iadd(a[0], a[1]),
         Arith::Isub => b.ins().isub(a[0], a[1]),
         Arith::Imul => b.ins().imul(a[0], a[1]),
+        Arith::UshrBy(k) => {
+            let k = b.ins().iconst(types::I32, i64::from(*k));
+            b.ins().ushr(a[0], k)
+        }
         Arith::Copy => a[0],
         Arith::MinMax(op) => match op {
             ir::Opcode::Smin => b.ins().smin(a[0], a[1]),

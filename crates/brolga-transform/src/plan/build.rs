@@ -22,7 +22,7 @@ use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
 use super::{Hold, Last, Plan, Source, def_block, type_of};
 use crate::again::Again;
-use crate::canonical::{exit_test, induction};
+use crate::canonical::{exit_test, induction, steps};
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
 
@@ -291,13 +291,44 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         let ValueDef::Param(header, i) = func.dfg.value_def(p) else { return None };
         let l = self.loops.headed_by(header).filter(|&l| !self.loops.contains(l, b))?;
-        let [from] = self.facts.cfg.preds[b][..] else { return None };
-        if !self.loops.contains(l, from) {
-            // The exit of another loop, whose bound `v` may be: each would then be had from the other.
-            return None;
+        let (from, to) = self.left_by(l, b)?;
+        self.compared(l, i, from, to).or_else(|| {
+            let of = steps(func, &self.loops.loops[l], i)?;
+            let others = (0..func.dfg.block_params(header).len()).filter(|&j| j != i);
+            others.into_iter().find_map(|j| self.compared(l, j, from, to)?.with(func, of))
+        })
+    }
+
+    /// The edge by which a loop was left before a block began.
+    fn left_by(&self, l: LoopId, b: ir::Block) -> Option<(ir::Block, ir::Block)> {
+        if let Some(from) = self.exit_of(l, b) {
+            return Some((from, b));
         }
+        let mut exits = self.loops.loops[l].exits.iter().filter(|e| self.plan.returning.contains(e.1));
+        match (exits.next(), exits.next()) {
+            (Some(&exit), None) if !self.plan.once(self.facts, b) => Some(exit),
+            _ => None,
+        }
+    }
+
+    /// The block of a loop from which alone another one, outside, is entered.
+    fn exit_of(&self, l: LoopId, b: ir::Block) -> Option<ir::Block> {
+        match self.facts.cfg.preds[b][..] {
+            [from] if self.loops.contains(l, from) && !self.loops.contains(l, b) => Some(from),
+            _ => None,
+        }
+    }
+
+    /// Whether a block is entered where a value's loop ends. Farther behind there may be a variable that holds it.
+    fn is_exit(&self, b: ir::Block, v: Val) -> bool {
+        self.loops.headed_by(def_block(self.facts, v)).is_some_and(|l| self.exit_of(l, b).is_some())
+    }
+
+    /// A parameter of a loop's header where the loop was left, if it was compared there.
+    fn compared(&self, l: LoopId, i: usize, from: ir::Block, to: ir::Block) -> Option<Last> {
+        let func = self.facts.func();
         let iv = induction(func, self.loops, l, i)?;
-        let test = exit_test(func, self.loops, l, &iv, from, b)?;
+        let test = exit_test(func, self.loops, l, &iv, from, to)?;
         let far = match test.cc {
             IntCC::Equal => None,
             // Every turn must have made the test for the bound to be where it first failed.
@@ -307,7 +338,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             IntCC::UnsignedLessThanOrEqual => Some(Opcode::Umin),
             _ => Some(Opcode::Smin),
         };
-        Some(Last { iv, bound: test.bound, of_next: test.of_next, far })
+        Some(Last { of: None, iv, bound: test.bound, of_next: test.of_next, far })
     }
 
     /// Whether a block's reverse can have a value without a record.
@@ -361,8 +392,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             let (v, depth) = work[at];
             at += 1;
             let n = visit(&mut cut, &mut work, v, 0, 0);
-            let args = self.operands_in(b, v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
-            let Some((_, args)) = args else {
+            let args = self.made_of(b, v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
+            let Some(args) = args else {
                 cut.leaf(n);
                 continue;
             };
@@ -396,9 +427,15 @@ impl<'a, 'f> Planner<'a, 'f> {
                 continue;
             }
             floats += u32::from(type_of(self.facts, self.aux, v).lane_type().is_float());
-            work.extend(self.operands_in(b, v).into_iter().flat_map(|x| x.1));
+            work.extend(self.made_of(b, v).into_iter().flatten());
         }
         floats >= MANY_AGAIN && more <= BYTES_FOR_EACH * floats
+    }
+
+    /// What the reverse of a block can compute a name from, if it does not record that.
+    fn made_of(&self, b: ir::Block, v: Val) -> Option<Vec<Val>> {
+        let args = self.operands_in(b, v).map(|x| x.1);
+        args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()))
     }
 
     /// Decide where a block gets everything from that it needs.
@@ -449,7 +486,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         if self.once(v) {
             return Source::Frame(self.slot(b, v));
         }
-        if let Some(last) = self.last(b, v, 0) {
+        let last = self.last(b, v, 0);
+        if let Some(last) = last.filter(|_| self.is_exit(b, v)) {
             return Source::Last(last);
         }
         if self.plan.once(self.facts, b) {
@@ -463,8 +501,10 @@ impl<'a, 'f> Planner<'a, 'f> {
             self.hoisted.insert((l, v));
             return Source::Held;
         }
-        let (inst, _) = self.operands_in(b, v).expect("what is neither free nor recorded is computed from what is");
-        Source::Recompute(inst)
+        match self.operands_in(b, v) {
+            Some((inst, _)) if last.is_none() => Source::Recompute(inst),
+            _ => Source::Last(self.last_of(b, v).expect("what is neither free nor recorded is computed from what is")),
+        }
     }
 
     fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {

@@ -65,10 +65,12 @@ pub enum Source {
     Last(Last),
 }
 
-/// What an induction variable was when its loop was left.
+/// What an integer that goes in steps was when its loop was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// The variable.
+    /// It, if it is not the one that was compared: it has gone as many steps.
+    pub of: Option<Induction>,
+    /// The variable that was compared.
     pub iv: Induction,
     /// What it was compared with.
     pub bound: ir::Value,
@@ -99,7 +101,23 @@ impl Plan {
 impl Last {
     /// The values that it is computed from.
     pub fn operands(&self) -> impl Iterator<Item = ir::Value> + use<> {
-        [Some(self.bound), self.far.map(|_| self.iv.start)].into_iter().flatten()
+        let first = (self.far.is_some() || self.of.is_some()).then_some(self.iv.start);
+        [Some(self.bound), first, self.of.map(|x| x.start)].into_iter().flatten()
+    }
+
+    /// The same for another variable of the same loop, if that follows: from the way that the one has gone, or from the number of
+    /// its steps, which are of a power of two.
+    pub fn with(self, func: &ir::Function, of: Induction) -> Option<Self> {
+        let bits = |iv: &Induction| func.dfg.value_type(iv.var).bits();
+        let (here, there) = (bits(&self.iv), bits(&of));
+        let last = Self { of: Some(of), ..self };
+        let counted = here <= there && self.iv.step.unsigned_abs().is_power_of_two();
+        (counted || last.in_proportion(here == there)).then_some(last)
+    }
+
+    /// Whether the way of the other variable is a multiple of the way that this has gone.
+    pub fn in_proportion(&self, same_type: bool) -> bool {
+        same_type && self.of.is_some_and(|of| of.step.wrapping_rem(self.iv.step) == 0)
     }
 }
 

@@ -9,7 +9,7 @@ use brolga_ir::inst::Val;
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, ValueDef};
 
-use super::{Other, Plan, PredSource, Source, def_block};
+use super::{Last, Other, Plan, PredSource, Source, def_block};
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
 
@@ -78,6 +78,9 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, v: Val, source: Source) -> &'stati
             "its value before a step of the loop follows from the value after it"
         }
         Source::Held => "all turns of the loop read the same value",
+        Source::Last(Last { of: Some(_), .. }) => {
+            "it has gone as many steps as a number that was compared with its bound"
+        }
         Source::Last(_) => "the loop has ended where it was compared with its bound",
         Source::Recompute(inst) if facts.reload.contains(inst) => "nothing has written to this memory since",
         Source::Recompute(inst) if facts.func().dfg.insts[inst].opcode().can_load() => {

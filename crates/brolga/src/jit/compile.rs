@@ -323,6 +323,9 @@ impl<'p> Builder<'p> {
     }
 }
 
+/// Instructions of a short block.
+const SHORT: usize = 150;
+
 /// Whether Cranelift's mid-end would do a derived function more harm than good.
 ///
 /// It computes pure values where they are first needed. A pullback is long chains of those between loads, and in a large one
@@ -330,6 +333,9 @@ impl<'p> Builder<'p> {
 /// Measured on generated functions: code five to thirty times as large, compiled in quadratic time. The transform already
 /// emits what a large function needs. Where nothing is repeated there is nothing to hoist either, which is most of what the
 /// mid-end is good for: a chain of 400 multiplications is compiled twice as fast without it, and runs by a third faster.
+///
+/// Where blocks are short no long chain is there to be moved, and more branches and instructions do no harm: loops that a C compiler has
+/// unrolled, with what they leave over, are many short blocks.
 ///
 /// `twice` says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
@@ -339,14 +345,19 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
         .filter_map(|b| func.layout.last_inst(b))
         .filter(|&i| func.dfg.insts[i].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables).len() > 1)
         .count();
-    let insts: usize = func.layout.blocks().map(|b| func.layout.block_insts(b).count()).sum();
+    let lengths = || func.layout.blocks().map(|b| func.layout.block_insts(b).count());
+    let (insts, longest) = (lengths().sum::<usize>(), lengths().max().unwrap_or(0));
     // An edge back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = std::collections::HashSet::new();
     let loops = func.layout.blocks().any(|b| {
         earlier.insert(b);
         func.block_successors(b).any(|s| earlier.contains(&s))
     });
-    let (most_branches, most_insts) = if twice { (64, 3000) } else { (32, 2000) };
+    let (most_branches, most_insts) = match twice {
+        _ if longest <= SHORT => (128, 4000),
+        true => (64, 3000),
+        false => (32, 2000),
+    };
     !loops || branches > most_branches || insts > most_insts
 }
 

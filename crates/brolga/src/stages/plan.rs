@@ -130,6 +130,10 @@ impl Comments<'_, '_> {
                         format!("{op} of its first value, {}, and {}", last.iv.start, last.bound)
                     });
                     let which = if last.of_next { "its next value would be" } else { "it is" };
+                    let which = match last.of {
+                        Some(_) => format!("as many steps as {}, where {which}", last.iv.var),
+                        None => which.to_owned(),
+                    };
                     format!("knows {v} behind its loop: {which} {end}")
                 }
                 Source::Recompute(inst) => format!("computes {}", without_comment(&primal_text(facts.func(), inst))),
