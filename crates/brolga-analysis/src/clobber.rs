@@ -17,8 +17,7 @@
 //! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory: that is what the caller
 //! promises by passing it (a debug run checks it).
 
-use std::collections::HashMap;
-
+use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};

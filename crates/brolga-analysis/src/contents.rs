@@ -12,9 +12,10 @@
 //! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only as far as the function
 //! and its callees see. Where the evidence is contradictory or absent the transform emits a run-time check instead.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use brolga_ir::inst::Shape;
+use brolga_ir::map::HashMap;
 use brolga_ir::request::Elem;
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, Type, types};
@@ -332,7 +333,7 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
             c.note(v, Kinds::of_elem(elem));
         }
     }
-    let mut objects: HashMap<Base, ir::Value> = HashMap::new();
+    let mut objects: HashMap<Base, ir::Value> = HashMap::default();
     for &b in &cx.cfg.blocks {
         if b != cx.cfg.blocks[0] {
             for (i, &v) in func.dfg.block_params(b).iter().enumerate() {

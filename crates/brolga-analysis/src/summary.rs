@@ -3,8 +3,9 @@
 //! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
 //! function without a body contributes nothing (known C functions are asked about directly).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;

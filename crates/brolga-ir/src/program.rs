@@ -8,8 +8,9 @@
 //! made from it, down to a machine-code offset, can still be traced back to the instruction that the user wrote. The
 //! source locations that the body came with are kept in [`Func::srclocs`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use crate::map::HashMap;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 

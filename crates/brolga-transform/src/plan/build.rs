@@ -27,7 +27,7 @@ use crate::facts::Facts;
 use crate::stmt::AdStmts;
 
 /// Most instructions of a function whose frame is kept in variables: beyond that, more of them would be spilled than kept.
-const MAX_FOR_VARIABLES: usize = 1500;
+const MAX_FOR_VARIABLES: usize = 300;
 /// Most bytes of a frame on the stack.
 const MAX_ON_STACK: u32 = 64 << 10;
 /// Most values of one block that the minimum cut is asked about.
