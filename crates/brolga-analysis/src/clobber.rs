@@ -170,7 +170,7 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
 /// Blocks that can run when a block has ended.
 fn reached_from(cfg: &Cfg, b: ir::Block) -> EntitySet<ir::Block> {
     let mut set = EntitySet::new();
-    let mut work = cfg.succs[b].clone();
+    let mut work = cfg.succs[b].to_vec();
     while let Some(b) = work.pop() {
         if set.insert(b) {
             work.extend(&cfg.succs[b]);

@@ -20,6 +20,7 @@ use brolga_ir::request::Elem;
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::SmallVec;
 
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
@@ -115,12 +116,12 @@ pub enum Use {
 
 /// All uses of all values.
 #[derive(Clone, Debug, Default)]
-pub struct Uses(SecondaryMap<ir::Value, Vec<Use>>);
+pub struct Uses(SecondaryMap<ir::Value, SmallVec<[Use; 2]>>);
 
 impl Uses {
     /// Collect them.
     pub fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
-        let mut u = Uses::default();
+        let mut u = Uses(SecondaryMap::with_capacity(func.dfg.num_values()));
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
                 for (i, &a) in func.dfg.inst_args(inst).iter().enumerate() {

@@ -26,8 +26,15 @@ use cranelift_entity::EntitySet;
 
 /// Bring all loops into canonical form.
 pub fn canonical(func: &mut ir::Function) {
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+    let mut cfg = Cfg::compute(func);
+    let mut loops = Loops::compute(&cfg);
+    if loops.loops.is_empty() {
+        return;
+    }
+    let again = |func: &ir::Function, cfg: &mut Cfg, loops: &mut Loops| {
+        *cfg = Cfg::compute(func);
+        *loops = Loops::compute(cfg);
+    };
     for l in loops.loops.values() {
         // The outer edges first: a latch that is made must not become an entry.
         if l.entries.len() > 1 {
@@ -37,15 +44,18 @@ pub fn canonical(func: &mut ir::Function) {
             gather(func, &l.latches, l.header, true);
         }
     }
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+    if loops.loops.values().any(|l| l.entries.len() > 1 || l.latches.len() > 1) {
+        again(func, &mut cfg, &mut loops);
+    }
     // An edge may leave several loops.
     let exits: IndexSet<_> = loops.loops.values().flat_map(|l| l.exits.iter().copied()).collect();
-    for (from, to) in exits.into_iter().filter(|e| cfg.preds[e.1].len() > 1) {
+    let shared: Vec<_> = exits.into_iter().filter(|e| cfg.preds[e.1].len() > 1).collect();
+    for &(from, to) in &shared {
         split(func, from, to);
     }
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+    if !shared.is_empty() {
+        again(func, &mut cfg, &mut loops);
+    }
     for l in loops.loops.keys() {
         if (0..func.dfg.block_params(loops.loops[l].header).len()).all(|i| induction(func, &loops, l, i).is_none()) {
             count(func, &loops, l);

@@ -259,7 +259,7 @@ fn reached(facts: &Facts<'_>, origin: Origin, from: ir::Block) -> EntitySet<ir::
         _ => None,
     };
     let mut seen = EntitySet::new();
-    let mut work = facts.cfg.succs[from].clone();
+    let mut work = facts.cfg.succs[from].to_vec();
     while let Some(b) = work.pop() {
         if Some(b) != made && seen.insert(b) {
             work.extend(&facts.cfg.succs[b]);

@@ -17,6 +17,7 @@ use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
 use cranelift_entity::SecondaryMap;
+use smallvec::{SmallVec, smallvec};
 
 use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
@@ -36,6 +37,9 @@ const MAX_CUT: usize = 20_000;
 const MANY_AGAIN: u32 = 24;
 /// Bytes that are recorded instead of each.
 const BYTES_FOR_EACH: u32 = 6;
+/// Operands of an instruction.
+type Operands = SmallVec<[Val; 3]>;
+
 /// How far expressions are followed.
 const MAX_DEPTH: u32 = 64;
 
@@ -185,7 +189,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// Operands of a primal value that is cheap to have again: pure arithmetic, or memory that still holds it.
-    fn operands(&self, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+    fn operands(&self, v: Val) -> Option<(ir::Inst, Operands)> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
         let inst = func.dfg.value_def(p).inst()?;
@@ -200,7 +204,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
-    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, Operands)> {
         self.operands(v).or_else(|| {
             let at = *self.had_at.get(&v)?;
             let (inst, args) = self.load(v)?;
@@ -209,12 +213,12 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// A value that is loaded, with its address.
-    fn load(&self, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+    fn load(&self, v: Val) -> Option<(ir::Inst, Operands)> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
         let inst = func.dfg.value_def(p).inst()?;
         let InstructionData::Load { arg, .. } = func.dfg.insts[inst] else { return None };
-        Some((inst, vec![Val::Primal(arg)]))
+        Some((inst, smallvec![Val::Primal(arg)]))
     }
 
     /// Find out when each name is had in the reverse of a block, at the earliest in the order of the pullback: with the last
