@@ -154,9 +154,13 @@ mod tests {
 
     fn known(succs: &[Vec<usize>]) -> DiGraph<(), ()> {
         let mut g = DiGraph::new();
-        succs.iter().for_each(|_| drop(g.add_node(())));
+        for _ in succs {
+            g.add_node(());
+        }
         for (a, ss) in succs.iter().enumerate() {
-            ss.iter().for_each(|&s| drop(g.add_edge(NodeIndex::new(a), NodeIndex::new(s), ())));
+            for &s in ss {
+                g.add_edge(NodeIndex::new(a), NodeIndex::new(s), ());
+            }
         }
         g
     }

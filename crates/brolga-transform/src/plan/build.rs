@@ -28,7 +28,10 @@ use crate::facts::Facts;
 use crate::stmt::AdStmts;
 
 /// Most instructions of a function whose frame is kept in variables: beyond that, more of them would be spilled than kept.
-const MAX_FOR_VARIABLES: usize = 300;
+const MAX_FOR_VARIABLES: usize = 1500;
+/// The same without loops. There every variable is alive from one half to the other: the register allocator spills all but a
+/// dozen, as fast as if the frame had been in memory, but takes ten times as long to find out.
+const MAX_WITHOUT_LOOPS: usize = 64;
 /// Most bytes of a frame on the stack.
 const MAX_ON_STACK: u32 = 64 << 10;
 /// Most values of one block that the minimum cut is asked about.
@@ -88,9 +91,10 @@ pub struct Planner<'a, 'f> {
 impl<'a, 'f> Planner<'a, 'f> {
     pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, again: Vec<Again>) -> Self {
         let combined = facts.mode != Mode::Split;
+        let most = if facts.loops.loops.is_empty() { MAX_WITHOUT_LOOPS } else { MAX_FOR_VARIABLES };
         let home = match (combined, stmts.len()) {
             (false, _) => FrameHome::Tape,
-            (true, n) if n > MAX_FOR_VARIABLES => FrameHome::Stack,
+            (true, n) if n > most => FrameHome::Stack,
             (true, _) => FrameHome::Variables,
         };
         let options = facts.options;
