@@ -105,7 +105,7 @@ pub struct Derivation {
     /// Functions of both halves that others call. They return cotangents and no value.
     pub wholes: Vec<DerivedWhole>,
     /// The root's combined function, or its forward pass and its pullback, as Rust calls them ([`crate::door`]). None if others
-    /// call them, too.
+    /// call them, too: then they are called from entry points. Who changes what was derived clears this.
     pub doors: Vec<ir::Function>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,

@@ -510,8 +510,10 @@ pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compi
     for (symbol, func, twice, owner) in functions {
         b.define(&symbol, func.clone(), Some(&d.names), is_better_plain(func, twice), owner)?;
     }
-    // Others call the root's pair.
-    if d.doors.is_empty() {
+    // Others call the root's pair, or somebody has changed what was derived.
+    if let (true, Some(w)) = (d.doors.is_empty(), &d.whole) {
+        b.entry_point(&w.symbol, &w.func.signature, root)?;
+    } else if d.doors.is_empty() {
         let p = &d.pairs[0];
         b.entry_point(&p.forward_symbol, &p.forward.signature, root)?;
         b.entry_point(&p.pullback_symbol, &p.pullback.signature, root)?;
