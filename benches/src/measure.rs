@@ -29,9 +29,9 @@ pub struct Row {
     pub tape_bytes: usize,
     /// How often the innermost loop runs.
     pub iterations: usize,
-    /// From the program to forward pass and pullback in CLIF.
+    /// From the program to CLIF of what was derived.
     pub differentiate_us: f64,
-    /// From there to machine code, for primal, forward pass and pullback together.
+    /// From there to machine code that can be called; the primal is not compiled, since nobody has called it.
     pub compile_us: f64,
     /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
     pub primal_compile_us: f64,

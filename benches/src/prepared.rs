@@ -256,6 +256,19 @@ impl<'a> Prepared<'a> {
         Ok(rows)
     }
 
+    /// The gradient of the first result through another rule of the same problem, as its first user calls it.
+    ///
+    /// # Errors
+    /// If something traps.
+    pub fn first(&mut self, rule: &DerivedRule) -> Result<(), Failure> {
+        let args = self.args_of(0);
+        let seeds: Vec<_> = self.returns.iter().enumerate().map(|(i, ty)| one_hot(*ty, i == 0)).collect();
+        let (values, cotangents) = (&mut self.values, &mut self.cotangents);
+        // SAFETY: as for `gradient`.
+        drop(unsafe { rule.gradient(&args, &seeds, values, cotangents) }.map_err(|e| self.failed(e))?);
+        Ok(())
+    }
+
     /// Compare value and gradients with the reference: first through the guard, which survives a trap.
     ///
     /// # Errors

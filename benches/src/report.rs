@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::calls::CallRow;
+use crate::latency::Latency;
 use crate::measure::Row;
 use crate::peers::Peers;
 use crate::scaling::Series;
@@ -173,6 +174,53 @@ pub fn series(series: &Series) -> String {
         text += &format!("{}\n\n", table.trim_fmt());
     }
     text
+}
+
+/// What it takes to get ready. The last row has the geometric mean of the ratios.
+pub fn latencies(rows: &[Latency]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let head =
+        ["problem", "instructions", "Cranelift", "differentiate", "", "compile", "", "/ Cranelift", "first gradient"];
+    table.set_header(head);
+    let ratio = |x: f64| format!("{x:.2}x");
+    for row in rows {
+        table.add_row([
+            row.name.clone(),
+            row.insts.to_string(),
+            time(row.cranelift_us * 1e3),
+            time(row.differentiate_us * 1e3),
+            ratio(row.differentiate_us / row.cranelift_us),
+            time(row.compile_us * 1e3),
+            ratio(row.compile_us / row.cranelift_us),
+            ratio(row.ratio()),
+            time(row.first_us * 1e3),
+        ]);
+    }
+    let mut mean = vec![String::new(); head.len()];
+    mean[0] = "geometric mean".to_owned();
+    mean[4] = ratio(geometric_mean(rows.iter().map(|r| r.differentiate_us / r.cranelift_us)));
+    mean[6] = ratio(geometric_mean(rows.iter().map(|r| r.compile_us / r.cranelift_us)));
+    mean[7] = ratio(geometric_mean(rows.iter().map(Latency::ratio)));
+    table.add_row(mean);
+    table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+/// The same as an array with one object per row.
+pub fn latencies_json(rows: &[Latency]) -> Vec<Value> {
+    let tenths = |x: f64| (x * 10.0).round() / 10.0;
+    let object = |row: &Latency| {
+        json!({
+            "name": row.name,
+            "insts": row.insts,
+            "cranelift_us": tenths(row.cranelift_us),
+            "differentiate_us": tenths(row.differentiate_us),
+            "compile_us": tenths(row.compile_us),
+            "first_us": tenths(row.first_us),
+        })
+    };
+    rows.iter().map(object).collect()
 }
 
 /// Peers beside us: nanoseconds, then how long our gradient takes in multiples of theirs, with geometric means. Columns of peers

@@ -1,6 +1,6 @@
 //! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:` lines of its file.
 
-use benches::{Effort, How, Mode, Prepared, Problem, Size, measure, problems, report, selected};
+use benches::{Effort, How, Mode, Prepared, Problem, Size, latency, measure, problems, report, selected};
 use brolga::Ideas;
 use brolga_driver::{Directive, File, Invocation, compare, protocol, run};
 
@@ -165,4 +165,22 @@ fn rows() {
     assert_eq!(keys, wanted);
     // A header, the row, and the mean.
     assert_eq!(report::table(&[row]).lines().count(), 3);
+}
+
+#[test]
+fn latencies() {
+    let quick = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
+    let row = latency::measure(&problem("rot"), Mode::Gradient.into(), quick).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((row.name.as_str(), row.insts), ("rot", 47));
+    // The first gradient takes all that the others take, and reading besides; the minimum is of two rounds.
+    assert!(row.cranelift_us > 0.0 && row.differentiate_us > 0.0 && row.compile_us > 0.0, "{row:?}");
+    assert!(row.first_us > row.cranelift_us, "{row:?}");
+    let sum = row.differentiate_us + row.compile_us;
+    assert!((row.ratio() * row.cranelift_us - sum).abs() < 1e-6 * sum);
+    let json = report::latencies_json(std::slice::from_ref(&row));
+    let keys: Vec<_> = json[0].as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(keys, ["name", "insts", "cranelift_us", "differentiate_us", "compile_us", "first_us"]);
+    // A header, the row, and the mean.
+    let table = report::latencies(&[row]);
+    assert!(table.lines().count() == 3 && table.contains("first gradient"), "{table}");
 }

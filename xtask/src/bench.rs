@@ -1,6 +1,6 @@
 //! `bench`: what gradients cost.
 
-use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, measure, peers, report, scaling};
+use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, latency, measure, peers, report, scaling};
 use brolga_driver::File;
 
 use crate::cli::{BenchArgs, BenchMode, CallOptions, inline};
@@ -25,6 +25,15 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         return Err(Failure::Usage("--call wants a file: .clif, .wasm or .wat".to_owned()));
     } else if args.disasm {
         disasm::text(filter, how).map_err(failure)?
+    } else if args.latency {
+        let rows = if args.scaling {
+            latency::scaling(how, Effort::default()).map_err(failure)?
+        } else {
+            let measured = benches::selected(filter).map_err(failure)?.into_iter();
+            let rows = measured.map(|make| latency::measure(&make(benches::Size::Small), how, Effort::default()));
+            rows.collect::<Result<Vec<_>, _>>().map_err(failure)?
+        };
+        if args.json { json(report::latencies_json(&rows)) } else { report::latencies(&rows) + "\n" }
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
     } else {

@@ -245,6 +245,10 @@ pub struct BenchArgs {
     /// Measure a loop, a nest of loops and a straight line at growing lengths instead.
     #[arg(long, conflicts_with_all = ["filter", "json", "disasm"])]
     pub scaling: bool,
+    /// Measure what it takes to get ready instead: to differentiate and to compile, beside what Cranelift takes for the primal, and
+    /// all from the text to the first gradient; with --scaling, of straight lines of up to 100 000 instructions.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "disasm"])]
+    pub latency: bool,
     /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,

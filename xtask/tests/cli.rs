@@ -322,6 +322,9 @@ fn bench_says_what_there_is() {
     xtask(&["bench", "nothing"]).expect(2).says("no problem is called `nothing`; there are mul, ");
     xtask(&["bench", "--disasm"]).expect(2).says("<FILTER>");
     xtask(&["bench", "--scaling", "dot"]).expect(2).says("cannot be used with");
+    xtask(&["bench", "dot", "--latency", "--disasm"]).expect(2).says("cannot be used with");
+    let table = xtask(&["bench", "mul", "--latency"]).expect(0).stdout;
+    assert!(table.contains("/ Cranelift") && table.contains("geometric mean"), "{table}");
     let code = xtask(&["bench", "dot", "--disasm"]).expect(0).stdout;
     for what in ["primal: %dot, ", "derivative: %dot__gradient, ", "by hand: %dot_hand, "] {
         assert!(code.contains(what), "{code}");

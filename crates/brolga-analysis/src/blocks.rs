@@ -29,8 +29,7 @@
 //!
 //! Source: Andersen (1994), inclusion-based points-to sets, by allocation site; LLVM's `noalias` results of allocating functions.
 
-use std::collections::HashMap;
-
+use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, types};
@@ -161,7 +160,7 @@ pub fn allocator_of(program: &Program, func: &ir::Function, call: ir::Inst) -> O
 /// The flows of all functions; none if no allocator is among them.
 pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<FuncKey, Flow> {
     if !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
-        return HashMap::new();
+        return HashMap::default();
     }
     // Nobody asks for the allocator's own.
     let mut order: Vec<FuncKey> = funcs.keys().copied().filter(|&k| program.funcs[k].allocator.is_none()).collect();
@@ -229,7 +228,7 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn new(program: &Program, func: &'a ir::Function, cfg: &'a Cfg, flows: &HashMap<FuncKey, Flow>) -> Self {
-        let (mut known, mut site) = (HashMap::new(), HashMap::new());
+        let (mut known, mut site) = (HashMap::default(), HashMap::default());
         for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
             let Some(callee) = CalleeKind::of(program, func, inst) else { continue };
             let flow = |k: Option<FuncKey>| Call::Flow(k.and_then(|k| flows.get(&k)).copied().unwrap_or(Flow::ANY));
@@ -265,7 +264,7 @@ impl<'a> Pass<'a> {
             based: SecondaryMap::new(),
             held: [0; 64],
             escaped: 0,
-            calls: HashMap::new(),
+            calls: HashMap::default(),
             flow: Flow { allocates, ..Flow::default() },
             changed: false,
         };

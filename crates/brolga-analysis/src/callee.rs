@@ -1,6 +1,6 @@
 //! What a call goes to: a function of the program, a known C function, or something nobody knows.
 
-use brolga_ir::program::symbol_of;
+use brolga_ir::program::symbol_in;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathRule, math_rule};
 use cranelift_codegen::ir::{self, InstructionData};
@@ -27,7 +27,7 @@ impl CalleeKind {
     pub fn of(program: &Program, func: &ir::Function, inst: ir::Inst) -> Option<Self> {
         match func.dfg.insts[inst] {
             InstructionData::Call { func_ref, .. } => {
-                let symbol = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
+                let symbol = symbol_in(func, &func.dfg.ext_funcs[func_ref].name);
                 Some(match program.func(&symbol) {
                     Some(k) if program.funcs[k].body.is_some() && computed(program, k).is_some() => {
                         CalleeKind::Computes(computed(program, k)?)
@@ -38,7 +38,7 @@ impl CalleeKind {
                         Some(r) if signature_fits(r, &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature]) => {
                             CalleeKind::Known(r)
                         }
-                        _ => CalleeKind::Missing(symbol),
+                        _ => CalleeKind::Missing(symbol.into_owned()),
                     },
                 })
             }

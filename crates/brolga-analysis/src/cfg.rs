@@ -6,8 +6,12 @@
 
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
-use petgraph::algo::tarjan_scc;
-use petgraph::graph::DiGraph;
+use smallvec::SmallVec;
+
+use crate::graph::on_cycles;
+
+/// The ends of a block's edges: mostly one or two.
+pub type Ends = SmallVec<[ir::Block; 2]>;
 
 /// Control flow of a normalised function.
 #[derive(Clone, Debug, Default)]
@@ -15,9 +19,9 @@ pub struct Cfg {
     /// Blocks in layout order; the first is the entry.
     pub blocks: Vec<ir::Block>,
     /// Predecessors in layout order.
-    pub preds: SecondaryMap<ir::Block, Vec<ir::Block>>,
+    pub preds: SecondaryMap<ir::Block, Ends>,
     /// Successors in the order of the terminator.
-    pub succs: SecondaryMap<ir::Block, Vec<ir::Block>>,
+    pub succs: SecondaryMap<ir::Block, Ends>,
     /// Blocks that may run more than once per call.
     pub cyclic: EntitySet<ir::Block>,
     /// Block of each instruction's result or each parameter.
@@ -27,7 +31,13 @@ pub struct Cfg {
 impl Cfg {
     /// Compute it.
     pub fn compute(func: &ir::Function) -> Self {
-        let mut cfg = Cfg { blocks: func.layout.blocks().collect(), ..Self::default() };
+        let mut cfg = Cfg {
+            blocks: func.layout.blocks().collect(),
+            preds: SecondaryMap::with_capacity(func.dfg.num_blocks()),
+            succs: SecondaryMap::with_capacity(func.dfg.num_blocks()),
+            def_block: SecondaryMap::with_capacity(func.dfg.num_values()),
+            ..Self::default()
+        };
         for &b in &cfg.blocks {
             for &p in func.dfg.block_params(b) {
                 cfg.def_block[p] = Some(b);
@@ -44,25 +54,19 @@ impl Cfg {
                 cfg.preds[s].push(b);
             }
         }
-        let mut g = DiGraph::<ir::Block, ()>::new();
-        let mut node = SecondaryMap::new();
-        for &b in &cfg.blocks {
-            node[b] = Some(g.add_node(b));
-        }
-        for &b in &cfg.blocks {
-            for &s in &cfg.succs[b] {
-                g.add_edge(node[b].unwrap(), node[s].unwrap(), ());
-            }
-        }
-        for scc in tarjan_scc(&g) {
-            let first = g[scc[0]];
-            if scc.len() > 1 || cfg.succs[first].contains(&first) {
-                for n in scc {
-                    cfg.cyclic.insert(g[n]);
-                }
-            }
-        }
+        let node = cfg.numbers();
+        let cyclic = on_cycles(cfg.blocks.len(), |b| cfg.succs[cfg.blocks[b]].iter().map(|&s| node[s]));
+        cfg.cyclic.extend(cfg.blocks.iter().zip(cyclic).filter(|x| x.1).map(|x| *x.0));
         cfg
+    }
+
+    /// The position of each block in the layout.
+    pub fn numbers(&self) -> SecondaryMap<ir::Block, usize> {
+        let mut at = SecondaryMap::with_capacity(self.blocks.len());
+        for (i, &b) in self.blocks.iter().enumerate() {
+            at[b] = i;
+        }
+        at
     }
 
     /// Whether a block runs at most once per call.
@@ -77,7 +81,7 @@ impl Cfg {
 }
 
 /// The arguments that a predecessor's terminator passes to `to`.
-pub fn edge_args(func: &ir::Function, from: ir::Block, to: ir::Block) -> Vec<ir::Value> {
+pub fn edge_args(func: &ir::Function, from: ir::Block, to: ir::Block) -> SmallVec<[ir::Value; 4]> {
     let last = func.layout.last_inst(from).expect("a block has a terminator");
     func.dfg.insts[last]
         .branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables)

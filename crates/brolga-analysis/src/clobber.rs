@@ -17,8 +17,7 @@
 //! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory: that is what the caller
 //! promises by passing it (a debug run checks it).
 
-use std::collections::HashMap;
-
+use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
@@ -171,7 +170,7 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
 /// Blocks that can run when a block has ended.
 fn reached_from(cfg: &Cfg, b: ir::Block) -> EntitySet<ir::Block> {
     let mut set = EntitySet::new();
-    let mut work = cfg.succs[b].clone();
+    let mut work = cfg.succs[b].to_vec();
     while let Some(b) = work.pop() {
         if set.insert(b) {
             work.extend(&cfg.succs[b]);

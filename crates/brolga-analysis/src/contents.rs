@@ -12,13 +12,15 @@
 //! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only as far as the function
 //! and its callees see. Where the evidence is contradictory or absent the transform emits a run-time check instead.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use brolga_ir::inst::Shape;
+use brolga_ir::map::HashMap;
 use brolga_ir::request::Elem;
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::SmallVec;
 
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
@@ -114,12 +116,12 @@ pub enum Use {
 
 /// All uses of all values.
 #[derive(Clone, Debug, Default)]
-pub struct Uses(SecondaryMap<ir::Value, Vec<Use>>);
+pub struct Uses(SecondaryMap<ir::Value, SmallVec<[Use; 2]>>);
 
 impl Uses {
     /// Collect them.
     pub fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
-        let mut u = Uses::default();
+        let mut u = Uses(SecondaryMap::with_capacity(func.dfg.num_values()));
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
                 for (i, &a) in func.dfg.inst_args(inst).iter().enumerate() {
@@ -332,7 +334,7 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
             c.note(v, Kinds::of_elem(elem));
         }
     }
-    let mut objects: HashMap<Base, ir::Value> = HashMap::new();
+    let mut objects: HashMap<Base, ir::Value> = HashMap::default();
     for &b in &cx.cfg.blocks {
         if b != cx.cfg.blocks[0] {
             for (i, &v) in func.dfg.block_params(b).iter().enumerate() {

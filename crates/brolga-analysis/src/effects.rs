@@ -13,8 +13,7 @@
 //!
 //! In WebAssembly it tells functions that only compute, or only write globals, from those that write to memory.
 
-use std::collections::HashMap;
-
+use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, Opcode};

@@ -7,6 +7,7 @@
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
 //! - [`in_place`]: additions in place, which leave a cotangent where it is.
 //! - [`late`]: which releases of blocks can wait until the pullback is done.
+//! - [`graph`]: dominators and cycles of numbered nodes.
 //! - [`loops`]: dominators and natural loops.
 //! - [`places`]: which bytes an access may touch, as far as its address tells.
 //! - [`effects`]: what memory a function may write to, for callers.
@@ -35,6 +36,7 @@ pub mod cfg;
 pub mod clobber;
 pub mod contents;
 pub mod effects;
+pub mod graph;
 pub mod in_place;
 pub mod late;
 pub mod loops;

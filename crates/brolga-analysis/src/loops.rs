@@ -8,10 +8,9 @@
 
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
-use petgraph::algo::{dominators::simple_fast, tarjan_scc};
-use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::cfg::Cfg;
+use crate::cfg::{Cfg, Ends};
+use crate::graph::{dominators, on_cycles};
 
 /// A natural loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,20 +65,11 @@ impl Loops {
     }
 
     fn dominators(&mut self, cfg: &Cfg) {
-        let mut g = DiGraph::<ir::Block, ()>::new();
-        let mut node: SecondaryMap<ir::Block, NodeIndex> = SecondaryMap::new();
-        for &b in &cfg.blocks {
-            node[b] = g.add_node(b);
-        }
-        for &b in &cfg.blocks {
-            for &s in &cfg.succs[b] {
-                g.add_edge(node[b], node[s], ());
-            }
-        }
-        let tree = simple_fast(&g, node[cfg.blocks[0]]);
-        let mut children: SecondaryMap<ir::Block, Vec<ir::Block>> = SecondaryMap::new();
-        for &b in &cfg.blocks {
-            self.idom[b] = tree.immediate_dominator(node[b]).map(|d| g[d]);
+        let node = cfg.numbers();
+        let idoms = dominators(cfg.blocks.len(), 0, |b| cfg.succs[cfg.blocks[b]].iter().map(|&s| node[s]));
+        let mut children: SecondaryMap<ir::Block, Ends> = SecondaryMap::with_capacity(cfg.blocks.len());
+        for (&b, d) in cfg.blocks.iter().zip(idoms) {
+            self.idom[b] = d.map(|d| cfg.blocks[d]);
             if let Some(d) = self.idom[b] {
                 children[d].push(b);
             }
@@ -142,19 +132,13 @@ impl Loops {
     }
 
     fn find_irreducible(&mut self, cfg: &Cfg) {
-        let mut g = DiGraph::<ir::Block, ()>::new();
-        let mut node: SecondaryMap<ir::Block, NodeIndex> = SecondaryMap::new();
-        for &b in &cfg.blocks {
-            node[b] = g.add_node(b);
-        }
-        for &b in &cfg.blocks {
-            for &s in cfg.succs[b].iter().filter(|&&s| !self.dominates(s, b)) {
-                g.add_edge(node[b], node[s], ());
-            }
-        }
-        for scc in tarjan_scc(&g).into_iter().filter(|c| c.len() > 1) {
-            self.irreducible.extend(scc.into_iter().map(|n| g[n]));
-        }
+        let (node, this) = (cfg.numbers(), &*self);
+        let onwards = |b: usize| {
+            let b = cfg.blocks[b];
+            cfg.succs[b].iter().filter(move |&&s| !this.dominates(s, b)).map(|&s| node[s])
+        };
+        let found = on_cycles(cfg.blocks.len(), onwards);
+        self.irreducible.extend(cfg.blocks.iter().zip(found).filter(|x| x.1).map(|x| *x.0));
     }
 
     /// Whether a block lies in a loop.

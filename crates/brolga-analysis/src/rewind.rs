@@ -17,8 +17,7 @@
 //!
 //! Source: Tapenade (Hascoët and Pascual, 2013), for recording what is overwritten, not what is read.
 
-use std::collections::HashMap;
-
+use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
@@ -136,7 +135,7 @@ impl<'a> Rewind<'a> {
                 writes[b].push(Write { at: at as u32, place, undone: fate == Fate::Undone });
             }
         }
-        Self { cx, writes, position, stays, known: HashMap::new(), pairs: 0 }
+        Self { cx, writes, position, stays, known: HashMap::default(), pairs: 0 }
     }
 
     /// Whether a load can be done again in the reverse of block `b`, when everything from position `at` on has been undone: 0 is

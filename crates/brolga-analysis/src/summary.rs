@@ -3,8 +3,9 @@
 //! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
 //! function without a body contributes nothing (known C functions are asked about directly).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
@@ -144,12 +145,20 @@ impl Summaries {
                     changed = true;
                 }
             }
-            if !changed {
+            // Who calls nobody and shares nothing learns nothing in another round.
+            let shares = !all.regions.is_empty() || !all.indirect.is_empty();
+            if !changed || !shares && order.iter().all(|k| is_leaf(program, funcs[k])) {
                 all.turns = Turns::compute(&locals);
                 return all;
             }
         }
     }
+}
+
+/// Whether a function calls known functions only.
+fn is_leaf(program: &Program, func: &ir::Function) -> bool {
+    let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    insts.all(|i| matches!(CalleeKind::of(program, func, i), None | Some(CalleeKind::Known(_))))
 }
 
 fn summarise(program: &Program, key: FuncKey, func: &ir::Function, summaries: &mut Summaries) -> (Summary, Local) {

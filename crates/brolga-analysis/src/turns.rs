@@ -12,8 +12,9 @@
 //! **On which side it errs.** A place that is reached by other than constant offsets, or through a pointer that was loaded, is not
 //! followed. [`Turns::floats`] follows all addresses that are made from a parameter, so it says rather too much.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use brolga_ir::map::HashMap;
 use brolga_ir::{DataKey, FuncKey, Program};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode};

@@ -30,8 +30,7 @@
 //! after all costs time only, since the primal call is there until it is pruned. Runs are taken to end: what never returns
 //! protects nobody from what stands behind it.
 
-use std::collections::HashMap;
-
+use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MathRule, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
@@ -71,7 +70,7 @@ pub fn delays(
     funcs: &HashMap<FuncKey, &ir::Function>,
     effects: &HashMap<FuncKey, Effect>,
 ) -> HashMap<FuncKey, Delay> {
-    let mut all: HashMap<FuncKey, Delay> = HashMap::new();
+    let mut all: HashMap<FuncKey, Delay> = HashMap::default();
     for &k in funcs.keys() {
         if effects.get(&k) == Some(&Effect::Nothing) {
             all.insert(k, Delay::default());
@@ -79,7 +78,7 @@ pub fn delays(
     }
     // From the best that is possible downwards: what calls one that cannot be delayed cannot be either.
     loop {
-        let mut next = HashMap::new();
+        let mut next = HashMap::default();
         for &k in all.keys() {
             if let Some(d) = of_function(program, funcs[&k], &all) {
                 next.insert(k, d.join(all[&k]));

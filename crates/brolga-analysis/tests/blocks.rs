@@ -1,12 +1,11 @@
 //! Blocks of an allocator that the program brings along: which loads may be done again, on small functions.
 
-use std::collections::HashMap;
-
 use brolga_analysis::blocks::{Flow, allocator_of};
 use brolga_analysis::clobber::{ClobberInput, reloadable};
 use brolga_analysis::effects::Effect;
 use brolga_analysis::rewind::Rewind;
 use brolga_analysis::{Blocks, Cfg, Summaries, late};
+use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
 use cranelift_reader::parse_functions;

@@ -1,11 +1,10 @@
 //! Which loads may be done again: places, effects and clobbering, on small functions.
 
-use std::collections::HashMap;
-
 use brolga_analysis::clobber::{ClobberInput, reloadable};
 use brolga_analysis::effects::{self, Effect};
 use brolga_analysis::places::Places;
 use brolga_analysis::{Blocks, Cfg, Summaries};
+use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
 use cranelift_reader::parse_functions;
@@ -185,7 +184,7 @@ fn effects_of_callees() {
             call fn0(v3, v1)
             return }";
     let program = program(text);
-    let found = effects::compute(&program, &bodies(&program), &HashMap::new());
+    let found = effects::compute(&program, &bodies(&program), &HashMap::default());
     let of = |name: &str| found[&program.func(name).unwrap()];
     assert_eq!(of("pure"), Effect::Nothing);
     assert_eq!(of("global"), Effect::Through(0, (-16, -12)));

@@ -1,10 +1,9 @@
 //! Which loads can be done again where, when every write is undone.
 
-use std::collections::HashMap;
-
 use brolga_analysis::clobber::ClobberInput;
 use brolga_analysis::rewind::Rewind;
 use brolga_analysis::{Blocks, Cfg, Summaries};
+use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData};
 use cranelift_reader::parse_functions;

@@ -458,9 +458,13 @@ fn by_line(mut problems: Diagnostics) -> Diagnostics {
 }
 
 fn host_isa() -> OwnedTargetIsa {
-    let flags = Flags::new(settings::builder());
-    let builder = cranelift_native::builder().expect("Cranelift supports the host");
-    builder.finish(flags).expect("default flags fit the host")
+    static HOST: std::sync::OnceLock<OwnedTargetIsa> = std::sync::OnceLock::new();
+    let make = || {
+        let flags = Flags::new(settings::builder());
+        let builder = cranelift_native::builder().expect("Cranelift supports the host");
+        builder.finish(flags).expect("default flags fit the host")
+    };
+    HOST.get_or_init(make).clone()
 }
 
 fn io_reason(e: &std::io::Error) -> String {

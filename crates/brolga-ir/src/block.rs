@@ -7,6 +7,7 @@
 use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, TrapCode, Type};
 use cranelift_entity::PrimaryMap;
+use smallvec::{SmallVec, smallvec};
 
 use crate::inst::{AdInst, Val};
 use crate::{BlockId, Dv, InstId};
@@ -59,27 +60,27 @@ pub enum Term {
 
 impl Term {
     /// All targets, in order.
-    pub fn targets(&self) -> Vec<&Target> {
+    pub fn targets(&self) -> SmallVec<[&Target; 2]> {
         match self {
-            Term::Jump(t) => vec![t],
-            Term::If(_, a, b) => vec![a, b],
+            Term::Jump(t) => smallvec![t],
+            Term::If(_, a, b) => smallvec![a, b],
             Term::Table(_, d, ts) => std::iter::once(d).chain(ts).collect(),
-            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => vec![],
+            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => SmallVec::new(),
         }
     }
 
     /// All targets, in order, to be changed.
-    pub fn targets_mut(&mut self) -> Vec<&mut Target> {
+    pub fn targets_mut(&mut self) -> SmallVec<[&mut Target; 2]> {
         match self {
-            Term::Jump(t) => vec![t],
-            Term::If(_, a, b) => vec![a, b],
+            Term::Jump(t) => smallvec![t],
+            Term::If(_, a, b) => smallvec![a, b],
             Term::Table(_, d, ts) => std::iter::once(d).chain(ts).collect(),
-            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => vec![],
+            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => SmallVec::new(),
         }
     }
 
     /// Ids of all blocks it may go to.
-    pub fn successors(&self) -> Vec<BlockId> {
+    pub fn successors(&self) -> SmallVec<[BlockId; 2]> {
         match self {
             Term::Switch(_, cases) => cases.iter().map(|c| c.1).collect(),
             t => t.targets().iter().map(|t| t.block).collect(),
@@ -97,7 +98,7 @@ pub struct CfgBlock {
     /// Parameters.
     pub params: Vec<(Val, Type)>,
     /// Instructions in order, each under its name.
-    pub insts: IndexMap<InstId, AdInst>,
+    pub insts: Fragment,
     /// Its end.
     pub term: Term,
     /// The primal terminator it stems from.
@@ -162,5 +163,70 @@ impl Ids {
     }
 }
 
-/// A sequence of derived instructions under construction.
-pub type Fragment = IndexMap<InstId, AdInst>;
+/// A sequence of derived instructions, each under its name. A name stands for one instruction, so nobody has to look it up:
+/// it is there to be printed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fragment(Vec<(InstId, AdInst)>);
+
+impl Fragment {
+    /// An empty one with room for so many.
+    pub fn with_capacity(n: usize) -> Self {
+        Self(Vec::with_capacity(n))
+    }
+
+    /// Append an instruction.
+    pub fn insert(&mut self, name: InstId, inst: AdInst) {
+        self.0.push((name, inst));
+    }
+
+    /// Names and instructions in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&InstId, &AdInst)> + ExactSizeIterator + Clone {
+        self.0.iter().map(|(name, inst)| (name, inst))
+    }
+
+    /// The instructions in order.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &AdInst> + ExactSizeIterator + Clone {
+        self.0.iter().map(|x| &x.1)
+    }
+
+    /// The instructions in order, to be changed.
+    pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut AdInst> {
+        self.0.iter_mut().map(|x| &mut x.1)
+    }
+
+    /// Keep some.
+    pub fn retain(&mut self, mut wanted: impl FnMut(&InstId, &mut AdInst) -> bool) {
+        self.0.retain_mut(|(name, inst)| wanted(name, inst));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Extend<(InstId, AdInst)> for Fragment {
+    fn extend<I: IntoIterator<Item = (InstId, AdInst)>>(&mut self, insts: I) {
+        self.0.extend(insts);
+    }
+}
+
+impl FromIterator<(InstId, AdInst)> for Fragment {
+    fn from_iter<I: IntoIterator<Item = (InstId, AdInst)>>(insts: I) -> Self {
+        Self(insts.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Fragment {
+    type Item = (InstId, AdInst);
+    type IntoIter = std::vec::IntoIter<(InstId, AdInst)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

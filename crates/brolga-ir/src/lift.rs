@@ -7,7 +7,7 @@ use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData};
 
 use crate::BlockId;
-use crate::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
+use crate::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use crate::inst::{AdInst, AdOp, Val};
 
 /// The block of the lifted graph that mirrors each primal block.
@@ -32,7 +32,7 @@ pub fn lift_block(
 ) -> CfgBlock {
     let named = |v: &ir::Value| (Val::Primal(*v), func.dfg.value_type(*v));
     let last = func.layout.last_inst(b).expect("a verified block ends in a terminator");
-    let mut insts = IndexMap::default();
+    let mut insts = Fragment::default();
     for inst in func.layout.block_insts(b).filter(|&i| i != last) {
         let defs = func.dfg.inst_results(inst).iter().map(named).collect();
         insts.insert(ids.inst(), AdInst { defs, op: AdOp::Primal(inst), at: Some(inst) });

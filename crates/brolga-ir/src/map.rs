@@ -7,6 +7,8 @@ use rustc_hash::FxBuildHasher;
 
 /// A map without an order.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, FxBuildHasher>;
+/// A set without an order.
+pub type HashSet<T> = std::collections::HashSet<T, FxBuildHasher>;
 /// A map in the order of insertion.
 pub type IndexMap<K, V> = indexmap::IndexMap<K, V, FxBuildHasher>;
 /// A set in the order of insertion.

@@ -440,7 +440,7 @@ impl<'a> DisplayGraph<'a> {
         let mut said: Option<String> = None;
         let mut cleared: Vec<ir::Value> = Vec::new();
         let comments = !matches!(block.role, Role::Forward(_));
-        for (id, inst) in &block.insts {
+        for (id, inst) in block.insts.iter() {
             // Runs of cleared cotangents share a line.
             match inst.op {
                 AdOp::ZeroCt(v) if !self.ids => {

@@ -8,8 +8,10 @@
 //! made from it, down to a machine-code offset, can still be traced back to the instruction that the user wrote. The
 //! source locations that the body came with are kept in [`Func::srclocs`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use crate::map::HashMap;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
@@ -103,14 +105,19 @@ pub struct Program {
 /// `%name` is `name`; `u0:3` keeps that spelling, since CLIF text has no other name for it; a library call is its C
 /// symbol (`ceilf`, `memcpy`).
 pub fn symbol_of(func: &ir::Function, name: &ExternalName) -> String {
+    symbol_in(func, name).into_owned()
+}
+
+/// [`symbol_of`], for those who only look.
+pub fn symbol_in<'a>(func: &ir::Function, name: &'a ExternalName) -> Cow<'a, str> {
     match name {
         ExternalName::User(r) => {
             let n = &func.params.user_named_funcs()[*r];
-            format!("u{}:{}", n.namespace, n.index)
+            format!("u{}:{}", n.namespace, n.index).into()
         }
-        ExternalName::TestCase(t) => String::from_utf8_lossy(t.raw()).into_owned(),
-        ExternalName::LibCall(l) => libcall_symbol(*l).to_owned(),
-        ExternalName::KnownSymbol(k) => k.to_string(),
+        ExternalName::TestCase(t) => String::from_utf8_lossy(t.raw()),
+        ExternalName::LibCall(l) => libcall_symbol(*l).into(),
+        ExternalName::KnownSymbol(k) => k.to_string().into(),
     }
 }
 
@@ -275,13 +282,13 @@ impl Program {
 
     /// The function that `callee` names inside `caller`.
     pub fn callee(&self, caller: &ir::Function, callee: ir::FuncRef) -> Option<FuncKey> {
-        self.func(&symbol_of(caller, &caller.dfg.ext_funcs[callee].name))
+        self.func(&symbol_in(caller, &caller.dfg.ext_funcs[callee].name))
     }
 
     /// The data object that a `symbol` global value of `func` names.
     pub fn data_of(&self, func: &ir::Function, gv: ir::GlobalValue) -> Option<DataKey> {
         match &func.global_values[gv] {
-            ir::GlobalValueData::Symbol { name, .. } => self.data_object(&symbol_of(func, name)),
+            ir::GlobalValueData::Symbol { name, .. } => self.data_object(&symbol_in(func, name)),
             _ => None,
         }
     }

@@ -33,8 +33,15 @@ const MOST_WAYS: usize = 16;
 
 /// Bring all loops into canonical form.
 pub fn canonical(func: &mut ir::Function) {
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+    let mut cfg = Cfg::compute(func);
+    let mut loops = Loops::compute(&cfg);
+    if loops.loops.is_empty() {
+        return;
+    }
+    let again = |func: &ir::Function, cfg: &mut Cfg, loops: &mut Loops| {
+        *cfg = Cfg::compute(func);
+        *loops = Loops::compute(cfg);
+    };
     for l in loops.loops.values() {
         // The outer edges first: a latch that is made must not become an entry.
         if l.entries.len() > 1 {
@@ -44,16 +51,22 @@ pub fn canonical(func: &mut ir::Function) {
             gather(func, &l.latches, l.header, true);
         }
     }
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+    if loops.loops.values().any(|l| l.entries.len() > 1 || l.latches.len() > 1) {
+        again(func, &mut cfg, &mut loops);
+    }
     // An edge may leave several loops.
     let exits: IndexSet<_> = loops.loops.values().flat_map(|l| l.exits.iter().copied()).collect();
-    for (from, to) in exits.into_iter().filter(|e| cfg.preds[e.1].len() > 1) {
+    let shared: Vec<_> = exits.into_iter().filter(|e| cfg.preds[e.1].len() > 1).collect();
+    for &(from, to) in &shared {
         split(func, from, to);
     }
-    while nest(func) {}
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+    let mut changed = !shared.is_empty();
+    while nest(func) {
+        changed = true;
+    }
+    if changed {
+        again(func, &mut cfg, &mut loops);
+    }
     for l in loops.loops.values() {
         l.exits.iter().for_each(|&(from, to)| compare(func, l, from, to));
     }

@@ -7,22 +7,20 @@
 //! is taken are derived in their canonical variant as soon as an indirect call is seen. Problems of all functions are
 //! collected and reported together.
 
-use std::collections::HashMap;
-
 use brolga_analysis::modes::signature_id;
 use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, summary};
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
-use brolga_ir::map::{IndexMap, IndexSet};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{
     ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request, ResultActivity,
 };
 use brolga_rules::math_rule;
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, InstructionData, Opcode, UserFuncName, types};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, UserFuncName, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -30,6 +28,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use crate::again::{Again, again, holds_good};
 use crate::combined::combine;
 use crate::common::copies;
+use crate::door::Found;
 use crate::facts::Facts;
 use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
@@ -108,6 +107,9 @@ pub struct Derivation {
     pub pairs: Vec<DerivedPair>,
     /// Functions of both halves that others call. They return cotangents and no value.
     pub wholes: Vec<DerivedWhole>,
+    /// The root's combined function, or its forward pass and its pullback, as Rust calls them ([`crate::door`]). None if others
+    /// call them, too: then they are called from entry points. Who changes what was derived clears this.
+    pub doors: Vec<ir::Function>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
     /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with zeros.
@@ -376,12 +378,21 @@ pub(crate) fn derive_once(
             Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
         }
     }
+    let mut doors = Vec::new();
+    if problems.is_empty() {
+        let found = Found { whole: whole.as_ref(), pairs: &pairs, wholes: &wholes, captures: &captures };
+        match found.doors(&names, isa, &program.funcs[request.func].symbol) {
+            Ok(found) => doors = found,
+            Err(e) => problems.extend(e.0),
+        }
+    }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     problems.or_ok(Derivation {
-        program: program.clone(),
+        program,
         whole,
         pairs,
         wholes,
+        doors,
         captures,
         overwrites,
         names,
@@ -403,7 +414,7 @@ fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, func: FuncKe
 
 /// A shortest chain of calls between two functions.
 fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
-    let mut from: HashMap<FuncKey, FuncKey> = HashMap::new();
+    let mut from: HashMap<FuncKey, FuncKey> = HashMap::default();
     let mut queue = std::collections::VecDeque::from([root]);
     while let Some(k) = queue.pop_front() {
         if k == func {
@@ -612,7 +623,8 @@ fn derive_one<'a>(
         };
         let mut func = lower(graph, env);
         orient(&mut func);
-        verified(func, isa, &program.funcs[variant.func].symbol)
+        // What is asked for is verified as it is going to be called.
+        if is_root { Ok(func) } else { verified(func, isa, &program.funcs[variant.func].symbol) }
     };
     let variant = variant.clone();
     let (mut fwd, mut pulls) = assemble(watch.as_ref(), &plan, &mut ids);
@@ -700,17 +712,18 @@ fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
 }
 
 /// A function, if Cranelift's verifier accepts it.
-fn verified(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
-    match cranelift_codegen::verify_function(&func, isa) {
-        Ok(()) => Ok(func),
-        Err(e) => {
-            let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", func.name))
-                .in_func(symbol)
-                .note(cranelift_codegen::print_errors::pretty_verifier_error(&func, None, e))
-                .help("this is a bug in Brolga; please report it with the input");
-            Err(d.into())
-        }
-    }
+pub(crate) fn verified(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
+    verify(&func, isa, symbol).map(|()| func)
+}
+
+pub(crate) fn verify(func: &ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<(), Diagnostics> {
+    cranelift_codegen::verify_function(func, isa).map_err(|e| {
+        let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", func.name))
+            .in_func(symbol)
+            .note(cranelift_codegen::print_errors::pretty_verifier_error(func, None, e))
+            .help("this is a bug in Brolga; please report it with the input");
+        d.into()
+    })
 }
 
 /// The ABI of a derived pair, spelled out for whoever calls it.
@@ -737,11 +750,4 @@ impl Abi {
             n_result_deltas: variant.results.iter().filter(|r| **r == ResultMode::Ptr).count(),
         }
     }
-}
-
-/// The signature of a C entry point: one pointer to an array of 16-byte cells.
-pub fn entry_signature(isa: &dyn TargetIsa) -> ir::Signature {
-    let mut s = ir::Signature::new(isa.default_call_conv());
-    s.params.push(AbiParam::new(types::I64));
-    s
 }

@@ -9,8 +9,7 @@ use brolga_ir::map::HashMap;
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
-use brolga_ir::InstId;
-use brolga_ir::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
+use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::IndexMap;
@@ -54,7 +53,7 @@ pub fn forward(
     for (&b, id) in map {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
-        let mut insts: IndexMap<_, AdInst> = IndexMap::default();
+        let mut insts = Fragment::default();
         let mut add = |ids: &mut Ids, defs: SmallVec<[(Val, ir::Type); 1]>, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
         };
@@ -78,8 +77,8 @@ pub fn forward(
         } else {
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
         }
-        let mut body: IndexMap<_, AdInst> = IndexMap::default();
-        for (&i, inst) in &primal.insts {
+        let mut body = Fragment::default();
+        for (&i, inst) in primal.insts.iter() {
             let stmt = &stmts[&inst.at.expect("a lifted instruction knows its primal")];
             body.extend(stmt.before.clone());
             if stmt.keep {
@@ -111,7 +110,7 @@ pub fn forward(
     Forward { graph: CfgBlocks { symbol, signature, blocks }, seg }
 }
 
-type Insts = IndexMap<InstId, AdInst>;
+type Insts = Fragment;
 
 /// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
 pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
@@ -119,7 +118,7 @@ pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], 
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);
     }
-    let mut out: Insts = IndexMap::with_capacity_and_hasher(insts.len() + waiting.len(), Default::default());
+    let mut out = Insts::with_capacity(insts.len() + waiting.len());
     let mut keep = |v: Val, at: Option<ir::Inst>, out: &mut Insts| {
         for slot in waiting.remove(&v).unwrap_or_default() {
             out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at });

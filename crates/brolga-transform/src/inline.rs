@@ -37,9 +37,9 @@
 //! replaced is not there at all. Which calls are replaced depends on the program and the options alone.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
 use brolga_analysis::activity::original;
+use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::origin::Copies;
 use brolga_ir::{FuncKey, Inline, Program};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
@@ -83,7 +83,7 @@ pub fn inlined(
     inlining: &Inlining,
     isa: &dyn TargetIsa,
 ) -> HashMap<FuncKey, ir::Function> {
-    let Inline::Small { callee: longest, once, growth } = inlining.how else { return HashMap::new() };
+    let Inline::Small { callee: longest, once, growth } = inlining.how else { return HashMap::default() };
     let mut copies = std::mem::take(&mut program.copies);
     let order = bottom_up(program, funcs);
     let single = called_once(program, funcs);
@@ -297,7 +297,7 @@ impl<'a> Caller<'a> {
         copies: &'a mut Copies,
         budget: Budget,
     ) -> Self {
-        let (seams, returns) = (EntitySet::new(), HashSet::new());
+        let (seams, returns) = (EntitySet::new(), HashSet::default());
         Self { program, key, own, known, copies, budget, depth: 0, seams, returns }
     }
 

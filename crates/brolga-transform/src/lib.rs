@@ -17,6 +17,7 @@
 //! prune        what a derived graph computes for nobody is removed
 //! orient       branches at the edge of loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
+//! door         what Rust calls takes its arguments from memory
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
@@ -28,6 +29,7 @@ pub mod canonical;
 pub mod combined;
 pub mod common;
 pub mod derive;
+pub mod door;
 pub mod facts;
 pub mod fallback;
 pub mod finite;

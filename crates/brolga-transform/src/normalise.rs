@@ -16,12 +16,11 @@
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor, as in all CLIF; the
 //! pullback relies on it for its one exit.
 
-use std::collections::HashMap;
-
 use brolga_analysis::activity::original;
 use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
+use brolga_ir::map::HashMap;
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};

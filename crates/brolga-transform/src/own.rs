@@ -23,11 +23,10 @@
 //! **Invariants.** Only addresses that are the start of the piece plus a sum without other pointers are compared; if there is any other access that might touch
 //! the piece (a copy, an address that may be of another piece), nothing is changed.
 
-use std::collections::HashMap;
-
 use brolga_analysis::places::{Origin, Places};
 use brolga_analysis::private::Piece;
 use brolga_analysis::{CalleeKind, MemRole};
+use brolga_ir::map::HashMap;
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
@@ -201,7 +200,7 @@ pub(crate) fn nest(facts: &Facts<'_>, origin: Origin, block: ir::Block) -> Vec<b
 
 fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrites) {
     let origin = facts.private.origins[piece as usize];
-    let mut behind: HashMap<ir::Block, EntitySet<ir::Block>> = HashMap::new();
+    let mut behind: HashMap<ir::Block, EntitySet<ir::Block>> = HashMap::default();
     let mut precedes = |a: &Event, b: &Event| {
         let (from, to) = (a.access.block, b.access.block);
         if from == to && same_place(a, b) {
@@ -264,7 +263,7 @@ fn reached(facts: &Facts<'_>, origin: Origin, from: ir::Block) -> EntitySet<ir::
         _ => None,
     };
     let mut seen = EntitySet::new();
-    let mut work = facts.cfg.succs[from].clone();
+    let mut work = facts.cfg.succs[from].to_vec();
     while let Some(b) = work.pop() {
         if Some(b) != made && seen.insert(b) {
             work.extend(&facts.cfg.succs[b]);

@@ -75,7 +75,7 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     sweep(graph, &control, &items, &live);
     let reached = reachable(graph);
     if reached.len() < graph.blocks.len() {
-        let reached: std::collections::HashSet<BlockId> = reached.into_iter().collect();
+        let reached: brolga_ir::map::HashSet<BlockId> = reached.into_iter().collect();
         graph.blocks.retain(|id, _| reached.contains(id));
     }
 }

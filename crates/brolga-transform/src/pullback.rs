@@ -186,7 +186,7 @@ impl Builder<'_, '_> {
         }
         let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
         for inst in insts.iter().rev() {
-            for (&id, i) in &self.stmts[inst].rvs {
+            for (&id, i) in self.stmts[inst].rvs.iter() {
                 for v in i.reads() {
                     self.have(&mut f, v, &mut waiting, i.at);
                 }

@@ -55,7 +55,7 @@ impl std::fmt::Display for Trap {
 }
 
 /// Anything that can go wrong between a program and its gradient.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be differentiated as asked; every problem is listed.
     #[error("{0}")]

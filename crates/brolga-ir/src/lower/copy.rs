@@ -54,7 +54,8 @@ impl InstructionMapper for Copier<'_> {
     }
 
     fn map_value_list(&mut self, list: ir::ValueList) -> ir::ValueList {
-        let vals: Vec<_> = list.as_slice(&self.src.dfg.value_lists).iter().map(|&v| self.map_value(v)).collect();
+        let vals: smallvec::SmallVec<[ir::Value; 4]> =
+            list.as_slice(&self.src.dfg.value_lists).iter().map(|&v| self.map_value(v)).collect();
         ir::ValueList::from_slice(&vals, &mut self.dst.dfg.value_lists)
     }
 

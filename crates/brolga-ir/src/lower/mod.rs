@@ -11,6 +11,8 @@
 //! reverse blocks; those of a loop that is run again follow each other. Every instruction carries the source location of the
 //! primal instruction it stems from; with the top bit set where it is a check of ours.
 
+use smallvec::SmallVec;
+
 use crate::map::{HashMap, IndexMap};
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
@@ -359,13 +361,13 @@ impl Cx<'_> {
                 let data = data.map(&mut copier);
                 let ctrl = src.dfg.ctrl_typevar(*i);
                 let (new, dfg) = ir::InstBuilderBase::build(b.ins(), data, ctrl);
-                let results: Vec<_> = dfg.inst_results(new).to_vec();
+                let results: SmallVec<[ir::Value; 2]> = dfg.inst_results(new).into();
                 for (&(name, _), r) in inst.defs.iter().zip(results) {
                     self.name(name, r);
                 }
             }
             AdOp::Arith(op, args, ty) => {
-                let args: Vec<_> = args.iter().map(|&a| self.get(a)).collect();
+                let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
                 let known = if *op == Arith::NonZero { self.masks.get(&args[0]).copied() } else { None };
                 let r = known.unwrap_or_else(|| ops::arith(self, b, op, &args, *ty));
                 if *op == Arith::NonZero {

@@ -17,6 +17,7 @@ use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
 use cranelift_entity::SecondaryMap;
+use smallvec::{SmallVec, smallvec};
 
 use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
@@ -28,6 +29,9 @@ use crate::stmt::AdStmts;
 
 /// Most instructions of a function whose frame is kept in variables: beyond that, more of them would be spilled than kept.
 const MAX_FOR_VARIABLES: usize = 1500;
+/// The same without loops. There every variable is alive from one half to the other: the register allocator spills all but a
+/// dozen, as fast as if the frame had been in memory, but takes ten times as long to find out.
+const MAX_WITHOUT_LOOPS: usize = 64;
 /// Most bytes of a frame on the stack.
 const MAX_ON_STACK: u32 = 64 << 10;
 /// Most values of one block that the minimum cut is asked about.
@@ -36,6 +40,9 @@ const MAX_CUT: usize = 20_000;
 const MANY_AGAIN: u32 = 24;
 /// Bytes that are recorded instead of each.
 const BYTES_FOR_EACH: u32 = 6;
+/// Operands of an instruction.
+type Operands = SmallVec<[Val; 3]>;
+
 /// How far expressions are followed.
 const MAX_DEPTH: u32 = 64;
 
@@ -84,9 +91,10 @@ pub struct Planner<'a, 'f> {
 impl<'a, 'f> Planner<'a, 'f> {
     pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, again: Vec<Again>) -> Self {
         let combined = facts.mode != Mode::Split;
+        let most = if facts.loops.loops.is_empty() { MAX_WITHOUT_LOOPS } else { MAX_FOR_VARIABLES };
         let home = match (combined, stmts.len()) {
             (false, _) => FrameHome::Tape,
-            (true, n) if n > MAX_FOR_VARIABLES => FrameHome::Stack,
+            (true, n) if n > most => FrameHome::Stack,
             (true, _) => FrameHome::Variables,
         };
         let options = facts.options;
@@ -185,7 +193,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// Operands of a primal value that is cheap to have again: pure arithmetic, or memory that still holds it.
-    fn operands(&self, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+    fn operands(&self, v: Val) -> Option<(ir::Inst, Operands)> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
         let inst = func.dfg.value_def(p).inst()?;
@@ -200,7 +208,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
-    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, Operands)> {
         self.operands(v).or_else(|| {
             let at = *self.had_at.get(&v)?;
             let (inst, args) = self.load(v)?;
@@ -209,12 +217,12 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// A value that is loaded, with its address.
-    fn load(&self, v: Val) -> Option<(ir::Inst, Vec<Val>)> {
+    fn load(&self, v: Val) -> Option<(ir::Inst, Operands)> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
         let inst = func.dfg.value_def(p).inst()?;
         let InstructionData::Load { arg, .. } = func.dfg.insts[inst] else { return None };
-        Some((inst, vec![Val::Primal(arg)]))
+        Some((inst, smallvec![Val::Primal(arg)]))
     }
 
     /// Find out when each name is had in the reverse of a block, at the earliest in the order of the pullback: with the last
@@ -433,7 +441,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// What the reverse of a block can compute a name from, if it does not record that.
-    fn made_of(&self, b: ir::Block, v: Val) -> Option<Vec<Val>> {
+    fn made_of(&self, b: ir::Block, v: Val) -> Option<SmallVec<[Val; 3]>> {
         let args = self.operands_in(b, v).map(|x| x.1);
         args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()))
     }

@@ -13,13 +13,14 @@
 //! that can be seen depends on the order of a hash map. Time and space are linear in the graph but for the dependences
 //! themselves, of which a block has as many as there are branches that decide on it.
 
-use brolga_ir::map::HashMap;
-
+use brolga_analysis::graph::{dominators, order};
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};
-use petgraph::algo::dominators::simple_fast;
-use petgraph::algo::kosaraju_scc;
-use petgraph::graph::{DiGraph, NodeIndex};
+use brolga_ir::map::HashMap;
+use smallvec::{SmallVec, smallvec};
+
+/// Nodes at the ends of edges: mostly one or two.
+type Ends = SmallVec<[usize; 2]>;
 
 /// An edge that passes arguments: one target of a terminator.
 pub struct Edge {
@@ -54,9 +55,10 @@ pub struct Control {
     /// of one cycle have one number.
     pub order: Vec<(usize, bool)>,
     at: HashMap<BlockId, usize>,
-    /// By node: blocks first, then edges, then the virtual exit.
+    /// Immediate post-dominators, by node: blocks first, then edges, then the virtual exit; none for the exit and for nodes that cannot
+    /// reach it.
     ipdom: Vec<Option<usize>>,
-    deps: Vec<Vec<usize>>,
+    deps: Vec<Ends>,
 }
 
 /// Blocks that can be reached from the entry, in layout order.
@@ -73,7 +75,7 @@ pub fn reachable(graph: &CfgBlocks) -> Vec<BlockId> {
 }
 
 /// Nodes from which one of `from` can be reached, by way of `next`.
-fn closure(next: &[Vec<usize>], from: Vec<usize>) -> Vec<bool> {
+fn closure(next: &[Ends], from: Vec<usize>) -> Vec<bool> {
     let mut seen = vec![false; next.len()];
     let mut work = from;
     while let Some(n) = work.pop() {
@@ -92,7 +94,7 @@ impl Control {
         let n = blocks.len();
         let mut edges: Vec<Edge> = Vec::new();
         let mut incoming = vec![Vec::new(); n];
-        let mut block_succs: Vec<Vec<Place>> = vec![Vec::new(); n];
+        let mut block_succs: Vec<SmallVec<[Place; 2]>> = vec![SmallVec::new(); n];
         for (from, b) in blocks.iter().enumerate() {
             let term = &graph.blocks[b].term;
             for (target, s) in term.successors().into_iter().enumerate() {
@@ -111,25 +113,26 @@ impl Control {
             Place::Block(b) => b,
             Place::Edge(e) => n + e,
         };
-        let mut succs: Vec<Vec<usize>> = block_succs.iter().map(|s| s.iter().map(|&p| node(p)).collect()).collect();
+        let mut succs: Vec<Ends> = block_succs.iter().map(|s| s.iter().map(|&p| node(p)).collect()).collect();
         for s in succs.iter_mut().filter(|s| s.is_empty()) {
             s.push(exit);
         }
-        succs.extend(edges.iter().map(|e| vec![e.to]));
-        succs.push(vec![]);
-        let mut preds = vec![Vec::new(); exit + 1];
+        succs.extend(edges.iter().map(|e| smallvec![e.to]));
+        succs.push(Ends::new());
+        let mut preds = vec![Ends::new(); exit + 1];
         for (a, ss) in succs.iter().enumerate() {
             ss.iter().for_each(|&s| preds[s].push(a));
         }
-        let order = order(&succs, n);
+        let mut order = order(succs.len(), |b| succs[b].iter().copied());
+        order.truncate(n);
         let exits = closure(&preds, vec![exit]);
         if n == 0 || !exits[0] {
             return None;
         }
         let stuck = (0..n).filter(|&b| !exits[b]).collect();
         let endless = closure(&preds, stuck);
-        let ipdom = post_dominators(&succs, exit);
-        let mut deps: Vec<Vec<usize>> = vec![Vec::new(); exit + 1];
+        let ipdom = dominators(exit + 1, exit, |p| preds[p].iter().copied());
+        let mut deps: Vec<Ends> = vec![Ends::new(); exit + 1];
         for a in (0..n).filter(|&a| exits[a]) {
             for &s in succs[a].iter().filter(|&&s| exits[s]) {
                 let mut above = Some(s);
@@ -185,37 +188,4 @@ impl Control {
         }
         None
     }
-}
-
-/// [`Control::order`] of the first `n` nodes.
-fn order(succs: &[Vec<usize>], n: usize) -> Vec<(usize, bool)> {
-    let cycles = kosaraju_scc(&graph(succs, |a, s| (a, s)));
-    let mut order = vec![(0, false); n];
-    for (number, nodes) in cycles.iter().rev().enumerate() {
-        let again = nodes.len() > 1 || succs[nodes[0].index()].contains(&nodes[0].index());
-        for b in nodes.iter().map(|x| x.index()).filter(|&b| b < n) {
-            order[b] = (number, again);
-        }
-    }
-    order
-}
-
-fn graph(succs: &[Vec<usize>], edge: impl Fn(usize, usize) -> (usize, usize)) -> DiGraph<(), ()> {
-    let mut g = DiGraph::with_capacity(succs.len(), succs.iter().map(Vec::len).sum());
-    succs.iter().for_each(|_| {
-        g.add_node(());
-    });
-    for (a, ss) in succs.iter().enumerate() {
-        for &s in ss {
-            let (from, to) = edge(a, s);
-            g.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
-        }
-    }
-    g
-}
-
-/// The immediate post-dominator of each node; none for the exit and for nodes that cannot reach it.
-fn post_dominators(succs: &[Vec<usize>], exit: usize) -> Vec<Option<usize>> {
-    let doms = simple_fast(&graph(succs, |a, s| (s, a)), NodeIndex::new(exit));
-    (0..succs.len()).map(|n| doms.immediate_dominator(NodeIndex::new(n)).map(NodeIndex::index)).collect()
 }

@@ -162,7 +162,7 @@ impl Builder<'_, '_> {
             }
         }
         let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
-        for (&id, i) in insts.iter().rev().flat_map(|inst| &self.stmts[inst].rvs) {
+        for (&id, i) in insts.iter().rev().flat_map(|inst| self.stmts[inst].rvs.iter()) {
             let i = match i.op {
                 AdOp::AddCt(v, _) if a.sums.contains_key(&v) => continue,
                 AdOp::TakeCt(v) if a.sums.contains_key(&v) => {

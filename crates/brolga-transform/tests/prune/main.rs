@@ -48,7 +48,9 @@ impl Case {
         self.fresh += 1;
         let insts = &mut self.graph.blocks[b].insts;
         let at = before.unwrap_or(insts.len());
-        insts.shift_insert(at, InstId::new(self.fresh), AdInst { defs: defs.into(), op, at: None });
+        let mut all: Vec<_> = std::mem::take(insts).into_iter().collect();
+        all.insert(at, (InstId::new(self.fresh), AdInst { defs: defs.into(), op, at: None }));
+        insts.extend(all);
     }
 
     fn prune(&mut self) -> &mut Self {

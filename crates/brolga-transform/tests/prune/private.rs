@@ -190,10 +190,12 @@ fn block_with_shadow() -> Case {
             ..i.clone()
         };
     }
-    insts.pop();
+    let free = insts.values().last().and_then(|i| i.at);
+    insts.retain(|_, i| i.at != free);
     case.insert(0, Some(1), &[(d(1), types::I8)], AdOp::Arith(Arith::IsZero, smallvec![delta], types::I8));
     case.insert(0, Some(2), &[], AdOp::TrapIf(d(1), Check::Helper));
-    case.graph.blocks[0].insts[2].at = Some(malloc);
+    let check = case.graph.blocks[0].insts.values_mut().nth(2);
+    check.expect("it is the third").at = Some(malloc);
     case.add(0, &[], call("brolga_free", &[v(2), v(0)]));
     case
 }

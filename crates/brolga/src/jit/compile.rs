@@ -2,16 +2,22 @@
 //!
 //! Functions of a derivation name each other by symbol; here symbols become `FuncId`s. For each function that we call from
 //! Rust there is an *entry point*, a C function of one pointer that reads arguments from an array of 16-byte cells, calls,
-//! and writes results to the same array, so that one trampoline (`brolga_runtime::call_guarded`) serves all signatures.
+//! and writes results to the same array, so that one trampoline (`brolga_runtime::call_guarded`) serves all signatures. What the
+//! request asked for is its own entry point, unless others call it (`brolga_transform::door`).
+//!
+//! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the same module when somebody
+//! calls it, so that a function or a data object has one address for both.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
+use brolga_analysis::summary::reachable;
+use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{Diagnostic, Diagnostics, Options, Program};
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Options, Program};
 use brolga_transform::Derivation;
+use brolga_transform::door::entry_signature;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, UserExternalName, UserFuncName};
@@ -28,6 +34,17 @@ use crate::Error;
 
 /// The host, with the flags that derived code needs.
 pub fn host_isa(optimize: bool) -> Result<OwnedTargetIsa, Error> {
+    // To ask the processor what it can do takes as long as to compile a few instructions.
+    static HOST: [OnceLock<OwnedTargetIsa>; 2] = [OnceLock::new(), OnceLock::new()];
+    let host = &HOST[usize::from(optimize)];
+    if let Some(isa) = host.get() {
+        return Ok(isa.clone());
+    }
+    let isa = make_isa(optimize)?;
+    Ok(host.get_or_init(|| isa).clone())
+}
+
+fn make_isa(optimize: bool) -> Result<OwnedTargetIsa, Error> {
     let internal = |message: String| Error::Internal { stage: "host", message };
     let mut flags = settings::builder();
     for (name, value) in [
@@ -59,21 +76,41 @@ enum Target {
     Data(DataId),
 }
 
+/// What the run time has for generated code.
+fn runtime_symbol(symbol: &str) -> Option<*const u8> {
+    static SYMBOLS: LazyLock<HashMap<&'static str, usize>> =
+        LazyLock::new(|| brolga_runtime::symbols().into_iter().map(|(name, at)| (name, at as usize)).collect());
+    SYMBOLS.get(symbol).map(|&at| at as *const u8)
+}
+
 /// A module under construction.
 pub struct Builder<'p> {
-    module: JITModule,
     program: &'p Program,
-    targets: HashMap<String, Target>,
+    linked: Linked,
+    /// What is defined and not linked yet.
     functions: Vec<(FuncId, CompiledFunction)>,
     ctx: Context,
-    /// The host without the mid-end, for large derived functions.
-    plain: OwnedTargetIsa,
+}
+
+/// What is known of a module between the times that something is added to it.
+struct Linked {
+    module: JITModule,
+    targets: HashMap<String, Target>,
+    /// What has an address.
+    functions: HashMap<FuncId, CompiledFunction>,
 }
 
 /// A finished module.
 pub struct Compiled {
-    /// The module; its memory is freed when this is dropped. Behind a lock only because it is not `Sync`.
-    module: Mutex<Option<JITModule>>,
+    /// The module; its memory is freed when this is dropped.
+    linked: Mutex<Option<Linked>>,
+    /// Where everything lies.
+    pub code: CodeMap,
+    addresses: HashMap<String, usize>,
+}
+
+/// What was added to a module when it had been finished, and what was there before.
+pub struct Added {
     /// Where everything lies.
     pub code: CodeMap,
     addresses: HashMap<String, usize>,
@@ -84,14 +121,36 @@ impl Compiled {
     pub fn address(&self, symbol: &str) -> Option<usize> {
         self.addresses.get(symbol).copied()
     }
+
+    /// Define more. Nothing that is there moves.
+    pub fn add(
+        &self,
+        program: &Program,
+        define: impl FnOnce(&mut Builder<'_>) -> Result<(), Error>,
+    ) -> Result<Added, Error> {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = || Error::Internal { stage: "link", message: "the module was lost in a panic".to_owned() };
+        let ctx = Context::new();
+        let mut b = Builder { program, linked: linked.take().ok_or_else(gone)?, functions: Vec::new(), ctx };
+        let found = define(&mut b).and_then(|()| b.link());
+        *linked = Some(b.linked);
+        found.map(|(code, addresses)| Added { code, addresses })
+    }
+}
+
+impl Added {
+    /// The address of a function or data object.
+    pub fn address(&self, symbol: &str) -> Option<usize> {
+        self.addresses.get(symbol).copied()
+    }
 }
 
 impl Drop for Compiled {
     fn drop(&mut self) {
-        if let Some(m) = self.module.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(linked) = self.linked.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // SAFETY: every run holds a reference to this value, so none is on its way, and nobody else was given an
             // address that outlives it.
-            unsafe { m.free_memory() }
+            unsafe { linked.module.free_memory() }
         }
     }
 }
@@ -100,27 +159,26 @@ impl<'p> Builder<'p> {
     /// An empty module with all data objects of the program.
     pub fn new(program: &'p Program, isa: OwnedTargetIsa) -> Result<Self, Error> {
         let mut b = JITBuilder::with_isa(isa, default_libcall_names());
-        for (name, address) in brolga_runtime::symbols() {
-            b.symbol(name, address);
-        }
+        b.symbol_lookup_fn(Box::new(runtime_symbol));
         for f in program.funcs.values() {
             if let Some(address) = f.host {
                 b.symbol(&f.symbol, address as *const u8);
             }
         }
-        let module = JITModule::new(b);
-        let ctx = module.make_context();
-        let plain = host_isa(false)?;
-        let mut this = Self { module, program, targets: HashMap::new(), functions: Vec::new(), ctx, plain };
+        let linked = Linked { module: JITModule::new(b), targets: HashMap::default(), functions: HashMap::default() };
+        let mut this = Self { program, linked, functions: Vec::new(), ctx: Context::new() };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
             desc.set_align(d.align.max(1));
             let name = format!("data.{}", d.symbol);
-            let id =
-                this.module.declare_data(&name, Linkage::Local, d.writable, false).map_err(|e| internal("data", &e))?;
-            this.module.define_data(id, &desc).map_err(|e| internal("data", &e))?;
-            this.targets.insert(d.symbol.clone(), Target::Data(id));
+            let id = this
+                .linked
+                .module
+                .declare_data(&name, Linkage::Local, d.writable, false)
+                .map_err(|e| internal("data", &e))?;
+            this.linked.module.define_data(id, &desc).map_err(|e| internal("data", &e))?;
+            this.linked.targets.insert(d.symbol.clone(), Target::Data(id));
         }
         Ok(this)
     }
@@ -128,15 +186,16 @@ impl<'p> Builder<'p> {
     /// Declare a function that will be defined here.
     pub fn declare(&mut self, symbol: &str, sig: &ir::Signature) -> Result<(), Error> {
         let id = self
+            .linked
             .module
             .declare_function(&format!("brolga.{symbol}"), Linkage::Local, sig)
             .map_err(|e| internal("declare", &e))?;
-        self.targets.insert(symbol.to_owned(), Target::Func(id));
+        self.linked.targets.insert(symbol.to_owned(), Target::Func(id));
         Ok(())
     }
 
     fn target(&mut self, symbol: &str, sig: Option<&ir::Signature>) -> Result<Target, Error> {
-        if let Some(&t) = self.targets.get(symbol) {
+        if let Some(&t) = self.linked.targets.get(symbol) {
             return Ok(t);
         }
         let Some(sig) = sig else {
@@ -145,14 +204,15 @@ impl<'p> Builder<'p> {
             return Err(Diagnostics::from(d).into());
         };
         let host = self.program.func(symbol).is_some_and(|k| self.program.funcs[k].host.is_some());
-        if !host && !brolga_runtime::symbols().iter().any(|s| s.0 == symbol) {
+        if !host && runtime_symbol(symbol).is_none() {
             let d = Diagnostic::new("AD0152", format!("%{symbol} is imported, and nothing of that name is linked"))
                 .note(format!("its signature is {sig}"))
                 .help("define it in the program, or call a C math or memory function");
             return Err(Diagnostics::from(d).into());
         }
-        let id = self.module.declare_function(symbol, Linkage::Import, sig).map_err(|e| internal("import", &e))?;
-        self.targets.insert(symbol.to_owned(), Target::Func(id));
+        let id =
+            self.linked.module.declare_function(symbol, Linkage::Import, sig).map_err(|e| internal("import", &e))?;
+        self.linked.targets.insert(symbol.to_owned(), Target::Func(id));
         Ok(Target::Func(id))
     }
 
@@ -164,7 +224,7 @@ impl<'p> Builder<'p> {
         mut func: ir::Function,
         names: Option<&Names>,
         plain: bool,
-        owner: brolga_ir::FuncKey,
+        owner: FuncKey,
     ) -> Result<(), Error> {
         func.stack_limit = None;
         let spelled = |s: String| names.and_then(|n| n.symbol(&s).map(str::to_owned)).unwrap_or(s);
@@ -199,7 +259,7 @@ impl<'p> Builder<'p> {
                 *colocated = false;
             }
         }
-        let Target::Func(id) = self.targets[symbol] else { unreachable!("declared as a function") };
+        let Target::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
         func.name = UserFuncName::user(0, id.as_u32());
         self.compile(id, symbol, func, plain, owner)
     }
@@ -210,7 +270,7 @@ impl<'p> Builder<'p> {
         symbol: &str,
         func: ir::Function,
         plain: bool,
-        owner: brolga_ir::FuncKey,
+        owner: FuncKey,
     ) -> Result<(), Error> {
         // The mid-end has been seen to panic on valid functions that the back end alone compiles.
         let again = (!plain).then(|| func.clone());
@@ -240,23 +300,24 @@ impl<'p> Builder<'p> {
     fn attempt(&mut self, id: FuncId, func: ir::Function, plain: bool) -> Result<(), String> {
         self.ctx.clear();
         self.ctx.func = func;
-        let (module, ctx, plain_isa) = (&mut self.module, &mut self.ctx, &*self.plain);
+        // Without the mid-end, for large derived functions.
+        let plain_isa = host_isa(false).map_err(|e| e.to_string())?;
+        let (module, ctx) = (&mut self.linked.module, &mut self.ctx);
         let define = || -> Result<(), Box<ModuleError>> {
-            let isa = if plain { plain_isa } else { module.isa() };
+            let isa = if plain { &*plain_isa } else { module.isa() };
             let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32);
             ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| Box::new(ModuleError::Compilation(e.inner)))?;
             let code = ctx.compiled_code().expect("just compiled");
-            let bytes = code.code_buffer().to_vec();
             let align = u64::from(align).max(u64::from(code.buffer.alignment));
             let relocs: Vec<ModuleReloc> =
                 code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &ctx.func, id)).collect();
-            module.define_function_bytes(id, align, &bytes, &relocs).map_err(Box::new)
+            module.define_function_bytes(id, align, code.code_buffer(), &relocs).map_err(Box::new)
         };
         // Cranelift panics on some instructions that a back end does not support.
         match crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(define))) {
             Ok(result) => result.map_err(|e| format!("{e:?}")),
             Err(panic) => {
-                self.ctx = self.module.make_context();
+                self.ctx = Context::new();
                 let text = panic.downcast_ref::<String>().cloned();
                 Err(text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
             }
@@ -264,8 +325,8 @@ impl<'p> Builder<'p> {
     }
 
     /// An entry point for a function: `symbol.entry(cells)`.
-    pub fn entry_point(&mut self, symbol: &str, sig: &ir::Signature, owner: brolga_ir::FuncKey) -> Result<(), Error> {
-        let entry_sig = brolga_transform::derive::entry_signature(self.module.isa());
+    pub fn entry_point(&mut self, symbol: &str, sig: &ir::Signature, owner: FuncKey) -> Result<(), Error> {
+        let entry_sig = entry_signature(self.linked.module.isa());
         let name = format!("{symbol}.entry");
         self.declare(&name, &entry_sig)?;
         let mut func = ir::Function::with_name_signature(UserFuncName::default(), entry_sig);
@@ -295,31 +356,55 @@ impl<'p> Builder<'p> {
             b.ins().store(flags, r, cells, i as i32 * 16);
         }
         b.ins().return_(&[]);
-        b.finalize(self.module.isa().frontend_config());
+        b.finalize(self.linked.module.isa().frontend_config());
         // The symbol may have characters that a test-case name cannot be read back from; nobody reads this one.
         self.define(&name, func, None, false, owner)
     }
 
+    /// Link what was defined.
+    fn link(&mut self) -> Result<(CodeMap, HashMap<String, usize>), Error> {
+        let Linked { module, targets, functions } = &mut self.linked;
+        module.finalize_definitions().map_err(|e| internal("finalize", &e))?;
+        for (id, f) in self.functions.drain(..) {
+            let start = module.get_finalized_function(id) as usize;
+            functions.insert(id, CompiledFunction { start, ..f });
+        }
+        let mut addresses = HashMap::default();
+        for (symbol, t) in targets.iter() {
+            let address = match *t {
+                Target::Data(id) => Some(module.get_finalized_data(id).0 as usize),
+                Target::Func(id) => {
+                    functions.get(&id).map(|f| f.start).or_else(|| runtime_symbol(symbol).map(|p| p as usize))
+                }
+            };
+            addresses.insert(symbol.clone(), address.unwrap_or(0));
+        }
+        Ok((CodeMap::new(functions.values().cloned().collect()), addresses))
+    }
+
     /// Link everything.
     pub fn finish(mut self) -> Result<Compiled, Error> {
-        self.module.finalize_definitions().map_err(|e| internal("finalize", &e))?;
-        let mut addresses = HashMap::new();
-        for (symbol, t) in &self.targets {
-            let address = match *t {
-                Target::Data(id) => self.module.get_finalized_data(id).0 as usize,
-                Target::Func(id) => match self.functions.iter().any(|f| f.0 == id) {
-                    true => self.module.get_finalized_function(id) as usize,
-                    false => brolga_runtime::symbols().iter().find(|s| s.0 == symbol).map_or(0, |s| s.1 as usize),
-                },
-            };
-            addresses.insert(symbol.clone(), address);
-        }
-        let functions = self
-            .functions
-            .into_iter()
-            .map(|(id, f)| CompiledFunction { start: self.module.get_finalized_function(id) as usize, ..f })
+        let (code, addresses) = self.link()?;
+        Ok(Compiled { linked: Mutex::new(Some(self.linked)), code, addresses })
+    }
+
+    /// Functions of the program, as they are, as far as they are not there yet.
+    fn primals(&mut self, funcs: &[FuncKey]) -> Result<(), Error> {
+        let program = self.program;
+        let missing: Vec<_> = funcs
+            .iter()
+            .map(|&k| (k, &program.funcs[k]))
+            .filter(|(_, f)| f.body.is_some() && !self.linked.targets.contains_key(&f.symbol))
             .collect();
-        Ok(Compiled { module: Mutex::new(Some(self.module)), code: CodeMap::new(functions), addresses })
+        for (_, f) in &missing {
+            self.declare(&f.symbol, &f.signature)?;
+        }
+        for (k, f) in missing {
+            if let Some(body) = f.body.clone() {
+                self.define(&f.symbol, body, None, false, k)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -348,7 +433,7 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     let lengths = || func.layout.blocks().map(|b| func.layout.block_insts(b).count());
     let (insts, longest) = (lengths().sum::<usize>(), lengths().max().unwrap_or(0));
     // An edge back in layout order: all loops have one, and it costs nothing to ask.
-    let mut earlier = std::collections::HashSet::new();
+    let mut earlier = brolga_ir::map::HashSet::default();
     let loops = func.layout.blocks().any(|b| {
         earlier.insert(b);
         func.block_successors(b).any(|s| earlier.contains(&s))
@@ -366,62 +451,94 @@ fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
 }
 
 /// Declare and define functions of a program as they are, with entry points for `roots`.
-pub fn primals(
-    program: &Program,
-    roots: &[brolga_ir::FuncKey],
-    needed: &[brolga_ir::FuncKey],
-    options: &Options,
-) -> Result<Compiled, Error> {
+pub fn primals(program: &Program, roots: &[FuncKey], needed: &[FuncKey], options: &Options) -> Result<Compiled, Error> {
     let mut b = Builder::new(program, host_isa(options.optimize)?)?;
-    let bodies = || needed.iter().filter_map(|&k| Some((k, &program.funcs[k], program.funcs[k].body.clone()?)));
-    for (_, f, _) in bodies() {
-        b.declare(&f.symbol, &f.signature)?;
-    }
-    for (k, f, body) in bodies() {
-        b.define(&f.symbol, body, None, false, k)?;
-    }
-    for (k, f, _) in bodies().filter(|(k, ..)| roots.contains(k)) {
-        b.entry_point(&f.symbol, &f.signature, k)?;
+    b.primals(needed)?;
+    for &k in roots.iter().filter(|&&k| program.funcs[k].body.is_some()) {
+        b.entry_point(&program.funcs[k].symbol, &program.funcs[k].signature, k)?;
     }
     b.finish()
 }
 
-/// Declare and define all functions of a derivation.
-pub fn compile(d: &Derivation, root: brolga_ir::FuncKey, options: &Options) -> Result<Compiled, Error> {
-    let isa = host_isa(options.optimize)?;
-    let mut b = Builder::new(&d.program, isa)?;
-    for &k in &d.primals {
-        b.declare(&d.program.funcs[k].symbol, &d.program.funcs[k].signature)?;
+/// Functions of the program that derived functions call as they are, directly or not. Where functions are called through pointers,
+/// all: which one a pointer leads to is known by the address that the primal took.
+fn called(d: &Derivation) -> Vec<FuncKey> {
+    if !d.captures.is_empty() {
+        return d.primals.clone();
     }
-    for w in d.whole.iter().chain(&d.wholes) {
-        b.declare(&w.symbol, &w.func.signature)?;
+    let mut work: Vec<FuncKey> = Vec::new();
+    let wholes = d.whole.iter().chain(&d.wholes).map(|w| &w.func);
+    for func in wholes.chain(d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback])) {
+        let named = func.dfg.ext_funcs.values().map(|e| &e.name);
+        let data = func.global_values.values().filter_map(|g| match g {
+            ir::GlobalValueData::Symbol { name, .. } => Some(name),
+            _ => None,
+        });
+        work.extend(named.chain(data).filter_map(|name| {
+            let spelled = symbol_of(func, name);
+            d.program.func(d.names.symbol(&spelled).unwrap_or(&spelled))
+        }));
     }
-    for p in &d.pairs {
-        b.declare(&p.forward_symbol, &p.forward.signature)?;
-        b.declare(&p.pullback_symbol, &p.pullback.signature)?;
-    }
-    for &k in &d.primals {
-        let f = &d.program.funcs[k];
-        let body = f.body.clone().expect("these functions have bodies");
-        b.define(&f.symbol, body, None, false, k)?;
-    }
-    for w in d.whole.iter().chain(&d.wholes) {
-        let plain = is_better_plain(&w.func, w.twice);
-        b.define(&w.symbol, w.func.clone(), Some(&d.names), plain, w.variant.func)?;
-    }
-    for p in &d.pairs {
-        for (symbol, half) in [(&p.forward_symbol, &p.forward), (&p.pullback_symbol, &p.pullback)] {
-            b.define(symbol, half.clone(), Some(&d.names), is_better_plain(half, false), p.variant.func)?;
+    let mut found: HashSet<FuncKey> = HashSet::default();
+    while let Some(k) = work.pop() {
+        if found.insert(k) {
+            work.extend(reachable(&d.program, k));
         }
     }
-    let f = &d.program.funcs[root];
-    b.entry_point(&f.symbol, &f.signature, root)?;
-    if let Some(w) = &d.whole {
+    d.primals.iter().copied().filter(|k| found.contains(k)).collect()
+}
+
+/// Declare and define the derived functions, and what they call.
+pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compiled, Error> {
+    let isa = host_isa(options.optimize)?;
+    let mut b = Builder::new(&d.program, isa)?;
+    let mut doors = d.doors.iter();
+    // Symbol, function, whether half of it is there twice, whose derivative it is.
+    let mut functions: Vec<(String, &ir::Function, bool, FuncKey)> = Vec::new();
+    // The root's own come first.
+    for (i, w) in d.whole.iter().chain(&d.wholes).enumerate() {
+        let door = if i == 0 && d.whole.is_some() { doors.next() } else { None };
+        let (symbol, func) = match door {
+            Some(door) => (format!("{}.entry", w.symbol), door),
+            None => (w.symbol.clone(), &w.func),
+        };
+        functions.push((symbol, func, w.twice, w.variant.func));
+    }
+    for (i, p) in d.pairs.iter().enumerate() {
+        for (symbol, half) in [(&p.forward_symbol, &p.forward), (&p.pullback_symbol, &p.pullback)] {
+            let door = if i == 0 && d.whole.is_none() { doors.next() } else { None };
+            let (symbol, func) = match door {
+                Some(door) => (format!("{symbol}.entry"), door),
+                None => (symbol.clone(), half),
+            };
+            functions.push((symbol, func, false, p.variant.func));
+        }
+    }
+    for (symbol, func, ..) in &functions {
+        b.declare(symbol, &func.signature)?;
+    }
+    b.primals(&called(d))?;
+    for (symbol, func, twice, owner) in functions {
+        b.define(&symbol, func.clone(), Some(&d.names), is_better_plain(func, twice), owner)?;
+    }
+    // Others call the root's pair, or somebody has changed what was derived.
+    if let (true, Some(w)) = (d.doors.is_empty(), &d.whole) {
         b.entry_point(&w.symbol, &w.func.signature, root)?;
-    } else {
+    } else if d.doors.is_empty() {
         let p = &d.pairs[0];
         b.entry_point(&p.forward_symbol, &p.forward.signature, root)?;
         b.entry_point(&p.pullback_symbol, &p.pullback.signature, root)?;
     }
     b.finish()
+}
+
+/// The primal of a request, and what it calls, added to the module of its derivative; with its entry point.
+pub fn add_primal(compiled: &Compiled, program: &Program, root: FuncKey) -> Result<(Added, usize), Error> {
+    let f = &program.funcs[root];
+    let added = compiled.add(program, |b| {
+        b.primals(&reachable(program, root))?;
+        b.entry_point(&f.symbol, &f.signature, root)
+    })?;
+    let entry = added.address(&format!("{}.entry", f.symbol)).expect("it was defined");
+    Ok((added, entry))
 }

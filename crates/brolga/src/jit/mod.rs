@@ -20,7 +20,8 @@ mod declared;
 mod primal;
 mod traps;
 
-use traps::Phase;
+use compile::Added;
+use traps::{CodeMap, Phase};
 
 pub use compile::{host_isa, is_better_plain};
 pub use primal::Primal;
@@ -73,7 +74,8 @@ struct Inner {
     signature: Signature,
     abi: Abi,
     pool: Arc<Pool>,
-    primal: usize,
+    /// The primal and its entry point, once somebody has called it or failed to.
+    primal: OnceLock<Result<(Added, usize), Error>>,
     derived: Derived,
     cotangent_types: Vec<Type>,
     debug: bool,
@@ -135,12 +137,12 @@ fn check_args<'a>(signature: &Signature, args: impl ExactSizeIterator<Item = &'a
     Ok(())
 }
 
-/// Call an entry point of a module; everything is passed and returned in cells.
+/// Call an entry point; everything is passed and returned in cells.
 ///
 /// # Safety
-/// `entry` is an entry point of `compiled`, and the pointers among its arguments are valid for what it does with them.
+/// `entry` is an entry point in `code`, and the pointers among its arguments are valid for what it does with them.
 unsafe fn enter(
-    compiled: &compile::Compiled,
+    code: &CodeMap,
     program: &Program,
     phase: Phase,
     entry: usize,
@@ -150,9 +152,9 @@ unsafe fn enter(
     // pointers in them. Ranges hold generated code only.
     unsafe {
         let f: brolga_runtime::Entry = std::mem::transmute(entry);
-        call_guarded(f, cells.as_mut_ptr().cast(), &compiled.code.ranges)
+        call_guarded(f, cells.as_mut_ptr().cast(), &code.ranges)
     }
-    .map_err(|raw| Error::Trap(Box::new(compiled.code.explain(program, &raw, phase))))
+    .map_err(|raw| Error::Trap(Box::new(code.explain(program, &raw, phase))))
 }
 
 impl DerivedRule {
@@ -222,7 +224,7 @@ impl DerivedRule {
         };
         let pool = Pool::new(Plan { capacity: options.tape_limit, captures: Some(Arc::new(captures)), globals });
         Ok(Self(Arc::new(Inner {
-            primal: at(&format!("{}.entry", f.symbol)),
+            primal: OnceLock::new(),
             abi: Abi::of(&variant, &f.signature),
             cotangent_types: returns.iter().map(|r| r.value_type).collect(),
             derived,
@@ -251,9 +253,17 @@ impl DerivedRule {
         (a, b)
     }
 
-    /// Bytes of machine code, of primals and derivatives together.
+    /// Bytes of machine code: of the derivative and what it calls, and of the primal once it has been called.
     pub fn code_bytes(&self) -> usize {
-        self.0.compiled.code.code_bytes()
+        let whole = self.0.primal.get().and_then(|p| p.as_ref().ok()).map(|p| &p.0.code);
+        whole.unwrap_or(&self.0.compiled.code).code_bytes()
+    }
+
+    /// The primal, which is compiled when it is asked for: who wants gradients only should not wait for it.
+    fn compiled_primal(&self) -> Result<&(Added, usize), Error> {
+        let inner = &*self.0;
+        let add = || compile::add_primal(&inner.compiled, &inner.program, inner.request.func);
+        inner.primal.get_or_init(|| crate::quiet::caught("compile", add)).as_ref().map_err(Clone::clone)
     }
 
     /// Whether the shadow of an argument that was declared [`fresh`](Request::fresh) is overwritten: it may hold anything before the
@@ -262,15 +272,17 @@ impl DerivedRule {
         self.0.overwrites.get(arg).copied().unwrap_or(false)
     }
 
-    /// The address of a function or data object of the program, as the compiled code sees it.
+    /// The address of a function or data object of the program, as the compiled code sees it. If the derivative has no use for it,
+    /// the primal is compiled.
     pub fn address_of(&self, symbol: &str) -> Option<u64> {
-        self.0.compiled.address(symbol).map(|a| a as u64)
+        let found = self.0.compiled.address(symbol);
+        found.or_else(|| self.compiled_primal().ok()?.0.address(symbol)).map(|a| a as u64)
     }
 
     /// Call an entry point; everything is passed and returned in cells.
     unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
         // SAFETY: our contract.
-        unsafe { enter(&self.0.compiled, &self.0.program, phase, entry, cells) }
+        unsafe { enter(&self.0.compiled.code, &self.0.program, phase, entry, cells) }
     }
 
     /// Run the primal alone, as compiled by the same Cranelift.
@@ -296,13 +308,15 @@ impl DerivedRule {
     /// As [`Self::primal`].
     pub unsafe fn primal_into(&self, args: &[DataValue], results: &mut Vec<DataValue>) -> Result<(), Error> {
         check_args(&self.0.signature, args.iter())?;
-        let returns = &self.0.signature.returns;
+        let inner = &*self.0;
+        let (primal, entry) = self.compiled_primal()?;
+        let returns = &inner.signature.returns;
         with_cells(args.len().max(returns.len()), |cells| {
             for (c, a) in cells.iter_mut().zip(args) {
                 write(c, a);
             }
             // SAFETY: our contract.
-            unsafe { self.enter(Phase::Primal, self.0.primal, cells) }?;
+            unsafe { enter(&primal.code, &inner.program, Phase::Primal, *entry, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(())

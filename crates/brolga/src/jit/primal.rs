@@ -59,7 +59,7 @@ impl Primal {
                 write(c, a);
             }
             // SAFETY: our contract; `entry` is an entry point of this module.
-            unsafe { enter(&self.compiled, &self.program, Phase::Primal, entry, cells) }?;
+            unsafe { enter(&self.compiled.code, &self.program, Phase::Primal, entry, cells) }?;
             Ok(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect())
         })
     }

@@ -1,0 +1,102 @@
+//! How long it takes until there is a gradient: to differentiate and to compile, beside what Cranelift takes for the primal.
+//!
+//! *Problem.* To derive and to compile take from a tenth of a millisecond on, on a machine where other things happen, and what counts
+//! is their ratio to Cranelift's own work on the primal.
+//!
+//! *Method.* As for run times, all kinds take turns, and the minimum of each counts. *Cranelift* is `Context::compile` of the primal with
+//! the flags that derived code is compiled with, and nothing else: no verifier, no module, no entry point. *Differentiate* and *compile*
+//! are what a program pays that asks for the gradient and calls nothing else: from the program to verified CLIF, and
+//! from there to code that can be called. *First* is everything from the text of the file on: it is read, and the gradient is called once.
+
+use std::time::{Duration, Instant};
+
+use brolga::DerivedRule;
+use brolga::cranelift_codegen::Context;
+use brolga::cranelift_codegen::control::ControlPlane;
+
+use crate::How;
+use crate::measure::Effort;
+use crate::prepared::{Failure, Prepared, derive, options, requests};
+use crate::problem::{Problem, Size};
+use crate::problems::SERIES;
+
+/// What one problem takes to get ready: microseconds.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    /// The problem, and how long it is if it is one of a series.
+    pub name: String,
+    /// Instructions of the primal.
+    pub insts: usize,
+    /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
+    pub cranelift_us: f64,
+    /// From the program to CLIF of what was derived, verified.
+    pub differentiate_us: f64,
+    /// From there to machine code that can be called.
+    pub compile_us: f64,
+    /// From the text of the file to the first gradient.
+    pub first_us: f64,
+}
+
+impl Latency {
+    /// Both as a multiple of Cranelift's.
+    pub fn ratio(&self) -> f64 {
+        (self.differentiate_us + self.compile_us) / self.cranelift_us
+    }
+}
+
+/// Measure a problem.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Latency, Failure> {
+    let failed = |error| Failure::Run { name: problem.name, error };
+    let (program, all) = requests(problem)?;
+    let wanted = &all[0];
+    let isa = brolga::jit::host_isa(options(how).optimize).map_err(failed)?;
+    let body = program.funcs[wanted.func].body.as_ref().ok_or_else(|| {
+        failed(brolga::Error::Usage(format!("%{} has no body, so there is nothing to differentiate", problem.func)))
+    })?;
+    // Outside of the clock: memory for the arguments, and what is right.
+    let mut prepared = Prepared::new(problem, how)?;
+    let mut best = [Duration::MAX; 4];
+    let start = Instant::now();
+    let mut round = 0;
+    while round < 2 || (round < effort.rounds && start.elapsed() < effort.budget) {
+        let mut context = Context::for_function(body.clone());
+        let t = Instant::now();
+        // A rule has compiled it before.
+        drop(context.compile(&*isa, &mut ControlPlane::default()));
+        best[0] = best[0].min(t.elapsed());
+        let t = Instant::now();
+        let derivation = derive(problem, &program, wanted, how)?;
+        best[1] = best[1].min(t.elapsed());
+        let t = Instant::now();
+        let rule = DerivedRule::from_derivation(derivation, wanted, &options(how)).map_err(failed)?;
+        best[2] = best[2].min(t.elapsed());
+        drop(rule);
+        let t = Instant::now();
+        let (program, all) = requests(problem)?;
+        let rule = DerivedRule::new(&program, &all[0], &options(how)).map_err(failed)?;
+        prepared.first(&rule)?;
+        best[3] = best[3].min(t.elapsed());
+        round += 1;
+    }
+    let [cranelift_us, differentiate_us, compile_us, first_us] = best.map(|d| d.as_nanos() as f64 / 1e3);
+    let insts = body.layout.blocks().map(|b| body.layout.block_insts(b).count()).sum();
+    Ok(Latency { name: problem.name.to_owned(), insts, cranelift_us, differentiate_us, compile_us, first_us })
+}
+
+/// Measure straight lines of growing length, up to 100 000 instructions.
+///
+/// # Errors
+/// As [`measure`].
+pub fn scaling(how: How, effort: Effort) -> Result<Vec<Latency>, Failure> {
+    let mut rows = Vec::new();
+    for (name, make, lengths) in SERIES.iter().filter(|s| s.0.contains("straight")) {
+        for &n in *lengths {
+            let row = measure(&make(Size::Length(n)), how, effort)?;
+            rows.push(Latency { name: format!("{name}, {n}"), ..row });
+        }
+    }
+    Ok(rows)
+}
