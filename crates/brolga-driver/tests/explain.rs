@@ -293,7 +293,7 @@ fn the_first_cotangent_that_is_not_finite() {
               knows v5, parameter 1 of block1
                 for the reverse of block1, which holds it
                 since the loop has ended where it was compared with its bound
-              computes again `jump block1(v0, v1, v2)` (line 4)
+              computes again `v3 = iconst.i64 0` in front of `jump block1(v0, v1, v2)` (line 4)
                 for computing v4, parameter 0 of block1 again
                 for computing v5, parameter 1 of block1 again
                 since it is the same wherever it is computed
@@ -488,7 +488,7 @@ fn a_loop_in_every_mode() {
               knows v8, parameter 0 of block1
                 for the reverse of block1, which holds it
                 since the loop has ended where it was compared with its bound
-              computes again `jump block1(v1, v3)` (line 7)
+              computes again `v7 = iconst.i64 0` in front of `jump block1(v1, v3)` (line 7)
                 for computing v8, parameter 0 of block1 again
                 since it is the same wherever it is computed
     "#]]
@@ -550,7 +550,7 @@ block2:
               computes again `v3 = f64const 0.0` (line 3)
                 for the loop of block1, which runs again
                 since it is the same wherever it is computed
-              computes again `jump block1(v2, v3)` (line 5)
+              computes again `v5 = iconst.i64 0` in front of `jump block1(v2, v3)` (line 5)
                 for the loop of block1, which runs again
                 since it is the same wherever it is computed
               computes again `v4 = iconst.i64 3` (line 4)

@@ -164,10 +164,22 @@ impl Describe<'_, '_> {
         }
     }
 
+    /// Whether normalisation has put an instruction in front of a terminator, of which it has the position.
+    fn is_put_in(&self, inst: ir::Inst) -> bool {
+        let facts = &self.s.facts;
+        let origin = facts.program.origin(facts.variant.func, facts.original(inst));
+        let ends = |f: &ir::Function, i| f.layout.inst_block(i).is_some() && f.dfg.insts[i].opcode().is_terminator();
+        let body = facts.program.funcs[origin.func].body.as_ref();
+        body.is_some_and(|f| ends(f, origin.inst)) && !ends(facts.func(), inst)
+    }
+
     fn what(&self, v: Val) -> String {
         let dfg = &self.s.facts.func().dfg;
         match v {
             Val::Primal(p) => match dfg.value_def(p) {
+                ir::ValueDef::Result(inst, _) if self.is_put_in(inst) => {
+                    format!("`{}` in front of {}", dfg.display_inst(inst), self.text(inst))
+                }
                 ir::ValueDef::Result(inst, _) => self.text(inst),
                 ir::ValueDef::Param(block, i) => {
                     let entry = self.s.facts.cfg.blocks[0] == block;
