@@ -35,7 +35,9 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     let body_of = |symbol: &str| program.func(symbol).and_then(|key| program.funcs[key].body.clone());
     functions.extend(body_of(problem.func).map(|body| ("primal", problem.func.to_owned(), body, None)));
     if let Some(whole) = derivation.whole {
-        functions.push(("derivative", whole.symbol, whole.func, Some(whole.twice)));
+        // With the door that it is called through.
+        let func = derivation.doors.into_iter().next().unwrap_or(whole.func);
+        functions.push(("derivative", whole.symbol, func, Some(whole.twice)));
     }
     for whole in derivation.wholes {
         functions.push(("of a call", whole.symbol, whole.func, Some(whole.twice)));
