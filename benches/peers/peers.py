@@ -75,7 +75,9 @@ class Enzyme:
         pointer.restype, pointer.argtypes = C.c_void_p, [C.py_object, C.c_char_p]
         prototype = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(C.c_void_p), C.c_void_p, C.c_size_t, C.c_void_p)
         self.call = prototype(pointer(enzyme_call.get_callback(), b"xla._CUSTOM_CALL_TARGET"))
-        headers = sorted(pathlib.Path("/usr/lib").glob("llvm-*/lib/clang/*/include"))
+        # The wheel has no headers of its own: those of a clang that is installed, or else gcc's.
+        found = [sorted(pathlib.Path("/usr/lib").glob(p)) for p in ("llvm-*/lib/clang/*/include", "gcc/*/*/include")]
+        headers = found[0] or found[1]
         self.flags = ["-I" + str(HERE), "-std=c++17", "-fgnuc-version=4.2.1", "-target-cpu", "x86-64-v3"]
         self.flags += [f for h in headers[-1:] for f in ("-isystem", str(h))]
 
