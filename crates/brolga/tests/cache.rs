@@ -1,18 +1,11 @@
 //! What a cache remembers, and what it tells apart.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::cranelift_codegen::ir::UserFuncName;
-use brolga::{Arg, ArgActivity, Cache, Error, FuncKey, MemoryMode, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, Cache, Error, FuncKey, MemoryMode, Mode, Options, Request};
 
-fn program(text: &str) -> Program {
-    let mut p = Program::new();
-    for f in cranelift_reader::parse_functions(text).expect("the test's text parses") {
-        let UserFuncName::Testcase(t) = &f.name else { panic!("a named function") };
-        let name = String::from_utf8_lossy(t.raw()).into_owned();
-        p.define(&name, f, |_| 0).expect("defined once");
-    }
-    p
-}
+mod common;
+
+use common::program;
 
 /// x y, x + y, and something that nobody can differentiate.
 fn cache() -> (Cache, [FuncKey; 3]) {

@@ -1,18 +1,11 @@
 //! The primal is compiled when somebody calls it, into the module of its derivative.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::cranelift_codegen::ir::UserFuncName;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
 
-fn program(text: &str) -> Program {
-    let mut p = Program::new();
-    for f in cranelift_reader::parse_functions(text).expect("the test's text parses") {
-        let UserFuncName::Testcase(t) = &f.name else { panic!("a named function") };
-        let name = String::from_utf8_lossy(t.raw()).into_owned();
-        p.define(&name, f, |_| 0).expect("defined once");
-    }
-    p
-}
+mod common;
+
+use common::program;
 
 fn rule(p: &Program, func: &str, args: &[ArgActivity], mode: Mode) -> DerivedRule {
     let request = Request::new(p.func(func).expect("it is defined"), args.iter().copied());

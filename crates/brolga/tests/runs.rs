@@ -5,8 +5,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::cranelift_codegen::ir::UserFuncName;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request, ResultActivity};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Request, ResultActivity};
+
+mod common;
+
+use common::program;
 
 struct Counting;
 
@@ -30,16 +33,6 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-fn program(text: &str) -> Program {
-    let mut p = Program::new();
-    for f in cranelift_reader::parse_functions(text).expect("the test's text parses") {
-        let UserFuncName::Testcase(t) = &f.name else { panic!("a named function") };
-        let name = String::from_utf8_lossy(t.raw()).into_owned();
-        p.define(&name, f, |_| 0).expect("defined once");
-    }
-    p
-}
 
 /// `x^n` by a loop, with a callee, so that stacks, frames and calls are all in it.
 const POWER: &str = "

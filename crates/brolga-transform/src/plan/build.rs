@@ -30,7 +30,7 @@ use crate::stmt::AdStmts;
 /// Most instructions of a function whose frame is kept in variables: beyond that, more of them would be spilled than kept.
 const MAX_FOR_VARIABLES: usize = 1500;
 /// The same without loops. There every variable is alive from one half to the other: the register allocator spills all but a
-/// dozen, as fast as if the frame had been in memory, but takes ten times as long to find out.
+/// dozen, and takes long to find out.
 const MAX_WITHOUT_LOOPS: usize = 64;
 /// Most bytes of a frame on the stack.
 const MAX_ON_STACK: u32 = 64 << 10;
@@ -441,7 +441,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// What the reverse of a block can compute a name from, if it does not record that.
-    fn made_of(&self, b: ir::Block, v: Val) -> Option<SmallVec<[Val; 3]>> {
+    fn made_of(&self, b: ir::Block, v: Val) -> Option<Operands> {
         let args = self.operands_in(b, v).map(|x| x.1);
         args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()))
     }
