@@ -119,9 +119,10 @@ impl Cx<'_> {
     }
 
     /// Address and flags of a shadow access.
-    fn shadow_of(&self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val, off: i32) -> (ir::Value, ir::Value) {
+    fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val, off: i32) -> (ir::Value, ir::Value) {
         let (a, d) = (self.get(addr), self.get(delta));
         let s = b.ins().iadd(a, d);
+        self.shadows.push(s);
         let s = if off == 0 {
             s
         } else {
@@ -133,7 +134,7 @@ impl Cx<'_> {
 
     /// The shadow address, or a field of the segment where there is no shadow.
     fn shadow_or(
-        &self,
+        &mut self,
         b: &mut FunctionBuilder<'_>,
         (addr, delta, off): (Val, Val, i32),
         sure: bool,
@@ -148,8 +149,11 @@ impl Cx<'_> {
         b.ins().select(d, s, instead)
     }
 
-    fn load_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape) -> ir::Value {
+    fn load_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape, name: Option<Val>) -> ir::Value {
         match shape {
+            Shape::F32 | Shape::F64 if name.is_some_and(|n| self.compared.contains(&n)) => {
+                ops::load_in_vector(b, shape.ty(), MemFlagsData::new(), at)
+            }
             Shape::F32Pair => {
                 let x = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
                 ops::from_bits(b, x, shape)
@@ -398,7 +402,7 @@ impl Cx<'_> {
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
                 let mut sum = self.get(*by);
                 if !fresh {
-                    let old = self.load_ct(b, at, *shape);
+                    let old = self.load_ct(b, at, *shape, None);
                     sum = ops::add(b, old, sum);
                 }
                 self.store_ct(b, at, sum, *shape);
@@ -406,7 +410,7 @@ impl Cx<'_> {
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, *shape);
+                let r = self.load_ct(b, at, *shape, Some(inst.defs[0].0));
                 let zero = self.zero(b, shape.ty());
                 self.store_ct(b, at, zero, *shape);
                 self.name(inst.defs[0].0, r);
@@ -414,7 +418,7 @@ impl Cx<'_> {
             AdOp::PeekMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, *shape);
+                let r = self.load_ct(b, at, *shape, Some(inst.defs[0].0));
                 self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {

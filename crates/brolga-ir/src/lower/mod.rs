@@ -13,7 +13,7 @@
 
 use smallvec::SmallVec;
 
-use crate::map::{HashMap, IndexMap};
+use crate::map::{HashMap, HashSet, IndexMap};
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
@@ -28,6 +28,7 @@ mod copy;
 pub mod debug;
 mod memory;
 mod ops;
+mod rebase;
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;
@@ -139,7 +140,10 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         symbols: HashMap::default(),
         cts: HashMap::default(),
         sums: IndexMap::default(),
-        masks: HashMap::default(),
+        known: HashMap::default(),
+        zero_vectors: SmallVec::new(),
+        compared: compared_with_zero(graph),
+        shadows: Vec::new(),
         watched: IndexMap::default(),
         kept: HashMap::default(),
         kept_ids: HashMap::default(),
@@ -158,7 +162,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
         cx.forward = block.role.is_forward();
-        cx.masks.clear();
+        cx.known.clear();
+        cx.zero_vectors.clear();
         let again = block.role.again();
         if !cx.forward && (again.is_none() || again != scope) {
             cx.values.clear();
@@ -202,6 +207,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     }
     b.seal_all_blocks();
     b.finalize(target);
+    rebase::rebase(&mut func, &cx.shadows);
     func
 }
 
@@ -211,6 +217,36 @@ fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
         || graph.blocks.values().flat_map(|b| b.insts.values()).any(|i| {
             matches!(i.op, AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. })
         })
+}
+
+/// Values that are compared with zero.
+fn compared_with_zero(graph: &CfgBlocks) -> HashSet<Val> {
+    let all = graph.blocks.values().flat_map(|b| b.insts.values());
+    all.filter_map(|i| match &i.op {
+        AdOp::Arith(Arith::NonZero, args, _) => Some(args[0]),
+        _ => None,
+    })
+    .collect()
+}
+
+/// Operations that rules ask for again with the same operands: both factors of a square have the same cotangent, and products with one
+/// cotangent share its mask.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Repeated {
+    NonZero,
+    KeepWhere,
+    Fmul,
+}
+
+impl Repeated {
+    fn of(op: &Arith) -> Option<Self> {
+        match op {
+            Arith::NonZero => Some(Repeated::NonZero),
+            Arith::KeepWhere => Some(Repeated::KeepWhere),
+            Arith::Fmul => Some(Repeated::Fmul),
+            _ => None,
+        }
+    }
 }
 
 /// State of one lowering.
@@ -226,8 +262,14 @@ struct Cx<'a> {
     /// What the present block has added to cotangents so far. It joins the variable when that is read, or at the end of the block:
     /// so a loop that adds several terms to one cotangent waits for one addition a turn, not for all of them.
     sums: IndexMap<ir::Value, ir::Value>,
-    /// Masks of the present block, by what they are masks of.
-    masks: HashMap<ir::Value, ir::Value>,
+    /// Products and masks of the present block, by what they are made of.
+    known: HashMap<(Repeated, ir::Value, Option<ir::Value>), ir::Value>,
+    /// Vectors of zeros of the present block.
+    zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
+    /// What is compared with zero somewhere.
+    compared: HashSet<Val>,
+    /// Addresses of shadows, each the sum of an address and a delta.
+    shadows: Vec<ir::Value>,
     /// For each type of floats that are watched: bits that are zero as long as all of them were finite.
     watched: IndexMap<Type, Variable>,
     /// Frame slots that are variables.
@@ -346,6 +388,17 @@ impl Cx<'_> {
         self.zeros.get(&ty).copied().unwrap_or_else(|| ops::constant(b, ty, 0.0))
     }
 
+    /// A vector of zeros, one in each block that asks.
+    fn zero_vector(&mut self, b: &mut FunctionBuilder<'_>, ty: Type) -> ir::Value {
+        if let Some(&(_, zero)) = self.zero_vectors.iter().find(|z| z.0 == ty) {
+            return zero;
+        }
+        let bytes = b.func.dfg.constants.insert(ir::ConstantData::from([0_u8; 16].as_slice()));
+        let zero = b.ins().vconst(ty, bytes);
+        self.zero_vectors.push((ty, zero));
+        zero
+    }
+
     fn inst(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
         match &inst.op {
             AdOp::Primal(i) => {
@@ -368,10 +421,11 @@ impl Cx<'_> {
             }
             AdOp::Arith(op, args, ty) => {
                 let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
-                let known = if *op == Arith::NonZero { self.masks.get(&args[0]).copied() } else { None };
+                let key = Repeated::of(op).map(|op| (op, args[0], args.get(1).copied()));
+                let known = key.and_then(|key| self.known.get(&key).copied());
                 let r = known.unwrap_or_else(|| ops::arith(self, b, op, &args, *ty));
-                if *op == Arith::NonZero {
-                    self.masks.insert(args[0], r);
+                if let Some(key) = key {
+                    self.known.insert(key, r);
                 }
                 self.name(inst.defs[0].0, r);
             }
@@ -409,7 +463,7 @@ impl Cx<'_> {
                 let var = self.watched[&b.func.dfg.value_type(v)];
                 let mut found = b.ins().fsub(v, v);
                 if *not_zero {
-                    let zero = ops::is_zero(b, v);
+                    let zero = ops::is_zero(self, b, v);
                     found = b.ins().bor(found, zero);
                 }
                 let so_far = b.use_var(var);

@@ -55,20 +55,39 @@ pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
 }
 
 /// All bits of a float set where it compares with zero, none elsewhere.
-fn compared_with_zero(b: &mut FunctionBuilder<'_>, cc: FloatCC, x: ir::Value) -> ir::Value {
+fn compared_with_zero(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, cc: FloatCC, x: ir::Value) -> ir::Value {
     let ty = b.func.dfg.value_type(x);
-    // Lane 0 is all that is asked for; a scalar is in lane 0 of its register as it is.
-    let x = if ty.is_vector() { x } else { b.ins().scalar_to_vector(vector_of(ty), x) };
-    let zero = b.func.dfg.constants.insert(ir::ConstantData::from([0_u8; 16].as_slice()));
-    let zero = b.ins().vconst(vector_of(ty), zero);
+    let zero = cx.zero_vector(b, vector_of(ty));
+    // Lane 0 is all that is asked for. A scalar is in lane 0 of its register as it is, but CLIF has no name for that: to put it into
+    // a vector that is there already costs one instruction, to clear the other lanes for it two.
+    let x = match in_lane_zero(b, x) {
+        _ if ty.is_vector() => x,
+        Some(vector) => vector,
+        None => b.ins().insertlane(zero, x, 0),
+    };
     let mask = b.ins().fcmp(cc, x, zero);
     let mask = bits(b, mask, vector_of(ty));
     if ty.is_vector() { mask } else { b.ins().extractlane(mask, 0) }
 }
 
+/// The vector whose lane 0 a scalar is.
+fn in_lane_zero(b: &FunctionBuilder<'_>, x: ir::Value) -> Option<ir::Value> {
+    match b.func.dfg.insts[b.func.dfg.value_def(x).inst()?] {
+        InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm: 0 } => Some(arg),
+        _ => None,
+    }
+}
+
+/// A float from memory that is going to be compared with zero: a load clears the other lanes for nothing.
+pub fn load_in_vector(b: &mut FunctionBuilder<'_>, ty: Type, flags: MemFlagsData, at: ir::Value) -> ir::Value {
+    let x = b.ins().load(ty, flags, at, 0);
+    let x = b.ins().scalar_to_vector(vector_of(ty), x);
+    b.ins().extractlane(x, 0)
+}
+
 /// All bits set where a float is zero.
-pub fn is_zero(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
-    compared_with_zero(b, FloatCC::Equal, x)
+pub fn is_zero(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+    compared_with_zero(cx, b, FloatCC::Equal, x)
 }
 
 /// Whether any bit of a float is set.
@@ -103,6 +122,31 @@ pub fn add(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value
         (_, Some(y)) => b.ins().fsub(x, y),
         (Some(x), None) => b.ins().fsub(y, x),
         (None, None) => b.ins().fadd(x, y),
+    }
+}
+
+/// The number that a constant integer of at most 64 bits is.
+fn known(b: &FunctionBuilder<'_>, x: ir::Value) -> Option<i64> {
+    match b.func.dfg.insts[b.func.dfg.value_def(x).inst()?] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+        _ => None,
+    }
+}
+
+/// `x y`: steps of induction variables are one or powers of two for the most part, and large functions are compiled as they are.
+fn times(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
+    let (it, by) = match (known(b, x), known(b, y)) {
+        (_, Some(k)) => (x, k),
+        (Some(k), None) => (y, k),
+        (None, None) => return b.ins().imul(x, y),
+    };
+    match by {
+        1 => it,
+        2.. if by.count_ones() == 1 => {
+            let k = b.ins().iconst(types::I32, i64::from(by.trailing_zeros()));
+            b.ins().ishl(it, k)
+        }
+        _ => b.ins().imul(x, y),
     }
 }
 
@@ -141,7 +185,7 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Bxor => b.ins().bxor(a[0], a[1]),
         Arith::Bitselect => b.ins().bitselect(a[0], a[1], a[2]),
         // Masks of vectors even for scalars: a select between two floats is two branches on x86-64.
-        Arith::NonZero => compared_with_zero(b, FloatCC::NotEqual, a[0]),
+        Arith::NonZero => compared_with_zero(cx, b, FloatCC::NotEqual, a[0]),
         Arith::KeepWhere => b.ins().band(a[0], a[1]),
         Arith::FromInt => {
             let x = if b.func.dfg.value_type(a[0]).bits() < 32 { b.ins().sextend(types::I32, a[0]) } else { a[0] };
@@ -172,9 +216,14 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Splat => b.ins().splat(ty, a[0]),
         Arith::ScalarToVector => b.ins().scalar_to_vector(ty, a[0]),
         Arith::ShuffleBytes(mask) => shuffle(b, a[0], a[1], mask, ty),
-        Arith::Iadd => b.ins().iadd(a[0], a[1]),
+        Arith::Iadd => match (known(b, a[0]), known(b, a[1])) {
+            (Some(0), _) => a[1],
+            (_, Some(0)) => a[0],
+            _ => b.ins().iadd(a[0], a[1]),
+        },
+        Arith::Isub if known(b, a[1]) == Some(0) => a[0],
         Arith::Isub => b.ins().isub(a[0], a[1]),
-        Arith::Imul => b.ins().imul(a[0], a[1]),
+        Arith::Imul => times(b, a[0], a[1]),
         Arith::UshrBy(k) => {
             let k = b.ins().iconst(types::I32, i64::from(*k));
             b.ins().ushr(a[0], k)
