@@ -219,14 +219,26 @@ fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
         })
 }
 
-/// Values that are compared with zero.
+/// Values that are compared with zero, or that cotangents are made of which are.
 fn compared_with_zero(graph: &CfgBlocks) -> HashSet<Val> {
-    let all = graph.blocks.values().flat_map(|b| b.insts.values());
-    all.filter_map(|i| match &i.op {
+    let all = || graph.blocks.values().flat_map(|b| b.insts.values());
+    let mut found: HashSet<Val> = HashSet::default();
+    found.extend(all().filter_map(|i| match &i.op {
         AdOp::Arith(Arith::NonZero, args, _) => Some(args[0]),
         _ => None,
-    })
-    .collect()
+    }));
+    if !found.is_empty() {
+        let taken = all().filter_map(|i| match i.op {
+            AdOp::TakeCt(v) if found.contains(&i.defs[0].0) => Some(v),
+            _ => None,
+        });
+        let taken: HashSet<ir::Value> = taken.collect();
+        found.extend(all().filter_map(|i| match i.op {
+            AdOp::AddCt(v, by) if taken.contains(&v) => Some(by),
+            _ => None,
+        }));
+    }
+    found
 }
 
 /// Operations that rules ask for again with the same operands: both factors of a square have the same cotangent, and products with one
