@@ -17,7 +17,7 @@ use crate::map::{HashMap, HashSet, IndexMap};
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
@@ -219,24 +219,18 @@ fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
         })
 }
 
-/// Values that are compared with zero, or that cotangents are made of which are.
+/// Values that are compared with zero, or that are all there is of a cotangent that is.
 fn compared_with_zero(graph: &CfgBlocks) -> HashSet<Val> {
-    let all = || graph.blocks.values().flat_map(|b| b.insts.values());
     let mut found: HashSet<Val> = HashSet::default();
-    found.extend(all().filter_map(|i| match &i.op {
-        AdOp::Arith(Arith::NonZero, args, _) => Some(args[0]),
-        _ => None,
-    }));
-    if !found.is_empty() {
-        let taken = all().filter_map(|i| match i.op {
-            AdOp::TakeCt(v) if found.contains(&i.defs[0].0) => Some(v),
-            _ => None,
-        });
-        let taken: HashSet<ir::Value> = taken.collect();
-        found.extend(all().filter_map(|i| match i.op {
-            AdOp::AddCt(v, by) if taken.contains(&v) => Some(by),
-            _ => None,
-        }));
+    let mut cotangents: EntitySet<ir::Value> = EntitySet::new();
+    for i in graph.blocks.values().rev().flat_map(|b| b.insts.values().rev()) {
+        match &i.op {
+            AdOp::Arith(Arith::NonZero, args, _) => drop(found.insert(args[0])),
+            AdOp::Arith(Arith::Copy, args, _) if found.contains(&i.defs[0].0) => drop(found.insert(args[0])),
+            AdOp::TakeCt(v) if found.contains(&i.defs[0].0) => drop(cotangents.insert(*v)),
+            AdOp::AddCt(v, by) if cotangents.contains(*v) => drop(found.insert(*by)),
+            _ => {}
+        }
     }
     found
 }
