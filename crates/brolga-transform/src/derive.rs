@@ -36,6 +36,7 @@ use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
+use crate::rotate::{Shape, rotate};
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
@@ -622,7 +623,7 @@ fn derive_one<'a>(
             target: isa.frontend_config(),
         };
         let mut func = lower(graph, env);
-        orient(&mut func);
+        shape(&mut func);
         // What is asked for is verified as it is going to be called.
         if is_root { Ok(func) } else { verified(func, isa, &program.funcs[variant.func].symbol) }
     };
@@ -682,6 +683,15 @@ fn derive_one<'a>(
         }
     };
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
+}
+
+/// Give a function's loops the shape that Cranelift makes most of.
+fn shape(func: &mut ir::Function) {
+    let mut shape = Shape::of(func);
+    if rotate(func, &shape) {
+        shape = Shape::of(func);
+    }
+    orient(func, &shape.loops);
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.

@@ -16,6 +16,7 @@
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
 //! orient       branches at the edge of loops, turned for Cranelift
+//! rotate       loops that ask at their end
 //! derive       all of it, for a function and everything that it calls
 //! door         what Rust calls takes its arguments from memory
 //! fallback     the same with less inlining, where that is in the way
@@ -38,6 +39,7 @@ pub mod inline;
 pub mod liveness;
 pub mod normalise;
 pub mod orient;
+pub mod rotate;
 pub mod overwrite;
 pub mod own;
 pub mod plan;

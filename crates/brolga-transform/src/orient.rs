@@ -10,18 +10,12 @@
 //! condition complemented. Nothing else changes; values, blocks and their order stay.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::dominator_tree::DominatorTree;
-use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
-/// Turn the branches of a function.
-pub fn orient(func: &mut ir::Function) {
-    let cfg = ControlFlowGraph::with_function(func);
-    let domtree = DominatorTree::with_function(func, &cfg);
-    let mut loops = LoopAnalysis::new();
-    loops.compute(func, &cfg, &domtree);
+/// Turn the branches of a function with these loops.
+pub fn orient(func: &mut ir::Function, loops: &LoopAnalysis) {
     let mut wrong = Vec::new();
     for b in func.layout.blocks() {
         let (Some(l), Some(last)) = (loops.innermost_loop(b), func.layout.last_inst(b)) else { continue };

@@ -424,20 +424,17 @@ const SHORT: usize = 150;
 ///
 /// `twice` says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
-    let branches = func
-        .layout
-        .blocks()
-        .filter_map(|b| func.layout.last_inst(b))
-        .filter(|&i| func.dfg.insts[i].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables).len() > 1)
-        .count();
     let lengths = || func.layout.blocks().map(|b| func.layout.block_insts(b).count());
     let (insts, longest) = (lengths().sum::<usize>(), lengths().max().unwrap_or(0));
-    // An edge back in layout order: all loops have one, and it costs nothing to ask.
+    // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that asks at its end adds no arm.
     let mut earlier = brolga_ir::map::HashSet::default();
-    let loops = func.layout.blocks().any(|b| {
+    let (mut loops, mut branches) = (false, 0);
+    for b in func.layout.blocks() {
         earlier.insert(b);
-        func.block_successors(b).any(|s| earlier.contains(&s))
-    });
+        let back = func.block_successors(b).any(|s| earlier.contains(&s));
+        loops |= back;
+        branches += usize::from(!back && func.block_successors(b).nth(1).is_some());
+    }
     let (most_branches, most_insts) = match twice {
         _ if longest <= SHORT => (128, 4000),
         true => (64, 3000),
