@@ -20,8 +20,9 @@ pub fn orient(func: &mut ir::Function, loops: &LoopAnalysis) {
     for b in func.layout.blocks() {
         let (Some(l), Some(last)) = (loops.innermost_loop(b), func.layout.last_inst(b)) else { continue };
         let InstructionData::Brif { blocks, .. } = func.dfg.insts[last] else { continue };
-        let [stays, leaves] = blocks.map(|c| loops.is_in_loop(c.block(&func.dfg.value_lists), l));
-        if stays && !leaves {
+        let targets = blocks.map(|c| c.block(&func.dfg.value_lists));
+        let [stays, leaves] = targets.map(|b| loops.is_in_loop(b, l));
+        if stays && !leaves && targets[0] != loops.loop_header(l) {
             wrong.push(last);
         }
     }

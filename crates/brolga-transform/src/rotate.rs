@@ -7,7 +7,7 @@
 //!
 //! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is asked once, on the way in. Its
 //! values are defined in several places then, so those that others use become parameters of the body, and of the block behind the
-//! loop. Outer loops come first: a header that is copied later is copied with the names that it has by then.
+//! loop; what is computed for others only is computed there. Outer loops come first: a header that is copied later is copied with the names that it has by then.
 //!
 //! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which each use of their values is
 //! either behind the body's first block or behind the one that follows the loop; where several ways out meet again, a loop
@@ -20,6 +20,7 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_entity::SecondaryMap;
@@ -181,29 +182,96 @@ fn turn(func: &mut ir::Function, shape: &Shape, c: &Candidate, uses: &mut Uses) 
         _ => targets[1],
     };
     // Values of the header that are used elsewhere, under new names.
-    let mut names: [SmallVec<[(Value, Value); 4]>; 2] = Default::default();
-    for (inst, side) in sides {
-        let (block, names) = match side {
-            Side::Body => (body, &mut names[0]),
-            Side::Behind => (behind, &mut names[1]),
-        };
-        for v in func.dfg.inst_values(inst).collect::<SmallVec<[Value; 8]>>() {
-            if uses.home[v] == Some(c.header) && !names.iter().any(|n| n.0 == v) {
-                let ty = func.dfg.value_type(v);
-                names.push((v, func.dfg.append_block_param(block, ty)));
+    let idle = idle(func, c);
+    for (side, block, at) in [(Side::Body, body, c.body_at), (Side::Behind, behind, 1 - c.body_at)] {
+        let users = || sides.iter().filter(|s| s.1 == side).map(|s| s.0);
+        let mut used: SmallVec<[Value; 8]> = SmallVec::new();
+        for v in users().flat_map(|inst| func.dfg.inst_values(inst)) {
+            if uses.home[v] == Some(c.header) && !used.contains(&v) {
+                used.push(v);
             }
         }
-        func.dfg.map_inst_values(inst, |v| names.iter().find(|n| n.0 == v).map_or(v, |n| n.1));
-    }
-    for (side, names) in [c.body_at, 1 - c.body_at].into_iter().zip(&names) {
-        for &(v, _) in names {
-            append(func, c.branch, side, v);
+        let names = hand_over(func, c, (block, at), used, &idle, uses);
+        for inst in users() {
+            func.dfg.map_inst_values(inst, |v| renamed(&names, v));
         }
+    }
+    for &inst in &idle {
+        func.layout.remove_inst(inst);
     }
     for &latch in &c.latches {
         ask_at_end(func, c, latch, uses);
     }
     true
+}
+
+type Names = SmallVec<[(Value, Value); 8]>;
+
+fn renamed(names: &Names, v: Value) -> Value {
+    names.iter().find(|n| n.0 == v).map_or(v, |n| n.1)
+}
+
+/// Instructions of a header that its branch does not ask for, in order.
+fn idle(func: &ir::Function, c: &Candidate) -> SmallVec<[ir::Inst; 8]> {
+    let mut asked: SmallVec<[Value; 8]> = func.dfg.inst_values(c.branch).collect();
+    let mut idle: SmallVec<[ir::Inst; 8]> = SmallVec::new();
+    let mut next = func.layout.prev_inst(c.branch);
+    while let Some(inst) = next {
+        if func.dfg.inst_results(inst).iter().any(|v| asked.contains(v)) {
+            asked.extend(func.dfg.inst_values(inst));
+        } else {
+            idle.insert(0, inst);
+        }
+        next = func.layout.prev_inst(inst);
+    }
+    idle
+}
+
+/// Give a block on one side of the header's branch these values of the header: what the branch does not ask for moves there, the
+/// rest arrives as parameters. Returns their names there.
+fn hand_over(
+    func: &mut ir::Function,
+    c: &Candidate,
+    (block, side): (ir::Block, usize),
+    mut used: SmallVec<[Value; 8]>,
+    idle: &[ir::Inst],
+    uses: &mut Uses,
+) -> Names {
+    let mut moving: SmallVec<[ir::Inst; 8]> = SmallVec::new();
+    for &inst in idle.iter().rev() {
+        if !func.dfg.inst_results(inst).iter().any(|v| used.contains(v)) {
+            continue;
+        }
+        used.retain(|v| !func.dfg.inst_results(inst).contains(v));
+        for v in func.dfg.inst_values(inst) {
+            if uses.home[v] == Some(c.header) && !used.contains(&v) {
+                used.push(v);
+            }
+        }
+        moving.push(inst);
+    }
+    let mut names = Names::new();
+    for v in used {
+        let ty = func.dfg.value_type(v);
+        names.push((v, func.dfg.append_block_param(block, ty)));
+        append(func, c.branch, side, v);
+    }
+    let first = func.layout.first_inst(block).expect("a block has a terminator");
+    for inst in moving.into_iter().rev() {
+        let new = copy(func, inst, &mut names);
+        func.layout.insert_inst(new, first);
+        uses.note(func, new, block);
+    }
+    names
+}
+
+/// A copy of an instruction under these names; its results are named as well.
+fn copy(func: &mut ir::Function, inst: ir::Inst, names: &mut Names) -> ir::Inst {
+    let new = func.dfg.clone_inst(inst);
+    func.dfg.map_inst_values(new, |v| renamed(names, v));
+    func.set_srcloc(new, func.srcloc(inst));
+    names.extend(func.dfg.inst_results(inst).iter().copied().zip(func.dfg.inst_results(new).iter().copied()));
+    new
 }
 
 /// A block of our own on one side of the header's branch.
@@ -267,15 +335,33 @@ fn ask_at_end(func: &mut ir::Function, c: &Candidate, latch: ir::Block, uses: &m
 
 /// The header's instructions at the end of a block, for these values of its parameters.
 fn copy_header(func: &mut ir::Function, c: &Candidate, block: ir::Block, args: &[Value], uses: &mut Uses) {
-    let mut names: SmallVec<[(Value, Value); 8]> = SmallVec::new();
+    let mut names = Names::new();
     names.extend(func.dfg.block_params(c.header).iter().copied().zip(args.iter().copied()));
     for inst in func.layout.block_insts(c.header).collect::<SmallVec<[ir::Inst; 8]>>() {
-        let new = func.dfg.clone_inst(inst);
-        func.dfg.map_inst_values(new, |v| names.iter().find(|n| n.0 == v).map_or(v, |n| n.1));
+        let new = copy(func, inst, &mut names);
         func.layout.append_inst(new, block);
-        func.set_srcloc(new, func.srcloc(inst));
-        names.extend(func.dfg.inst_results(inst).iter().copied().zip(func.dfg.inst_results(new).iter().copied()));
         uses.note(func, new, block);
+        if inst == c.branch {
+            ask_for_itself(func, new);
+        }
+    }
+}
+
+/// A branch on whether a number is zero, on the number instead of a comparison. Cranelift's mid-end would compare what the number was
+/// before its last step, which would then be alive beside it.
+fn ask_for_itself(func: &mut ir::Function, branch: ir::Inst) {
+    let cond = func.dfg.inst_args(branch)[0];
+    let Some(compare) = func.dfg.value_def(cond).inst() else { return };
+    let InstructionData::IntCompare { cond: cc, args: [x, y], .. } = func.dfg.insts[compare] else { return };
+    let zero = func.dfg.value_def(y).inst().map(|i| func.dfg.insts[i]);
+    let is_zero = matches!(zero, Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) if imm.bits() == 0);
+    if !is_zero || !matches!(cc, IntCC::Equal | IntCC::NotEqual) || func.dfg.value_type(x).bits() > 64 {
+        return;
+    }
+    let InstructionData::Brif { arg, blocks, .. } = &mut func.dfg.insts[branch] else { unreachable!("a branch") };
+    *arg = x;
+    if cc == IntCC::Equal {
+        blocks.swap(0, 1);
     }
 }
 
