@@ -36,11 +36,12 @@ use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
-use crate::rotate::{Shape, rotate};
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
+use crate::rotate::{Shape, rotate};
 use crate::rules;
+use crate::segments;
 use crate::stmt::{AdStmts, Callees, Translation};
 
 /// Both halves of one derived variant.
@@ -381,6 +382,7 @@ pub(crate) fn derive_once(
     }
     let mut doors = Vec::new();
     if problems.is_empty() {
+        segments::forget(whole.as_mut(), &mut wholes, &names);
         let found = Found { whole: whole.as_ref(), pairs: &pairs, wholes: &wholes, captures: &captures };
         match found.doors(&names, isa, &program.funcs[request.func].symbol) {
             Ok(found) => doors = found,
@@ -715,9 +717,8 @@ fn forward_values(graph: &CfgBlocks) -> EntitySet<ir::Value> {
 
 /// Whether a combined function uses its segment, which comes behind the primal's parameters and their deltas.
 fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
-    let deltas = variant.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count();
     let entry = func.layout.entry_block().expect("a function has a body");
-    let segment = func.dfg.block_params(entry)[variant.params.len() + deltas];
+    let segment = func.dfg.block_params(entry)[segments::position(variant)];
     func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| func.dfg.inst_values(i).any(|v| v == segment))
 }
 

@@ -149,11 +149,8 @@ impl Cx<'_> {
         b.ins().select(d, s, instead)
     }
 
-    fn load_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape, name: Option<Val>) -> ir::Value {
+    fn load_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape) -> ir::Value {
         match shape {
-            Shape::F32 | Shape::F64 if name.is_some_and(|n| self.compared.contains(&n)) => {
-                ops::load_in_vector(b, shape.ty(), MemFlagsData::new(), at)
-            }
             Shape::F32Pair => {
                 let x = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
                 ops::from_bits(b, x, shape)
@@ -402,7 +399,7 @@ impl Cx<'_> {
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
                 let mut sum = self.get(*by);
                 if !fresh {
-                    let old = self.load_ct(b, at, *shape, None);
+                    let old = self.load_ct(b, at, *shape);
                     sum = ops::add(b, old, sum);
                 }
                 self.store_ct(b, at, sum, *shape);
@@ -410,7 +407,7 @@ impl Cx<'_> {
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, *shape, Some(inst.defs[0].0));
+                let r = self.load_ct(b, at, *shape);
                 let zero = self.zero(b, shape.ty());
                 self.store_ct(b, at, zero, *shape);
                 self.name(inst.defs[0].0, r);
@@ -418,7 +415,7 @@ impl Cx<'_> {
             AdOp::PeekMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, *shape, Some(inst.defs[0].0));
+                let r = self.load_ct(b, at, *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {

@@ -13,11 +13,11 @@
 
 use smallvec::SmallVec;
 
-use crate::map::{HashMap, HashSet, IndexMap};
+use crate::map::{HashMap, IndexMap};
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
@@ -142,7 +142,6 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         sums: IndexMap::default(),
         known: HashMap::default(),
         zero_vectors: SmallVec::new(),
-        compared: compared_with_zero(graph),
         shadows: Vec::new(),
         watched: IndexMap::default(),
         kept: HashMap::default(),
@@ -219,22 +218,6 @@ fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
         })
 }
 
-/// Values that are compared with zero, or that are all there is of a cotangent that is.
-fn compared_with_zero(graph: &CfgBlocks) -> HashSet<Val> {
-    let mut found: HashSet<Val> = HashSet::default();
-    let mut cotangents: EntitySet<ir::Value> = EntitySet::new();
-    for i in graph.blocks.values().rev().flat_map(|b| b.insts.values().rev()) {
-        match &i.op {
-            AdOp::Arith(Arith::NonZero, args, _) => drop(found.insert(args[0])),
-            AdOp::Arith(Arith::Copy, args, _) if found.contains(&i.defs[0].0) => drop(found.insert(args[0])),
-            AdOp::TakeCt(v) if found.contains(&i.defs[0].0) => drop(cotangents.insert(*v)),
-            AdOp::AddCt(v, by) if cotangents.contains(*v) => drop(found.insert(*by)),
-            _ => {}
-        }
-    }
-    found
-}
-
 /// Operations that rules ask for again with the same operands: both factors of a square have the same cotangent, and products with one
 /// cotangent share its mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -272,8 +255,6 @@ struct Cx<'a> {
     known: HashMap<(Repeated, ir::Value, Option<ir::Value>), ir::Value>,
     /// Vectors of zeros of the present block.
     zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
-    /// What is compared with zero somewhere.
-    compared: HashSet<Val>,
     /// Addresses of shadows, each the sum of an address and a delta.
     shadows: Vec<ir::Value>,
     /// For each type of floats that are watched: bits that are zero as long as all of them were finite.

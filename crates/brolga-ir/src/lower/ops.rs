@@ -60,29 +60,10 @@ fn compared_with_zero(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, cc: FloatCC,
     let zero = cx.zero_vector(b, vector_of(ty));
     // Lane 0 is all that is asked for. A scalar is in lane 0 of its register as it is, but CLIF has no name for that: to put it into
     // a vector that is there already costs one instruction, to clear the other lanes for it two.
-    let x = match in_lane_zero(b, x) {
-        _ if ty.is_vector() => x,
-        Some(vector) => vector,
-        None => b.ins().insertlane(zero, x, 0),
-    };
+    let x = if ty.is_vector() { x } else { b.ins().insertlane(zero, x, 0) };
     let mask = b.ins().fcmp(cc, x, zero);
     let mask = bits(b, mask, vector_of(ty));
     if ty.is_vector() { mask } else { b.ins().extractlane(mask, 0) }
-}
-
-/// The vector whose lane 0 a scalar is.
-fn in_lane_zero(b: &FunctionBuilder<'_>, x: ir::Value) -> Option<ir::Value> {
-    match b.func.dfg.insts[b.func.dfg.value_def(x).inst()?] {
-        InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, arg, imm: 0 } => Some(arg),
-        _ => None,
-    }
-}
-
-/// A float from memory that is going to be compared with zero: a load clears the other lanes for nothing.
-pub fn load_in_vector(b: &mut FunctionBuilder<'_>, ty: Type, flags: MemFlagsData, at: ir::Value) -> ir::Value {
-    let x = b.ins().load(ty, flags, at, 0);
-    let x = b.ins().scalar_to_vector(vector_of(ty), x);
-    b.ins().extractlane(x, 0)
 }
 
 /// All bits set where a float is zero.

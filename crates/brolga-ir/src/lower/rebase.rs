@@ -41,7 +41,9 @@ pub fn rebase(func: &mut ir::Function, shadows: &[ir::Value]) {
 fn sum(func: &ir::Function, v: ir::Value) -> Option<(ir::Inst, [ir::Value; 2])> {
     let inst = func.dfg.value_def(v).inst()?;
     match func.dfg.insts[inst] {
-        InstructionData::Binary { opcode: Opcode::Iadd, args } => Some((inst, args.map(|a| func.dfg.resolve_aliases(a)))),
+        InstructionData::Binary { opcode: Opcode::Iadd, args } => {
+            Some((inst, args.map(|a| func.dfg.resolve_aliases(a))))
+        }
         _ => None,
     }
 }

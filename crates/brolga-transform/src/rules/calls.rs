@@ -28,7 +28,13 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
         }
     }
     let params: Vec<ParamMode> = cx.args().to_vec().iter().enumerate().map(|(i, &a)| param_mode(cx, f, i, a)).collect();
-    let results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
+    let mut results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
+    // What is known of the caller's cotangents is known to the callee; a sum of calls passes its own on as it is.
+    for (mode, r) in results.iter_mut().zip(cx.results()) {
+        if *mode == ResultMode::Active && cx.facts().units.contains(*r) {
+            *mode = ResultMode::Unit;
+        }
+    }
     let quiet = params.iter().all(|p| *p == ParamMode::Const) && results.iter().all(|r| *r == ResultMode::None);
     let shared = facts.program.data.values().any(|d| d.writable) || facts.options.memory == MemoryMode::Restore;
     if quiet && !shared {
@@ -47,7 +53,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
 /// Whether no pointer is returned, and no integer carries float bits.
 fn by_value(variant: &Variant) -> bool {
     let param = |p: &ParamMode| !matches!(p, ParamMode::Bits(_));
-    let result = |r: &ResultMode| matches!(r, ResultMode::None | ResultMode::Active);
+    let result = |r: &ResultMode| matches!(r, ResultMode::None | ResultMode::Active | ResultMode::Unit);
     variant.params.iter().all(param) && variant.results.iter().all(result)
 }
 
