@@ -7,7 +7,8 @@
 //!
 //! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is asked once, on the way in. Its
 //! values are defined in several places then, so those that others use become parameters of the body, and of the block behind the
-//! loop; what is computed for others only is computed there. Outer loops come first: a header that is copied later is copied with the names that it has by then.
+//! loop; what is computed for others only is computed there. Loops are turned in any order: who uses a header's values is known by
+//! instruction, and copies are noted as they are made.
 //!
 //! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which each use of their values is
 //! either behind the body's first block or behind the one that follows the loop; where several ways out meet again, a loop
@@ -61,9 +62,7 @@ struct Candidate {
 
 /// Turn the loops of a function; says whether there was one.
 pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
-    // A block that dominates another one comes first in reverse postorder: so do outer headers.
-    let headers = shape.domtree.cfg_rpo().filter_map(|&b| shape.loops.is_loop_header(b));
-    let candidates: Vec<Candidate> = headers.filter_map(|l| candidate(func, shape, l)).collect();
+    let candidates: Vec<Candidate> = shape.loops.loops().filter_map(|l| candidate(func, shape, l)).collect();
     if candidates.is_empty() {
         return false;
     }
