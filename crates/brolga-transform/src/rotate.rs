@@ -69,7 +69,7 @@ pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
     func.dfg.resolve_all_aliases();
     let mut uses = Uses::of(func, &candidates);
     let mut any = false;
-    for c in &candidates {
+    for c in candidates.iter().rev() {
         any |= turn(func, shape, c, &mut uses);
     }
     any

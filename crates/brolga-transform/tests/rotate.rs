@@ -148,6 +148,41 @@ fn nests() {
 }
 
 #[test]
+fn a_nest_whose_inner_header_asks_for_what_the_outer_one_has() {
+    // What the inner header has moves (v9) or is copied (v7), to a block of its own where the latch asks something itself.
+    check(
+        "block0(v0: i32):
+            v1 = iconst.i32 0
+            v20 = iconst.i32 1
+            jump block1(v1, v1)
+        block1(v2: i32, v3: i32):
+            v4 = icmp slt v2, v0
+            brif v4, block6, block5
+        block6:
+            jump block2(v20, v3)
+        block2(v5: i32, v6: i32):
+            v7 = iadd v2, v0
+            v9 = imul v5, v2
+            v8 = icmp slt v5, v7
+            brif v8, block3, block4
+        block3:
+            v10 = iadd v6, v9
+            v11 = iadd v5, v20
+            v15 = band v10, v20
+            brif v15, block2(v11, v10), block7
+        block7:
+            v16 = iadd v11, v20
+            jump block2(v16, v10)
+        block4:
+            v12 = iadd v2, v20
+            jump block1(v12, v6)
+        block5:
+            return v3",
+        (0, 3),
+    );
+}
+
+#[test]
 fn one_behind_the_other() {
     // The block behind the first loop is the header of the second, which uses what the first has ended with.
     check(
