@@ -1,10 +1,11 @@
 //! Loops that are turned to ask at their end do what they did: small functions, run by Cranelift's interpreter before and after.
 //! Every derivative in `ir-tests` goes through the pass as well.
 
+mod host;
+
 use brolga_transform::rotate::{Shape, rotate};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
-use cranelift_codegen::settings::{self, Flags};
 use cranelift_interpreter::environment::FunctionStore;
 use cranelift_interpreter::interpreter::{Interpreter, InterpreterState};
 use cranelift_interpreter::step::ControlFlow;
@@ -37,8 +38,7 @@ fn ends(func: &ir::Function) -> (usize, usize) {
 fn check(body: &str, expected: (usize, usize)) {
     let text = format!("function %f(i32) -> i32 {{\n{body}\n}}");
     let before = cranelift_reader::parse_functions(&text).unwrap().remove(0);
-    let isa = cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
-    let isa = isa.unwrap().finish(Flags::new(settings::builder())).unwrap();
+    let isa = host::isa();
     let mut after = before.clone();
     let turned = rotate(&mut after, &Shape::of(&before));
     cranelift_codegen::verify_function(&after, &*isa).unwrap_or_else(|e| panic!("{e}\n{after}"));

@@ -1,10 +1,11 @@
 //! Whose cotangent is known to be one, where the seed is: `brolga_analysis::unit`, on small functions. That gradients stay
 //! the same is tried on every call of `ir-tests` that has one result.
 
+mod host;
+
 use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::types;
-use cranelift_codegen::settings::{self, Flags};
 
 /// Names of the values of `%f` whose cotangent is one, in order. Floats are active, integers constant.
 fn units(text: &str) -> String {
@@ -18,8 +19,7 @@ fn units(text: &str) -> String {
         _ => ArgActivity::Const,
     });
     let request = Request { results: vec![ResultActivity::Unit], ..Request::new(key, activity) };
-    let isa = cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
-    let isa = isa.unwrap().finish(Flags::new(settings::builder())).unwrap();
+    let isa = host::isa();
     let mut found = Vec::new();
     let derived = derive_with(&program, &request, &Options::default(), &*isa, |stages| {
         found = stages.facts.func().dfg.values().filter(|v| stages.facts.units.contains(*v)).collect();

@@ -80,3 +80,84 @@ fn behind(func: &ir::Function, block: ir::Block, x: ir::Value, y: ir::Value) -> 
     };
     next.expect("a block has a terminator")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The instructions of a function, when these of its values have been rewritten as shadow addresses.
+    fn rebased(text: &str, shadows: &[u32]) -> Vec<String> {
+        let mut func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+        let shadows: Vec<ir::Value> = shadows.iter().map(|&n| ir::Value::from_u32(n)).collect();
+        rebase(&mut func, &shadows);
+        let target = cranelift_codegen::settings::Flags::new(cranelift_codegen::settings::builder());
+        cranelift_codegen::verify_function(&func, &target).unwrap_or_else(|e| panic!("{e}: {func}"));
+        let sums = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+        let sums = sums.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Iadd);
+        sums.map(|i| func.dfg.display_inst(i).to_string()).collect()
+    }
+
+    #[test]
+    fn the_start_is_computed_where_it_is_known() {
+        // v7 starts from parameters of the entry, v10 from those of a block on the way, with the other operand first.
+        let text = "function %f(i64, i64, i64) {
+            block0(v0: i64, v1: i64, v2: i64):
+                jump block1(v0, v1)
+            block1(v3: i64, v4: i64):
+                jump block2(v2)
+            block2(v5: i64):
+                v6 = iadd v0, v5
+                v7 = iadd v6, v1
+                v8 = load.f64 v7
+                v9 = iadd v5, v3
+                v10 = iadd v9, v4
+                store v8, v10
+                brif v5, block2(v5), block3
+            block3:
+                return
+            }";
+        let wanted = [
+            "v11 = iadd.i64 v0, v1",
+            "v12 = iadd.i64 v3, v4",
+            "v6 = iadd.i64 v0, v5",
+            "v7 = iadd.i64 v11, v5",
+            "v9 = iadd.i64 v5, v3",
+            "v10 = iadd.i64 v12, v5",
+        ];
+        assert_eq!(rebased(text, &[7, 10]), wanted);
+    }
+
+    #[test]
+    fn what_stays() {
+        // v6: the base is computed in the same block. v9: base and delta are known in different blocks. v11: an address without a base.
+        let text = "function %f(i64, i64) {
+            block0(v0: i64, v1: i64):
+                v2 = load.i64 v0
+                jump block1(v2)
+            block1(v3: i64):
+                jump block2(v1)
+            block2(v4: i64):
+                v5 = iadd v4, v4
+                v6 = iadd v5, v1
+                store v0, v6
+                jump block3
+            block3:
+                v7 = load.i64 v6
+                v8 = iadd v4, v7
+                v9 = iadd v8, v3
+                store v0, v9
+                v10 = load.i64 v0
+                v11 = iadd v10, v1
+                store v0, v11
+                return
+            }";
+        let sums = [
+            "v5 = iadd.i64 v4, v4",
+            "v6 = iadd.i64 v5, v1",
+            "v8 = iadd.i64 v4, v7",
+            "v9 = iadd.i64 v8, v3",
+            "v11 = iadd.i64 v10, v1",
+        ];
+        assert_eq!(rebased(text, &[6, 9, 11]), sums);
+    }
+}

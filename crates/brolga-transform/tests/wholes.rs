@@ -1,0 +1,107 @@
+//! Functions of both halves that others call: what they are told of their seed, and of their segment.
+
+mod host;
+
+use brolga_analysis::ResultMode;
+use brolga_ir::{ArgActivity, Mode, Options, Program, Request, ResultActivity};
+use brolga_transform::derive::{Derivation, derive};
+use cranelift_codegen::ir::types;
+
+/// The gradient of `%f(i64, i64) -> f64`, a duplicated pointer and a count.
+fn gradient(body: &str, seed: ResultActivity) -> Derivation {
+    let text = format!("function %f(i64, i64) -> f64 {{\n    fn0 = %f(i64, i64) -> f64\n{body}\n}}");
+    let func = cranelift_reader::parse_functions(&text).unwrap().remove(0);
+    assert_eq!(func.signature.params[0].value_type, types::I64);
+    let mut program = Program::new();
+    let key = program.define("f", func, |_| 0).unwrap();
+    let request = Request { results: vec![seed], ..Request::new(key, [ArgActivity::Duplicated, ArgActivity::Const]) };
+    let isa = host::isa();
+    derive(&program, &request, &Options { mode: Mode::Gradient, ..Options::default() }, &*isa).unwrap()
+}
+
+/// Zeros that calls pass at the place of the segment, of how many calls.
+fn zeros(d: &Derivation) -> (usize, usize) {
+    let func = &d.wholes[0].func;
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let calls: Vec<_> = insts.filter(|&i| func.dfg.insts[i].opcode().is_call()).collect();
+    let zero = |v| {
+        func.dfg.value_def(v).inst().is_some_and(|i| func.dfg.display_inst(i).to_string().ends_with("iconst.i64 0"))
+    };
+    (calls.iter().filter(|&&i| zero(func.dfg.inst_args(i)[3])).count(), calls.len())
+}
+
+/// Squares added up by halves.
+const HALVES: &str = "
+block0(v0: i64, v1: i64):
+    v2 = iconst.i64 1
+    v3 = icmp ugt v1, v2
+    brif v3, block1, block2
+block1:
+    v4 = ushr v1, v2
+    v5 = isub v1, v4
+    v6 = iconst.i64 3
+    v7 = ishl v4, v6
+    v8 = iadd v0, v7
+    v9 = call fn0(v0, v4)
+    v10 = call fn0(v8, v5)
+    v11 = fadd v9, v10
+    return v11
+block2:
+    v12 = load.f64 v0
+    v13 = fmul v12, v12
+    return v13";
+
+#[test]
+fn a_seed_of_one_is_passed_on_by_a_sum() {
+    let d = gradient(HALVES, ResultActivity::Unit);
+    assert_eq!(d.wholes.len(), 1);
+    assert_eq!(d.wholes[0].variant.results, [ResultMode::Unit]);
+    let d = gradient(HALVES, ResultActivity::Active);
+    assert_eq!(d.wholes[0].variant.results, [ResultMode::Active]);
+    // A multiple is not one any more.
+    let d = gradient(
+        &HALVES.replace("v11 = fadd v9, v10", "v14 = fadd v9, v10\n    v11 = fadd v14, v14"),
+        ResultActivity::Unit,
+    );
+    assert_eq!(d.wholes[0].variant.results, [ResultMode::Active]);
+}
+
+#[test]
+fn nobody_keeps_a_segment_for_nothing() {
+    let d = gradient(HALVES, ResultActivity::Unit);
+    assert!(!d.wholes[0].segment && !d.whole.as_ref().unwrap().segment);
+    assert_eq!(zeros(&d), (2, 2));
+}
+
+#[test]
+fn who_records_asks_for_the_segment() {
+    // Squares of squares, each of which is recorded.
+    let d = gradient(
+        "block0(v0: i64, v1: i64):
+            v2 = iconst.i64 1
+            v3 = f64const 0.0
+            v4 = icmp ugt v1, v2
+            v5 = load.f64 v0
+            jump block1(v1, v5)
+        block1(v6: i64, v7: f64):
+            brif v6, block2, block3
+        block2:
+            v8 = fmul v7, v7
+            v9 = isub v6, v2
+            jump block1(v9, v8)
+        block3:
+            brif v4, block4, block5(v7)
+        block4:
+            v10 = iconst.i64 8
+            v11 = iadd v0, v10
+            v12 = isub v1, v2
+            v13 = call fn0(v11, v12)
+            v14 = fadd v13, v7
+            jump block5(v14)
+        block5(v15: f64):
+            return v15",
+        ResultActivity::Unit,
+    );
+    assert!(d.wholes[0].segment && d.whole.as_ref().unwrap().segment);
+    assert_eq!(zeros(&d), (0, 1));
+}
