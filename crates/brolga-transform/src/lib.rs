@@ -15,9 +15,10 @@
 //! pullback     reverse fragments, predecessor switches, edge blocks
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
-//! orient       branches at the edge of loops, turned for Cranelift
 //! rotate       loops that ask at their end
+//! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
+//! segments     what nobody asks for is not passed on
 //! door         what Rust calls takes its arguments from memory
 //! fallback     the same with less inlining, where that is in the way
 //! ```
