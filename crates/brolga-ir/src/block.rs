@@ -184,6 +184,11 @@ impl Fragment {
         self.0.iter().map(|(name, inst)| (name, inst))
     }
 
+    /// The instruction at a position.
+    pub fn get(&self, at: usize) -> Option<&AdInst> {
+        self.0.get(at).map(|x| &x.1)
+    }
+
     /// The instructions in order.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &AdInst> + ExactSizeIterator + Clone {
         self.0.iter().map(|x| &x.1)

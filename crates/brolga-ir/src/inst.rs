@@ -541,8 +541,13 @@ impl AdInst {
     /// Every name it reads, apart from the operands of a copied primal instruction.
     pub fn reads(&self) -> SmallVec<[Val; 4]> {
         let mut r: SmallVec<[Val; 4]> = SmallVec::new();
-        each_read!(&self.op, |v: &Val| r.push(*v));
+        self.each_read(|v| r.push(v));
         r
+    }
+
+    /// Go through the names that it reads, apart from the operands of a copied primal instruction.
+    pub fn each_read(&self, mut f: impl FnMut(Val)) {
+        each_read!(&self.op, |v: &Val| f(*v));
     }
 
     /// Replace every name that it reads, apart from the operands of a copied primal instruction.

@@ -78,16 +78,14 @@ pub fn canonical(func: &mut ir::Function) {
 }
 
 /// An order of all blocks in which dominators come first: the present one, if it is such.
-pub fn order(func: &ir::Function) -> Vec<ir::Block> {
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+pub fn order(cfg: &Cfg, loops: &Loops) -> Vec<ir::Block> {
     let mut seen = EntitySet::new();
     let ordered = cfg.blocks.iter().all(|&b| {
         seen.insert(b);
         loops.idom[b].is_none_or(|d| seen.contains(d))
     });
     if ordered {
-        return cfg.blocks;
+        return cfg.blocks.clone();
     }
     let mut post = Vec::new();
     let mut seen = EntitySet::new();

@@ -34,6 +34,7 @@ use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
+use crate::liveness::Liveness;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan as make_plan};
@@ -585,6 +586,8 @@ fn derive_one<'a>(
     // A forward pass has every value.
     let mut watch = if split { watched(&facts, &stmts, &|_| true, &mut ids) } else { None };
     let mut plan = make_plan(&facts, &stmts, &aux, watch.is_some(), vec![]);
+    // Guards make no difference to it, nor do loops that are run again.
+    let live = Liveness::compute(&facts, &plan.returning, &stmts);
     // Loops that are run again, as far as a plan with them bears that out.
     let plan_with = |mut loops: Vec<Again>| loop {
         let all = loops.len();
@@ -595,7 +598,7 @@ fn derive_one<'a>(
         }
     };
     if mode == Mode::Gradient && options.ideas.again && options.ideas.prune {
-        let loops = again(&facts, &stmts, &plan);
+        let loops = again(&facts, &stmts, &live, &plan);
         if !loops.is_empty() {
             plan = plan_with(loops);
         }
@@ -604,7 +607,7 @@ fn derive_one<'a>(
         let guarded = watch.map_or(&stmts, |w| &w.guarded);
         let fwd = forward(&facts, &lifted, &forward_of, guarded, plan, forward_symbol.clone(), ids);
         let pullback = |stmts: &AdStmts, ids: &mut Ids| {
-            pullback(&facts, stmts, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
+            pullback(&facts, stmts, &live, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
         };
         let mut pulls = vec![pullback(guarded, ids)];
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
@@ -647,7 +650,9 @@ fn derive_one<'a>(
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
-        let empty = CfgBlocks { blocks: IndexMap::default(), ..pulls[0].graph.clone() };
+        let whole = &pulls[0].graph;
+        let (symbol, signature) = (whole.symbol.clone(), whole.signature.clone());
+        let empty = CfgBlocks { symbol, signature, blocks: IndexMap::default() };
         loop {
             let seg = fwd.seg;
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);

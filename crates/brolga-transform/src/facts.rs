@@ -193,11 +193,11 @@ impl<'a> Facts<'a> {
         if self.options.ideas.solid {
             let n_active = self.variant.results.iter().filter(|r| **r != ResultMode::None).count();
             let asked_for = root && n_active == 1;
-            solid = solid::compute(&input, asked_for, &through);
+            solid = solid::compute(&input, &|v| self.is_active(v), asked_for, &through);
             // A pair is the same function for the caller and for who calls it again.
             let idle = || may_be_idle(self.program, self.summaries, self.variant, self.func(), &solid);
             if asked_for && self.mode == Mode::Split && idle() {
-                solid = solid::compute(&input, false, &through);
+                solid = solid::compute(&input, &|v| self.is_active(v), false, &through);
             }
         }
         (self.solid, self.units) = (solid, units);

@@ -17,10 +17,8 @@
 //! pullback relies on it for its one exit.
 
 use brolga_analysis::activity::original;
-use brolga_ir::block::Ids;
-use brolga_ir::lift::lift;
-use brolga_ir::lower::{LowerEnv, lower};
-use brolga_ir::map::HashMap;
+use brolga_analysis::{Cfg, Loops};
+use brolga_ir::lower::{LowerEnv, renumber};
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
@@ -70,8 +68,11 @@ pub fn normalise(
     split_wide_copies(&mut func);
     split_parallel_edges(&mut func);
     canonical(&mut func);
-    common(&mut func);
-    Ok(Normalised { key, func: renumber(func, program, key, isa.frontend_config()) })
+    let cfg = Cfg::compute(&func);
+    let loops = Loops::compute(&cfg);
+    let order = order(&cfg, &loops);
+    common(&mut func, &cfg, &loops, &order);
+    Ok(Normalised { key, func: renumber(&func, &order) })
 }
 
 /// Diagnostics for everything in a function that we do not support.
@@ -219,14 +220,6 @@ fn split_parallel_edges(func: &mut ir::Function) {
             dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[k] = empty;
         }
     }
-}
-
-/// Number everything in layout order, by lifting and lowering once.
-fn renumber(func: ir::Function, program: &Program, key: FuncKey, target: TargetFrontendConfig) -> ir::Function {
-    let (mut graph, map) = lift(&func, &program.funcs[key].symbol, &mut Ids::default());
-    let place: HashMap<_, _> = order(&func).into_iter().enumerate().map(|(i, b)| (map[&b], i)).collect();
-    graph.blocks.sort_by(|a, _, b, _| place[a].cmp(&place[b]));
-    lower(&graph, plain_env(&func, &mut Names::verbatim(), target))
 }
 
 /// What lowering a lifted primal needs.

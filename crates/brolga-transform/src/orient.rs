@@ -15,9 +15,19 @@ use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
+use cranelift_entity::EntitySet;
 
 /// Turn the branches of a function.
 pub fn orient(func: &mut ir::Function) {
+    // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
+    let mut earlier = EntitySet::new();
+    let leads_back = func.layout.blocks().any(|b| {
+        earlier.insert(b);
+        func.block_successors(b).any(|s| earlier.contains(s))
+    });
+    if !leads_back {
+        return;
+    }
     let cfg = ControlFlowGraph::with_function(func);
     let domtree = DominatorTree::with_function(func, &cfg);
     let mut loops = LoopAnalysis::new();

@@ -46,7 +46,7 @@ struct Builder<'a, 'f> {
     stmts: &'a AdStmts,
     plan: &'a Plan,
     aux: &'a IndexMap<Val, Type>,
-    live: Liveness,
+    live: &'a Liveness,
     ids: &'a mut Ids,
     reverse_of: IndexMap<ir::Block, BlockId>,
     /// Loops that are run again, by header.
@@ -60,6 +60,7 @@ struct Builder<'a, 'f> {
 pub fn pullback(
     facts: &Facts<'_>,
     stmts: &AdStmts,
+    live: &Liveness,
     plan: &Plan,
     aux: &IndexMap<Val, Type>,
     seeds: &[Option<Val>],
@@ -67,7 +68,6 @@ pub fn pullback(
     symbol: String,
     ids: &mut Ids,
 ) -> Pullback {
-    let live = Liveness::compute(facts, &plan.returning, stmts);
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
     let reverse_of: IndexMap<ir::Block, BlockId> =
@@ -179,8 +179,9 @@ impl Builder<'_, '_> {
         // Values are had just before their first use: a block may be long, and registers are few.
         let mut waiting: HashMap<Val, Source> =
             plan.sources.iter().copied().filter(|s| s.1 != Source::Record).collect();
-        for v in self.live.touched[b].clone() {
-            if !self.live.live_out[b].contains(&v) {
+        let live = self.live;
+        for v in live.touched[b].iter() {
+            if !live.live_out[b].contains(v) {
                 self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
@@ -404,15 +405,15 @@ impl Builder<'_, '_> {
         for &(name, v) in &holds[&p] {
             self.add(f, smallvec![], AdOp::Hold(name, v), at);
         }
-        let dead: Vec<ir::Value> = self.live.live_out[p].difference(&self.live.live_in[b]).copied().collect();
-        for v in dead {
+        let live = self.live;
+        for v in live.live_out[p].without(&live.live_in[b]) {
             self.add(f, smallvec![], AdOp::ZeroCt(v), at);
         }
         for (a, q) in active_args(self.facts, p, b) {
             self.add(f, smallvec![], AdOp::AddCt(a, taken[&q]), at);
         }
         let live = &self.live.live_out[p];
-        let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(&t.sum)).collect();
+        let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(t.sum)).collect();
         for total in sums {
             let d = Val::D(self.ids.dv());
             let ty = type_of(self.facts, self.aux, Val::Primal(total.sum));

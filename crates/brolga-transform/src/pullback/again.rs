@@ -62,7 +62,7 @@ impl Builder<'_, '_> {
         let Some(a) = self.plan.again(p).filter(|a| !a.blocks.contains(&b)) else { return };
         let at = self.facts.func().layout.last_inst(p);
         for start in a.starts() {
-            let member = a.leaving(self.facts, &self.live, p, b, start);
+            let member = a.leaving(self.facts, self.live, p, b, start);
             if member == Some(start) {
                 continue;
             }
@@ -156,8 +156,9 @@ impl Builder<'_, '_> {
     fn reverse_in(&mut self, a: &Again, b: ir::Block, block: &mut CfgBlock, taken: &IndexMap<ir::Value, Val>) {
         let func = self.facts.func();
         let last = func.layout.last_inst(b);
-        for v in self.live.touched[b].clone() {
-            if !self.live.live_out[b].contains(&v) && !a.sums.contains_key(&v) {
+        let live = self.live;
+        for v in live.touched[b].iter() {
+            if !live.live_out[b].contains(v) && !a.sums.contains_key(&v) {
                 self.add(&mut block.insts, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
