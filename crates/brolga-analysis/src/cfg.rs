@@ -33,11 +33,11 @@ impl Cfg {
     pub fn compute(func: &ir::Function) -> Self {
         let mut cfg = Cfg {
             blocks: func.layout.blocks().collect(),
-            preds: SecondaryMap::with_capacity(func.dfg.num_blocks()),
-            succs: SecondaryMap::with_capacity(func.dfg.num_blocks()),
-            def_block: SecondaryMap::with_capacity(func.dfg.num_values()),
             ..Self::default()
         };
+        cfg.preds.resize(func.dfg.num_blocks());
+        cfg.succs.resize(func.dfg.num_blocks());
+        cfg.def_block.resize(func.dfg.num_values());
         for &b in &cfg.blocks {
             for &p in func.dfg.block_params(b) {
                 cfg.def_block[p] = Some(b);

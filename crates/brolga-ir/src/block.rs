@@ -174,6 +174,11 @@ impl Fragment {
         Self(Vec::with_capacity(n))
     }
 
+    /// Make room for so many more.
+    pub fn reserve(&mut self, n: usize) {
+        self.0.reserve(n);
+    }
+
     /// Append an instruction.
     pub fn insert(&mut self, name: InstId, inst: AdInst) {
         self.0.push((name, inst));

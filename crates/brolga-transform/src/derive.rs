@@ -315,8 +315,7 @@ pub(crate) fn derive_once(
     if !normalised.contains_key(&request.func) {
         return Err(problems);
     }
-    let bodies: HashMap<FuncKey, &ir::Function> = normalised.iter().map(|(k, n)| (*k, &n.func)).collect();
-    let summaries = Summaries::compute(&program, &bodies);
+    let summaries = Summaries::of_bodies(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
     let addressed = addressed(&program, &normalised);
 
     let mut work =
@@ -604,12 +603,12 @@ fn derive_one<'a>(
         }
     }
     let assemble = |watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
-        let guarded = watch.map_or(&stmts, |w| &w.guarded);
-        let fwd = forward(&facts, &lifted, &forward_of, guarded, plan, forward_symbol.clone(), ids);
+        let watching = watch.map_or(&stmts, |w| &w.watching);
+        let fwd = forward(&facts, &lifted, &forward_of, watching, plan, forward_symbol.clone(), ids);
         let pullback = |stmts: &AdStmts, ids: &mut Ids| {
             pullback(&facts, stmts, &live, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
         };
-        let mut pulls = vec![pullback(guarded, ids)];
+        let mut pulls = vec![pullback(&stmts, ids)];
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         (fwd, pulls)
     };

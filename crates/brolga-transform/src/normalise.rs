@@ -17,6 +17,8 @@
 //! pullback relies on it for its one exit.
 
 use brolga_analysis::activity::original;
+use brolga_analysis::contents::Uses;
+use brolga_analysis::summary::Body;
 use brolga_analysis::{Cfg, Loops};
 use brolga_ir::lower::{LowerEnv, renumber};
 use brolga_ir::names::Names;
@@ -39,6 +41,27 @@ pub struct Normalised {
     pub key: FuncKey,
     /// Its body.
     pub func: ir::Function,
+    /// Its edges.
+    pub cfg: Cfg,
+    /// Its loops, and what dominates what.
+    pub loops: Loops,
+    /// All uses of its values.
+    pub uses: Uses,
+}
+
+impl Normalised {
+    /// With what all analyses ask for.
+    fn new(key: FuncKey, func: ir::Function) -> Self {
+        let cfg = Cfg::compute(&func);
+        let loops = Loops::compute(&cfg);
+        let uses = Uses::compute(&func, &cfg);
+        Self { key, func, cfg, loops, uses }
+    }
+
+    /// For summaries.
+    pub fn body(&self) -> Body<'_> {
+        Body { func: &self.func, cfg: &self.cfg, uses: &self.uses }
+    }
 }
 
 /// Normalise a function of the program: its body, or what inlining has made of it.
@@ -67,12 +90,10 @@ pub fn normalise(
     lay_out(&mut func);
     split_wide_copies(&mut func);
     split_parallel_edges(&mut func);
-    canonical(&mut func);
-    let cfg = Cfg::compute(&func);
-    let loops = Loops::compute(&cfg);
+    let (cfg, loops) = canonical(&mut func);
     let order = order(&cfg, &loops);
     common(&mut func, &cfg, &loops, &order);
-    Ok(Normalised { key, func: renumber(&func, &order) })
+    Ok(Normalised::new(key, renumber(&func, &order)))
 }
 
 /// Diagnostics for everything in a function that we do not support.
@@ -88,7 +109,7 @@ pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<()
                 continue;
             }
             let values = func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).copied();
-            for v in values.collect::<Vec<_>>() {
+            for v in values {
                 let ty = func.dfg.value_type(v);
                 if !types_seen.contains(v)
                     && let Some((code, why, help)) = unsupported_type(ty)

@@ -281,7 +281,9 @@ impl Live {
             let b = items.block[item] as usize;
             live.place(Place::Block(b), control, items);
             items.read_by(item).for_each(|i| live.need(i));
-            with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
+            if !with.is_empty() {
+                with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
+            }
             if item < items.first[b] + items.blocks[b].params.len() {
                 control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
             }

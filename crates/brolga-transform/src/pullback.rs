@@ -119,6 +119,22 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
     Pullback { graph: whole, seg, reverse_of }
 }
 
+/// What a block reads and has not had so far.
+struct Waiting<'a>(HashMap<Val, &'a Source>);
+
+impl<'a> Waiting<'a> {
+    fn new(sources: &'a [(Val, Source)]) -> Self {
+        let mut found = HashMap::default();
+        found.reserve(sources.len());
+        found.extend(sources.iter().filter(|s| s.1 != Source::Record).map(|(v, source)| (*v, source)));
+        Self(found)
+    }
+
+    fn take(&mut self, v: Val) -> Option<Source> {
+        if self.0.is_empty() { None } else { self.0.remove(&v).copied() }
+    }
+}
+
 /// What held variables get on the edges from a block's predecessors.
 type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
 
@@ -177,8 +193,7 @@ impl Builder<'_, '_> {
             self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
         }
         // Values are had just before their first use: a block may be long, and registers are few.
-        let mut waiting: HashMap<Val, Source> =
-            plan.sources.iter().copied().filter(|s| s.1 != Source::Record).collect();
+        let mut waiting = Waiting::new(&plan.sources);
         let live = self.live;
         for v in live.touched[b].iter() {
             if !live.live_out[b].contains(v) {
@@ -186,11 +201,11 @@ impl Builder<'_, '_> {
             }
         }
         let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
+        let stmts = self.stmts;
+        f.reserve(plan.sources.len() + insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>());
         for inst in insts.iter().rev() {
-            for (&id, i) in self.stmts[inst].rvs.iter() {
-                for v in i.reads() {
-                    self.have(&mut f, v, &mut waiting, i.at);
-                }
+            for (&id, i) in stmts[inst].rvs.iter() {
+                i.each_read(|v| self.have(&mut f, v, &mut waiting, i.at));
                 f.insert(id, i.clone());
             }
         }
@@ -281,7 +296,7 @@ impl Builder<'_, '_> {
         &mut self,
         f: &mut Fragment,
         holds: &[Hold],
-        waiting: &mut HashMap<Val, Source>,
+        waiting: &mut Waiting<'_>,
         at: Option<ir::Inst>,
     ) -> Vec<(Val, Val)> {
         let mut out = Vec::new();
@@ -376,8 +391,8 @@ impl Builder<'_, '_> {
     }
 
     /// Restore or recompute a value, and before that whatever it is recomputed from.
-    fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut HashMap<Val, Source>, at: Option<ir::Inst>) {
-        let Some(source) = waiting.remove(&v) else { return };
+    fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut Waiting<'_>, at: Option<ir::Inst>) {
+        let Some(source) = waiting.take(v) else { return };
         let op = match source {
             Source::Record => unreachable!("popped already"),
             Source::Frame(slot) => AdOp::Restore(slot),

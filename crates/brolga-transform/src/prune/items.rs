@@ -44,14 +44,14 @@ struct ByName<T: Clone + Default> {
     aux: HashMap<Val, T>,
 }
 
-impl<T: Clone + Default> Default for ByName<T> {
-    fn default() -> Self {
-        let (primal, delta) = (SecondaryMap::new(), SecondaryMap::new());
-        Self { primal, delta, derived: SecondaryMap::new(), aux: HashMap::default() }
-    }
-}
-
 impl<T: Copy + Default> ByName<T> {
+    /// For a primal of so many values. A table that grows with each name is filled a little at a time, which takes longer.
+    fn new(values: usize) -> Self {
+        let mut primal = SecondaryMap::new();
+        primal.resize(values);
+        Self { primal, delta: SecondaryMap::new(), derived: SecondaryMap::new(), aux: HashMap::default() }
+    }
+
     fn get(&self, name: Val) -> T {
         match name {
             Val::Primal(v) => self.primal[v],
@@ -72,7 +72,6 @@ impl<T: Copy + Default> ByName<T> {
 }
 
 /// The items that define each name, for uses in other blocks.
-#[derive(Default)]
 struct Names {
     /// Those of the forward part, and derived values.
     global: ByName<Chain>,
@@ -102,7 +101,6 @@ impl Names {
 }
 
 /// What has been defined so far in the present block. Others have left theirs behind, which is told by the block.
-#[derive(Default)]
 struct Here(ByName<(u32, u32)>);
 
 impl Here {
@@ -134,12 +132,14 @@ impl<'g> Items<'g> {
     /// Number them, and find out.
     pub fn collect(graph: &'g CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
         let blocks: Vec<&CfgBlock> = control.blocks.iter().map(|b| &graph.blocks[b]).collect();
+        let values = primal.dfg.num_values();
+        let size = blocks.iter().map(|b| b.params.len() + b.insts.len() + 1).sum();
         let mut items = Items {
             first: Vec::with_capacity(blocks.len()),
-            block: Vec::new(),
+            block: Vec::with_capacity(size),
             reads: Vec::new(),
             chains: Chains::default(),
-            names: Names::default(),
+            names: Names { global: ByName::new(values), local: ByName::new(values), again: HashMap::default() },
             blocks,
         };
         for (b, block) in items.blocks.iter().enumerate() {
@@ -155,7 +155,7 @@ impl<'g> Items<'g> {
             }
         }
         items.reads.resize(items.block.len(), Chain::default());
-        let mut here = Here::default();
+        let mut here = Here(ByName::new(values));
         for b in 0..items.blocks.len() {
             let block = items.blocks[b];
             let first = items.first[b];

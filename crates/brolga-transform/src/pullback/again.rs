@@ -20,14 +20,14 @@ use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
 use brolga_ir::lift::{BlockMap, lift_block};
-use brolga_ir::map::{HashMap, IndexMap};
+use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir;
 use smallvec::smallvec;
 
-use super::{Builder, Holds, to};
+use super::{Builder, Holds, Waiting, to};
 use crate::again::Again;
 use crate::forward::{keep_early, records};
-use crate::plan::{Source, type_of};
+use crate::plan::type_of;
 
 /// Where the reverse half goes in a loop that is run again.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Builder<'_, '_> {
         let Way { begin, end, blocks } = self.again[&a.header].clone();
         let mut f = Fragment::default();
         let at = func.layout.last_inst(a.entry);
-        let mut waiting: HashMap<Val, Source> = self.plan.blocks[a.entry].sources.iter().copied().collect();
+        let mut waiting = Waiting::new(&self.plan.blocks[a.entry].sources);
         for &v in &a.outer {
             self.have(&mut f, v, &mut waiting, at);
         }
