@@ -18,6 +18,7 @@
 //! orient       branches at the edge of loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
 //! door         what Rust calls takes its arguments from memory
+//! tidy         and is rid of what Cranelift need not look at
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
@@ -46,6 +47,7 @@ pub mod pullback;
 pub mod rules;
 pub mod stmt;
 pub mod summed;
+pub mod tidy;
 pub mod wide;
 
 pub use derive::{Abi, Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};
