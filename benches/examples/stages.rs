@@ -33,13 +33,16 @@ fn main() {
     }
 }
 
+/// A part of the way to a gradient: its name, and how long it takes this time.
+type Part<'a> = (&'static str, Box<dyn FnMut() -> Duration + 'a>);
+
 fn one(problem: &Problem, what: &str, seconds: f64) {
     let how = How { mode: brolga::Mode::Gradient, ..How::default() };
     let (program, all) = requests(problem).expect("it can be read");
     let wanted = &all[0];
     let isa = brolga::jit::host_isa(true).expect("the host");
     let body = program.funcs[wanted.func].body.as_ref().expect("a body");
-    let mut parts: Vec<(&str, Box<dyn FnMut() -> Duration + '_>)> = Vec::new();
+    let mut parts: Vec<Part<'_>> = Vec::new();
     let timed = |name: &str| what == "all" || what == name;
     if timed("read") {
         parts.push(("read", Box::new(|| clock(|| drop(requests(problem))))));

@@ -36,10 +36,7 @@ pub struct Cfg {
 impl Cfg {
     /// Compute it.
     pub fn compute(func: &ir::Function) -> Self {
-        let mut cfg = Cfg {
-            blocks: func.layout.blocks().collect(),
-            ..Self::default()
-        };
+        let mut cfg = Cfg { blocks: func.layout.blocks().collect(), ..Self::default() };
         cfg.preds.resize(func.dfg.num_blocks());
         cfg.succs.resize(func.dfg.num_blocks());
         cfg.def_block.resize(func.dfg.num_values());

@@ -195,14 +195,8 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
             if pointer { ParamMode::Dup { sure: false, elem: None, recycled: false } } else { ParamMode::Const }
         })
         .collect();
-    let input = PointerInput {
-        program,
-        func,
-        cfg,
-        params: &params,
-        summaries: &*summaries,
-        pointer_copy: EntitySet::new(),
-    };
+    let input =
+        PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy: EntitySet::new() };
     let (p, c, _) = solve(&input, uses);
     let results = vec![ResultMode::None; func.signature.returns.len()];
     let lane = lanes::lanes(&ActivityInput {

@@ -97,14 +97,8 @@ impl<'a> Facts<'a> {
             reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
             deferred = clobber::deferred(&input);
         }
-        let input = PointerInput {
-            program,
-            func,
-            cfg,
-            params: &variant.params,
-            summaries,
-            pointer_copy: EntitySet::new(),
-        };
+        let input =
+            PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy: EntitySet::new() };
         let (pointers, contents, _) = summary::solve(&input, uses);
         let input = ActivityInput {
             program,

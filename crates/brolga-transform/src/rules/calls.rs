@@ -200,7 +200,11 @@ fn both_halves(
     let pointers = results.iter().zip(&variant.results).filter(|r| *r.1 == ResultMode::Ptr);
     defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
     let signature = variant.forward_signature(sig);
-    cx.push(Where::After, defs, AdOp::Call { callee: forward, args: operands, sig: Box::new(signature), tape: Tape::Moves });
+    cx.push(
+        Where::After,
+        defs,
+        AdOp::Call { callee: forward, args: operands, sig: Box::new(signature), tape: Tape::Moves },
+    );
 
     let mut operands: Vec<Option<Val>> = vec![None];
     seeds(cx, variant, sig, &mut operands);
