@@ -5,7 +5,7 @@
 //! pullback and for its exit, with nothing but a jump between them. None of that is in the machine code, but each instruction is looked
 //! at by the verifier and by ten passes of Cranelift's, and each block costs as much as several instructions.
 //!
-//! **Answer.** Just before the function that is asked for is verified, what is pure (or loads without a fault) and not used goes, and a
+//! **Answer.** Just before the function that is asked for is verified, what is pure and not used goes, and a
 //! block to which a jump leads, and nothing else, becomes a part of the block that it follows. Dumps show the function as it was made.
 //!
 //! **Invariants.** Instructions keep their names, their order in each block, and their source locations. Values keep their names but for
@@ -75,11 +75,8 @@ fn drop_unused(func: &mut ir::Function) {
 }
 
 fn has_no_effect(func: &ir::Function, inst: ir::Inst) -> bool {
-    match func.dfg.insts[inst] {
-        InstructionData::Load { opcode: Opcode::Load, flags, .. } => func.dfg.mem_flags[flags].notrap(),
-        InstructionData::StackAddr { .. } => true,
-        ref data => is_pure(data.opcode()),
-    }
+    let op = func.dfg.insts[inst].opcode();
+    is_pure(op) || op == Opcode::StackAddr
 }
 
 #[cfg(test)]
@@ -89,10 +86,11 @@ mod tests {
     #[test]
     fn what_nobody_needs_goes_and_chains_of_blocks_are_joined() {
         let text = "function %f(f64, i64) -> f64 fast {
+            ss0 = explicit_slot 8
             block0(v0: f64, v1: i64):
                 v2 = iconst.i64 7
                 v3 = iadd v1, v2
-                v4 = load.f64 notrap v1
+                v4 = stack_addr.i64 ss0
                 v5 = load.f64 v1
                 jump block1(v0)
             block1(v6: f64):
@@ -112,9 +110,9 @@ mod tests {
         let left: Vec<String> = insts.map(|i| func.dfg.display_inst(i).to_string()).collect();
         let wanted = [
             "v5 = load.f64 v1",
-            "v7 = fadd v0, v0",
-            "brif v1, block2, block3(v7)",
-            "v9 = fmul v7, v7",
+            "v7 = fadd.f64 v0, v0",
+            "brif.i64 v1, block2, block3(v7)",
+            "v9 = fmul.f64 v7, v7",
             "return v9",
             "return v8",
         ];
