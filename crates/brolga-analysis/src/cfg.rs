@@ -4,11 +4,14 @@
 //! call: what it records has a fixed place in the activation frame, and needs no stack. Cycles are the strongly connected
 //! components of the graph, irreducible ones included.
 
+use std::cell::OnceCell;
+
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::graph::on_cycles;
+use crate::reach::Stores;
 
 /// The ends of a block's edges: mostly one or two.
 pub type Ends = SmallVec<[ir::Block; 2]>;
@@ -26,18 +29,17 @@ pub struct Cfg {
     pub cyclic: EntitySet<ir::Block>,
     /// Block of each instruction's result or each parameter.
     pub def_block: SecondaryMap<ir::Value, Option<ir::Block>>,
+    /// Where memory is written, once somebody has asked for the last store before a load.
+    pub(crate) stores: OnceCell<Stores>,
 }
 
 impl Cfg {
     /// Compute it.
     pub fn compute(func: &ir::Function) -> Self {
-        let mut cfg = Cfg {
-            blocks: func.layout.blocks().collect(),
-            preds: SecondaryMap::with_capacity(func.dfg.num_blocks()),
-            succs: SecondaryMap::with_capacity(func.dfg.num_blocks()),
-            def_block: SecondaryMap::with_capacity(func.dfg.num_values()),
-            ..Self::default()
-        };
+        let mut cfg = Cfg { blocks: func.layout.blocks().collect(), ..Self::default() };
+        cfg.preds.resize(func.dfg.num_blocks());
+        cfg.succs.resize(func.dfg.num_blocks());
+        cfg.def_block.resize(func.dfg.num_values());
         for &b in &cfg.blocks {
             for &p in func.dfg.block_params(b) {
                 cfg.def_block[p] = Some(b);

@@ -133,7 +133,10 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
         }
     }
     let mut ahead: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::new();
+    // The last write to each origin in each block, by the order of its instructions.
+    let mut last: HashMap<(Origin, ir::Block), u32> = HashMap::default();
     for (&o, at) in &writes {
+        last.extend(at.iter().map(|w| ((o, w.block), order[w.inst])));
         let mut set = EntitySet::new();
         let mut work: Vec<ir::Block> = at.iter().map(|w| w.block).collect();
         while let Some(b) = work.pop() {
@@ -150,8 +153,8 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
     let mut behind: SecondaryMap<ir::Block, Option<EntitySet<ir::Block>>> = SecondaryMap::new();
     for l in loads {
         let clobbered = writes.iter().filter(|w| cx.may_alias(*w.0, l.place.origin)).any(|(o, at)| {
-            let after =
-                at.iter().any(|w| follows(&l, w)) || cx.cfg.succs[l.block].iter().any(|&s| ahead[o].contains(s));
+            let here = last.get(&(*o, l.block)).is_some_and(|&w| w > order[l.inst]);
+            let after = here || cx.cfg.succs[l.block].iter().any(|&s| ahead[o].contains(s));
             let overlaps = |w: &&Access| !places.apart(&l.place, &w.place);
             after
                 && (!closely

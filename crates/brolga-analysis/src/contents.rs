@@ -121,7 +121,8 @@ pub struct Uses(SecondaryMap<ir::Value, SmallVec<[Use; 2]>>);
 impl Uses {
     /// Collect them.
     pub fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
-        let mut u = Uses(SecondaryMap::with_capacity(func.dfg.num_values()));
+        let mut u = Uses(SecondaryMap::new());
+        u.0.resize(func.dfg.num_values());
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
                 for (i, &a) in func.dfg.inst_args(inst).iter().enumerate() {

@@ -20,8 +20,8 @@ use cranelift_codegen::ir::{self, Opcode};
 
 use crate::blocks::{self, Blocks, Flow};
 use crate::callee::CalleeKind;
-use crate::cfg::Cfg;
 use crate::places::{Origin, Place, Places};
+use crate::summary::Body;
 
 /// What a function may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,19 +65,18 @@ const FRONT: (i64, i64) = (-(1 << 40), 0);
 /// The effects of normalised functions, with their [`flows`](blocks::flows).
 pub fn compute(
     program: &Program,
-    funcs: &HashMap<FuncKey, &ir::Function>,
+    funcs: &HashMap<FuncKey, Body<'_>>,
     flows: &HashMap<FuncKey, Flow>,
 ) -> HashMap<FuncKey, Effect> {
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
     order.sort_unstable();
-    let cfgs: HashMap<FuncKey, Cfg> = order.iter().map(|&k| (k, Cfg::compute(funcs[&k]))).collect();
     let blocks: HashMap<FuncKey, Blocks> =
-        order.iter().map(|&k| (k, Blocks::of_function(program, k, funcs[&k], &cfgs[&k], flows))).collect();
+        order.iter().map(|&k| (k, Blocks::of_function(program, k, funcs[&k].func, funcs[&k].cfg, flows))).collect();
     let mut all: HashMap<FuncKey, Effect> = order.iter().map(|&k| (k, Effect::Nothing)).collect();
     for round in 0.. {
         let mut changed = false;
         for &k in &order {
-            let places = Places { program, func: funcs[&k], cfg: &cfgs[&k], blocks: &blocks[&k] };
+            let places = Places { program, func: funcs[&k].func, cfg: funcs[&k].cfg, blocks: &blocks[&k] };
             let now = all[&k].join(of_function(places, &all));
             if now != all[&k] {
                 all.insert(k, if round < MOST_ROUNDS { now } else { Effect::Anything });

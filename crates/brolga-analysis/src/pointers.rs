@@ -25,6 +25,7 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
+use smallvec::SmallVec;
 
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
@@ -255,14 +256,15 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
         changed = false;
         for &b in &cx.cfg.blocks {
             if b != entry {
+                let edges: SmallVec<[_; 2]> = cx.cfg.preds[b].iter().map(|&q| edge_args(func, q, b)).collect();
                 for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
                     if func.dfg.value_type(v) != types::I64 || p.delta[v] == Delta::Lost || p.delta[v] == Delta::Root(v)
                     {
                         continue;
                     }
                     let mut d = Delta::Unknown;
-                    for &q in &cx.cfg.preds[b] {
-                        d = match (d, p.delta[edge_args(func, q, b)[i]]) {
+                    for args in &edges {
+                        d = match (d, p.delta[args[i]]) {
                             (d, Delta::Unknown) | (Delta::Unknown, d) => d,
                             (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
                             (a, b) if a == b => a,
@@ -276,7 +278,7 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
                 }
             }
             for inst in func.layout.block_insts(b) {
-                for (k, &v) in func.dfg.inst_results(inst).to_vec().iter().enumerate() {
+                for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
                     if func.dfg.value_type(v) != types::I64 {
                         p.delta[v] = Delta::None;
                         continue;
@@ -291,7 +293,7 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
     for &b in &cx.cfg.blocks {
         let values = func.dfg.block_params(b).iter().copied();
         let results = func.layout.block_insts(b).flat_map(|i| func.dfg.inst_results(i).iter().copied());
-        for v in values.chain(results).collect::<Vec<_>>() {
+        for v in values.chain(results) {
             if p.delta[v] == Delta::Unknown {
                 p.delta[v] = Delta::None;
             }

@@ -6,9 +6,12 @@
 //! that the load expects, or the program would be reading it as something else by accident; they are passed over. Calls
 //! that receive an address end the search.
 
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
 
-use crate::cell::{Cell, access_offset, cell_of};
+use crate::cell::{Base, Cell, access_offset, cell_of};
 use crate::cfg::Cfg;
 use crate::pointers::access_address;
 
@@ -34,32 +37,94 @@ pub fn access_bytes(func: &ir::Function, inst: ir::Inst) -> u32 {
     }
 }
 
-/// The last store that writes any of `bytes` bytes at `cell` before `load`.
-pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, bytes: u32) -> Option<Found> {
-    let mut block = func.layout.inst_block(load)?;
-    let mut at = func.layout.prev_inst(load);
-    for _ in 0..64 {
-        while let Some(inst) = at {
-            let op = func.dfg.insts[inst].opcode();
-            if op.is_call() {
-                return None;
-            }
-            if op.can_store()
-                && let Some(addr) = access_address(func, inst)
-            {
-                let c = cell_of(func, addr, access_offset(func, inst));
-                let n = access_bytes(func, inst);
-                if c.0 == cell.0 && c.1 < cell.1 + i64::from(bytes) && cell.1 < c.1 + i64::from(n) {
-                    // An update stores what nobody has named.
+/// Bytes of a piece of memory by which stores are found.
+const PIECE: i64 = 16;
+
+/// A store, or an update.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    /// Where it stands in its block.
+    position: u32,
+    inst: ir::Inst,
+    offset: i64,
+    bytes: u32,
+    /// An update stores what nobody has named.
+    update: bool,
+}
+
+/// All stores of a function, by block, base, and the pieces that they write to. So that a search does not go through all that lies
+/// between, which in a long block takes quadratic time.
+#[derive(Clone, Debug, Default)]
+pub struct Stores {
+    position: SecondaryMap<ir::Inst, u32>,
+    writes: HashMap<(ir::Block, Base, i64), SmallVec<[Write; 1]>>,
+    /// Where calls stand in each block.
+    calls: SecondaryMap<ir::Block, Vec<u32>>,
+}
+
+fn pieces(offset: i64, bytes: u32) -> impl Iterator<Item = i64> {
+    let last = offset.saturating_add(i64::from(bytes.max(1)) - 1);
+    offset.div_euclid(PIECE)..=last.div_euclid(PIECE)
+}
+
+impl Stores {
+    fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
+        let mut stores = Self::default();
+        stores.position.resize(func.dfg.num_insts());
+        for &b in &cfg.blocks {
+            for (position, inst) in (0..).zip(func.layout.block_insts(b)) {
+                stores.position[inst] = position;
+                let op = func.dfg.insts[inst].opcode();
+                if op.is_call() {
+                    stores.calls[b].push(position);
+                } else if op.can_store()
+                    && let Some(addr) = access_address(func, inst)
+                {
+                    let (base, offset) = cell_of(func, addr, access_offset(func, inst));
+                    let bytes = access_bytes(func, inst);
                     let update = matches!(op, Opcode::AtomicRmw | Opcode::AtomicCas);
-                    return (!update).then_some(Found { store: inst, offset: c.1 - cell.1, bytes: n });
+                    let write = Write { position, inst, offset, bytes, update };
+                    for piece in pieces(offset, bytes) {
+                        stores.writes.entry((b, base, piece)).or_default().push(write);
+                    }
                 }
             }
-            at = func.layout.prev_inst(inst);
+        }
+        stores
+    }
+
+    /// The last write of a block to any of these bytes, before a position.
+    fn last(&self, block: ir::Block, (base, offset): Cell, bytes: u32, before: u32) -> Option<Write> {
+        let end = |offset: i64, bytes: u32| offset.saturating_add(i64::from(bytes));
+        let overlaps = |w: &&Write| w.offset < end(offset, bytes) && offset < end(w.offset, w.bytes);
+        let in_piece = |piece| {
+            let writes = self.writes.get(&(block, base, piece))?;
+            let earlier = writes.partition_point(|w| w.position < before);
+            writes[..earlier].iter().rev().find(overlaps)
+        };
+        pieces(offset, bytes).filter_map(in_piece).max_by_key(|w| w.position).copied()
+    }
+}
+
+/// The last store that writes any of `bytes` bytes at `cell` before `load`.
+pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, bytes: u32) -> Option<Found> {
+    let stores = cfg.stores.get_or_init(|| Stores::compute(func, cfg));
+    let mut block = func.layout.inst_block(load)?;
+    let mut before = stores.position[load];
+    for _ in 0..64 {
+        let calls = &stores.calls[block];
+        let call = calls[..calls.partition_point(|&c| c < before)].last();
+        match (stores.last(block, cell, bytes, before), call) {
+            (Some(w), call) if call.is_none_or(|&c| c < w.position) => {
+                let found = Found { store: w.inst, offset: w.offset.wrapping_sub(cell.1), bytes: w.bytes };
+                return (!w.update).then_some(found);
+            }
+            (_, Some(_)) => return None,
+            _ => {}
         }
         let [pred] = cfg.preds[block][..] else { return None };
         block = pred;
-        at = func.layout.last_inst(block);
+        before = u32::MAX;
     }
     None
 }

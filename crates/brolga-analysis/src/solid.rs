@@ -16,7 +16,6 @@ use cranelift_entity::EntitySet;
 
 use crate::activity::ActivityInput;
 use crate::callee::CalleeKind;
-use crate::cfg::edge_args;
 use crate::contents::Use;
 use crate::modes::ResultMode;
 
@@ -26,15 +25,18 @@ pub type Through<'a> = &'a dyn Fn(ir::Inst) -> Option<ir::Value>;
 /// Most blocks that are followed from one definition.
 const MAX_BLOCKS: u32 = 64;
 
-/// Compute the solid values. `single_result` says that the function's only result is always asked for.
-pub fn compute(i: &ActivityInput<'_>, single_result: bool, through: Through<'_>) -> EntitySet<ir::Value> {
+/// Compute the solid values among those that `active` says have a cotangent. `single_result` says that the function's only result is always asked for.
+pub fn compute(
+    i: &ActivityInput<'_>,
+    active: &dyn Fn(ir::Value) -> bool,
+    single_result: bool,
+    through: Through<'_>,
+) -> EntitySet<ir::Value> {
     let (func, cfg) = (i.func, i.cfg);
     let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
     for &b in &cfg.blocks {
-        all.extend(func.dfg.block_params(b).iter().map(|&v| (v, b)));
-        for inst in func.layout.block_insts(b) {
-            all.extend(func.dfg.inst_results(inst).iter().map(|&v| (v, b)));
-        }
+        let results = func.layout.block_insts(b).flat_map(|inst| func.dfg.inst_results(inst));
+        all.extend(func.dfg.block_params(b).iter().chain(results).filter(|v| active(**v)).map(|&v| (v, b)));
     }
     let mut solid: EntitySet<ir::Value> = EntitySet::new();
     solid.extend(all.iter().map(|x| x.0));
@@ -82,10 +84,10 @@ pub fn compute(i: &ActivityInput<'_>, single_result: bool, through: Through<'_>)
                 })
             };
             let on_edge = |solid: &EntitySet<ir::Value>, from: ir::Block, to: ir::Block| {
-                edge_args(func, from, to)
-                    .into_iter()
-                    .zip(func.dfg.block_params(to))
-                    .any(|(a, p)| a == v && solid.contains(*p))
+                i.uses.of(v).iter().any(|&u| match u {
+                    Use::Edge(b, p) => b == from && cfg.def_block[p] == Some(to) && solid.contains(p),
+                    Use::Inst(..) => false,
+                })
             };
             // Follow every way from the definition until the cotangent is passed on.
             let mut ok = true;

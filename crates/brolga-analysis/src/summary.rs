@@ -45,6 +45,17 @@ pub struct Origins {
     pub params: BTreeSet<usize>,
 }
 
+/// A normalised function, with what everybody asks of one.
+#[derive(Clone, Copy)]
+pub struct Body<'a> {
+    /// It.
+    pub func: &'a ir::Function,
+    /// Its edges.
+    pub cfg: &'a Cfg,
+    /// All uses.
+    pub uses: &'a Uses,
+}
+
 /// What is known of all functions.
 #[derive(Clone, Debug, Default)]
 pub struct Summaries {
@@ -123,8 +134,17 @@ impl Summaries {
 
     /// Summarise normalised functions.
     pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
+        let cfgs: HashMap<FuncKey, Cfg> = funcs.iter().map(|(&k, func)| (k, Cfg::compute(func))).collect();
+        let uses: HashMap<FuncKey, Uses> = funcs.iter().map(|(&k, f)| (k, Uses::compute(f, &cfgs[&k]))).collect();
+        let body = |(&k, &func)| (k, Body { func, cfg: &cfgs[&k], uses: &uses[&k] });
+        Self::of_bodies(program, &funcs.iter().map(body).collect())
+    }
+
+    /// The same if edges and uses are known.
+    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>) -> Self {
+        let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = blocks::flows(program, funcs);
-        let effects = effects::compute(program, funcs, &flows);
+        let effects = effects::compute(program, bodies, &flows);
         let mut all = Summaries {
             delays: whole::delays(program, funcs, &effects),
             effects,
@@ -138,7 +158,7 @@ impl Summaries {
         loop {
             let mut changed = false;
             for &k in &order {
-                let (s, local) = summarise(program, k, funcs[&k], &mut all);
+                let (s, local) = summarise(program, k, bodies[&k], &mut all);
                 locals.insert(k, local);
                 if all.funcs.get(&k) != Some(&s) {
                     all.funcs.insert(k, s);
@@ -161,8 +181,8 @@ fn is_leaf(program: &Program, func: &ir::Function) -> bool {
     insts.all(|i| matches!(CalleeKind::of(program, func, i), None | Some(CalleeKind::Known(_))))
 }
 
-fn summarise(program: &Program, key: FuncKey, func: &ir::Function, summaries: &mut Summaries) -> (Summary, Local) {
-    let cfg = Cfg::compute(func);
+fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Summaries) -> (Summary, Local) {
+    let Body { func, cfg, uses } = body;
     let params: Vec<ParamMode> = func
         .signature
         .params
@@ -175,31 +195,24 @@ fn summarise(program: &Program, key: FuncKey, func: &ir::Function, summaries: &m
             if pointer { ParamMode::Dup { sure: false, elem: None, recycled: false } } else { ParamMode::Const }
         })
         .collect();
-    let input = PointerInput {
-        program,
-        func,
-        cfg: &cfg,
-        params: &params,
-        summaries: &*summaries,
-        pointer_copy: EntitySet::new(),
-    };
-    let uses = Uses::compute(func, &cfg);
-    let (p, c, _) = solve(&input, &uses);
+    let input =
+        PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy: EntitySet::new() };
+    let (p, c, _) = solve(&input, uses);
     let results = vec![ResultMode::None; func.signature.returns.len()];
     let lane = lanes::lanes(&ActivityInput {
         program,
         key,
         root: false,
         func,
-        cfg: &cfg,
-        uses: &uses,
+        cfg,
+        uses,
         params: &params,
         results: &results,
         pointers: &p,
         contents: &c,
         summaries: &*summaries,
     });
-    let shared = evidence_for_others(func, &cfg, &c);
+    let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];
     // What is known once stays, so that functions that disagree about a width do not go on forever.

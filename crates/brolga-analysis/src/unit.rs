@@ -12,6 +12,7 @@
 use brolga_rules::{OpcodeRule, Partial, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
+use smallvec::{SmallVec, smallvec};
 
 use crate::activity::ActivityInput;
 use crate::contents::Use;
@@ -107,7 +108,7 @@ impl Units<'_> {
     /// Whether each way from a definition passes exactly one cotangent on, which is one.
     fn has_one(&self, v: ir::Value, b: ir::Block) -> bool {
         let (func, cfg) = (self.i.func, self.i.cfg);
-        let mut ones: Vec<Use> = Vec::new();
+        let mut ones: SmallVec<[Use; 4]> = SmallVec::new();
         for &u in self.i.uses.of(v) {
             match self.passes(u) {
                 Passes::Nothing => {}
@@ -123,7 +124,7 @@ impl Units<'_> {
             count(&|u| matches!(u, Use::Edge(f, p) if *f == from && cfg.def_block[*p] == Some(to)))
         };
         // A block, and how many there were when it ends.
-        let mut work = vec![(b, in_block(b))];
+        let mut work: SmallVec<[_; 8]> = smallvec![(b, in_block(b))];
         let mut seen = work.clone();
         while let Some((x, so_far)) = work.pop() {
             let last = func.layout.last_inst(x).expect("a block has a terminator");

@@ -1,7 +1,7 @@
 //! Which loads may be done again: places, effects and clobbering, on small functions.
 
 use brolga_analysis::clobber::{ClobberInput, reloadable};
-use brolga_analysis::effects::{self, Effect};
+use brolga_analysis::effects::Effect;
 use brolga_analysis::places::Places;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::map::HashMap;
@@ -184,8 +184,8 @@ fn effects_of_callees() {
             call fn0(v3, v1)
             return }";
     let program = program(text);
-    let found = effects::compute(&program, &bodies(&program), &HashMap::default());
-    let of = |name: &str| found[&program.func(name).unwrap()];
+    let summaries = Summaries::compute(&program, &bodies(&program));
+    let of = |name: &str| summaries.effects()[&program.func(name).unwrap()];
     assert_eq!(of("pure"), Effect::Nothing);
     assert_eq!(of("global"), Effect::Through(0, (-16, -12)));
     assert_eq!(of("outer"), Effect::Through(0, (-48, -44)));

@@ -35,6 +35,7 @@ use std::path::Path;
 
 use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_ir::program::{symbol_of, symbol_of_func};
+use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
 use cranelift_codegen::ir::{self, ArgumentPurpose, ExternalName};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
@@ -200,7 +201,7 @@ struct Unit {
     symbol: String,
     line: u32,
     func: ir::Function,
-    lines: HashMap<ir::Inst, u32>,
+    lines: SecondaryMap<ir::Inst, u32>,
     /// Line of each declaration, by the name that it declares: `fn3`, `gv0`.
     decl_lines: HashMap<String, u32>,
 }
@@ -259,7 +260,9 @@ impl Unit {
         verify(&func, &symbol, chunk.line, isa, &details.map, &line_of)?;
 
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-        let lines = insts.filter_map(|i| line_of(i.into()).map(|l| (i, l))).collect();
+        let mut lines = SecondaryMap::new();
+        lines.resize(func.dfg.num_insts());
+        insts.filter_map(|i| Some((i, line_of(i.into())?))).for_each(|(i, line)| lines[i] = line);
         Ok(Self { symbol, line: chunk.line, func, lines, decl_lines: declarations(chunk) })
     }
 
@@ -433,7 +436,7 @@ fn assemble(units: Vec<Unit>, directives: &[Directive]) -> Result<(Program, Vec<
     let mut functions = Vec::new();
     for Unit { symbol, line, func, lines, .. } in units {
         let key = program
-            .define(&symbol, func, |inst| lines.get(&inst).copied().unwrap_or(0))
+            .define(&symbol, func, |inst| lines[inst])
             .map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;
         functions.push((key, line));
     }

@@ -105,13 +105,14 @@ fn starts_function(line: &str) -> bool {
 
 /// Offset just behind the brace that brings `depth` back to zero, if it is on this line.
 fn closing_brace(line: &str, depth: &mut usize, in_string: &mut bool) -> Option<usize> {
-    for (i, c) in line.char_indices() {
+    // All of these are one byte, and no part of another character.
+    for (i, c) in line.bytes().enumerate() {
         match c {
-            '"' => *in_string = !*in_string,
+            b'"' => *in_string = !*in_string,
             _ if *in_string => {}
-            ';' => return None,
-            '{' => *depth += 1,
-            '}' => {
+            b';' => return None,
+            b'{' => *depth += 1,
+            b'}' => {
                 *depth = depth.saturating_sub(1);
                 if *depth == 0 {
                     return Some(i + 1);
@@ -127,23 +128,34 @@ fn closing_brace(line: &str, depth: &mut usize, in_string: &mut bool) -> Option<
 ///
 /// The reader allocates every entity up to the largest one that is named, so one `v4000000000` would take all memory.
 pub fn largest_entity(text: &str) -> Option<(u64, u32, String)> {
-    const PREFIXES: [&str; 9] = ["v", "ss", "dss", "gv", "fn", "sig", "dt", "const", "region"];
-    let mut largest: Option<(u64, u32, String)> = None;
-    for (line, raw) in (1..).zip(text.lines()) {
-        let code = raw.split(';').next().unwrap_or("");
-        for word in code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '%')) {
-            let digits = word.len() - word.bytes().rev().take_while(u8::is_ascii_digit).count();
-            let (prefix, number) = word.split_at(digits);
-            if number.is_empty() || !PREFIXES.contains(&prefix) {
-                continue;
+    const PREFIXES: [&[u8]; 9] = [b"v", b"ss", b"dss", b"gv", b"fn", b"sig", b"dt", b"const", b"region"];
+    let bytes = text.as_bytes();
+    let in_word = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'%';
+    let mut largest: Option<(u64, u32, &[u8])> = None;
+    let (mut at, mut line) = (0, 1);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\n' => (at, line) = (at + 1, line + 1),
+            // A comment.
+            b';' => at += bytes[at..].iter().take_while(|c| **c != b'\n').count(),
+            c if in_word(c) => {
+                let word = &bytes[at..at + bytes[at..].iter().take_while(|c| in_word(**c)).count()];
+                at += word.len();
+                let digits = word.len() - word.iter().rev().take_while(|c| c.is_ascii_digit()).count();
+                let (prefix, number) = word.split_at(digits);
+                if number.is_empty() || !PREFIXES.contains(&prefix) {
+                    continue;
+                }
+                let digit = |c: &u8| u64::from(c - b'0');
+                let n = number.iter().fold(0_u64, |n, c| n.saturating_mul(10).saturating_add(digit(c)));
+                if largest.is_none_or(|(m, ..)| n > m) {
+                    largest = Some((n, line, word));
+                }
             }
-            let n = number.parse::<u64>().unwrap_or(u64::MAX);
-            if largest.as_ref().is_none_or(|(m, ..)| n > *m) {
-                largest = Some((n, line, word.to_owned()));
-            }
+            _ => at += 1,
         }
     }
-    largest
+    largest.map(|(n, line, word)| (n, line, String::from_utf8_lossy(word).into_owned()))
 }
 
 #[cfg(test)]

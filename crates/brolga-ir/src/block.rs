@@ -174,6 +174,11 @@ impl Fragment {
         Self(Vec::with_capacity(n))
     }
 
+    /// Make room for so many more.
+    pub fn reserve(&mut self, n: usize) {
+        self.0.reserve(n);
+    }
+
     /// Append an instruction.
     pub fn insert(&mut self, name: InstId, inst: AdInst) {
         self.0.push((name, inst));
@@ -182,6 +187,11 @@ impl Fragment {
     /// Names and instructions in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&InstId, &AdInst)> + ExactSizeIterator + Clone {
         self.0.iter().map(|(name, inst)| (name, inst))
+    }
+
+    /// The instruction at a position.
+    pub fn get(&self, at: usize) -> Option<&AdInst> {
+        self.0.get(at).map(|x| &x.1)
     }
 
     /// The instructions in order.

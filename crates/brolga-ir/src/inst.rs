@@ -164,7 +164,7 @@ pub enum Arith {
     /// Scalar in lane 0, the rest zero.
     ScalarToVector,
     /// Bytes of two 16-byte vectors by a constant mask; an index above 31 gives a zero byte.
-    ShuffleBytes([u8; 16]),
+    ShuffleBytes(Box<[u8; 16]>),
     /// Integer addition.
     Iadd,
     /// Integer subtraction.
@@ -461,7 +461,7 @@ pub enum AdOp {
         /// With what. `None` stands for the segment.
         args: Vec<Option<Val>>,
         /// Signature.
-        sig: ir::Signature,
+        sig: Box<ir::Signature>,
         /// What the callee does with the tape.
         tape: Tape,
     },
@@ -541,8 +541,13 @@ impl AdInst {
     /// Every name it reads, apart from the operands of a copied primal instruction.
     pub fn reads(&self) -> SmallVec<[Val; 4]> {
         let mut r: SmallVec<[Val; 4]> = SmallVec::new();
-        each_read!(&self.op, |v: &Val| r.push(*v));
+        self.each_read(|v| r.push(v));
         r
+    }
+
+    /// Go through the names that it reads, apart from the operands of a copied primal instruction.
+    pub fn each_read(&self, mut f: impl FnMut(Val)) {
+        each_read!(&self.op, |v: &Val| f(*v));
     }
 
     /// Replace every name that it reads, apart from the operands of a copied primal instruction.

@@ -199,8 +199,9 @@ impl Program {
             return Err(symbol.to_owned());
         }
         f.signature = body.signature.clone();
-        let insts: Vec<ir::Inst> =
-            body.layout.blocks().flat_map(|b| body.layout.block_insts(b).collect::<Vec<_>>()).collect();
+        let insts: Vec<ir::Inst> = body.layout.blocks().flat_map(|b| body.layout.block_insts(b)).collect();
+        f.srclocs.resize(body.dfg.num_insts());
+        f.lines.resize(body.dfg.num_insts());
         for &inst in &insts {
             f.srclocs[inst] = body.srcloc(inst);
             f.lines[inst] = lines(inst);

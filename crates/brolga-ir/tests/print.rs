@@ -120,7 +120,7 @@ fn arithmetic() {
         Arith::NonZero,
         Arith::KeepWhere,
         Arith::Insert(1),
-        Arith::ShuffleBytes(std::array::from_fn(|i| i as u8)),
+        Arith::ShuffleBytes(Box::new(std::array::from_fn(|i| i as u8))),
         Arith::Iadd,
         Arith::Isub,
         Arith::IcmpEq,
@@ -298,7 +298,7 @@ fn calls() {
     let call = |callee, tape| AdOp::Call {
         callee,
         args: vec![None, Some(v(1))],
-        sig: ir::Signature::new(cranelift_codegen::isa::CallConv::Fast),
+        sig: Box::new(ir::Signature::new(cranelift_codegen::isa::CallConv::Fast)),
         tape,
     };
     check(

@@ -88,7 +88,7 @@ impl Again {
 
 /// Values whose cotangents are live on an edge: arguments, once for each parameter, and what lives on.
 fn on_edge(facts: &Facts<'_>, live: &Liveness, p: ir::Block, b: ir::Block) -> Vec<ir::Value> {
-    active_args(facts, p, b).into_iter().map(|a| a.0).chain(live.live_in[b].iter().copied()).collect()
+    active_args(facts, p, b).into_iter().map(|a| a.0).chain(live.live_in[b].iter()).collect()
 }
 
 /// Whether a block records anything.
@@ -113,7 +113,7 @@ pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
 }
 
 /// The loops to run again, given what is recorded otherwise: those that record anything.
-pub fn again(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan) -> Vec<Again> {
+pub fn again(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -> Vec<Again> {
     let mut outermost: IndexMap<LoopId, IndexSet<ir::Block>> = IndexMap::default();
     for &b in &facts.cfg.blocks {
         if let Some(l) = facts.loops.around(b).last() {
@@ -126,7 +126,6 @@ pub fn again(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan) -> Vec<Again> {
     if outermost.is_empty() {
         return Vec::new();
     }
-    let live = Liveness::compute(facts, &plan.returning, stmts);
     let finder = Finder { facts, stmts, plan, live };
     outermost.into_iter().filter_map(|(l, blocks)| finder.look(l, blocks)).collect()
 }
@@ -135,7 +134,7 @@ struct Finder<'a, 'f> {
     facts: &'a Facts<'f>,
     stmts: &'a AdStmts,
     plan: &'a Plan,
-    live: Liveness,
+    live: &'a Liveness,
 }
 
 impl Finder<'_, '_> {
@@ -273,7 +272,7 @@ impl Finder<'_, '_> {
         let ours = |v: ir::Value| facts.cfg.def_block[v].is_some_and(|d| found.blocks.contains(&d));
         let params = || func.dfg.block_params(b).iter().copied().filter(|&q| facts.is_active(q));
         let mut now: IndexMap<ir::Value, ir::Value> = IndexMap::default();
-        for v in params().chain(self.live.live_in[b].iter().copied()).filter(|&v| ours(v)) {
+        for v in params().chain(self.live.live_in[b].iter()).filter(|&v| ours(v)) {
             match found.sums.get(&v) {
                 Some(start) if now.insert(*start, v).is_none() => {}
                 None if found.turns && b != found.header => {}
@@ -293,7 +292,7 @@ impl Finder<'_, '_> {
         }
         for &s in facts.cfg.succs[b].iter().filter(|s| self.plan.returning.contains(**s)) {
             let mut passed: IndexSet<ir::Value> = IndexSet::default();
-            for v in on_edge(facts, &self.live, b, s).into_iter().filter(|&v| ours(v)) {
+            for v in on_edge(facts, self.live, b, s).into_iter().filter(|&v| ours(v)) {
                 let inside = found.turns && s != found.header && found.blocks.contains(&s);
                 let Some(&start) = found.sums.get(&v) else {
                     if inside {

@@ -31,12 +31,13 @@ use cranelift_entity::EntitySet;
 /// Ways beyond which nobody asks which of them part at one branch.
 const MOST_WAYS: usize = 16;
 
-/// Bring all loops into canonical form.
-pub fn canonical(func: &mut ir::Function) {
+/// Bring all loops into canonical form. What comes back is right about blocks and edges; where new values are defined, it does not
+/// tell.
+pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
     let mut cfg = Cfg::compute(func);
     let mut loops = Loops::compute(&cfg);
     if loops.loops.is_empty() {
-        return;
+        return (cfg, loops);
     }
     let again = |func: &ir::Function, cfg: &mut Cfg, loops: &mut Loops| {
         *cfg = Cfg::compute(func);
@@ -60,11 +61,10 @@ pub fn canonical(func: &mut ir::Function) {
     for &(from, to) in &shared {
         split(func, from, to);
     }
-    let mut changed = !shared.is_empty();
-    while nest(func) {
-        changed = true;
+    if !shared.is_empty() {
+        again(func, &mut cfg, &mut loops);
     }
-    if changed {
+    while nest(func, &cfg, &loops) {
         again(func, &mut cfg, &mut loops);
     }
     for l in loops.loops.values() {
@@ -75,19 +75,18 @@ pub fn canonical(func: &mut ir::Function) {
             count(func, &loops, l);
         }
     }
+    (cfg, loops)
 }
 
 /// An order of all blocks in which dominators come first: the present one, if it is such.
-pub fn order(func: &ir::Function) -> Vec<ir::Block> {
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+pub fn order(cfg: &Cfg, loops: &Loops) -> Vec<ir::Block> {
     let mut seen = EntitySet::new();
     let ordered = cfg.blocks.iter().all(|&b| {
         seen.insert(b);
         loops.idom[b].is_none_or(|d| seen.contains(d))
     });
     if ordered {
-        return cfg.blocks;
+        return cfg.blocks.clone();
     }
     let mut post = Vec::new();
     let mut seen = EntitySet::new();
@@ -155,9 +154,7 @@ fn split(func: &mut ir::Function, from: ir::Block, to: ir::Block) {
 
 /// Where more than two ways meet in a loop, let two that part at a branch on numbers that go in steps meet in front of the others, so
 /// that each join has a condition of its own. Whether there was such a join.
-fn nest(func: &mut ir::Function) -> bool {
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+fn nest(func: &mut ir::Function, cfg: &Cfg, loops: &Loops) -> bool {
     let mut found = false;
     for &b in &cfg.blocks {
         let preds = &cfg.preds[b];
@@ -167,13 +164,13 @@ fn nest(func: &mut ir::Function) -> bool {
         }
         let pair = (1..preds.len()).flat_map(|j| (0..j).map(move |i| (i, j))).find(|&(i, j)| {
             let two = [preds[i], preds[j]];
-            meet(&loops, two).is_some_and(|from| {
+            meet(loops, two).is_some_and(|from| {
                 let alone = preds.iter().filter(|&&p| loops.dominates(from, p)).count() == 2;
                 let cond = match func.dfg.insts[end(func, from)] {
                     InstructionData::Brif { arg, .. } => arg,
                     _ => return false,
                 };
-                alone && in_steps(func, &loops, b, cond, 0)
+                alone && in_steps(func, loops, b, cond, 0)
             })
         });
         if let Some((i, j)) = pair {

@@ -114,7 +114,7 @@ fn release_all(facts: &Facts<'_>, release: FuncKey, half: &mut CfgBlocks, ids: &
     let call = |callee: &str, args: Vec<Option<Val>>, sig: Signature, tape: Tape| AdOp::Call {
         callee: Callee::Symbol(callee.to_owned()),
         args,
-        sig,
+        sig: Box::new(sig),
         tape,
     };
     let asks = AdInst {

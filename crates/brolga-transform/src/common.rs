@@ -30,7 +30,6 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 
-use crate::canonical::order;
 use crate::rules::expr::constant;
 
 /// An operand: equal ones are the same number.
@@ -43,14 +42,12 @@ enum Operand {
 /// What an operation computes, beside its operands: the instruction without them.
 type Key = (InstructionData, Type, SmallVec<[Operand; 2]>);
 
-/// Merge equal integer operations of one loop.
-pub fn common(func: &mut ir::Function) {
-    let cfg = Cfg::compute(func);
-    let loops = Loops::compute(&cfg);
+/// Merge equal integer operations of one loop. `order` is one of all blocks in which dominators come first.
+pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block]) {
     let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
     let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = SecondaryMap::new();
     let addresses = addresses(func);
-    for b in order(func) {
+    for &b in order {
         for inst in func.layout.block_insts(b).collect::<Vec<_>>() {
             func.dfg.map_inst_values(inst, |v| instead[v].unwrap_or(v));
             let Some(key) = key(func, inst) else { continue };

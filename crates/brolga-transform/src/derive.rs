@@ -34,6 +34,7 @@ use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
+use crate::liveness::Liveness;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
 use crate::plan::{Plan, plan as make_plan};
@@ -316,8 +317,7 @@ pub(crate) fn derive_once(
     if !normalised.contains_key(&request.func) {
         return Err(problems);
     }
-    let bodies: HashMap<FuncKey, &ir::Function> = normalised.iter().map(|(k, n)| (*k, &n.func)).collect();
-    let summaries = Summaries::compute(&program, &bodies);
+    let summaries = Summaries::of_bodies(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
     let addressed = addressed(&program, &normalised);
 
     let mut work =
@@ -588,6 +588,8 @@ fn derive_one<'a>(
     // A forward pass has every value.
     let mut watch = if split { watched(&facts, &stmts, &|_| true, &mut ids) } else { None };
     let mut plan = make_plan(&facts, &stmts, &aux, watch.is_some(), vec![]);
+    // Guards make no difference to it, nor do loops that are run again.
+    let live = Liveness::compute(&facts, &plan.returning, &stmts);
     // Loops that are run again, as far as a plan with them bears that out.
     let plan_with = |mut loops: Vec<Again>| loop {
         let all = loops.len();
@@ -598,18 +600,18 @@ fn derive_one<'a>(
         }
     };
     if mode == Mode::Gradient && options.ideas.again && options.ideas.prune {
-        let loops = again(&facts, &stmts, &plan);
+        let loops = again(&facts, &stmts, &live, &plan);
         if !loops.is_empty() {
             plan = plan_with(loops);
         }
     }
     let assemble = |watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
-        let guarded = watch.map_or(&stmts, |w| &w.guarded);
-        let fwd = forward(&facts, &lifted, &forward_of, guarded, plan, forward_symbol.clone(), ids);
+        let watching = watch.map_or(&stmts, |w| &w.watching);
+        let fwd = forward(&facts, &lifted, &forward_of, watching, plan, forward_symbol.clone(), ids);
         let pullback = |stmts: &AdStmts, ids: &mut Ids| {
-            pullback(&facts, stmts, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
+            pullback(&facts, stmts, &live, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
         };
-        let mut pulls = vec![pullback(guarded, ids)];
+        let mut pulls = vec![pullback(&stmts, ids)];
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         (fwd, pulls)
     };
@@ -650,7 +652,9 @@ fn derive_one<'a>(
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
-        let empty = CfgBlocks { blocks: IndexMap::default(), ..pulls[0].graph.clone() };
+        let whole = &pulls[0].graph;
+        let (symbol, signature) = (whole.symbol.clone(), whole.signature.clone());
+        let empty = CfgBlocks { symbol, signature, blocks: IndexMap::default() };
         loop {
             let seg = fwd.seg;
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);
@@ -689,6 +693,15 @@ fn derive_one<'a>(
 
 /// Give a function's loops the shape that Cranelift makes most of.
 fn shape(func: &mut ir::Function) {
+    // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
+    let mut earlier = EntitySet::new();
+    let leads_back = func.layout.blocks().any(|b| {
+        earlier.insert(b);
+        func.block_successors(b).any(|s| earlier.contains(s))
+    });
+    if !leads_back {
+        return;
+    }
     let mut shape = Shape::of(func);
     if rotate(func, &shape) {
         shape = Shape::of(func);

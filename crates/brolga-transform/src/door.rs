@@ -18,7 +18,8 @@
 //! ```
 //!
 //! **Invariants.** Values keep their names and instructions their places, so what is known of the function holds of it with its door. All
-//! arguments are read before anything is written, and results are written when nothing is left to do.
+//! arguments are read before anything is written, and results are written when nothing is left to do. Behind the door the function
+//! is [tidied up](crate::tidy), since this is what is compiled.
 
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
@@ -28,6 +29,7 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Opcode, T
 use cranelift_codegen::isa::TargetIsa;
 
 use crate::derive::{Addressable, DerivedPair, DerivedWhole, verified, verify};
+use crate::tidy::tidy;
 
 /// Bytes from one argument or result to the next.
 const CELL: i32 = 16;
@@ -97,7 +99,10 @@ impl Found<'_> {
             return Ok(vec![]);
         }
         let doors = roots.into_iter().map(|f| match with_door(f, isa) {
-            Some(door) => verified(door, isa, symbol),
+            Some(mut door) => {
+                tidy(&mut door);
+                verified(door, isa, symbol)
+            }
             // The verifier says what is wrong with it.
             None => Err(verify(f, isa, symbol).err().unwrap_or_else(|| misfit(f, symbol))),
         });

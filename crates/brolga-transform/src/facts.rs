@@ -31,9 +31,9 @@ pub struct Facts<'a> {
     /// What its derivative is to be: of what the asked function calls, a pair or a function without a value.
     pub mode: Mode,
     /// Control flow.
-    pub cfg: Cfg,
+    pub cfg: &'a Cfg,
     /// Dominators and loops.
-    pub loops: Loops,
+    pub loops: &'a Loops,
     /// Which blocks of the program's allocator addresses may be in, and which releases wait.
     pub blocks: Blocks,
     /// The function that is called for releases that wait.
@@ -50,7 +50,7 @@ pub struct Facts<'a> {
     /// back what was in it.
     pub private: Private,
     /// All uses.
-    pub uses: Uses,
+    pub uses: &'a Uses,
     /// Pointers and their deltas.
     pub pointers: Pointers,
     /// What memory holds.
@@ -79,16 +79,15 @@ impl<'a> Facts<'a> {
         mode: Mode,
     ) -> (Self, Vec<Diagnostic>) {
         let func = &primal.func;
-        let cfg = Cfg::compute(func);
-        let loops = Loops::compute(&cfg);
-        let mut blocks = Blocks::of_function(program, variant.func, func, &cfg, summaries.flows());
+        let Normalised { cfg, loops, uses, .. } = primal;
+        let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows());
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
-        let release = if waits { late::releases(program, func, &cfg, &mut blocks) } else { None };
+        let release = if waits { late::releases(program, func, cfg, &mut blocks) } else { None };
         let input = ClobberInput {
             program,
             func,
-            cfg: &cfg,
+            cfg,
             noalias: &variant.noalias,
             effects: summaries.effects(),
             blocks: &blocks,
@@ -98,23 +97,16 @@ impl<'a> Facts<'a> {
             reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
             deferred = clobber::deferred(&input);
         }
-        let uses = Uses::compute(func, &cfg);
-        let input = PointerInput {
-            program,
-            func,
-            cfg: &cfg,
-            params: &variant.params,
-            summaries,
-            pointer_copy: EntitySet::new(),
-        };
-        let (pointers, contents, _) = summary::solve(&input, &uses);
+        let input =
+            PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy: EntitySet::new() };
+        let (pointers, contents, _) = summary::solve(&input, uses);
         let input = ActivityInput {
             program,
             key: variant.func,
             root,
             func,
-            cfg: &cfg,
-            uses: &uses,
+            cfg,
+            uses,
             params: &variant.params,
             results: &variant.results,
             pointers: &pointers,
@@ -124,10 +116,10 @@ impl<'a> Facts<'a> {
         let (activity, problems) = activity::compute(&input);
 
         let ideas = &options.ideas;
-        let places = Places { program, func, cfg: &cfg, blocks: &blocks };
-        let in_place = if ideas.in_place { in_place::in_place(places, &uses, &activity) } else { EntitySet::new() };
+        let places = Places { program, func, cfg, blocks: &blocks };
+        let in_place = if ideas.in_place { in_place::in_place(places, uses, &activity) } else { EntitySet::new() };
         let private = match options.memory {
-            MemoryMode::Leave => Private::compute(places, &uses),
+            MemoryMode::Leave => Private::compute(places, uses),
             MemoryMode::Restore => Private::default(),
         };
         let mut whole = EntitySet::new();
@@ -135,8 +127,8 @@ impl<'a> Facts<'a> {
             whole = whole_calls(&WholeInput {
                 program,
                 func,
-                cfg: &cfg,
-                uses: &uses,
+                cfg,
+                uses,
                 is_active: &|v| activity.ct[v].is_some(),
                 effects: summaries.effects(),
                 delays: summaries.delays(),
@@ -178,8 +170,8 @@ impl<'a> Facts<'a> {
             key: self.variant.func,
             root,
             func: self.func(),
-            cfg: &self.cfg,
-            uses: &self.uses,
+            cfg: self.cfg,
+            uses: self.uses,
             params: &self.variant.params,
             results: &self.variant.results,
             pointers: &self.pointers,
@@ -193,11 +185,11 @@ impl<'a> Facts<'a> {
         if self.options.ideas.solid {
             let n_active = self.variant.results.iter().filter(|r| **r != ResultMode::None).count();
             let asked_for = root && n_active == 1;
-            solid = solid::compute(&input, asked_for, &through);
+            solid = solid::compute(&input, &|v| self.is_active(v), asked_for, &through);
             // A pair is the same function for the caller and for who calls it again.
             let idle = || may_be_idle(self.program, self.summaries, self.variant, self.func(), &solid);
             if asked_for && self.mode == Mode::Split && idle() {
-                solid = solid::compute(&input, false, &through);
+                solid = solid::compute(&input, &|v| self.is_active(v), false, &through);
             }
         }
         (self.solid, self.units) = (solid, units);

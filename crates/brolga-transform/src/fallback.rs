@@ -40,6 +40,10 @@ pub fn attempt(
         Ok((derivation, found))
     };
     let never = Inlining::never();
+    if options.inline == Inline::Never {
+        // Nobody asks for doubts.
+        return Ok((never.clone(), derive_once(program, request, options, &never, isa, |_| {})?));
+    }
     let mut inlining = Inlining { how: options.inline, ..never.clone() };
     let mut plain: Option<Result<(Derivation, Doubts), Diagnostics>> = None;
     // As it is, and then without the functions that are in the way.

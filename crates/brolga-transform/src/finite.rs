@@ -27,10 +27,10 @@ use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use cranelift_codegen::ir::{self, Opcode};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
-use crate::stmt::{AdStmts, Guard};
+use crate::stmt::{AdStmt, AdStmts, Guard};
 
 /// Instructions of a function beyond which it is not worth the code.
 const MOST: usize = 1000;
@@ -43,9 +43,9 @@ const TURNS: f64 = 8.0;
 
 /// The same statements for runs that are watched.
 pub struct Watched {
-    /// With their guards, and with what is watched in their forward fragments.
-    pub guarded: AdStmts,
-    /// The same without the guards that are not needed then; reverse fragments of their own names.
+    /// Forward fragments, with what is watched in them.
+    pub watching: AdStmts,
+    /// Reverse fragments without the guards that are not needed then, of their own names.
     pub free: AdStmts,
 }
 
@@ -88,15 +88,17 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     if superfluous.is_empty() || facts.options.ideas.worth && !worth_it {
         return None;
     }
-    let mut guarded = stmts.clone();
+    let half = |stmt: &AdStmt, before, after, rvs| {
+        (stmt.primal, AdStmt { primal: stmt.primal, before, keep: stmt.keep, after, rvs, guards: vec![] })
+    };
+    let none = Fragment::default;
+    let halves = stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), none()));
+    let mut watching: AdStmts = halves.collect();
     for (place, asks) in chosen {
-        watch(facts, &mut guarded, place, asks, ids);
+        watch(facts, &mut watching, place, asks, ids);
     }
-    let mut free = stmts.clone();
-    for stmt in free.values_mut() {
-        stmt.rvs = renamed(&stmt.rvs, &superfluous, ids);
-    }
-    Some(Watched { guarded, free })
+    let halves = stmts.values().map(|s| half(s, none(), none(), renamed(&s.rvs, &superfluous, ids)));
+    Some(Watched { watching, free: halves.collect() })
 }
 
 /// Watch a value in a block: when it is computed if that is there, else before the statement that asks.
@@ -118,8 +120,8 @@ fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, i
 
 /// A reverse fragment with names of its own, without some guards.
 fn renamed(rvs: &Fragment, superfluous: &IndexSet<Val>, ids: &mut Ids) -> Fragment {
-    let mut names: HashMap<Val, Val> = HashMap::default();
-    let mut out = Fragment::default();
+    let mut names: SmallVec<[(Val, Val); 8]> = SmallVec::new();
+    let mut out = Fragment::with_capacity(rvs.len());
     for inst in rvs.values() {
         let mut inst = inst.clone();
         if inst.defs.first().is_some_and(|d| superfluous.contains(&d.0))
@@ -128,11 +130,11 @@ fn renamed(rvs: &Fragment, superfluous: &IndexSet<Val>, ids: &mut Ids) -> Fragme
             *op = Arith::Copy;
             args.truncate(1);
         }
-        inst.rename(|v| names.get(&v).copied().unwrap_or(v));
+        inst.rename(|v| names.iter().find(|n| n.0 == v).map_or(v, |n| n.1));
         for (name, _) in &mut inst.defs {
             if matches!(name, Val::D(_)) {
                 let new = Val::D(ids.dv());
-                names.insert(*name, new);
+                names.push((*name, new));
                 *name = new;
             }
         }

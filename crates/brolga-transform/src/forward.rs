@@ -53,7 +53,7 @@ pub fn forward(
     for (&b, id) in map {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
-        let mut insts = Fragment::default();
+        let mut insts = Fragment::with_capacity(primal.insts.len() + 4);
         let mut add = |ids: &mut Ids, defs: SmallVec<[(Val, ir::Type); 1]>, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
         };
@@ -77,7 +77,7 @@ pub fn forward(
         } else {
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
         }
-        let mut body = Fragment::default();
+        let mut body = Fragment::with_capacity(primal.insts.len() + 4);
         for (&i, inst) in primal.insts.iter() {
             let stmt = &stmts[&inst.at.expect("a lifted instruction knows its primal")];
             body.extend(stmt.before.clone());
@@ -88,7 +88,11 @@ pub fn forward(
         }
         let term_at = primal.term_at;
         body.extend(term_at.and_then(|last| stmts.get(&last)).into_iter().flat_map(|stmt| stmt.before.clone()));
-        insts.extend(body);
+        if insts.is_empty() {
+            insts = body;
+        } else {
+            insts.extend(body);
+        }
         // What is reversed turn by turn is kept for that when it is run again.
         if plan.again(b).is_none_or(|a| !a.turns) {
             keep_early(plan, b, &params, &mut insts, ids);
@@ -114,6 +118,9 @@ type Insts = Fragment;
 
 /// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
 pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
+    if plan.blocks[b].keeps.is_empty() {
+        return;
+    }
     let mut waiting: HashMap<Val, Vec<FrameSlot>> = HashMap::default();
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);

@@ -52,6 +52,7 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
 
 use crate::normalise::refuse;
+use crate::tidy::join;
 
 /// Instructions by which a derivation may grow beside its own length.
 const SPARE: usize = 10_000;
@@ -319,7 +320,8 @@ impl<'a> Caller<'a> {
         ctx.compute_cfg();
         ctx.compute_domtree();
         ctx.eliminate_unreachable_code(isa).ok()?;
-        self.join(&mut ctx.func);
+        // Where a call or a return did.
+        join(&mut ctx.func, |jump| self.seams.contains(jump));
         ctx.func.dfg.resolve_all_aliases();
         debug_assert!(cranelift_codegen::verify_function(&ctx.func, isa).is_ok(), "{}", ctx.func);
         Some(ctx.func)
@@ -391,34 +393,6 @@ impl<'a> Caller<'a> {
                     self.seams.insert(inst);
                 }
             }
-        }
-    }
-
-    /// Append blocks to the only one that leads to them, where a call or a return did.
-    fn join(&self, func: &mut ir::Function) {
-        let mut edges: SecondaryMap<ir::Block, u32> = SecondaryMap::new();
-        for block in func.layout.blocks() {
-            func.block_successors(block).for_each(|to| edges[to] += 1);
-        }
-        let mut next = func.layout.entry_block();
-        while let Some(block) = next {
-            next = func.layout.next_block(block);
-            let last = func.layout.last_inst(block).expect("a block has a terminator");
-            let InstructionData::Jump { destination, .. } = func.dfg.insts[last] else { continue };
-            let to = destination.block(&func.dfg.value_lists);
-            if !self.seams.contains(last) || edges[to] != 1 {
-                continue;
-            }
-            let args: Vec<_> = destination.args(&func.dfg.value_lists).filter_map(|a| a.as_value()).collect();
-            let params = func.dfg.detach_block_params(to);
-            let params = params.as_slice(&func.dfg.value_lists).to_vec();
-            params.iter().zip(args).for_each(|(&p, a)| func.dfg.change_to_alias(p, a));
-            func.layout.remove_inst(last);
-            let moved: Vec<ir::Inst> = func.layout.block_insts(to).collect();
-            func.layout.remove_block_and_insts(to);
-            moved.into_iter().for_each(|i| func.layout.append_inst(i, block));
-            // What was appended may end in such a jump.
-            next = Some(block);
         }
     }
 }

@@ -20,6 +20,7 @@
 //! derive       all of it, for a function and everything that it calls
 //! segments     what nobody asks for is not passed on
 //! door         what Rust calls takes its arguments from memory
+//! tidy         and is rid of what Cranelift need not look at
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
@@ -50,6 +51,7 @@ pub mod rules;
 mod segments;
 pub mod stmt;
 pub mod summed;
+pub mod tidy;
 pub mod wide;
 
 pub use derive::{Abi, Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};

@@ -5,8 +5,6 @@
 //! branches. Backward data flow over the primal's blocks, to a fixed point. Whoever assembles reverse blocks sets cotangents to zero
 //! where they begin to mean something.
 
-use std::collections::BTreeSet;
-
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::inst::AdOp;
 use cranelift_codegen::ir;
@@ -15,14 +13,41 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
 
+/// Values in ascending order. A block has few, and they are mostly gone through, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values(Vec<ir::Value>);
+
+impl Values {
+    fn new(mut all: Vec<ir::Value>) -> Self {
+        all.sort_unstable();
+        all.dedup();
+        Self(all)
+    }
+
+    /// Whether a value is among them.
+    pub fn contains(&self, v: ir::Value) -> bool {
+        self.0.binary_search(&v).is_ok()
+    }
+
+    /// All of them in order.
+    pub fn iter(&self) -> impl Iterator<Item = ir::Value> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Those that others do not have, in order.
+    pub fn without<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = ir::Value> + 'a {
+        self.iter().filter(|&v| !others.contains(v))
+    }
+}
+
 /// Liveness of cotangents.
 pub struct Liveness {
     /// Live at the start of a block; its parameters are not.
-    pub live_in: SecondaryMap<ir::Block, BTreeSet<ir::Value>>,
+    pub live_in: SecondaryMap<ir::Block, Values>,
     /// Live at the end of a block, arguments of its branches included.
-    pub live_out: SecondaryMap<ir::Block, BTreeSet<ir::Value>>,
+    pub live_out: SecondaryMap<ir::Block, Values>,
     /// Values that the reverse of a block adds to or takes.
-    pub touched: SecondaryMap<ir::Block, Vec<ir::Value>>,
+    pub touched: SecondaryMap<ir::Block, Values>,
 }
 
 /// Active arguments of the edge `p -> b`, with the parameters that they feed.
@@ -40,48 +65,55 @@ impl Liveness {
         let func = facts.func();
         let mut l =
             Liveness { live_in: SecondaryMap::new(), live_out: SecondaryMap::new(), touched: SecondaryMap::new() };
-        let mut defs: SecondaryMap<ir::Block, BTreeSet<ir::Value>> = SecondaryMap::new();
-        let mut uses: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::new();
+        // What is live at the end of each block for the sake of its branches' arguments.
+        let mut passed: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::new();
         for &b in &facts.cfg.blocks {
-            defs[b].extend(func.dfg.block_params(b).iter().copied());
-            l.touched[b].extend(func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)));
+            let mut touched: Vec<ir::Value> =
+                func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
+            let mut used = Vec::new();
             for inst in func.layout.block_insts(b) {
-                defs[b].extend(func.dfg.inst_results(inst).iter().copied());
                 for i in stmts[&inst].rvs.values() {
                     match i.op {
                         AdOp::AddCt(v, _) => {
-                            uses[b].push(v);
-                            l.touched[b].push(v);
+                            touched.push(v);
+                            if facts.cfg.def_block[v] != Some(b) {
+                                used.push(v);
+                            }
                         }
-                        AdOp::TakeCt(v) => l.touched[b].push(v),
+                        AdOp::TakeCt(v) => touched.push(v),
                         _ => {}
                     }
                 }
             }
-            l.touched[b].sort_unstable();
-            l.touched[b].dedup();
+            l.touched[b] = Values::new(touched);
+            if returning.contains(b) {
+                l.live_in[b] = Values::new(used);
+                for &s in facts.cfg.succs[b].iter().filter(|s| returning.contains(**s)) {
+                    passed[b].extend(active_args(facts, b, s).into_iter().map(|a| a.0));
+                }
+            }
         }
+        let mut first = true;
         let mut changed = true;
         while changed {
             changed = false;
-            for &b in facts.cfg.blocks.iter().rev() {
-                if !returning.contains(b) {
+            for &b in facts.cfg.blocks.iter().rev().filter(|b| returning.contains(**b)) {
+                let mut out = passed[b].clone();
+                for &s in facts.cfg.succs[b].iter().filter(|s| returning.contains(**s)) {
+                    out.extend(l.live_in[s].iter());
+                }
+                let out = Values::new(out);
+                if !first && out == l.live_out[b] {
                     continue;
                 }
-                let mut out = std::mem::take(&mut l.live_out[b]);
-                for &s in &facts.cfg.succs[b] {
-                    if returning.contains(s) {
-                        out.extend(&l.live_in[s]);
-                        out.extend(active_args(facts, b, s).into_iter().map(|a| a.0));
-                    }
-                }
-                let before = l.live_in[b].len();
-                let mut live: Vec<ir::Value> = out.iter().copied().collect();
-                live.extend(&uses[b]);
-                l.live_in[b].extend(live.into_iter().filter(|&v| !defs[b].contains(&v)));
-                changed |= l.live_in[b].len() != before;
+                let mut live = l.live_in[b].0.clone();
+                live.extend(out.iter().filter(|&v| facts.cfg.def_block[v] != Some(b)));
+                let live = Values::new(live);
+                changed |= live != l.live_in[b];
+                l.live_in[b] = live;
                 l.live_out[b] = out;
             }
+            first = false;
         }
         l
     }

@@ -17,10 +17,10 @@
 //! pullback relies on it for its one exit.
 
 use brolga_analysis::activity::original;
-use brolga_ir::block::Ids;
-use brolga_ir::lift::lift;
-use brolga_ir::lower::{LowerEnv, lower};
-use brolga_ir::map::HashMap;
+use brolga_analysis::contents::Uses;
+use brolga_analysis::summary::Body;
+use brolga_analysis::{Cfg, Loops};
+use brolga_ir::lower::{LowerEnv, renumber};
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
@@ -41,6 +41,27 @@ pub struct Normalised {
     pub key: FuncKey,
     /// Its body.
     pub func: ir::Function,
+    /// Its edges.
+    pub cfg: Cfg,
+    /// Its loops, and what dominates what.
+    pub loops: Loops,
+    /// All uses of its values.
+    pub uses: Uses,
+}
+
+impl Normalised {
+    /// With what all analyses ask for.
+    fn new(key: FuncKey, func: ir::Function) -> Self {
+        let cfg = Cfg::compute(&func);
+        let loops = Loops::compute(&cfg);
+        let uses = Uses::compute(&func, &cfg);
+        Self { key, func, cfg, loops, uses }
+    }
+
+    /// For summaries.
+    pub fn body(&self) -> Body<'_> {
+        Body { func: &self.func, cfg: &self.cfg, uses: &self.uses }
+    }
 }
 
 /// Normalise a function of the program: its body, or what inlining has made of it.
@@ -69,9 +90,10 @@ pub fn normalise(
     lay_out(&mut func);
     split_wide_copies(&mut func);
     split_parallel_edges(&mut func);
-    canonical(&mut func);
-    common(&mut func);
-    Ok(Normalised { key, func: renumber(func, program, key, isa.frontend_config()) })
+    let (cfg, loops) = canonical(&mut func);
+    let order = order(&cfg, &loops);
+    common(&mut func, &cfg, &loops, &order);
+    Ok(Normalised::new(key, renumber(&func, &order)))
 }
 
 /// Diagnostics for everything in a function that we do not support.
@@ -87,7 +109,7 @@ pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<()
                 continue;
             }
             let values = func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).copied();
-            for v in values.collect::<Vec<_>>() {
+            for v in values {
                 let ty = func.dfg.value_type(v);
                 if !types_seen.contains(v)
                     && let Some((code, why, help)) = unsupported_type(ty)
@@ -219,14 +241,6 @@ fn split_parallel_edges(func: &mut ir::Function) {
             dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[k] = empty;
         }
     }
-}
-
-/// Number everything in layout order, by lifting and lowering once.
-fn renumber(func: ir::Function, program: &Program, key: FuncKey, target: TargetFrontendConfig) -> ir::Function {
-    let (mut graph, map) = lift(&func, &program.funcs[key].symbol, &mut Ids::default());
-    let place: HashMap<_, _> = order(&func).into_iter().enumerate().map(|(i, b)| (map[&b], i)).collect();
-    graph.blocks.sort_by(|a, _, b, _| place[a].cmp(&place[b]));
-    lower(&graph, plain_env(&func, &mut Names::verbatim(), target))
 }
 
 /// What lowering a lifted primal needs.

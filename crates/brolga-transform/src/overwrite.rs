@@ -79,8 +79,8 @@ fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Op
     let block = |inst| func.layout.inst_block(inst).expect("it is in the layout");
     let active = |inst| facts.is_active(func.dfg.first_result(inst));
     let first = block(*loads.iter().find(|&&l| active(l))?);
-    let nest = around(&facts.loops, first);
-    let affine = Affine { func, loops: &facts.loops };
+    let nest = around(facts.loops, first);
+    let affine = Affine { func, loops: facts.loops };
     let reads: Vec<Access> = loads
         .iter()
         .map(|&inst| {
@@ -92,7 +92,7 @@ fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Op
         })
         .collect();
     let live: Vec<&Access> = reads.iter().filter(|r| active(r.inst)).collect();
-    let one_nest = live.iter().all(|r| around(&facts.loops, r.block) == nest && r.at == live[0].at);
+    let one_nest = live.iter().all(|r| around(facts.loops, r.block) == nest && r.at == live[0].at);
     // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs to neither.
     let once = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
     let (own, _) = live[0].at.factors(&[Atom::Value(pointer)])?;
@@ -103,7 +103,7 @@ fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Op
     let (chosen, covered) = disjoint(&live, stride)?;
     stores.extend(chosen);
 
-    let l = &facts.loops;
+    let l = facts.loops;
     let returns = || facts.cfg.blocks.iter().filter(|&&b| facts.cfg.succs[b].is_empty() && returns(func, b));
     let start = nest.first().map_or(first, |&l0| l.loops[l0].header);
     let always = returns().all(|&r| l.dominates(start, r))

@@ -144,7 +144,7 @@ fn event(facts: &Facts<'_>, piece: Piece, inst: ir::Inst, does: Does) -> Option<
         return None;
     }
     let origin = facts.private.origins[piece as usize];
-    let affine = Affine { func, loops: &facts.loops };
+    let affine = Affine { func, loops: facts.loops };
     let nest = nest(facts, origin, block);
     let store = matches!(func.dfg.insts[inst], InstructionData::Store { .. });
     let args = func.dfg.inst_args(inst);
@@ -190,7 +190,7 @@ fn event(facts: &Facts<'_>, piece: Piece, inst: ir::Inst, does: Does) -> Option<
 
 /// The loops around a block in which a piece of memory stays the same one.
 pub(crate) fn nest(facts: &Facts<'_>, origin: Origin, block: ir::Block) -> Vec<brolga_analysis::LoopId> {
-    let mut nest = around(&facts.loops, block);
+    let mut nest = around(facts.loops, block);
     if let Origin::Alloc(call) = origin {
         let made = facts.func().layout.inst_block(call).expect("it is in the layout");
         nest.retain(|&l| !facts.loops.loops[l].blocks.contains(made));
@@ -241,7 +241,7 @@ fn meet(facts: &Facts<'_>, origin: Origin, a: &Event, b: &Event) -> bool {
         return !a.moves;
     }
     let func = facts.func();
-    let places = Places { program: facts.program, func, cfg: &facts.cfg, blocks: &facts.blocks };
+    let places = Places { program: facts.program, func, cfg: facts.cfg, blocks: &facts.blocks };
     if places.apart(&places.of_access(a.access.inst), &places.of_access(b.access.inst)) {
         return false;
     }
@@ -249,7 +249,7 @@ fn meet(facts: &Facts<'_>, origin: Origin, a: &Event, b: &Event) -> bool {
     if nests.0 != nests.1 || a.access.at != b.access.at {
         return true;
     }
-    let affine = Affine { func, loops: &facts.loops };
+    let affine = Affine { func, loops: facts.loops };
     let both = [&a.access, &b.access];
     let apart = stride(&affine, &both, &nests.0).and_then(|s| disjoint(&both, s));
     // Of two in the same place only one is chosen.

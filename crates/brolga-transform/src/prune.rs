@@ -46,14 +46,17 @@ use brolga_analysis::places::Origin;
 use brolga_analysis::private::Piece;
 use brolga_analysis::whole::divides_safely;
 use brolga_ir::BlockId;
-use brolga_ir::block::{CfgBlocks, Role, Target, Term};
+use brolga_ir::block::{CfgBlocks, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Callee, Check, FrameSlot, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use control::{Control, Place, reachable};
+use items::{ItemId, Items};
 
 mod control;
+mod items;
 
 /// What is known of the normalised function whose instructions are copied.
 #[derive(Clone, Copy)]
@@ -71,8 +74,9 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
     let Some(control) = Control::compute(graph) else { return };
     let items = Items::collect(graph, known.primal, &control);
-    let live = Live::compute(graph, known, &control, &items);
-    sweep(graph, &control, &items, &live);
+    let live = Live::compute(known, &control, &items);
+    let kept = Kept::of(&control, items, live);
+    sweep(graph, &control, kept);
     let reached = reachable(graph);
     if reached.len() < graph.blocks.len() {
         let reached: brolga_ir::map::HashSet<BlockId> = reached.into_iter().collect();
@@ -205,115 +209,31 @@ fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
     }
 }
 
-/// An item: a block parameter, an instruction or a terminator, by number. A block's parameters come first, then its
-/// instructions, then its terminator.
-type ItemId = usize;
-
-/// All items of a graph and what each reads.
-struct Items {
-    /// The first item of each block.
-    first: Vec<ItemId>,
-    /// The block of each item.
-    block: Vec<usize>,
-    /// The items that each item reads; for a parameter, the arguments on all edges.
-    reads: Vec<SmallVec<[ItemId; 4]>>,
-    names: Names,
-}
-
-/// The items that define each name, for uses in other blocks.
-#[derive(Default)]
-struct Names {
-    /// Those of the forward part, and derived values.
-    global: HashMap<Val, SmallVec<[ItemId; 1]>>,
-    /// Those of the pullback part.
-    local: HashMap<Val, SmallVec<[ItemId; 1]>>,
-    /// Those of each loop that the pullback part runs again, by its header.
-    again: HashMap<(ir::Block, Val), SmallVec<[ItemId; 1]>>,
-}
-
-impl Names {
-    fn define(&mut self, role: Role, name: Val, item: ItemId) {
-        let items = match (role.again(), name) {
-            (_, Val::D(_)) => self.global.entry(name),
-            (Some(header), _) => {
-                self.again.entry((header, name)).or_default().push(item);
-                return;
-            }
-            _ if role.is_forward() => self.global.entry(name),
-            _ => self.local.entry(name),
-        };
-        items.or_default().push(item);
-    }
-
-    /// What a use means that no definition comes before in its block.
-    fn meant(&self, role: Role, name: Val) -> &[ItemId] {
-        let again = role.again().and_then(|header| self.again.get(&(header, name)));
-        again.or_else(|| self.global.get(&name)).or_else(|| self.local.get(&name)).map_or(&[], |items| &items[..])
-    }
-}
-
-impl Items {
-    fn collect(graph: &CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
-        let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
-        let mut items = Items { first: Vec::new(), block: Vec::new(), reads: Vec::new(), names: Names::default() };
-        for (b, block) in blocks() {
-            let first = items.block.len();
-            items.first.push(first);
-            let size = block.params.len() + block.insts.len() + 1;
-            items.block.resize(first + size, b);
-            let params = block.params.iter().map(|p| p.0).enumerate();
-            let insts = block.insts.values().enumerate();
-            let insts = insts.flat_map(|(k, i)| i.defs.iter().map(move |d| (block.params.len() + k, d.0)));
-            for (k, name) in params.chain(insts) {
-                items.names.define(block.role, name, first + k);
-            }
-        }
-        items.reads.resize(items.block.len(), SmallVec::new());
-        for (b, block) in blocks() {
-            let first = items.first[b];
-            let mut here: HashMap<Val, ItemId> = HashMap::default();
-            here.extend(block.params.iter().enumerate().map(|(k, p)| (p.0, first + k)));
-            let add = |here: &HashMap<Val, ItemId>, v: Val, to: &mut SmallVec<[ItemId; 4]>| match here.get(&v) {
-                Some(&i) => to.push(i),
-                None => to.extend_from_slice(items.names.meant(block.role, v)),
-            };
-            let mut at = first + block.params.len();
-            for inst in block.insts.values() {
-                operands(inst, primal).into_iter().for_each(|v| add(&here, v, &mut items.reads[at]));
-                here.extend(inst.defs.iter().map(|d| (d.0, at)));
-                at += 1;
-            }
-            match &block.term {
-                Term::If(v, ..) | Term::Table(v, ..) | Term::Switch(v, _) => add(&here, *v, &mut items.reads[at]),
-                Term::Return(vs) => vs.iter().for_each(|&v| add(&here, v, &mut items.reads[at])),
-                Term::Jump(_) | Term::Trap(_) => {}
-            }
-            for target in block.term.targets() {
-                let to = control.position(target.block);
-                for (k, &v) in target.args.iter().enumerate() {
-                    add(&here, v, &mut items.reads[items.first[to] + k]);
-                }
-            }
-        }
-        items
-    }
-
-    /// The item of a block's terminator.
-    fn term(&self, block: usize) -> ItemId {
-        self.first.get(block + 1).copied().unwrap_or(self.block.len()) - 1
-    }
-}
-
-/// Every name that an instruction reads.
-fn operands(inst: &AdInst, primal: &ir::Function) -> SmallVec<[Val; 4]> {
-    match inst.op {
-        AdOp::Primal(i) => primal.dfg.inst_args(i).iter().map(|&v| Val::Primal(v)).collect(),
-        _ => inst.reads(),
-    }
-}
-
 /// When an item runs: what cannot run after another is not later than it.
-type Moment = (usize, ItemId);
+type Moment = (u32, u32);
+
+/// Who writes each cell, and when.
+#[derive(Default)]
+struct Writers {
+    /// The list of each cotangent and of each other cell: one more than its number.
+    cts: SecondaryMap<ir::Value, u32>,
+    others: HashMap<Cell, u32>,
+    lists: Vec<SmallVec<[(Moment, u32); 4]>>,
+}
+
+impl Writers {
+    fn of(&mut self, cell: Cell) -> &mut SmallVec<[(Moment, u32); 4]> {
+        let list = match cell {
+            Cell::Ct(v) => &mut self.cts[v],
+            _ => self.others.entry(cell).or_default(),
+        };
+        if *list == 0 {
+            self.lists.push(SmallVec::new());
+            *list = self.lists.len() as u32;
+        }
+        &mut self.lists[*list as usize - 1]
+    }
+}
 
 /// What is needed.
 struct Live {
@@ -324,17 +244,16 @@ struct Live {
 }
 
 impl Live {
-    fn compute(graph: &CfgBlocks, known: Known<'_>, control: &Control, items: &Items) -> Self {
+    fn compute(known: Known<'_>, control: &Control, items: &Items<'_>) -> Self {
         let mut live =
             Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
-        let blocks = || control.blocks.iter().map(|b| &graph.blocks[b]).enumerate();
+        let blocks = || items.blocks.iter().enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| i.op == AdOp::LeaveFrame));
-        let mut writers: HashMap<Cell, Vec<(Moment, ItemId)>> = HashMap::default();
+        let mut writers = Writers::default();
         let moment = |b: usize, item: ItemId, reads: bool| match control.order[b] {
-            (number, false) => (number, item),
-            (number, true) => (number, if reads { ItemId::MAX } else { 0 }),
+            (number, false) => (number as u32, item as u32),
+            (number, true) => (number as u32, if reads { u32::MAX } else { 0 }),
         };
-        let mut reads: Vec<SmallVec<[Cell; 1]>> = vec![SmallVec::new(); items.block.len()];
         let mut with: HashMap<ItemId, SmallVec<[ItemId; 2]>> = HashMap::default();
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();
@@ -344,33 +263,37 @@ impl Live {
                     Use::Value => {}
                     Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),
                     Use::With(name) => {
-                        items.names.meant(block.role, name).iter().for_each(|&i| with.entry(i).or_default().push(item))
+                        items.meant(block.role, name).for_each(|i| with.entry(i).or_default().push(item));
                     }
-                    Use::Writes(cell) => writers.entry(cell).or_default().push((moment(b, item, false), item)),
+                    Use::Writes(cell) => writers.of(cell).push((moment(b, item, false), item as u32)),
                 }
-                reads[item] = cells_read(&inst.op, known.private);
             }
             if matches!(block.term, Term::Return(_) | Term::Trap(_)) {
                 live.need(items.term(b));
             }
         }
         // The first to be written is the last.
-        writers.values_mut().for_each(|w| w.sort_unstable_by(|a, b| b.cmp(a)));
-        let signature = graph.blocks[0].params.len();
+        writers.lists.iter_mut().for_each(|w| w.sort_unstable_by(|a, b| b.cmp(a)));
+        let signature = items.blocks[0].params.len();
         (0..signature).for_each(|p| live.need(p));
         control.endless.iter().for_each(|&b| live.need(items.term(b)));
         while let Some(item) = live.work.pop() {
-            let b = items.block[item];
+            let b = items.block[item] as usize;
             live.place(Place::Block(b), control, items);
-            items.reads[item].iter().for_each(|&i| live.need(i));
-            with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
-            if item < items.first[b] + graph.blocks[&control.blocks[b]].params.len() {
+            items.read_by(item).for_each(|i| live.need(i));
+            if !with.is_empty() {
+                with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
+            }
+            if item < items.first[b] + items.blocks[b].params.len() {
                 control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
             }
-            for cell in &reads[item] {
-                let Some(writers) = writers.get_mut(cell) else { continue };
-                while let Some((_, i)) = writers.pop_if(|w| w.0 < moment(b, item, true)) {
-                    live.need(i);
+            let Some(inst) = items.inst(item) else { continue };
+            for cell in cells_read(&inst.op, known.private) {
+                let writers = writers.of(cell);
+                let now = moment(b, item, true);
+                while let Some(&(_, i)) = writers.last().filter(|w| w.0 < now) {
+                    writers.pop();
+                    live.need(i as usize);
                 }
             }
         }
@@ -384,38 +307,53 @@ impl Live {
     }
 
     /// Something at this place is needed, and so is what decides whether it is passed.
-    fn place(&mut self, p: Place, control: &Control, items: &Items) {
+    fn place(&mut self, p: Place, control: &Control, items: &Items<'_>) {
         if !std::mem::replace(&mut self.places[control.number(p)], true) {
             control.deps(p).iter().for_each(|&branch| self.need(items.term(branch)));
         }
     }
 }
 
-/// Remove what is not live.
-fn sweep(graph: &mut CfgBlocks, control: &Control, items: &Items, live: &Live) {
-    let term = |b: usize| &graph.blocks[&control.blocks[b]].term;
-    let bypass =
-        |b: usize| match control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one") {
-            Place::Block(to) => Target { block: control.blocks[to], args: vec![] },
-            Place::Edge(e) => term(control.edges[e].from).targets()[control.edges[e].target].clone(),
+/// What is live, with the numbers of the first item of each block and of its terminator.
+struct Kept {
+    items: Vec<bool>,
+    first: Vec<ItemId>,
+    /// Where a branch goes that is not needed.
+    bypasses: Vec<Option<Target>>,
+}
+
+impl Kept {
+    fn of(control: &Control, items: Items<'_>, live: Live) -> Self {
+        let term = |b: usize| &items.blocks[b].term;
+        let bypass = |b: usize| {
+            let next = control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one");
+            match next {
+                Place::Block(to) => Target { block: control.blocks[to], args: vec![] },
+                Place::Edge(e) => term(control.edges[e].from).targets()[control.edges[e].target].clone(),
+            }
         };
-    let mut terms: Vec<Term> = Vec::with_capacity(control.blocks.len());
-    for b in 0..control.blocks.len() {
-        let branches = matches!(term(b), Term::If(..) | Term::Table(..) | Term::Switch(..));
-        let dead = branches && !live.items[items.term(b)];
-        let mut new = if dead { Term::Jump(bypass(b)) } else { term(b).clone() };
-        for target in new.targets_mut() {
-            let first = items.first[control.position(target.block)];
-            let mut k = first..;
-            target.args.retain(|_| k.next().is_some_and(|i| live.items[i]));
-        }
-        terms.push(new);
+        let bypasses = (0..control.blocks.len()).map(|b| {
+            let branches = matches!(term(b), Term::If(..) | Term::Table(..) | Term::Switch(..));
+            (branches && !live.items[items.term(b)]).then(|| bypass(b))
+        });
+        Self { bypasses: bypasses.collect(), items: live.items, first: items.first }
     }
-    for (b, new) in terms.into_iter().enumerate() {
+}
+
+/// Remove what is not live.
+fn sweep(graph: &mut CfgBlocks, control: &Control, kept: Kept) {
+    let Kept { items, first, bypasses } = kept;
+    for (b, bypass) in bypasses.into_iter().enumerate() {
         let block = &mut graph.blocks[&control.blocks[b]];
-        let mut k = items.first[b]..;
-        block.params.retain(|_| k.next().is_some_and(|i| live.items[i]));
-        block.insts.retain(|_, _| k.next().is_some_and(|i| live.items[i]));
-        block.term = new;
+        let mut k = first[b]..;
+        block.params.retain(|_| k.next().is_some_and(|i| items[i]));
+        block.insts.retain(|_, _| k.next().is_some_and(|i| items[i]));
+        if let Some(target) = bypass {
+            block.term = Term::Jump(target);
+        }
+        for target in block.term.targets_mut() {
+            let mut k = first[control.position(target.block)]..;
+            target.args.retain(|_| k.next().is_some_and(|i| items[i]));
+        }
     }
 }

@@ -46,7 +46,7 @@ struct Builder<'a, 'f> {
     stmts: &'a AdStmts,
     plan: &'a Plan,
     aux: &'a IndexMap<Val, Type>,
-    live: Liveness,
+    live: &'a Liveness,
     ids: &'a mut Ids,
     reverse_of: IndexMap<ir::Block, BlockId>,
     /// Loops that are run again, by header.
@@ -60,6 +60,7 @@ struct Builder<'a, 'f> {
 pub fn pullback(
     facts: &Facts<'_>,
     stmts: &AdStmts,
+    live: &Liveness,
     plan: &Plan,
     aux: &IndexMap<Val, Type>,
     seeds: &[Option<Val>],
@@ -67,7 +68,6 @@ pub fn pullback(
     symbol: String,
     ids: &mut Ids,
 ) -> Pullback {
-    let live = Liveness::compute(facts, &plan.returning, stmts);
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
     let reverse_of: IndexMap<ir::Block, BlockId> =
@@ -117,6 +117,22 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
     blocks.extend(others);
     whole.blocks = blocks;
     Pullback { graph: whole, seg, reverse_of }
+}
+
+/// What a block reads and has not had so far.
+struct Waiting<'a>(HashMap<Val, &'a Source>);
+
+impl<'a> Waiting<'a> {
+    fn new(sources: &'a [(Val, Source)]) -> Self {
+        let mut found = HashMap::default();
+        found.reserve(sources.len());
+        found.extend(sources.iter().filter(|s| s.1 != Source::Record).map(|(v, source)| (*v, source)));
+        Self(found)
+    }
+
+    fn take(&mut self, v: Val) -> Option<Source> {
+        if self.0.is_empty() { None } else { self.0.remove(&v).copied() }
+    }
 }
 
 /// What held variables get on the edges from a block's predecessors.
@@ -177,19 +193,19 @@ impl Builder<'_, '_> {
             self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
         }
         // Values are had just before their first use: a block may be long, and registers are few.
-        let mut waiting: HashMap<Val, Source> =
-            plan.sources.iter().copied().filter(|s| s.1 != Source::Record).collect();
-        for v in self.live.touched[b].clone() {
-            if !self.live.live_out[b].contains(&v) {
+        let mut waiting = Waiting::new(&plan.sources);
+        let live = self.live;
+        for v in live.touched[b].iter() {
+            if !live.live_out[b].contains(v) {
                 self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
         let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
+        let stmts = self.stmts;
+        f.reserve(plan.sources.len() + insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>());
         for inst in insts.iter().rev() {
-            for (&id, i) in self.stmts[inst].rvs.iter() {
-                for v in i.reads() {
-                    self.have(&mut f, v, &mut waiting, i.at);
-                }
+            for (&id, i) in stmts[inst].rvs.iter() {
+                i.each_read(|v| self.have(&mut f, v, &mut waiting, i.at));
                 f.insert(id, i.clone());
             }
         }
@@ -280,7 +296,7 @@ impl Builder<'_, '_> {
         &mut self,
         f: &mut Fragment,
         holds: &[Hold],
-        waiting: &mut HashMap<Val, Source>,
+        waiting: &mut Waiting<'_>,
         at: Option<ir::Inst>,
     ) -> Vec<(Val, Val)> {
         let mut out = Vec::new();
@@ -375,8 +391,8 @@ impl Builder<'_, '_> {
     }
 
     /// Restore or recompute a value, and before that whatever it is recomputed from.
-    fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut HashMap<Val, Source>, at: Option<ir::Inst>) {
-        let Some(source) = waiting.remove(&v) else { return };
+    fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut Waiting<'_>, at: Option<ir::Inst>) {
+        let Some(source) = waiting.take(v) else { return };
         let op = match source {
             Source::Record => unreachable!("popped already"),
             Source::Frame(slot) => AdOp::Restore(slot),
@@ -404,15 +420,15 @@ impl Builder<'_, '_> {
         for &(name, v) in &holds[&p] {
             self.add(f, smallvec![], AdOp::Hold(name, v), at);
         }
-        let dead: Vec<ir::Value> = self.live.live_out[p].difference(&self.live.live_in[b]).copied().collect();
-        for v in dead {
+        let live = self.live;
+        for v in live.live_out[p].without(&live.live_in[b]) {
             self.add(f, smallvec![], AdOp::ZeroCt(v), at);
         }
         for (a, q) in active_args(self.facts, p, b) {
             self.add(f, smallvec![], AdOp::AddCt(a, taken[&q]), at);
         }
         let live = &self.live.live_out[p];
-        let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(&t.sum)).collect();
+        let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(t.sum)).collect();
         for total in sums {
             let d = Val::D(self.ids.dv());
             let ty = type_of(self.facts, self.aux, Val::Primal(total.sum));

@@ -314,7 +314,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         sig.params.extend(arg_types.iter().map(|&t| ir::AbiParam::new(t)));
         sig.returns.extend(defs.iter().map(|d| ir::AbiParam::new(d.1)));
         let tape = if tape { Tape::Moves } else { Tape::Aside };
-        let op = AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args: args.to_vec(), sig, tape };
+        let op =
+            AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args: args.to_vec(), sig: Box::new(sig), tape };
         self.push(w, defs, op);
     }
 

@@ -96,7 +96,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     if load.access.at != step {
         return None;
     }
-    let (turns, asks) = Affine { func, loops: &facts.loops }.turns(in_loop, &[])?;
+    let (turns, asks) = Affine { func, loops: facts.loops }.turns(in_loop, &[])?;
     if asks && load.access.block == l.header {
         return None;
     }
@@ -145,7 +145,7 @@ fn used_in(facts: &Facts<'_>, in_loop: LoopId, u: &Use) -> bool {
 
 /// Whether a store whose places are all different is to elements that the load reads.
 fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
-    let (func, loops) = (facts.func(), &facts.loops);
+    let (func, loops) = (facts.func(), facts.loops);
     let (a, b) = (&load.access, &store.access);
     let nest = around(loops, b.block);
     let Some(&innermost) = nest.last() else { return false };

@@ -16,11 +16,11 @@ use cranelift_entity::SecondaryMap;
 
 /// Split them.
 pub fn split_wide_copies(func: &mut ir::Function) {
-    let insts: Vec<ir::Inst> =
-        func.layout.blocks().flat_map(|b| func.layout.block_insts(b).collect::<Vec<_>>()).collect();
-    if !insts.iter().any(|&i| is_plain(func, i) && width_of_access(func, i) == 16) {
+    let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    if !insts().any(|i| is_plain(func, i) && width_of_access(func, i) == 16) {
         return;
     }
+    let insts: Vec<ir::Inst> = insts().collect();
     let movable = movable(func, &insts);
     let mut words: SecondaryMap<ir::Value, Option<[ir::Value; 2]>> = SecondaryMap::new();
     // Layout is no order of dominance: first whatever makes words, then whatever takes them.

@@ -1,5 +1,7 @@
 //! What is computed twice: which integers are merged, and which are not.
 
+use brolga_analysis::{Cfg, Loops};
+use brolga_transform::canonical::order;
 use brolga_transform::common::common;
 use cranelift_codegen::ir::{Function, Opcode};
 use cranelift_codegen::settings::{self, Flags};
@@ -9,7 +11,10 @@ use cranelift_reader::parse_functions;
 /// A function after merging; it verifies.
 fn merged(text: &str) -> Function {
     let mut func = parse_functions(text).unwrap().remove(0);
-    common(&mut func);
+    let cfg = Cfg::compute(&func);
+    let loops = Loops::compute(&cfg);
+    let order = order(&cfg, &loops);
+    common(&mut func, &cfg, &loops, &order);
     verify_function(&func, &Flags::new(settings::builder())).unwrap();
     func
 }

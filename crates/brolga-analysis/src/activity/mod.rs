@@ -203,7 +203,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     for &b in &input.cfg.blocks {
         let params = func.dfg.block_params(b).iter().copied();
         let results = func.layout.block_insts(b).flat_map(|i| func.dfg.inst_results(i).iter().copied());
-        for v in params.chain(results).collect::<Vec<_>>() {
+        for v in params.chain(results) {
             if cx.a.is_varied(v) && cx.useful.contains(v) {
                 cx.a.ct[v] = cx.a.shape(func, v);
             }

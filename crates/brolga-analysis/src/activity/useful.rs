@@ -16,8 +16,7 @@ impl Cx<'_> {
         while changed {
             changed = false;
             for &b in cfg.blocks.iter().rev() {
-                let insts: Vec<_> = func.layout.block_insts(b).collect();
-                for &inst in insts.iter().rev() {
+                for inst in func.layout.block_insts(b).rev() {
                     for &v in func.dfg.inst_results(inst) {
                         changed |= self.mark(v);
                     }

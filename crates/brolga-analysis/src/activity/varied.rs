@@ -5,6 +5,7 @@ use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
+use smallvec::SmallVec;
 
 use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
@@ -51,9 +52,10 @@ impl Cx<'_> {
         while changed {
             changed = false;
             for &b in &cfg.blocks {
-                if b != cfg.blocks[0] {
+                if b != cfg.blocks[0] && !func.dfg.block_params(b).is_empty() {
+                    let edges: SmallVec<[_; 2]> = cfg.preds[b].iter().map(|&q| edge_args(func, q, b)).collect();
                     for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
-                        let args: Vec<_> = cfg.preds[b].iter().map(|&q| edge_args(func, q, b)[i]).collect();
+                        let args: SmallVec<[ir::Value; 4]> = edges.iter().map(|args| args[i]).collect();
                         let mut s = self.any_state(&args);
                         if let State::Varied { definite } = s {
                             s = self.received(v, &args, definite);
@@ -63,7 +65,7 @@ impl Cx<'_> {
                 }
                 for inst in func.layout.block_insts(b) {
                     changed |= self.stored(inst);
-                    for (k, &v) in func.dfg.inst_results(inst).to_vec().iter().enumerate() {
+                    for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
                         let s = self.transfer(inst, k, v);
                         changed |= self.raise(v, s);
                     }

@@ -1,14 +1,18 @@
-//! Copying a primal instruction into a derived function: every entity that it refers to is imported on first use, so a
+//! Copying an instruction into another function, a primal one into a derived one: every entity that it refers to is imported on first use, so a
 //! derived function declares what it uses and nothing else.
 
 use crate::map::HashMap;
 
 use cranelift_codegen::ir;
 use cranelift_codegen::ir::instructions::InstructionMapper;
+use cranelift_codegen::packed_option::PackedOption;
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
 
-use crate::inst::Val;
 use crate::names::Names;
 use crate::program::symbol_of;
+
+use super::named::Named;
 
 /// Entities of the primal that a derived function has imported.
 #[derive(Default)]
@@ -27,11 +31,13 @@ pub struct Copier<'a> {
     /// The derived function.
     pub dst: &'a mut ir::Function,
     /// What primal values are called there.
-    pub values: &'a HashMap<Val, ir::Value>,
+    pub values: &'a Named,
     /// What has been imported so far.
     pub imported: &'a mut Imported,
     /// Spelling of symbols.
     pub names: &'a mut Names,
+    /// What blocks are called there, if terminators are copied as well.
+    pub blocks: Option<&'a SecondaryMap<ir::Block, PackedOption<ir::Block>>>,
 }
 
 impl Copier<'_> {
@@ -50,11 +56,11 @@ impl Copier<'_> {
 
 impl InstructionMapper for Copier<'_> {
     fn map_value(&mut self, value: ir::Value) -> ir::Value {
-        *self.values.get(&Val::Primal(value)).unwrap_or_else(|| panic!("{value} is not available here"))
+        self.values.primal(value).unwrap_or_else(|| panic!("{value} is not available here"))
     }
 
     fn map_value_list(&mut self, list: ir::ValueList) -> ir::ValueList {
-        let vals: smallvec::SmallVec<[ir::Value; 4]> =
+        let vals: SmallVec<[ir::Value; 4]> =
             list.as_slice(&self.src.dfg.value_lists).iter().map(|&v| self.map_value(v)).collect();
         ir::ValueList::from_slice(&vals, &mut self.dst.dfg.value_lists)
     }
@@ -83,20 +89,28 @@ impl InstructionMapper for Copier<'_> {
         g
     }
 
-    fn map_jump_table(&mut self, _: ir::JumpTable) -> ir::JumpTable {
-        unreachable!("terminators are not copied")
+    fn map_jump_table(&mut self, table: ir::JumpTable) -> ir::JumpTable {
+        let table = &self.src.dfg.jump_tables[table];
+        let default = self.map_block_call(table.default_block());
+        let entries: Vec<_> = table.as_slice().iter().map(|&c| self.map_block_call(c)).collect();
+        self.dst.dfg.jump_tables.push(ir::JumpTableData::new(default, &entries))
     }
 
     fn map_exception_table(&mut self, _: ir::ExceptionTable) -> ir::ExceptionTable {
         unreachable!("exceptions are refused before")
     }
 
-    fn map_block_call(&mut self, _: ir::BlockCall) -> ir::BlockCall {
-        unreachable!("terminators are not copied")
+    fn map_block_call(&mut self, call: ir::BlockCall) -> ir::BlockCall {
+        let pool = &self.src.dfg.value_lists;
+        let block = self.map_block(call.block(pool));
+        let value = |a: ir::BlockArg| a.as_value().expect("exception arguments are refused before");
+        let args: SmallVec<[ir::BlockArg; 4]> =
+            call.args(pool).map(|a| ir::BlockArg::Value(self.map_value(value(a)))).collect();
+        self.dst.dfg.block_call(block, &args)
     }
 
-    fn map_block(&mut self, _: ir::Block) -> ir::Block {
-        unreachable!("no instruction but a terminator names a block")
+    fn map_block(&mut self, block: ir::Block) -> ir::Block {
+        self.blocks.and_then(|blocks| blocks[block].expand()).expect("terminators are copied with all blocks")
     }
 
     fn map_func_ref(&mut self, func: ir::FuncRef) -> ir::FuncRef {

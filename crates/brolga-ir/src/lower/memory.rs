@@ -437,7 +437,7 @@ impl Cx<'_> {
                 }
                 let names = args;
                 let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
-                let mut sig = sig.clone();
+                let mut sig = ir::Signature::clone(sig);
                 if sig.call_conv != CallConv::Fast {
                     // A helper of the run time: a C function of the host.
                     sig.call_conv = self.env.target.default_call_conv;

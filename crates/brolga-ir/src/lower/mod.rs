@@ -21,14 +21,21 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Tape, Val};
+use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
 use crate::names::Names;
+use named::Named;
+use seen::{Cotangent, Kept, Seen};
 
 mod copy;
 pub mod debug;
 mod memory;
+mod named;
 mod ops;
 mod rebase;
+mod renumber;
+mod seen;
+
+pub use renumber::renumber;
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;
@@ -132,13 +139,14 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     }
     let target = env.target;
     let env_frame = env.frame;
+    let values = env.primal.dfg.num_values();
+    let seen = Seen::in_graph(graph, values);
     let mut cx = Cx {
         env,
-        values: HashMap::default(),
-        derived: HashMap::default(),
+        named: Named::new(values),
         imported: copy::Imported::default(),
         symbols: HashMap::default(),
-        cts: HashMap::default(),
+        cts: SecondaryMap::new(),
         sums: IndexMap::default(),
         known: HashMap::default(),
         zero_vectors: SmallVec::new(),
@@ -148,8 +156,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         kept_ids: HashMap::default(),
         held: HashMap::default(),
         forward: true,
-        uses_tape: uses_tape(graph, env_frame),
-        turns: graph.blocks.values().flat_map(|b| b.insts.values()).any(|i| i.op == AdOp::Turn),
+        uses_tape: seen.uses_tape || env_frame.is_some_and(|f| f.home == FrameHome::Tape),
+        turns: seen.turns,
         tape: None,
         fp: None,
         limit: None,
@@ -165,7 +173,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         cx.zero_vectors.clear();
         let again = block.role.again();
         if !cx.forward && (again.is_none() || again != scope) {
-            cx.values.clear();
+            cx.named.forget();
         }
         scope = again;
         if i == 0 {
@@ -180,7 +188,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
             cx.name(val, v);
         }
         if i == 0 {
-            cx.begin(&mut b, graph);
+            cx.begin(&mut b, &seen);
         }
         for inst in block.insts.values() {
             cx.locate(&mut b, inst.at, false);
@@ -210,14 +218,6 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     func
 }
 
-/// Whether a graph touches the tape.
-fn uses_tape(graph: &CfgBlocks, frame: Option<&FrameLayout>) -> bool {
-    frame.is_some_and(|f| f.home == FrameHome::Tape)
-        || graph.blocks.values().flat_map(|b| b.insts.values()).any(|i| {
-            matches!(i.op, AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. })
-        })
-}
-
 /// Operations that rules ask for again with the same operands: both factors of a square have the same cotangent, and products with one
 /// cotangent share its mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -241,13 +241,11 @@ impl Repeated {
 /// State of one lowering.
 struct Cx<'a> {
     env: LowerEnv<'a>,
-    /// Names of the forward pass; in the pullback, those of the current block, or of the loop that is run again.
-    values: HashMap<Val, ir::Value>,
-    /// Derived values.
-    derived: HashMap<crate::Dv, ir::Value>,
+    /// What names mean at present.
+    named: Named,
     imported: copy::Imported,
     symbols: HashMap<String, ir::FuncRef>,
-    cts: HashMap<ir::Value, Variable>,
+    cts: SecondaryMap<ir::Value, Cotangent>,
     /// What the present block has added to cotangents so far. It joins the variable when that is read, or at the end of the block:
     /// so a loop that adds several terms to one cotangent waits for one addition a turn, not for all of them.
     sums: IndexMap<ir::Value, ir::Value>,
@@ -280,19 +278,29 @@ struct Cx<'a> {
 
 impl Cx<'_> {
     fn get(&self, v: Val) -> ir::Value {
-        let found = match v {
-            Val::D(d) => self.derived.get(&d),
-            _ => self.values.get(&v),
-        };
-        *found.unwrap_or_else(|| panic!("{v:?} is not available here"))
+        self.named.get(v).unwrap_or_else(|| panic!("{v:?} is not available here"))
+    }
+
+    /// A primal value's cotangent.
+    fn ct(&self, b: &mut FunctionBuilder<'_>, v: ir::Value) -> ir::Value {
+        match self.cts[v] {
+            Cotangent::Now(ct) => ct,
+            Cotangent::Shared(var) => b.use_var(var.expect("declared at the entry")),
+            Cotangent::Nowhere | Cotangent::Within(_) => unreachable!("a cotangent has a beginning"),
+        }
+    }
+
+    /// From here on, a primal value's cotangent is this.
+    fn set_ct(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value, ct: ir::Value) {
+        match self.cts[v] {
+            Cotangent::Shared(var) => b.def_var(var.expect("declared at the entry"), ct),
+            _ => self.cts[v] = Cotangent::Now(ct),
+        }
     }
 
     /// From here on, a name means this value.
     fn name(&mut self, v: Val, value: ir::Value) {
-        match v {
-            Val::D(d) => self.derived.insert(d, value),
-            _ => self.values.insert(v, value),
-        };
+        self.named.set(v, value);
     }
 
     /// Instructions of ours have no meaning for the user beyond the primal instruction that they belong to.
@@ -307,31 +315,26 @@ impl Cx<'_> {
     }
 
     /// Declare variables; every cotangent is zero at the entry.
-    fn begin(&mut self, b: &mut FunctionBuilder<'_>, graph: &CfgBlocks) {
+    fn begin(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
         if let Some(seg) = self.env.seg {
             self.seg_value = Some(self.get(seg));
             self.tape = Some(b.declare_var(types::I64));
         }
-        let mut named: Vec<ir::Value> = graph
-            .blocks
-            .values()
-            .flat_map(|blk| blk.insts.values())
-            .filter_map(|i| match i.op {
-                AdOp::TakeCt(v) | AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Some(v),
-                _ => None,
-            })
-            .collect();
-        named.sort_unstable();
-        named.dedup();
-        for v in named {
+        self.cts.clone_from(&seen.cts);
+        for v in seen.cts.keys() {
+            if matches!(seen.cts[v], Cotangent::Nowhere) {
+                continue;
+            }
             let ty = self.env.ct[v].expect("a value with a cotangent has a shape").ty();
-            let var = b.declare_var(ty);
             let zero = *self.zeros.entry(ty).or_insert_with(|| ops::constant(b, ty, 0.0));
-            b.def_var(var, zero);
-            self.cts.insert(v, var);
+            // What a single block asks for needs no variable: in straight code, that is all there is.
+            if let Cotangent::Shared(var) = &mut self.cts[v] {
+                let new = b.declare_var(ty);
+                b.def_var(new, zero);
+                *var = new.into();
+            }
         }
-        for i in graph.blocks.values().flat_map(|blk| blk.insts.values()) {
-            let AdOp::Watch(Val::Primal(v), _) = i.op else { continue };
+        for &v in &seen.watched {
             let ty = self.env.primal.dfg.value_type(v);
             if !self.watched.contains_key(&ty) {
                 let var = self.zero_var(b, ty);
@@ -339,18 +342,17 @@ impl Cx<'_> {
             }
         }
         let in_variables = self.env.frame.is_some_and(|f| f.home == FrameHome::Variables);
-        for i in graph.blocks.values().flat_map(|blk| blk.insts.values()) {
-            let Some(&(_, ty)) = i.defs.first() else { continue };
-            match i.op {
-                AdOp::Restore(slot) if in_variables && !self.kept.contains_key(&slot) => {
+        for &(ref kept, ty) in &seen.kept {
+            match *kept {
+                Kept::Value(slot) if in_variables && !self.kept.contains_key(&slot) => {
                     let var = self.zero_var(b, ty);
                     self.kept.insert(slot, var);
                 }
-                AdOp::KeptBlock(slot) if in_variables && !self.kept_ids.contains_key(&slot) => {
+                Kept::Block(slot) if in_variables && !self.kept_ids.contains_key(&slot) => {
                     let var = self.zero_var(b, types::I32);
                     self.kept_ids.insert(slot, var);
                 }
-                AdOp::Held(name) if !self.held.contains_key(&name) => {
+                Kept::Held(name) if !self.held.contains_key(&name) => {
                     let var = self.zero_var(b, ty);
                     self.held.insert(name, var);
                 }
@@ -394,9 +396,10 @@ impl Cx<'_> {
                 let mut copier = copy::Copier {
                     src,
                     dst: b.func,
-                    values: &self.values,
+                    values: &self.named,
                     imported: &mut self.imported,
                     names: self.env.names,
+                    blocks: None,
                 };
                 let data = data.map(&mut copier);
                 let ctrl = src.dfg.ctrl_typevar(*i);
@@ -418,7 +421,7 @@ impl Cx<'_> {
             }
             AdOp::TakeCt(v) => {
                 self.join(b, *v);
-                let r = b.use_var(self.cts[v]);
+                let r = self.ct(b, *v);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::AddCt(v, by) => {
@@ -433,7 +436,7 @@ impl Cx<'_> {
                 self.sums.swap_remove(v);
                 let ty = self.env.ct[*v].expect("a value with a cotangent has a shape").ty();
                 let z = self.zero(b, ty);
-                b.def_var(self.cts[v], z);
+                self.set_ct(b, *v, z);
             }
             AdOp::Hold(name, v) => {
                 if let Some(&var) = self.held.get(name) {
@@ -474,10 +477,9 @@ impl Cx<'_> {
     /// Add to a cotangent what the present block has for it.
     fn join(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value) {
         let Some(sum) = self.sums.swap_remove(&v) else { return };
-        let var = self.cts[&v];
-        let old = b.use_var(var);
+        let old = self.ct(b, v);
         let sum = if self.zeros.values().any(|&z| z == old) { sum } else { ops::add(b, old, sum) };
-        b.def_var(var, sum);
+        self.set_ct(b, v, sum);
     }
 
     fn args(&self, t: &Target) -> Vec<BlockArg> {
@@ -537,9 +539,10 @@ impl Cx<'_> {
         copy::Copier {
             src: self.env.primal,
             dst: b.func,
-            values: &self.values,
+            values: &self.named,
             imported: &mut self.imported,
             names: self.env.names,
+            blocks: None,
         }
         .map_stack_slot(slot)
     }

@@ -16,7 +16,7 @@ use brolga_ir::{MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 
 use super::carry::{Carry, CarryInput};
@@ -51,7 +51,7 @@ fn rewind<'a>(facts: &'a Facts<'_>) -> Rewind<'a> {
     let input = ClobberInput {
         program: facts.program,
         func: facts.func(),
-        cfg: &facts.cfg,
+        cfg: facts.cfg,
         noalias: &facts.variant.noalias,
         effects: facts.summaries.effects(),
         blocks: &facts.blocks,
@@ -66,6 +66,8 @@ pub struct Planner<'a, 'f> {
     pub(super) plan: Plan,
     aux: &'a IndexMap<Val, Type>,
     carry: Carry,
+    /// Values that are known not to be made of constants alone.
+    varies: RefCell<EntitySet<ir::Value>>,
     /// Names that the reverse of each block must have.
     pub(super) needed: SecondaryMap<ir::Block, IndexSet<Val>>,
     /// Where in each block the last statement stands whose reverse reads a name: see [`Rewind::again`]. Nothing for the start.
@@ -103,10 +105,11 @@ impl<'a, 'f> Planner<'a, 'f> {
         let mut p = Planner {
             facts,
             stmts,
-            loops: &facts.loops,
+            loops: facts.loops,
             plan: Plan { combined, again, ..Plan::default() },
             aux,
             carry: Carry::default(),
+            varies: RefCell::default(),
             needed: SecondaryMap::new(),
             read_at: HashMap::default(),
             had_at: HashMap::default(),
@@ -133,7 +136,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let returning = p.plan.returning.clone();
         let input = CarryInput {
             func: facts.func(),
-            cfg: &facts.cfg,
+            cfg: facts.cfg,
             loops: p.loops,
             returning: &returning,
             steady: &|b, v| p.steady(b, Val::Primal(v)),
@@ -253,11 +256,17 @@ impl<'a, 'f> Planner<'a, 'f> {
     /// Whether a value is made of constants alone, by little arithmetic.
     fn is_constant(&self, v: Val) -> bool {
         fn go(p: &Planner<'_, '_>, v: Val, depth: u32) -> bool {
+            let known = |v: ir::Value| p.varies.borrow().contains(v);
             depth < 6
+                && !matches!(v, Val::Primal(v) if known(v))
                 && p.operands(v)
                     .is_some_and(|(i, args)| !p.facts.reload.contains(i) && args.iter().all(|&a| go(p, a, depth + 1)))
         }
-        go(self, v, 0)
+        let found = go(self, v, 0);
+        if let (false, Val::Primal(v)) = (found, v) {
+            self.varies.borrow_mut().insert(v);
+        }
+        found
     }
 
     fn once(&self, v: Val) -> bool {
@@ -377,6 +386,10 @@ impl<'a, 'f> Planner<'a, 'f> {
     /// The values that a block pushes.
     fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
         self.when(b);
+        if self.plan.once(self.facts, b) {
+            // All of it is free.
+            return IndexSet::default();
+        }
         let needed: Vec<Val> = self.needed[b].iter().copied().collect();
         let needed: Vec<Val> = needed.into_iter().filter(|&v| !self.is_free(b, v)).collect();
         if needed.is_empty() || !self.facts.options.ideas.cut {
@@ -551,7 +564,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let facts = self.facts;
         let def = def_block(facts, Val::Primal(r));
         let name = Val::Primal(r);
-        for p in self.carry.blocks(&facts.cfg, r).collect::<Vec<_>>() {
+        for p in self.carry.blocks(facts.cfg, r).collect::<Vec<_>>() {
             for &b in facts.cfg.succs[p].iter().filter(|&&b| self.plan.returning.contains(b)).collect::<Vec<_>>() {
                 let (base, undo) = match self.carry.on_edge(r, def, p, b) {
                     Ok(None) => continue,
@@ -589,7 +602,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             for (n, inst) in facts.func().layout.block_insts(b).enumerate() {
                 for v in self.stmts[&inst].comms() {
                     self.needed[b].insert(v);
-                    self.read_at.insert((b, v), n as u32 + 1);
+                    if self.rewind.is_some() {
+                        self.read_at.insert((b, v), n as u32 + 1);
+                    }
                 }
             }
         }

@@ -20,14 +20,14 @@ use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
 use brolga_ir::lift::{BlockMap, lift_block};
-use brolga_ir::map::{HashMap, IndexMap};
+use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir;
 use smallvec::smallvec;
 
-use super::{Builder, Holds, to};
+use super::{Builder, Holds, Waiting, to};
 use crate::again::Again;
 use crate::forward::{keep_early, records};
-use crate::plan::{Source, type_of};
+use crate::plan::type_of;
 
 /// Where the reverse half goes in a loop that is run again.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ impl Builder<'_, '_> {
         let Some(a) = self.plan.again(p).filter(|a| !a.blocks.contains(&b)) else { return };
         let at = self.facts.func().layout.last_inst(p);
         for start in a.starts() {
-            let member = a.leaving(self.facts, &self.live, p, b, start);
+            let member = a.leaving(self.facts, self.live, p, b, start);
             if member == Some(start) {
                 continue;
             }
@@ -82,7 +82,7 @@ impl Builder<'_, '_> {
         let Way { begin, end, blocks } = self.again[&a.header].clone();
         let mut f = Fragment::default();
         let at = func.layout.last_inst(a.entry);
-        let mut waiting: HashMap<Val, Source> = self.plan.blocks[a.entry].sources.iter().copied().collect();
+        let mut waiting = Waiting::new(&self.plan.blocks[a.entry].sources);
         for &v in &a.outer {
             self.have(&mut f, v, &mut waiting, at);
         }
@@ -156,8 +156,9 @@ impl Builder<'_, '_> {
     fn reverse_in(&mut self, a: &Again, b: ir::Block, block: &mut CfgBlock, taken: &IndexMap<ir::Value, Val>) {
         let func = self.facts.func();
         let last = func.layout.last_inst(b);
-        for v in self.live.touched[b].clone() {
-            if !self.live.live_out[b].contains(&v) && !a.sums.contains_key(&v) {
+        let live = self.live;
+        for v in live.touched[b].iter() {
+            if !live.live_out[b].contains(v) && !a.sums.contains_key(&v) {
                 self.add(&mut block.insts, smallvec![], AdOp::ZeroCt(v), last);
             }
         }

@@ -66,7 +66,7 @@ fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
     operands.push(None);
     seeds(cx, variant, sig, &mut operands);
     let signature = signature(&variant.forward_signature(sig), &variant.pullback_signature(sig), 0);
-    let op = AdOp::Call { callee, args: operands, sig: signature, tape: Tape::Above };
+    let op = AdOp::Call { callee, args: operands, sig: Box::new(signature), tape: Tape::Above };
     give_back(cx, variant, sig, &args, op);
 }
 
@@ -206,12 +206,16 @@ fn both_halves(
     let pointers = results.iter().zip(&variant.results).filter(|r| *r.1 == ResultMode::Ptr);
     defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
     let signature = variant.forward_signature(sig);
-    cx.push(Where::After, defs, AdOp::Call { callee: forward, args: operands, sig: signature, tape: Tape::Moves });
+    cx.push(
+        Where::After,
+        defs,
+        AdOp::Call { callee: forward, args: operands, sig: Box::new(signature), tape: Tape::Moves },
+    );
 
     let mut operands: Vec<Option<Val>> = vec![None];
     seeds(cx, variant, sig, &mut operands);
     let signature = variant.pullback_signature(sig);
-    let op = AdOp::Call { callee: pullback, args: operands, sig: signature, tape: Tape::Moves };
+    let op = AdOp::Call { callee: pullback, args: operands, sig: Box::new(signature), tape: Tape::Moves };
     give_back(cx, variant, sig, args, op);
 }
 

@@ -243,7 +243,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
                     }
                 }
             }
-            let by = cx.arith(Arith::ShuffleBytes(back), &[ct, ct], shape.ty());
+            let by = cx.arith(Arith::ShuffleBytes(Box::new(back)), &[ct, ct], shape.ty());
             cx.add_ct(x, by);
         }
     }

@@ -177,7 +177,7 @@ fn block_with_shadow() -> Case {
     let call = |symbol: &str, args: &[Val]| AdOp::Call {
         callee: Callee::Symbol(symbol.to_owned()),
         args: [None].into_iter().chain(args.iter().copied().map(Some)).collect(),
-        sig: ir::Signature::new(HELPER_CONV),
+        sig: Box::new(ir::Signature::new(HELPER_CONV)),
         tape: Tape::Aside,
     };
     let malloc = ir::Inst::from_u32(0);

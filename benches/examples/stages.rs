@@ -1,0 +1,95 @@
+//! One problem, differentiated again and again: what a profiler is pointed at.
+//!
+//! `cargo run --release -p benches --example stages -- FILTER [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the
+//! shortest and the mean time of each part in microseconds. With a length the series of straight lines is taken.
+use std::time::{Duration, Instant};
+
+use benches::prepared::{derive, options, requests};
+use benches::problems::SERIES;
+use benches::{How, Problem, Size};
+use brolga::DerivedRule;
+use brolga::cranelift_codegen::Context;
+use brolga::cranelift_codegen::control::ControlPlane;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let arg = |i: usize, default: &str| args.get(i).cloned().unwrap_or_else(|| default.to_owned());
+    let filter = arg(0, "embed");
+    let what = arg(1, "all");
+    let seconds = arg(2, "1").parse::<f64>().expect("seconds");
+    let problems: Vec<Problem> = match args.get(3) {
+        Some(n) => {
+            let n = Size::Length(n.parse().expect("a length"));
+            SERIES.iter().filter(|s| s.0.contains("straight")).map(|s| (s.1)(n)).collect()
+        }
+        None => benches::selected(Some(&filter).filter(|f| *f != "-").map(|f| &**f))
+            .expect("a problem")
+            .into_iter()
+            .map(|make| make(Size::Small))
+            .collect(),
+    };
+    for problem in &problems {
+        one(problem, &what, seconds);
+    }
+}
+
+/// A part of the way to a gradient: its name, and how long it takes this time.
+type Part<'a> = (&'static str, Box<dyn FnMut() -> Duration + 'a>);
+
+fn one(problem: &Problem, what: &str, seconds: f64) {
+    let how = How { mode: brolga::Mode::Gradient, ..How::default() };
+    let (program, all) = requests(problem).expect("it can be read");
+    let wanted = &all[0];
+    let isa = brolga::jit::host_isa(true).expect("the host");
+    let body = program.funcs[wanted.func].body.as_ref().expect("a body");
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    let timed = |name: &str| what == "all" || what == name;
+    if timed("read") {
+        parts.push(("read", Box::new(|| clock(|| drop(requests(problem))))));
+    }
+    if timed("primal") {
+        parts.push((
+            "primal",
+            Box::new(|| {
+                let mut context = Context::for_function(body.clone());
+                clock(|| assert!(context.compile(&*isa, &mut ControlPlane::default()).is_ok()))
+            }),
+        ));
+    }
+    if timed("derive") {
+        parts.push(("derive", Box::new(|| clock(|| drop(derive(problem, &program, wanted, how))))));
+    }
+    if timed("compile") {
+        parts.push((
+            "compile",
+            Box::new(|| {
+                let derivation = derive(problem, &program, wanted, how).expect("it can be derived");
+                let mut rule = None;
+                let took = clock(|| rule = Some(DerivedRule::from_derivation(derivation, wanted, &options(how))));
+                drop(rule);
+                took
+            }),
+        ));
+    }
+    let insts: usize = body.layout.blocks().map(|b| body.layout.block_insts(b).count()).sum();
+    print!("{:14} {insts:7}", problem.name);
+    let mut found = vec![(Duration::MAX, Duration::ZERO, 0_u32); parts.len()];
+    let start = Instant::now();
+    while found.iter().all(|f| f.2 < 2) || start.elapsed().as_secs_f64() < seconds {
+        for (part, found) in parts.iter_mut().zip(&mut found) {
+            let took = (part.1)();
+            *found = (found.0.min(took), found.1 + took, found.2 + 1);
+        }
+    }
+    let us = |d: Duration| d.as_nanos() as f64 / 1e3;
+    for ((name, _), (least, sum, n)) in parts.iter().zip(found) {
+        print!("  {name} {:9.1} ({:9.1})", us(least), us(sum) / f64::from(n));
+    }
+    println!();
+}
+
+fn clock(f: impl FnOnce()) -> Duration {
+    let t = Instant::now();
+    f();
+    t.elapsed()
+}

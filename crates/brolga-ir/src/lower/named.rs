@@ -1,0 +1,80 @@
+//! What names mean while a graph is lowered.
+//!
+//! Every operand of every derived instruction is looked up here, so that is an index and no hash: names are numbered densely as they
+//! are, by primal values and derived values. Where a block begins whose names are its own, all names but those of derived values are
+//! forgotten at once, by counting the times that this has happened: what an earlier time has left is not there any more.
+
+use cranelift_codegen::ir;
+use cranelift_codegen::packed_option::PackedOption;
+use cranelift_entity::SecondaryMap;
+
+use crate::Dv;
+use crate::inst::Val;
+use crate::map::HashMap;
+
+/// A meaning, and the time in which it holds.
+#[derive(Clone, Copy, Default)]
+struct Meaning {
+    value: PackedOption<ir::Value>,
+    time: u32,
+}
+
+/// Names of the forward pass; in the pullback, those of the current block, or of the loop that is run again. And derived values.
+pub struct Named {
+    primal: SecondaryMap<ir::Value, Meaning>,
+    delta: SecondaryMap<ir::Value, Meaning>,
+    aux: HashMap<Val, ir::Value>,
+    derived: SecondaryMap<Dv, PackedOption<ir::Value>>,
+    time: u32,
+}
+
+impl Named {
+    /// Nothing is named, in a function with so many values.
+    pub fn new(values: usize) -> Self {
+        Self {
+            primal: SecondaryMap::with_capacity(values),
+            delta: SecondaryMap::new(),
+            aux: HashMap::default(),
+            derived: SecondaryMap::new(),
+            time: 0,
+        }
+    }
+
+    fn now(&self, m: Meaning) -> Option<ir::Value> {
+        m.value.expand().filter(|_| m.time == self.time)
+    }
+
+    /// What a primal value is called.
+    pub fn primal(&self, v: ir::Value) -> Option<ir::Value> {
+        self.now(self.primal[v])
+    }
+
+    /// What a name means.
+    pub fn get(&self, name: Val) -> Option<ir::Value> {
+        match name {
+            Val::Primal(v) => self.primal(v),
+            Val::Delta(v) => self.now(self.delta[v]),
+            Val::Aux(..) => self.aux.get(&name).copied(),
+            Val::D(d) => self.derived[d].expand(),
+        }
+    }
+
+    /// From here on, a name means this value.
+    pub fn set(&mut self, name: Val, value: ir::Value) {
+        let meaning = Meaning { value: value.into(), time: self.time };
+        match name {
+            Val::Primal(v) => self.primal[v] = meaning,
+            Val::Delta(v) => self.delta[v] = meaning,
+            Val::Aux(..) => {
+                self.aux.insert(name, value);
+            }
+            Val::D(d) => self.derived[d] = value.into(),
+        }
+    }
+
+    /// Forget all names but those of derived values.
+    pub fn forget(&mut self) {
+        self.time += 1;
+        self.aux.clear();
+    }
+}

@@ -1,0 +1,57 @@
+//! A function once more, numbered in the order of its blocks.
+//!
+//! What [`super::lower`] makes of a lifted function, without the graph on the way: blocks, parameters, instructions and whatever they
+//! refer to are numbered as they come, and what nothing refers to is not there any more.
+
+use cranelift_codegen::ir;
+use cranelift_codegen::packed_option::PackedOption;
+use cranelift_entity::SecondaryMap;
+
+use super::copy::{Copier, Imported};
+use super::named::Named;
+use crate::inst::Val;
+use crate::names::Names;
+
+/// Copy a function with its blocks in this order, in which definitions come before uses. It must be normalised as far as aliases,
+/// exceptions and unreachable blocks go.
+pub fn renumber(src: &ir::Function, order: &[ir::Block]) -> ir::Function {
+    let mut func = ir::Function::with_name_signature(src.name.clone(), src.signature.clone());
+    func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
+    let mut blocks: SecondaryMap<ir::Block, PackedOption<ir::Block>> =
+        SecondaryMap::with_capacity(src.dfg.num_blocks());
+    for &b in order {
+        blocks[b] = func.dfg.make_block().into();
+    }
+    let mut named = Named::new(src.dfg.num_values());
+    let (mut imported, mut names) = (Imported::default(), Names::verbatim());
+    for &b in order {
+        let block = blocks[b].expand().expect("every block has been made");
+        func.layout.append_block(block);
+        for &p in src.dfg.block_params(b) {
+            let v = func.dfg.append_block_param(block, src.dfg.value_type(p));
+            named.set(Val::Primal(p), v);
+        }
+        for inst in src.layout.block_insts(b) {
+            let mut copier = Copier {
+                src,
+                dst: &mut func,
+                values: &named,
+                imported: &mut imported,
+                names: &mut names,
+                blocks: Some(&blocks),
+            };
+            let data = src.dfg.insts[inst].map(&mut copier);
+            let new = func.dfg.make_inst(data);
+            func.dfg.make_inst_results(new, src.dfg.ctrl_typevar(inst));
+            func.layout.append_inst(new, block);
+            let at = src.srcloc(inst);
+            if !at.is_default() {
+                func.set_srcloc(new, at);
+            }
+            for (&v, &r) in src.dfg.inst_results(inst).iter().zip(func.dfg.inst_results(new)) {
+                named.set(Val::Primal(v), r);
+            }
+        }
+    }
+    func
+}

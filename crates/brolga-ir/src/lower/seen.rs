@@ -1,0 +1,87 @@
+//! What a graph asks for: one look at all of it, before it is lowered.
+//!
+//! A cotangent is a frontend variable, so that it finds its way through blocks. But one that begins as zero in a block and is asked for
+//! nowhere else has no way to find: what it is at present is enough. In straight code that is all of them, and a variable costs
+//! as much as ten instructions.
+
+use cranelift_codegen::ir::{self, Type};
+use cranelift_codegen::packed_option::PackedOption;
+use cranelift_entity::SecondaryMap;
+use cranelift_frontend::Variable;
+
+use crate::block::CfgBlocks;
+use crate::inst::{AdOp, FrameSlot, Tape, Val};
+
+/// Where a primal value's cotangent is while a graph is lowered.
+#[derive(Clone, Copy, Default)]
+pub enum Cotangent {
+    /// Nobody asks for it.
+    #[default]
+    Nowhere,
+    /// It begins as zero in a block, which is named by its number, and nobody asks for it anywhere else.
+    Within(u32),
+    /// In a variable.
+    Shared(PackedOption<Variable>),
+    /// The same, as far as the block has come.
+    Now(ir::Value),
+}
+
+/// What a graph asks for, before it is lowered.
+#[derive(Default)]
+pub struct Seen {
+    pub cts: SecondaryMap<ir::Value, Cotangent>,
+    /// Primal values that are watched.
+    pub watched: Vec<ir::Value>,
+    /// Instructions that read what is kept or held, and the types of what they read.
+    pub kept: Vec<(Kept, Type)>,
+    /// Whether the tape is touched, but for a frame on it.
+    pub uses_tape: bool,
+    /// Whether both halves are here.
+    pub turns: bool,
+}
+
+/// What is kept from one place of a graph to another.
+pub enum Kept {
+    /// A value in a place of the frame.
+    Value(FrameSlot),
+    /// The number of a block in one.
+    Block(FrameSlot),
+    /// What a held variable has.
+    Held(Val),
+}
+
+impl Seen {
+    /// Look at a graph; the primal has so many values.
+    pub fn in_graph(graph: &CfgBlocks, values: usize) -> Self {
+        let mut seen = Seen { cts: SecondaryMap::with_capacity(values), ..Seen::default() };
+        for (n, block) in (0..).zip(graph.blocks.values()) {
+            for inst in block.insts.values() {
+                let ty = inst.defs.first().map(|d| d.1);
+                match (&inst.op, ty) {
+                    (AdOp::ZeroCt(v), _) => match seen.cts[*v] {
+                        Cotangent::Nowhere => seen.cts[*v] = Cotangent::Within(n),
+                        _ => seen.asked(*v, n),
+                    },
+                    (AdOp::TakeCt(v) | AdOp::AddCt(v, _), _) => seen.asked(*v, n),
+                    (AdOp::Watch(Val::Primal(v), _), _) => seen.watched.push(*v),
+                    (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty)),
+                    (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty)),
+                    (AdOp::Held(name), Some(ty)) => seen.kept.push((Kept::Held(*name), ty)),
+                    (AdOp::Turn, _) => seen.turns = true,
+                    (AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. }, _) => {
+                        seen.uses_tape = true;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        seen
+    }
+
+    fn asked(&mut self, v: ir::Value, block: u32) {
+        match self.cts[v] {
+            Cotangent::Within(b) if b == block => {}
+            _ => self.cts[v] = Cotangent::Shared(None.into()),
+        }
+    }
+}

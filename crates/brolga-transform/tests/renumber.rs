@@ -1,0 +1,60 @@
+//! A function that is renumbered is what lowering makes of it when it has been lifted.
+
+use brolga_ir::block::Ids;
+use brolga_ir::lift::lift;
+use brolga_ir::lower::{lower, renumber};
+use brolga_ir::names::Names;
+use brolga_transform::normalise::plain_env;
+use cranelift_codegen::isa;
+use cranelift_codegen::settings::{self, Flags};
+use cranelift_codegen::verify_function;
+use cranelift_reader::parse_functions;
+
+#[test]
+fn the_same_as_lifting_and_lowering() {
+    let text = "function %f(i64, f64, i32) -> f64, i64 system_v {
+        ss0 = explicit_slot 16
+        gv0 = symbol %table
+        sig0 = (f64) -> f64 system_v
+        sig1 = (i64) system_v
+        fn0 = %unused(f64) -> f64 system_v
+        fn1 = %sin(f64) -> f64 system_v
+        fn2 = u0:3(i64) system_v
+        const0 = 0x00000000000000000000000000000007
+    block7(v10: i64, v11: f64, v12: i32):
+        v30 = vconst.f64x2 const0
+        v31 = extractlane v30, 1
+        v13 = call fn1(v11)
+        v14 = call_indirect sig0, v10(v13)
+        v15 = stack_addr.i64 ss0+8
+        store notrap aligned v14, v15
+        br_table v12, block3(v14), [block2, block3(v11), block2]
+    block2:
+        v16 = symbol_value.i64 gv0
+        v17 = load.f64 v16+24
+        call fn2(v16)
+        v18 = f64const 0x1.8p1
+        v19 = fmul v17, v18
+        jump block4(v19, v16)
+    block3(v20: f64):
+        v21 = fcmp lt v20, v11
+        brif v21, block4(v20, v10), block5
+    block4(v22: f64, v23: i64):
+        v24 = iconst.i64 -3
+        v25 = iadd v23, v24
+        return v22, v25
+    block5:
+        trap user3
+    }";
+    let func = parse_functions(text).unwrap().remove(0);
+    let target = isa::lookup_by_name("x86_64").or(isa::lookup_by_name("aarch64"));
+    let isa = target.unwrap().finish(Flags::new(settings::builder())).unwrap();
+    verify_function(&func, &*isa).unwrap();
+    let (graph, _) = lift(&func, "f", &mut Ids::default());
+    let want = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
+    let order: Vec<_> = func.layout.blocks().collect();
+    let found = renumber(&func, &order);
+    verify_function(&found, &*isa).unwrap();
+    assert_eq!(found.to_string(), want.to_string());
+    assert!(!found.to_string().contains("unused"));
+}
