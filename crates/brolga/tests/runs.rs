@@ -187,6 +187,27 @@ fn a_seed_that_is_one() {
 }
 
 #[test]
+fn a_seed_of_zero_asks_for_nothing() {
+    // A lone result is taken to be asked for, so no product is guarded: 0 · 2∞ and 0 / 2√0 would be NaN.
+    let text = "function %f(f64, f64) -> f64 {\nblock0(v0: f64, v1: f64):
+        v2 = fmul v0, v0\n v3 = sqrt v1\n v4 = fadd v2, v3\n return v4\n}";
+    let p = program(text);
+    let request = Request::new(p.func("f").unwrap(), [ArgActivity::Active, ArgActivity::Active]);
+    for mode in [Mode::Gradient, Mode::Combined, Mode::Split] {
+        let rule = DerivedRule::new(&p, &request, &Options { mode, ..Options::default() }).unwrap();
+        let args = [f64::INFINITY, 0.0].map(|x: f64| Arg::new(DataValue::F64(x.into())));
+        for (seed, expected) in [(0.0, [0.0; 2]), (-0.0, [0.0; 2]), (1.0, [f64::INFINITY; 2])] {
+            let (mut results, mut found) = (Vec::new(), Vec::new());
+            // SAFETY: no pointers.
+            unsafe { rule.gradient(&args, &[DataValue::F64(f64::from(seed).into())], &mut results, &mut found) }
+                .unwrap();
+            let found: Vec<f64> = found.iter().flatten().map(f64_of).collect();
+            assert_eq!(found, expected, "{mode:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn one_of_two_results() {
     use ResultActivity::{Active, Const, Unit};
     let p = program(
