@@ -16,6 +16,7 @@
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
 //! orient       branches at the edge of loops, turned for Cranelift
+//! lanes        loops run several turns at a time
 //! derive       all of it, for a function and everything that it calls
 //! door         what Rust calls takes its arguments from memory
 //! fallback     the same with less inlining, where that is in the way
@@ -35,6 +36,7 @@ pub mod fallback;
 pub mod finite;
 pub mod forward;
 pub mod inline;
+pub mod lanes;
 pub mod liveness;
 pub mod normalise;
 pub mod orient;

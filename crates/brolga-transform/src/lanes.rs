@@ -1,0 +1,113 @@
+//! Several turns of a loop at a time, in the lanes of vector registers.
+//!
+//! **Problem.** The reverse of a loop over an array does the same to each element: `dx[i] += c·y[i]`. Element after element it
+//! takes as long as its instructions take; a register has room for two `f64` or four `f32`, and Cranelift uses one.
+//!
+//! **Where.** On CLIF, behind [`lower`](brolga_ir::lower) as [`crate::orient`] is, not on the derived graph. There every cotangent
+//! is a value that is seen to be handed from turn to turn, every shadow address is a sum, and any loop of derived code looks the
+//! same, be it a copy of the primal's or a reverse. What the graph would know beside that is which memory is whose, and that is not
+//! to be relied on: shadows of two arguments may be one buffer, and only the caller knows. So addresses are compared when
+//! the loop is entered, which takes three instructions for each pair that could meet. What is emitted is CLIF with `f64x2`, as a
+//! user could have written it, and can be differentiated like that.
+//!
+//! **Which loops.** A cycle of blocks with one way in and one way out, all else in it jumps ([`turn::loops`]), whose test compares
+//! what goes in constant steps with what does not change. In it loads and stores of floats of one width at addresses that go up (or all
+//! down) by that width each turn, loads from where the address does not change, arithmetic that exists lane by lane and
+//! gives the bits it gives one by one, and masks. What is handed from turn to turn is an integer in constant steps, or a
+//! number to which something is added ([`body`]). Anything else is refused: calls, traps, branches, gathered elements, records.
+//!
+//! **What becomes of one** ([`emit`]), for `w` bytes an element and `n` lanes:
+//!
+//! ```text
+//!         ┌► scalar loop as it was ─► behind it
+//! G ──────┤      ▲
+//!         └► P ─► V ⟲ ─► X
+//!
+//! G   T = some multiple of n turns that the loop is going to run through; is T > 0, and does no pair of accesses meet?
+//! P   what does not change, in all lanes
+//! V   n turns at a time, T in all
+//! X   what the loop's parameters are after T turns
+//! ```
+//!
+//! The loop itself stays and does what is left over, or everything. So `T` may be any number that is not too large: whether there is
+//! another turn is for the loop to find out, and how it ends is nobody's concern here.
+//!
+//! **When turns may be merged.** Let the accesses of a turn be `A1 … Am` in order, `Ak` in turn `t` at `ak + t·s`, where `s` is `w` or
+//! `-w` for all of them. One by one, all of turn `t` comes before all of turn `t+1`; in lanes, `Aj` of the turns `t … t+n-1` comes before
+//! `Ak` of those turns for `j < k`. Two accesses trade places if and only if `j < k` and `Ak` is of an earlier turn than `Aj`,
+//! and that matters if and only if they overlap and one of them is a store:
+//!
+//! ```text
+//! |ak - aj - i·s| < w  for some 0 < i < n      that is     0 < ±(ak - aj) < n·w
+//! ```
+//!
+//! The difference is the same in all turns, so it is asked once, before the loop, or known beforehand. It is exact: it refuses only what
+//! would go wrong, among elements that are accessed. Hence arrays that overlap otherwise are no obstacle (an accumulation in place, one
+//! buffer as both shadows, a copy forwards by one), and which way is taken follows from how buffers lie to each other, not from
+//! where they lie. An access to one place in all turns is a load, done once, and no store may touch it: its place is compared with all that a store
+//! covers in `T` turns.
+//!
+//! *Traps.* A vector is loaded or stored only where each of its elements would be, since all `T` turns are run through. So nothing traps that
+//! would not. If something does, stores of the same few turns that would have come before it may be missing, and of two accesses that
+//! would trap in these turns another may be the one that is reported. Derived code that traps has no result, and shadows are then undefined.
+//!
+//! *Sums.* What is added up over the turns is added in order, lane by lane, which is the same number. Only where `reorder` allows it
+//! are there as many partial sums as lanes, added up behind the loop: that is for cotangents, in loops that reverse. It is
+//! another order, so the same up to rounding, and the same in each run.
+//!
+//! *Flags.* A vector access is not `aligned`; other claims of its elements hold for it.
+//!
+//! **When it pays.** If something is stored in lanes, or a sum may be split.
+
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+
+mod body;
+mod emit;
+mod turn;
+
+/// What became of a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The loop's header.
+    pub header: ir::Block,
+    /// How many turns are run at a time and under which conditions, or why only one is.
+    pub outcome: Result<Taken, &'static str>,
+}
+
+/// How a loop is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Turns at a time.
+    pub turns: u32,
+    /// Pairs of accesses that are compared before.
+    pub tests: usize,
+    /// Sums that are split.
+    pub sums: usize,
+}
+
+/// Whether a target has the vectors that this makes.
+pub fn has_lanes(isa: &dyn TargetIsa) -> bool {
+    matches!(isa.name(), "x64" | "aarch64")
+}
+
+/// Run loops of a function several turns at a time; `reorder` says of which header's loop sums may be added in another order.
+pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool) -> Vec<Looked> {
+    let loops = turn::loops(func);
+    if loops.is_empty() {
+        return Vec::new();
+    }
+    func.dfg.resolve_all_aliases();
+    let mut looked = Vec::new();
+    for l in loops {
+        let header = l.blocks[0];
+        let outcome = match body::Body::read(func, &l, reorder(header)) {
+            Ok(body) => Ok(emit::emit(func, &l, &body)),
+            // Nothing to do with floats in memory.
+            Err("") => continue,
+            Err(why) => Err(why),
+        };
+        looked.push(Looked { header, outcome });
+    }
+    looked
+}
