@@ -59,6 +59,7 @@
 //!
 //! **When it pays.** If something is stored in lanes, or a sum may be split.
 
+use brolga_ir::block::Role;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
@@ -84,6 +85,28 @@ pub struct Taken {
     pub tests: usize,
     /// Sums that are split.
     pub sums: usize,
+}
+
+/// What became of the loop with this header, or of its reverse, as a sentence; `role` is that of the block that begins it.
+pub fn told(role: Role, header: ir::Block, outcome: &Result<Taken, &'static str>) -> Option<String> {
+    let whose = match role {
+        Role::Forward(b) if b == header => "its loop",
+        Role::Again(h, _) if h == header => "its loop, run again,",
+        Role::Reverse(b) | Role::Edge(_, b) if b == header => "the reverse of its loop",
+        _ => return None,
+    };
+    Some(match outcome {
+        Ok(Taken { turns, tests, sums }) => {
+            let met = match tests {
+                0 => String::new(),
+                1 => " where two accesses do not meet".to_owned(),
+                n => format!(" where {n} pairs of accesses do not meet"),
+            };
+            let sums = if *sums == 0 { "" } else { ", adding up in partial sums" };
+            format!("{whose} runs {turns} turns at a time{met}{sums}")
+        }
+        Err(why) => format!("{whose} runs turn by turn, since {why}"),
+    })
 }
 
 /// Whether a target has the vectors that this makes.
