@@ -633,7 +633,7 @@ fn derive_one<'a>(
             // What is handed from turn to turn by a reverse, and added to, is a cotangent.
             let reverses = |b| matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
             let reorders = mode == Mode::Gradient && options.ideas.partial;
-            let looked = lanes(&mut func, &|header| reorders && reverses(header));
+            let looked = lanes(&mut func, &|header| reorders && reverses(header), options.ideas.worth);
             in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
         // What is asked for is verified as it is going to be called.

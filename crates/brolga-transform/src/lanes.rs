@@ -20,10 +20,11 @@
 //!
 //! ```text
 //!         ┌► scalar loop as it was ─► behind it
-//! G ──────┤      ▲
+//! G ─► C ─┤      ▲
 //!         └► P ─► V ⟲ ─► X
 //!
-//! G   T = some multiple of n turns that the loop is going to run through; is T > 0, and does no pair of accesses meet?
+//! G   T = some multiple of n turns that the loop is going to run through; are they enough? Else the scalar loop
+//! C   does no pair of accesses meet? Else the scalar loop
 //! P   what does not change, in all lanes
 //! V   n turns at a time, T in all
 //! X   what the loop's parameters are after T turns
@@ -57,11 +58,14 @@
 //!
 //! *Flags.* A vector access is not `aligned`; other claims of its elements hold for it.
 //!
-//! **When it pays.** If something is stored in lanes, or a sum may be split.
+//! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`SHORT`] turns or more. In short loops the way to
+//! the vectors takes as long as they save, and a vector that is read just after its elements were written one by one has to wait for
+//! them to arrive in the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few accesses do two vectors a turn.
 
 use brolga_ir::block::Role;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::EntitySet;
 
 mod body;
 mod emit;
@@ -114,8 +118,29 @@ pub fn has_lanes(isa: &dyn TargetIsa) -> bool {
     matches!(isa.name(), "x64" | "aarch64")
 }
 
-/// Run loops of a function several turns at a time; `reorder` says of which header's loop sums may be added in another order.
-pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool) -> Vec<Looked> {
+/// Fewer turns than this are run one by one, if it is to be worth it.
+const SHORT: i64 = 16;
+
+/// Blocks that were put in front of loops: five for each, in a row, of which the fourth goes to itself and moves vectors. They make a
+/// function longer, but no harder to compile. (Vectors of the primal's own look the same.)
+pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
+    let mut found = EntitySet::new();
+    let moves = |i: ir::Inst| match func.dfg.insts[i].opcode() {
+        ir::Opcode::Load | ir::Opcode::Store => body::accessed(func, i).is_vector(),
+        _ => false,
+    };
+    for v in func.layout.blocks() {
+        if func.block_successors(v).any(|s| s == v) && func.layout.block_insts(v).any(moves) {
+            let before = std::iter::successors(Some(v), |&b| func.layout.prev_block(b)).take(4);
+            found.extend(before.chain(func.layout.next_block(v)));
+        }
+    }
+    found
+}
+
+/// Run loops of a function several turns at a time; `reorder` says of which header's loop sums may be added in another order, `worth`
+/// whether that is only done where there are enough turns.
+pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool, worth: bool) -> Vec<Looked> {
     let loops = turn::loops(func);
     if loops.is_empty() {
         return Vec::new();
@@ -125,7 +150,7 @@ pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool) -> Ve
     for l in loops {
         let header = l.blocks[0];
         let outcome = match body::Body::read(func, &l, reorder(header)) {
-            Ok(body) => Ok(emit::emit(func, &l, &body)),
+            Ok(body) => Ok(emit::emit(func, &l, &body, if worth { SHORT } else { 0 })),
             // Nothing to do with floats in memory.
             Err("") => continue,
             Err(why) => Err(why),

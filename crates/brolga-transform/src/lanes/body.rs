@@ -5,7 +5,7 @@
 
 use brolga_ir::map::{HashMap, IndexSet};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
-use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value, types};
+use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Value, types};
 use smallvec::SmallVec;
 
 use super::turn::{Home, Linear, Loop, Steps};
@@ -14,6 +14,8 @@ use super::turn::{Home, Linear, Loop, Steps};
 pub const VECTOR: i64 = 16;
 /// Longer turns are left alone: there are not enough registers for what they would gain.
 const MOST_INSTS: usize = 300;
+/// With so few accesses in a turn, counting takes a good part of it.
+const FEW: usize = 4;
 /// More comparisons than this take longer than a short loop.
 const MOST_TESTS: usize = 12;
 
@@ -84,6 +86,8 @@ pub enum Test {
 
 /// What a turn does.
 pub struct Body {
+    /// Vectors that a turn of the new loop does one after the other.
+    pub vectors: i64,
     /// Bytes of an element.
     pub width: i64,
     /// Bytes from element to element: the width, or as much backwards.
@@ -102,6 +106,11 @@ pub struct Body {
 }
 
 impl Body {
+    /// Turns that are run at a time.
+    pub fn at_a_time(&self) -> i64 {
+        self.lanes() * self.vectors
+    }
+
     /// Elements in a vector.
     pub fn lanes(&self) -> i64 {
         VECTOR / self.width
@@ -146,7 +155,8 @@ impl Body {
         let tests = tests(func, &accesses, &once, step)?;
         let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
         let alias = steps.aliases();
-        Ok(Self { width, step, accesses, kinds, once, params, count, tests, widened, alias })
+        let vectors = if accesses.len() <= FEW { 2 } else { 1 };
+        Ok(Self { vectors, width, step, accesses, kinds, once, params, count, tests, widened, alias })
     }
 }
 
@@ -193,7 +203,8 @@ impl Reader<'_, '_> {
             return Ok(());
         }
         let ty = accessed(func, inst);
-        let plain = matches!(op, Opcode::Load | Opcode::Store) && flags.explicit_endianness().is_none();
+        // The targets that have lanes are little-endian.
+        let plain = matches!(op, Opcode::Load | Opcode::Store) && flags.explicit_endianness() != Some(Endianness::Big);
         if !plain || !matches!(ty, types::F64 | types::F32 | types::I64 | types::I32) {
             return Err("it reads or writes something that is no float");
         }

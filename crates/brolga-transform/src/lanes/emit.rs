@@ -11,18 +11,15 @@ use super::Taken;
 use super::body::{Body, Count, Kind, Param, Test, VECTOR, accessed};
 use super::turn::{Linear, Loop};
 
-/// Vectors that a turn of the new loop does one after the other.
-const UNROLL: i64 = 1;
-
 /// Most turns that are run in lanes: so many that a number of bytes is no negative number.
 const MOST_TURNS: i64 = 1 << 56;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
-/// Put the blocks in front of a loop.
-pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body) -> Taken {
+/// Put the blocks in front of a loop; fewer turns than `least` are left to it.
+pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken {
     let header = l.blocks[0];
-    let [g, p, v, x] = [(); 4].map(|()| {
+    let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();
         func.layout.insert_block(b, header);
         b
@@ -36,11 +33,13 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body) -> Taken {
     redirect(func, l, g);
     let at0 = olds.iter().copied().zip(entered.iter().copied()).collect();
     let maps = HashMap::default;
-    let mut e = Emit { func, l, body, g, p, v, at0, once: maps(), splats: maps(), lanes: maps(), bases: Vec::new(), places: Vec::new() };
-    let turns = e.guard(entered.iter().map(|&v| v.into()).collect(), header);
+    let mut e = Emit { func, l, body, g, c, p, v, at0, once: maps(), splats: maps(), lanes: maps(), bases: Vec::new(), places: Vec::new() };
+    let entered: Vec<BlockArg> = entered.iter().map(|&v| v.into()).collect();
+    let turns = e.enough(&entered, header, least);
+    e.compare(turns, &entered, header);
     e.vectors(turns, x, header);
     let sums = body.params.iter().filter(|p| matches!(p, Param::Sum { split: true, .. })).count();
-    Taken { turns: (body.lanes() * UNROLL) as u32, tests: body.tests.len(), sums }
+    Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums }
 }
 
 /// Enter a block instead of the header.
@@ -60,6 +59,7 @@ struct Emit<'a> {
     l: &'a Loop,
     body: &'a Body,
     g: ir::Block,
+    c: ir::Block,
     p: ir::Block,
     v: ir::Block,
     /// Values of the loop as they are when it is entered.
@@ -123,9 +123,8 @@ impl Emit<'_> {
         self.func.dfg.first_result(new)
     }
 
-    /// A combination, when the loop is entered.
-    fn linear(&mut self, l: &Linear, ty: Type) -> Value {
-        let g = self.g;
+    /// A combination, as it is when the loop is entered; computed in a block.
+    fn linear(&mut self, to: ir::Block, l: &Linear, ty: Type) -> Value {
         let mut sum = None;
         for &(v, factor) in &l.terms {
             let x = self.at0(v);
@@ -133,94 +132,37 @@ impl Emit<'_> {
             let term = match magnitude {
                 1 => x,
                 _ if magnitude.is_power_of_two() => {
-                    let k = self.int(g, types::I32, i64::from(magnitude.trailing_zeros()));
-                    self.at(g, None).ins().ishl(x, k)
+                    let k = self.int(to, types::I32, i64::from(magnitude.trailing_zeros()));
+                    self.at(to, None).ins().ishl(x, k)
                 }
                 _ => {
-                    let k = self.int(g, ty, magnitude as i64);
-                    self.at(g, None).ins().imul(x, k)
+                    let k = self.int(to, ty, magnitude as i64);
+                    self.at(to, None).ins().imul(x, k)
                 }
             };
             sum = Some(match (sum, factor < 0) {
                 (None, false) => term,
-                (None, true) => self.at(g, None).ins().ineg(term),
-                (Some(s), false) => self.at(g, None).ins().iadd(s, term),
-                (Some(s), true) => self.at(g, None).ins().isub(s, term),
+                (None, true) => self.at(to, None).ins().ineg(term),
+                (Some(s), false) => self.at(to, None).ins().iadd(s, term),
+                (Some(s), true) => self.at(to, None).ins().isub(s, term),
             });
         }
         match sum {
-            None => self.int(g, ty, l.plus),
+            None => self.int(to, ty, l.plus),
             Some(s) if l.plus == 0 => s,
             Some(s) => {
-                let k = self.int(g, ty, l.plus);
-                self.at(g, None).ins().iadd(s, k)
+                let k = self.int(to, ty, l.plus);
+                self.at(to, None).ins().iadd(s, k)
             }
         }
     }
 
-    /// How many turns are run in lanes; and go there, or to the scalar loop.
-    fn guard(&mut self, entered: Vec<BlockArg>, header: ir::Block) -> Value {
-        let g = self.g;
-        let body = self.body;
-        let (turns, mut holds) = self.turns();
-        let (step, width) = (body.step, body.width);
-        for test in &body.tests {
-            let apart = match test {
-                // 0 < d < 16, as one comparison.
-                Test::Apart(along) => {
-                    let less = Linear { plus: -1, ..Linear::default() };
-                    let d = Linear::default().plus_times(along, step.signum()).plus_times(&less, 1);
-                    let d = self.linear(&d, types::I64);
-                    let bound = self.int(g, types::I64, VECTOR - 1);
-                    self.at(g, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
-                }
-                // -bytes < d < T·w from the lowest place that is stored to.
-                Test::Aside(d, bytes) => {
-                    let more = Linear { plus: bytes - 1 + if step < 0 { -width } else { 0 }, ..Linear::default() };
-                    let mut d = self.linear(&d.plus_times(&more, 1), types::I64);
-                    let w = self.int(g, types::I64, width);
-                    let covered = self.at(g, None).ins().imul(turns, w);
-                    if step < 0 {
-                        d = self.at(g, None).ins().iadd(d, covered);
-                    }
-                    let bytes = self.int(g, types::I64, bytes - 1);
-                    let bound = self.at(g, None).ins().iadd(covered, bytes);
-                    self.at(g, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
-                }
-            };
-            holds = self.and(holds, apart);
-        }
-        for &(v, step, signed) in &body.widened {
-            // The last turn's is what it would be in 64 bits, so all are.
-            let first = self.at0(v);
-            let one = self.int(g, types::I64, -1);
-            let last = self.at(g, None).ins().iadd(turns, one);
-            let k = self.int(g, types::I64, step);
-            let far = self.at(g, None).ins().imul(last, k);
-            let mut end = self.at(g, None).ins().iadd(first, far);
-            if signed {
-                let k = self.int(g, types::I64, 1 << 31);
-                end = self.at(g, None).ins().iadd(end, k);
-            }
-            let bound = self.int(g, types::I64, 1 << 32);
-            let fits = self.at(g, None).ins().icmp(IntCC::UnsignedLessThan, end, bound);
-            holds = self.and(holds, fits);
-        }
-        let p = self.p;
-        self.at(g, None).ins().brif(holds, p, &[], header, &entered);
-        turns
-    }
-
-    fn and(&mut self, a: Value, b: Value) -> Value {
-        let g = self.g;
-        self.at(g, None).ins().band(a, b)
-    }
-
-    /// A number of turns that the loop runs through, in multiples of what is done at a time; and whether there are any.
-    fn turns(&mut self) -> (Value, Value) {
-        let (g, body) = (self.g, self.body);
+    /// How many turns are run in lanes: a number that the loop runs through, in multiples of what is done at a time. Ends the block that
+    /// finds out.
+    fn enough(&mut self, entered: &[BlockArg], header: ir::Block, least: i64) -> Value {
+        let (g, c, body) = (self.g, self.c, self.body);
         let Count { ref first, step, ty, goes_on, bound } = body.count;
-        let x = self.linear(first, ty);
+        let x = self.linear(g, first, ty);
         let b = match bound {
             Some(b) => self.at0(b),
             None => self.int(g, ty, 0),
@@ -235,17 +177,76 @@ impl Emit<'_> {
         if ty == types::I32 {
             n = self.at(g, None).ins().uextend(types::I64, n);
         }
-        let at_a_time = self.body.lanes() * UNROLL;
-        let most = if self.body.widened.is_empty() { MOST_TURNS } else { MOST_WIDENED };
-        if most == MOST_WIDENED {
-            let k = self.int(g, types::I64, most);
+        if !body.widened.is_empty() {
+            let k = self.int(g, types::I64, MOST_WIDENED);
             n = self.at(g, None).ins().umin(n, k);
         }
-        let mask = self.int(g, types::I64, (MOST_TURNS - 1) & -at_a_time);
+        let mask = self.int(g, types::I64, (MOST_TURNS - 1) & -body.at_a_time());
         let n = self.at(g, None).ins().band(n, mask);
-        let zero = self.int(g, types::I64, 0);
-        let some = self.at(g, None).ins().icmp(IntCC::NotEqual, n, zero);
-        (n, holds.map_or(some, |holds| self.and(holds, some)))
+        let least = self.int(g, types::I64, least.max(body.at_a_time()));
+        let some = self.at(g, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, n, least);
+        let holds = match holds {
+            Some(holds) => self.at(g, None).ins().band(holds, some),
+            None => some,
+        };
+        self.at(g, None).ins().brif(holds, c, &[], header, entered);
+        n
+    }
+
+    /// Go to the vectors if no two accesses meet, or to the scalar loop.
+    fn compare(&mut self, turns: Value, entered: &[BlockArg], header: ir::Block) {
+        let (c, p, body) = (self.c, self.p, self.body);
+        let (step, width) = (body.step, body.width);
+        let mut all: Option<Value> = None;
+        let tests = body.tests.iter().map(Ok).chain(body.widened.iter().map(Err));
+        for test in tests {
+            let holds = match test {
+                // 0 < d < 16, as one comparison.
+                Ok(Test::Apart(along)) => {
+                    let less = Linear { plus: -1, ..Linear::default() };
+                    let d = Linear::default().plus_times(along, step.signum()).plus_times(&less, 1);
+                    let d = self.linear(c, &d, types::I64);
+                    let bound = self.int(c, types::I64, VECTOR - 1);
+                    self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
+                }
+                // -bytes < d < T·w from the lowest place that is stored to.
+                Ok(Test::Aside(d, bytes)) => {
+                    let more = Linear { plus: bytes - 1 + if step < 0 { -width } else { 0 }, ..Linear::default() };
+                    let mut d = self.linear(c, &d.plus_times(&more, 1), types::I64);
+                    let w = self.int(c, types::I64, width);
+                    let covered = self.at(c, None).ins().imul(turns, w);
+                    if step < 0 {
+                        d = self.at(c, None).ins().iadd(d, covered);
+                    }
+                    let bytes = self.int(c, types::I64, bytes - 1);
+                    let bound = self.at(c, None).ins().iadd(covered, bytes);
+                    self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
+                }
+                // The last turn's is what it would be in 64 bits, so all are.
+                Err(&(v, step, signed)) => {
+                    let first = self.at0(v);
+                    let one = self.int(c, types::I64, -1);
+                    let last = self.at(c, None).ins().iadd(turns, one);
+                    let k = self.int(c, types::I64, step);
+                    let far = self.at(c, None).ins().imul(last, k);
+                    let mut end = self.at(c, None).ins().iadd(first, far);
+                    if signed {
+                        let k = self.int(c, types::I64, 1 << 31);
+                        end = self.at(c, None).ins().iadd(end, k);
+                    }
+                    let bound = self.int(c, types::I64, 1 << 32);
+                    self.at(c, None).ins().icmp(IntCC::UnsignedLessThan, end, bound)
+                }
+            };
+            all = Some(match all {
+                Some(all) => self.at(c, None).ins().band(all, holds),
+                None => holds,
+            });
+        }
+        match all {
+            Some(all) => self.at(c, None).ins().brif(all, p, &[], header, entered),
+            None => self.at(c, None).ins().jump(p, &[]),
+        };
     }
 
     /// The loop in lanes, what is before it and what is behind it.
@@ -267,17 +268,17 @@ impl Emit<'_> {
                 false => (ty, self.at0(old), 1),
                 true => {
                     let ty = self.vector(ty);
-                    (ty, self.zero(p, ty), UNROLL)
+                    (ty, self.zero(p, ty), body.vectors)
                 }
             };
             sums.push((0..n).map(|_| self.func.dfg.append_block_param(v, ty)).collect());
             firsts.extend((0..n).map(|_| BlockArg::from(first)));
         }
-        for k in 0..UNROLL {
+        for k in 0..body.vectors {
             self.lanes.clear();
             self.turn(k, offset, &mut sums);
         }
-        let by = self.int(v, types::I64, step * self.body.lanes() * UNROLL);
+        let by = self.int(v, types::I64, step * self.body.at_a_time());
         let next = self.at(v, None).ins().iadd(offset, by);
         let done = self.at(v, None).ins().icmp(IntCC::Equal, next, end);
         let mut nexts: Vec<BlockArg> = vec![next.into()];
@@ -487,7 +488,7 @@ impl Emit<'_> {
                 match body.once.get(&inst) {
                     None => self.copy(inst, p, Self::read_once),
                     Some(at) => {
-                        let at = self.linear(at, types::I64);
+                        let at = self.linear(p, at, types::I64);
                         let (ty, flags) = (self.func.dfg.value_type(v), self.data_flags(inst));
                         self.at(p, Some(inst)).ins().load(ty, flags, at, 0)
                     }
@@ -506,7 +507,7 @@ impl Emit<'_> {
         let k = match self.bases.iter().position(|b| b.0 == base) {
             Some(k) => k,
             None => {
-                let value = self.linear(&base, types::I64);
+                let value = self.linear(self.p, &base, types::I64);
                 self.bases.push((base, value));
                 self.bases.len() - 1
             }

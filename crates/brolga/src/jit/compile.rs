@@ -422,15 +422,15 @@ const SHORT: usize = 150;
 /// Where blocks are short no long chain is there to be moved, and more branches and instructions do no harm: loops that a C compiler has
 /// unrolled, with what they leave over, are many short blocks.
 ///
-/// `twice` says that half of the function is there twice.
+/// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
-    let branches = func
-        .layout
-        .blocks()
+    let lanes = brolga_transform::lanes::in_front(func);
+    let blocks = || func.layout.blocks().filter(|&b| !lanes.contains(b));
+    let branches = blocks()
         .filter_map(|b| func.layout.last_inst(b))
         .filter(|&i| func.dfg.insts[i].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables).len() > 1)
         .count();
-    let lengths = || func.layout.blocks().map(|b| func.layout.block_insts(b).count());
+    let lengths = || blocks().map(|b| func.layout.block_insts(b).count());
     let (insts, longest) = (lengths().sum::<usize>(), lengths().max().unwrap_or(0));
     // An edge back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = brolga_ir::map::HashSet::default();
