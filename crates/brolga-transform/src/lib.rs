@@ -22,7 +22,8 @@
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `orient`, `lanes` and `door`
+//! change what was lowered.
 
 pub mod affine;
 pub mod again;

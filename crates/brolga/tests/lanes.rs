@@ -57,23 +57,51 @@ fn parse(text: &str) -> ir::Function {
 /// How a loop counts: its blocks, with BODY where the turn is, which finds its index (in elements) in v50.
 const SHAPES: [(&str, i64); 9] = [
     // Upwards, asking first.
-    ("jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp slt v50, v3\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):", 1),
-    ("jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp ugt v3, v50\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = isub v50, v42\njump block1(v52, NEXT)\nblock3(v60: F):", 1),
-    ("jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp eq v50, v3\nbrif v51, block3(v11), block2\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):", 1),
+    (
+        "jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp slt v50, v3\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    (
+        "jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp ugt v3, v50\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = isub v50, v42\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    (
+        "jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp eq v50, v3\nbrif v51, block3(v11), block2\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
     // From one on, through the last.
-    ("jump block1(v41, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp sle v50, v3\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):", 1),
+    (
+        "jump block1(v41, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp sle v50, v3\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
     // Asking last.
-    ("brif v3, block1(v40, v5), block3(v5)\nblock1(v50: i64, v11: F):\nBODY\nv52 = iadd v50, v41\nv51 = icmp ne v52, v3\nbrif v51, block1(v52, NEXT), block3(NEXT)\nblock3(v60: F):", 1),
-    ("brif v3, block1(v40, v5), block3(v5)\nblock1(v50: i64, v11: F):\nBODY\nv52 = iadd v50, v41\nv51 = icmp ult v52, v3\nbrif v51, block1(v52, NEXT), block3(NEXT)\nblock3(v60: F):", 1),
+    (
+        "brif v3, block1(v40, v5), block3(v5)\nblock1(v50: i64, v11: F):\nBODY\nv52 = iadd v50, v41\nv51 = icmp ne v52, v3\nbrif v51, block1(v52, NEXT), block3(NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    (
+        "brif v3, block1(v40, v5), block3(v5)\nblock1(v50: i64, v11: F):\nBODY\nv52 = iadd v50, v41\nv51 = icmp ult v52, v3\nbrif v51, block1(v52, NEXT), block3(NEXT)\nblock3(v60: F):",
+        1,
+    ),
     // Backwards, as reverses go.
-    ("jump block1(v3, v5)\nblock1(v49: i64, v11: F):\nv50 = isub v49, v41\nv51 = icmp eq v49, v40\nbrif v51, block3(v11), block4\nblock4:\njump block2(v50)\nblock2(v48: i64):\nBODY\njump block1(v48, NEXT)\nblock3(v60: F):", -1),
-    ("v47 = isub v3, v41\njump block1(v47, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp sge v50, v40\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v42\njump block1(v52, NEXT)\nblock3(v60: F):", -1),
-    ("jump block1(v3, v5)\nblock1(v49: i64, v11: F):\nv50 = iadd v49, v42\nbrif v49, block2, block3(v11)\nblock2:\nBODY\njump block1(v50, NEXT)\nblock3(v60: F):", -1),
+    (
+        "jump block1(v3, v5)\nblock1(v49: i64, v11: F):\nv50 = isub v49, v41\nv51 = icmp eq v49, v40\nbrif v51, block3(v11), block4\nblock4:\njump block2(v50)\nblock2(v48: i64):\nBODY\njump block1(v48, NEXT)\nblock3(v60: F):",
+        -1,
+    ),
+    (
+        "v47 = isub v3, v41\njump block1(v47, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp sge v50, v40\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v42\njump block1(v52, NEXT)\nblock3(v60: F):",
+        -1,
+    ),
+    (
+        "jump block1(v3, v5)\nblock1(v49: i64, v11: F):\nv50 = iadd v49, v42\nbrif v49, block2, block3(v11)\nblock2:\nBODY\njump block1(v50, NEXT)\nblock3(v60: F):",
+        -1,
+    ),
 ];
 
 /// A loop, and whether something in it is added up.
 fn program(noise: &mut Noise) -> String {
-    let (ty, vector, shift, width) = if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
+    let (ty, vector, shift, width) =
+        if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
     // Some step over every other element, and some of the rest go the other way beside what they do.
     let stride = i64::from(noise.below(12) == 0);
     let against = stride == 0 && noise.below(12) == 0;
@@ -277,7 +305,10 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
         unsafe { module.free_memory() };
     }
     eprintln!("{taken} taken with {tests} comparisons and {split} split sums, {refused} refused, {in_lanes} runs");
-    assert!(taken * 4 > programs && tests > taken && split * 20 > programs, "{taken} taken, {tests} tests, {split} split");
+    assert!(
+        taken * 4 > programs && tests > taken && split * 20 > programs,
+        "{taken} taken, {tests} tests, {split} split"
+    );
 }
 
 /// Loops that are entered at two places, or from two, are left alone; so are those that call, trap or branch.

@@ -128,7 +128,8 @@ impl Body {
             return Err("a turn of it is long");
         }
         let mut steps = Steps::new(func, l).ok_or("")?;
-        let mut reader = Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), once: HashMap::default() };
+        let mut reader =
+            Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), once: HashMap::default() };
         for &inst in &insts {
             reader.memory(inst)?;
         }
@@ -236,7 +237,11 @@ fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
     let (mut goes_on, x, bound) = match compared.map(|i| (i, steps.func.dfg.insts[i])) {
         Some((inst, InstructionData::IntCompare { cond, .. })) => {
             let args = steps.args(inst);
-            if steps.is_fixed(args[1]) { (cond, args[0], Some(args[1])) } else { (cond.swap_args(), args[1], Some(args[0])) }
+            if steps.is_fixed(args[1]) {
+                (cond, args[0], Some(args[1]))
+            } else {
+                (cond.swap_args(), args[1], Some(args[0]))
+            }
         }
         _ => (IntCC::NotEqual, cond, None),
     };
@@ -345,7 +350,9 @@ fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[Kind], wid
 /// Whether a vector is a constant with the same in all lanes.
 fn same_lanes(func: &ir::Function, v: Value) -> bool {
     let Some(inst) = func.dfg.value_def(v).inst() else { return false };
-    let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = func.dfg.insts[inst] else { return false };
+    let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = func.dfg.insts[inst] else {
+        return false;
+    };
     let bytes = func.dfg.constants.get(constant_handle).as_slice();
     let lane = func.dfg.value_type(v).lane_type().bytes() as usize;
     bytes.chunks(lane).all(|c| c == &bytes[..lane])

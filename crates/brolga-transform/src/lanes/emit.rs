@@ -33,7 +33,21 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
     redirect(func, l, g);
     let at0 = olds.iter().copied().zip(entered.iter().copied()).collect();
     let maps = HashMap::default;
-    let mut e = Emit { func, l, body, g, c, p, v, at0, once: maps(), splats: maps(), lanes: maps(), bases: Vec::new(), places: Vec::new() };
+    let mut e = Emit {
+        func,
+        l,
+        body,
+        g,
+        c,
+        p,
+        v,
+        at0,
+        once: maps(),
+        splats: maps(),
+        lanes: maps(),
+        bases: Vec::new(),
+        places: Vec::new(),
+    };
     let entered: Vec<BlockArg> = entered.iter().map(|&v| v.into()).collect();
     let turns = e.enough(&entered, header, least);
     e.compare(turns, &entered, header);
@@ -99,7 +113,9 @@ impl Emit<'_> {
             return found;
         }
         let inside = match self.func.dfg.value_def(v) {
-            ValueDef::Result(inst, _) => self.func.layout.inst_block(inst).is_some_and(|b| self.l.blocks.contains(&b)).then_some(inst),
+            ValueDef::Result(inst, _) => {
+                self.func.layout.inst_block(inst).is_some_and(|b| self.l.blocks.contains(&b)).then_some(inst)
+            }
             ValueDef::Param(b, _) if self.l.blocks.contains(&b) => {
                 return self.at0(self.body.alias[&v]);
             }
@@ -524,7 +540,9 @@ impl Emit<'_> {
 
     fn data_flags(&self, inst: ir::Inst) -> MemFlagsData {
         match self.func.dfg.insts[inst] {
-            InstructionData::Load { flags, .. } | InstructionData::Store { flags, .. } => self.func.dfg.mem_flags[flags],
+            InstructionData::Load { flags, .. } | InstructionData::Store { flags, .. } => {
+                self.func.dfg.mem_flags[flags]
+            }
             _ => MemFlagsData::new(),
         }
     }

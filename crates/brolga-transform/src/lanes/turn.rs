@@ -206,7 +206,9 @@ impl<'a> Steps<'a> {
             return Home::Param(i);
         }
         match self.func.dfg.value_def(v) {
-            ValueDef::Result(inst, _) if self.func.layout.inst_block(inst).is_some_and(|b| self.blocks.contains(&b)) => {
+            ValueDef::Result(inst, _)
+                if self.func.layout.inst_block(inst).is_some_and(|b| self.blocks.contains(&b)) =>
+            {
                 Home::Inside(inst)
             }
             _ => Home::Outside,
