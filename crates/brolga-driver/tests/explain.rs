@@ -266,7 +266,7 @@ fn the_first_cotangent_that_is_not_finite() {
                 for computing v4, parameter 0 of block1 again
                 since the caller passes it to the forward pass only
             block1 (line 6), entered 2 times: pushes 8 bytes each time
-              its loop runs turn by turn, since something in it may trap, or is done for more than its result
+              its loop runs turn by turn, since it records
               the reverse of its loop runs 4 turns at a time where two accesses do not meet
               pushes `v6 = load.f64 v3` (line 6), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 7)
@@ -454,7 +454,7 @@ fn a_loop_in_every_mode() {
                 for finding the way back
                 since the caller passes it to the forward pass only
             block1 (line 9), entered 3 times: pushes 8 bytes each time
-              its loop runs turn by turn, since something in it may trap, or is done for more than its result
+              its loop runs turn by turn, since it records
               the reverse of its loop runs turn by turn, since it does not read and write neighbours one after the other
               pushes `v13 = sqrt.f64 v12` (line 15), 8 bytes
                 for the reverse of `v13 = sqrt.f64 v12` (line 15)

@@ -54,7 +54,8 @@
 //!
 //! *Sums.* What is added up over the turns is added in order, lane by lane, which is the same number. Only where `reorder` allows it
 //! are there as many partial sums as lanes, added up behind the loop: that is for cotangents, in loops that reverse. It is
-//! another order, so the same up to rounding, and the same in each run.
+//! another order, so the same up to rounding, and the same in each run. (A sum that is exactly zero since its terms cancel may come out as
+//! something small, and one of terms near the largest number may overflow earlier, or later.)
 //!
 //! *Flags.* A vector access is not `aligned`; other claims of its elements hold for it.
 //!

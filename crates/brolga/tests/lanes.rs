@@ -133,7 +133,13 @@ fn program(noise: &mut Noise) -> String {
             }
             6 => {
                 let (x, y, z) = (any(noise, &floats), any(noise, &floats), any(noise, &floats));
-                writeln!(body, "v{} = fcmp {} {x}, {y}", fresh + 1, noise.one_of(&["lt", "ge", "ne", "uno"])).unwrap();
+                writeln!(
+                    body,
+                    "v{} = fcmp {} {x}, {y}",
+                    fresh + 1,
+                    noise.one_of(&["lt", "ge", "ne", "uno", "one", "ueq"])
+                )
+                .unwrap();
                 writeln!(body, "{v} = select v{}, {z}, {x}", fresh + 1).unwrap();
             }
             7 => {

@@ -3,8 +3,9 @@
 //! Each value of a turn is of one of the kinds of [`Kind`], and instructions are read in order, so that kinds of operands are known.
 //! What nothing needs may be of any kind; it is left to the scalar loop.
 
+use brolga_ir::inst::Check;
 use brolga_ir::map::{HashMap, IndexSet};
-use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
+use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Value, types};
 use smallvec::SmallVec;
 
@@ -18,6 +19,9 @@ const MOST_INSTS: usize = 300;
 const FEW: usize = 4;
 /// More comparisons than this take longer than a short loop.
 const MOST_TESTS: usize = 12;
+
+/// Why loops that push are left alone.
+const RECORDS: &str = "it records";
 
 /// What a value of a turn is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +190,11 @@ impl Reader<'_, '_> {
         let (InstructionData::Load { arg, flags, offset, .. }
         | InstructionData::Store { args: [_, arg], flags, offset, .. }) = *data
         else {
+            let full = ir::TrapCode::unwrap_user(Check::TapeFull as u8);
             return match op {
+                Opcode::Trapnz if matches!(*data, InstructionData::CondTrap { code, .. } if code == full) => {
+                    Err(RECORDS)
+                }
                 _ if op.is_call() => Err("it calls"),
                 Opcode::Jump | Opcode::Brif => Ok(()),
                 _ if op.can_load() || op.can_store() || op.can_trap() || op.other_side_effects() => {
@@ -198,7 +206,7 @@ impl Reader<'_, '_> {
         let flags = func.dfg.mem_flags[flags];
         let stores = op == Opcode::Store;
         if stores && self.steps.is_tape(flags) {
-            return Err("it records");
+            return Err(RECORDS);
         }
         if !stores && self.steps.is_fixed(func.dfg.first_result(inst)) {
             return Ok(());
@@ -333,6 +341,7 @@ fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[Kind], wid
         }
         Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if scalar(to) && among(&lanes) => Kind::Lane,
         Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if vector(to) && first() => Kind::First,
+        Opcode::Fcmp if !is_compared(func, inst) => Kind::Other,
         Opcode::Fcmp if scalar(ty(args[0])) && among(&lanes) => Kind::Truth,
         Opcode::Fcmp if vector(to) && first() => Kind::First,
         Opcode::ScalarToVector if vector(to) && among(&[Kind::Lane]) => Kind::First,
@@ -345,6 +354,13 @@ fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[Kind], wid
         Opcode::Select if scalar(to) && of[0] == Kind::Truth && of[1..].iter().all(|k| lanes.contains(k)) => Kind::Lane,
         _ => Kind::Other,
     }
+}
+
+/// Whether a comparison is one that all back ends have for vectors.
+fn is_compared(func: &ir::Function, inst: ir::Inst) -> bool {
+    use FloatCC::{Equal, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, NotEqual};
+    let all = [Equal, NotEqual, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual];
+    matches!(func.dfg.insts[inst], InstructionData::FloatCompare { cond, .. } if all.contains(&cond))
 }
 
 /// Whether a vector is a constant with the same in all lanes.

@@ -173,8 +173,8 @@ impl Emit<'_> {
         }
     }
 
-    /// How many turns are run in lanes: a number that the loop runs through, in multiples of what is done at a time. Ends the block that
-    /// finds out.
+    /// How many turns are run in lanes: a number that the loop runs through, in multiples of what is done at a time. Whether it is enough is
+    /// found out first, and in as few instructions as possible, since most loops that are entered often are short.
     fn enough(&mut self, entered: &[BlockArg], header: ir::Block, least: i64) -> Value {
         let (g, c, body) = (self.g, self.c, self.body);
         let Count { ref first, step, ty, goes_on, bound } = body.count;
@@ -193,12 +193,6 @@ impl Emit<'_> {
         if ty == types::I32 {
             n = self.at(g, None).ins().uextend(types::I64, n);
         }
-        if !body.widened.is_empty() {
-            let k = self.int(g, types::I64, MOST_WIDENED);
-            n = self.at(g, None).ins().umin(n, k);
-        }
-        let mask = self.int(g, types::I64, (MOST_TURNS - 1) & -body.at_a_time());
-        let n = self.at(g, None).ins().band(n, mask);
         let least = self.int(g, types::I64, least.max(body.at_a_time()));
         let some = self.at(g, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, n, least);
         let holds = match holds {
@@ -206,7 +200,11 @@ impl Emit<'_> {
             None => some,
         };
         self.at(g, None).ins().brif(holds, c, &[], header, entered);
-        n
+        let most = if body.widened.is_empty() { MOST_TURNS } else { MOST_WIDENED };
+        let most = self.int(c, types::I64, most);
+        let n = self.at(c, None).ins().umin(n, most);
+        let mask = self.int(c, types::I64, -body.at_a_time());
+        self.at(c, None).ins().band(n, mask)
     }
 
     /// Go to the vectors if no two accesses meet, or to the scalar loop.

@@ -39,6 +39,9 @@ pub fn loops(func: &ir::Function) -> Vec<Loop> {
             branches.push((b, last, blocks.map(|c| c.block(&func.dfg.value_lists))));
         }
     }
+    if branches.is_empty() {
+        return Vec::new();
+    }
     let cycle = |branch: ir::Block, from: ir::Block| {
         let mut blocks: SmallVec<[ir::Block; 8]> = smallvec![branch];
         let mut at = from;
