@@ -4,7 +4,7 @@
 //! What nothing needs may be of any kind; it is left to the scalar loop.
 
 use brolga_ir::inst::Check;
-use brolga_ir::map::{HashMap, IndexSet};
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Value, types};
 use smallvec::SmallVec;
@@ -449,13 +449,14 @@ fn tests(
             }
         }
     }
-    let mut places: IndexSet<(Vec<(Value, i64)>, i64, i64)> = IndexSet::default();
+    let mut places: Vec<(&Linear, i64)> = Vec::new();
     // In the order of the instructions.
     let mut once: Vec<_> = once.iter().collect();
     once.sort_by_key(|o| *o.0);
     for (&inst, at) in once {
         let bytes = i64::from(accessed(func, inst).bytes());
-        if places.insert((at.terms.to_vec(), at.plus, bytes)) {
+        if !places.contains(&(at, bytes)) {
+            places.push((at, bytes));
             for store in accesses.iter().filter(|a| a.stores) {
                 add(Test::Aside(at.plus_times(&store.at, -1), bytes))?;
             }
