@@ -266,6 +266,8 @@ fn the_first_cotangent_that_is_not_finite() {
                 for computing v4, parameter 0 of block1 again
                 since the caller passes it to the forward pass only
             block1 (line 6), entered 2 times: pushes 8 bytes each time
+              its loop runs turn by turn, since it records
+              the reverse of its loop runs 4 turns at a time where two accesses do not meet
               pushes `v6 = load.f64 v3` (line 6), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 7)
                 since the memory may be another when the pullback runs
@@ -452,6 +454,8 @@ fn a_loop_in_every_mode() {
                 for finding the way back
                 since the caller passes it to the forward pass only
             block1 (line 9), entered 3 times: pushes 8 bytes each time
+              its loop runs turn by turn, since it records
+              the reverse of its loop runs turn by turn, since it does not read and write neighbours one after the other
               pushes `v13 = sqrt.f64 v12` (line 15), 8 bytes
                 for the reverse of `v13 = sqrt.f64 v12` (line 15)
                 for computing `v14 = fmul.f64 v13, v4` (line 16) again
@@ -558,6 +562,7 @@ block2:
                 since it is the same wherever it is computed
             block1 (line 7), entered 3 times: pushes nothing
               runs in the reverse half, forwards, since its loop does nothing but add up
+              its loop, run again, runs turn by turn, since where it reads or writes is not in steps
             block2 (line 15), entered 1 time: pushes nothing
     "#]]
     .assert_eq(recorded);

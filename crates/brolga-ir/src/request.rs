@@ -93,8 +93,8 @@ pub enum MemoryMode {
 }
 
 /// What the planner may do to record less and compute less. All of it is on by default. Each may cost or save time and space;
-/// none changes a gradient by a bit, but for `again`, which adds up in another order. That is what turning them off is for: to
-/// measure what they are worth, and to test.
+/// none changes a gradient by a bit, but for `again` and `partial`, which add up in another order. That is what turning them off is
+/// for: to measure what they are worth, and to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ideas {
     /// Integers run backwards instead of being recorded.
@@ -128,6 +128,10 @@ pub struct Ideas {
     pub again: bool,
     /// The shadow of an array whose elements are all added to one sum is one number in a variable.
     pub summed: bool,
+    /// Loops over neighbours in memory run several turns at a time, in the lanes of vector registers.
+    pub lanes: bool,
+    /// Where only a gradient is asked for, such a loop adds a cotangent up in partial sums.
+    pub partial: bool,
 }
 
 impl Ideas {
@@ -150,13 +154,15 @@ impl Ideas {
             worth: on(12),
             again: on(13),
             summed: on(14),
+            lanes: on(15),
+            partial: on(16),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 17] = [
         "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole",
-        "worth", "again", "summed",
+        "worth", "again", "summed", "lanes", "partial",
     ];
 }
 

@@ -34,6 +34,7 @@ use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
+use crate::lanes::{Taken, has_lanes, lanes};
 use crate::liveness::Liveness;
 use crate::normalise::{Normalised, normalise};
 use crate::orient::orient;
@@ -143,6 +144,8 @@ pub struct Stages<'a> {
     pub reverse_of: IndexMap<ir::Block, BlockId>,
     /// Forward block of each primal block.
     pub forward_of: IndexMap<ir::Block, BlockId>,
+    /// What became of loops that might be run several turns at a time, by the role of the header.
+    pub in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
     /// The emitted functions.
     pub emitted: Emitted,
 }
@@ -615,6 +618,7 @@ fn derive_one<'a>(
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         (fwd, pulls)
     };
+    let mut in_lanes = Vec::new();
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
         let env = LowerEnv {
             primal: &primal.func,
@@ -627,6 +631,15 @@ fn derive_one<'a>(
             target: isa.frontend_config(),
         };
         let mut func = lower(graph, env);
+        if options.ideas.lanes && has_lanes(isa) {
+            // Blocks have the order of the graph.
+            let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
+            // What is handed from turn to turn by a reverse, and added to, is a cotangent.
+            let reverses = |b| matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
+            let reorders = mode == Mode::Gradient && options.ideas.partial;
+            let looked = lanes(&mut func, &|header| reorders && reverses(header), options.ideas.worth);
+            in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
+        }
         shape(&mut func);
         // What is asked for is verified as it is going to be called.
         if is_root { Ok(func) } else { verified(func, isa, &program.funcs[variant.func].symbol) }
@@ -688,7 +701,7 @@ fn derive_one<'a>(
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };
-    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, emitted })
+    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, in_lanes, emitted })
 }
 
 /// Give a function's loops the shape that Cranelift makes most of.

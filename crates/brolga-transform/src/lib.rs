@@ -15,6 +15,7 @@
 //! pullback     reverse fragments, predecessor switches, edge blocks
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
+//! lanes        loops run several turns at a time
 //! rotate       loops that ask at their end
 //! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
@@ -24,7 +25,8 @@
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers.
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `orient`, `lanes` and `door`
+//! change what was lowered.
 
 pub mod affine;
 pub mod again;
@@ -38,6 +40,7 @@ pub mod fallback;
 pub mod finite;
 pub mod forward;
 pub mod inline;
+pub mod lanes;
 pub mod liveness;
 pub mod normalise;
 pub mod orient;

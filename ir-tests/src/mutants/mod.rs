@@ -16,7 +16,7 @@ pub mod worker;
 
 use std::path::Path;
 
-use brolga::{DerivedRule, Error, MemoryMode, Options, Program, Request, jit};
+use brolga::{DerivedRule, Error, Ideas, MemoryMode, Options, Program, Request, jit};
 use brolga_driver::check::{Tolerances, check};
 use brolga_driver::protocol::{derive, disagreement_with_tape_of, shape_violations, violations_in};
 use brolga_driver::text::GradLine;
@@ -53,7 +53,10 @@ impl<'a> Subject<'a> {
     /// The `index`th derivative of a file in a memory mode. `None` if there are fewer, or the engine refuses it.
     pub fn new(file: &'a File, index: usize, memory: MemoryMode) -> Option<Self> {
         let request = requests(file).into_iter().nth(index)?.request;
-        let options = Options { memory, ..Options::default() };
+        // What is in front of loops in lanes only chooses between two ways of doing the same, so a mistake there changes nothing that
+        // could be noticed. `crates/brolga/tests/lanes.rs` looks after it.
+        let ideas = Ideas { lanes: false, ..Ideas::default() };
+        let options = Options { memory, ideas, ..Options::default() };
         let isa = jit::host_isa(options.optimize).ok()?;
         let mut derivation = brolga_transform::derive::derive(&file.program, &request, &options, &*isa).ok()?;
         // It is going to be changed.

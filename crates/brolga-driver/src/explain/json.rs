@@ -104,6 +104,7 @@ fn function(f: &FunctionPlan) -> Value {
             "knows": recorded(&b.knows),
             "recomputes": recorded(&b.recomputes),
             "again": b.again,
+            "lanes": b.lanes,
         });
         if let Some(f) = &b.inlined {
             block["inlined"] = json!(format!("%{f}"));

@@ -5,7 +5,7 @@
 //! unnoticed; the rest holds zeros. Every place must hold the number that is added to zeros without these claims, or, where
 //! that is zero, still the NaN: a place that the primal does not read is left alone.
 
-use brolga::{ArgActivity, Error, Mode, Options, Program};
+use brolga::{ArgActivity, Error, Ideas, Mode, Options, Program};
 
 use super::{derive, run_anywhere};
 use crate::bind::{BoundArg, Invocation};
@@ -38,7 +38,9 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     claimed.fresh.clone_from(&fresh);
     let mut found = Vec::new();
     for mode in [Mode::Split, Mode::Gradient] {
-        let options = Options { mode, ..Options::default() };
+        // Stored or added to, a loop may be run in another way, and so add up in another order.
+        let ideas = Ideas { partial: false, ..Ideas::default() };
+        let options = Options { mode, ideas, ..Options::default() };
         let expected = run_anywhere(&derive(program, &call.request(), &options)?, &added)?;
         let rule = derive(program, &claimed.request(), &options)?;
         let over: Vec<bool> = (0..fresh.len()).map(|i| rule.overwrites(i)).collect();

@@ -40,6 +40,9 @@ pub use renumber::renumber;
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;
 
+/// The alias region of the tape, by its number.
+pub const TAPE_REGION: u32 = 0x0b20_16a0;
+
 /// Where one stack slot lies in the activation frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SlotPlace {
@@ -562,7 +565,7 @@ impl Cx<'_> {
     /// Flags of accesses to the tape: nothing else aliases it.
     fn tape_flags(&self, b: &mut FunctionBuilder<'_>) -> MemFlagsData {
         let region = b.func.dfg.alias_regions.insert(ir::AliasRegionData {
-            user_id: 0x0b20_16a0,
+            user_id: TAPE_REGION,
             description: std::borrow::Cow::Borrowed("brolga tape"),
         });
         MemFlagsData::new().with_notrap().with_alias_region(Some(region))

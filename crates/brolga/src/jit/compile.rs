@@ -422,9 +422,13 @@ const SHORT: usize = 150;
 /// Where blocks are short no long chain is there to be moved, and more branches and instructions do no harm: loops that a C compiler has
 /// unrolled, with what they leave over, are many short blocks.
 ///
-/// `twice` says that half of the function is there twice.
+/// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
-    let lengths = || func.layout.blocks().map(|b| func.layout.block_insts(b).count());
+    let lanes = brolga_transform::lanes::in_front(func);
+    let lengths = || {
+        let blocks = func.layout.blocks().filter(|&b| !lanes.contains(b));
+        blocks.map(|b| func.layout.block_insts(b).count())
+    };
     let (insts, longest) = (lengths().sum::<usize>(), lengths().max().unwrap_or(0));
     // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that asks at its end adds no arm.
     let mut earlier = brolga_ir::map::HashSet::default();
@@ -433,7 +437,7 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
         earlier.insert(b);
         let back = func.block_successors(b).any(|s| earlier.contains(&s));
         loops |= back;
-        branches += usize::from(!back && func.block_successors(b).nth(1).is_some());
+        branches += usize::from(!back && !lanes.contains(b) && func.block_successors(b).nth(1).is_some());
     }
     let (most_branches, most_insts) = match twice {
         _ if longest <= SHORT => (128, 4000),

@@ -1,0 +1,466 @@
+//! What a turn of a loop does, and whether several turns can do it at once.
+//!
+//! Each value of a turn is of one of the kinds of [`Kind`], and instructions are read in order, so that kinds of operands are known.
+//! What nothing needs may be of any kind; it is left to the scalar loop.
+
+use brolga_ir::inst::Check;
+use brolga_ir::map::HashMap;
+use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
+use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Value, types};
+use smallvec::SmallVec;
+
+use super::turn::{Home, Linear, Loop, Steps};
+
+/// Bytes of a vector.
+pub const VECTOR: i64 = 16;
+/// Longer turns are left alone: there are not enough registers for what they would gain.
+const MOST_INSTS: usize = 300;
+/// With so few accesses in a turn, counting takes a good part of it.
+const FEW: usize = 4;
+/// More comparisons than this take longer than a short loop.
+const MOST_TESTS: usize = 12;
+
+/// Why loops that push are left alone.
+const RECORDS: &str = "it records";
+
+/// What a value of a turn is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The same in all turns, and can be had in front of the loop.
+    Fixed,
+    /// The same in all turns: read from one place, or made of that. It can be had if there is a turn.
+    Once,
+    /// A scalar that is made lane by lane.
+    Lane,
+    /// A vector of which only the first lane counts, which is such a scalar. Scalars are made masks of in vector registers.
+    First,
+    /// An integer that says of each lane whether a comparison holds.
+    Truth,
+    /// On the way from a parameter of the header to its next value.
+    Sum(usize),
+    /// Nothing that could be in a lane: an address, say.
+    Other,
+}
+
+/// A load or store of one element after the other.
+pub struct Access {
+    pub inst: ir::Inst,
+    pub stores: bool,
+    /// Its address when the loop is entered.
+    pub at: Linear,
+}
+
+/// Something that is handed from turn to turn.
+pub enum Param {
+    /// It does not change.
+    Fixed,
+    /// It goes in steps.
+    Step(i64),
+    /// It is something else, and fixed, from the second turn on, and nobody asks in the first.
+    Becomes(Value),
+    /// Something is added to it.
+    Sum {
+        /// What is done to it in a turn, in order.
+        chain: Vec<ir::Inst>,
+        /// Whether there are partial sums.
+        split: bool,
+    },
+}
+
+/// How many turns there are.
+pub struct Count {
+    /// What is tested, when the loop is entered.
+    pub first: Linear,
+    pub step: i64,
+    pub ty: Type,
+    /// It goes on while this holds of it and the bound.
+    pub goes_on: IntCC,
+    /// `None` is zero.
+    pub bound: Option<Value>,
+}
+
+/// Two accesses that must not meet.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Test {
+    /// The second is not further along than the first by less than a vector.
+    Apart(Linear),
+    /// A place with so many bytes is not among what is stored; the difference to where the stores begin.
+    Aside(Linear, i64),
+}
+
+/// What a turn does.
+pub struct Body {
+    /// Vectors that a turn of the new loop does one after the other.
+    pub vectors: i64,
+    /// Bytes of an element.
+    pub width: i64,
+    /// Bytes from element to element: the width, or as much backwards.
+    pub step: i64,
+    pub accesses: Vec<Access>,
+    pub kinds: HashMap<Value, Kind>,
+    /// Where what is read once is read.
+    pub once: HashMap<ir::Inst, Linear>,
+    pub params: Vec<Param>,
+    pub count: Count,
+    pub tests: Vec<Test>,
+    /// Steps of widened integers, and whether they have a sign.
+    pub widened: Vec<(Value, i64, bool)>,
+    /// What parameters of blocks behind the header stand for.
+    pub alias: HashMap<Value, Value>,
+}
+
+impl Body {
+    /// Turns that are run at a time.
+    pub fn at_a_time(&self) -> i64 {
+        self.lanes() * self.vectors
+    }
+
+    /// Elements in a vector.
+    pub fn lanes(&self) -> i64 {
+        VECTOR / self.width
+    }
+
+    /// Read a turn. An empty reason is that of loops with nothing to do with floats in memory.
+    pub fn read(func: &ir::Function, l: &Loop, reorder: bool) -> Result<Self, &'static str> {
+        let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
+        let is_access = |i: &ir::Inst| matches!(func.dfg.insts[*i].opcode(), Opcode::Load | Opcode::Store);
+        let is_float = |i: &ir::Inst| is_access(i) && accessed(func, *i).is_float();
+        if !insts.iter().any(is_float) {
+            return Err("");
+        }
+        if insts.len() > MOST_INSTS {
+            return Err("a turn of it is long");
+        }
+        let mut steps = Steps::new(func, l).ok_or("")?;
+        let mut reader =
+            Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), once: HashMap::default() };
+        for &inst in &insts {
+            reader.memory(inst)?;
+        }
+        let Reader { width, step, accesses, once, .. } = reader;
+        if width == 0 {
+            return Err("it reads and writes nothing element after element");
+        }
+        let count = count(&mut steps, l).ok_or("how many turns there are is not known when it is entered")?;
+        let kinds = kinds(&mut steps, &insts, &once, width, l);
+        let kind = |v: Value| kinds.get(&v).copied().unwrap_or(Kind::Fixed);
+        for a in accesses.iter().filter(|a| a.stores) {
+            let data = steps.args(a.inst)[0];
+            match kind(data) {
+                Kind::Fixed | Kind::Once | Kind::Lane => {}
+                Kind::Sum(_) => return Err("it stores what it adds up"),
+                _ => return Err("it stores something that is not made element by element"),
+            }
+        }
+        let params = params(&mut steps, l, &kinds, reorder)?;
+        let split = params.iter().any(|p| matches!(p, Param::Sum { split: true, .. }));
+        if !split && !accesses.iter().any(|a| a.stores) {
+            return Err("it does nothing but add up, in order");
+        }
+        let tests = tests(func, &accesses, &once, step)?;
+        let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
+        let alias = steps.aliases();
+        let vectors = if accesses.len() <= FEW { 2 } else { 1 };
+        Ok(Self { vectors, width, step, accesses, kinds, once, params, count, tests, widened, alias })
+    }
+}
+
+/// The type that a load or store moves.
+pub fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Store => func.dfg.value_type(func.dfg.inst_args(inst)[0]),
+        _ => func.dfg.value_type(func.dfg.first_result(inst)),
+    }
+}
+
+/// Reads accesses.
+struct Reader<'s, 'a> {
+    steps: &'s mut Steps<'a>,
+    width: i64,
+    step: i64,
+    accesses: Vec<Access>,
+    once: HashMap<ir::Inst, Linear>,
+}
+
+impl Reader<'_, '_> {
+    fn memory(&mut self, inst: ir::Inst) -> Result<(), &'static str> {
+        let func = self.steps.func;
+        let data = &func.dfg.insts[inst];
+        let op = data.opcode();
+        let (InstructionData::Load { arg, flags, offset, .. }
+        | InstructionData::Store { args: [_, arg], flags, offset, .. }) = *data
+        else {
+            let full = ir::TrapCode::unwrap_user(Check::TapeFull as u8);
+            return match op {
+                Opcode::Trapnz if matches!(*data, InstructionData::CondTrap { code, .. } if code == full) => {
+                    Err(RECORDS)
+                }
+                _ if op.is_call() => Err("it calls"),
+                Opcode::Jump | Opcode::Brif => Ok(()),
+                _ if op.can_load() || op.can_store() || op.can_trap() || op.other_side_effects() => {
+                    Err("something in it may trap, or is done for more than its result")
+                }
+                _ => Ok(()),
+            };
+        };
+        let flags = func.dfg.mem_flags[flags];
+        let stores = op == Opcode::Store;
+        if stores && self.steps.is_tape(flags) {
+            return Err(RECORDS);
+        }
+        if !stores && self.steps.is_fixed(func.dfg.first_result(inst)) {
+            return Ok(());
+        }
+        let ty = accessed(func, inst);
+        // The targets that have lanes are little-endian.
+        let plain = matches!(op, Opcode::Load | Opcode::Store) && flags.explicit_endianness() != Some(Endianness::Big);
+        if !plain || !matches!(ty, types::F64 | types::F32 | types::I64 | types::I32) {
+            return Err("it reads or writes something that is no float");
+        }
+        let arg = self.steps.resolve(arg);
+        let at = self.steps.linear(arg).ok_or("where it reads or writes is not in steps")?;
+        let step = self.steps.step_of(&at).ok_or("where it reads or writes is not in steps")?;
+        let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
+        let width = i64::from(ty.bytes());
+        if step == 0 && !stores {
+            self.once.insert(inst, at);
+            return Ok(());
+        }
+        if step.abs() != width || self.width != 0 && (self.width, self.step) != (width, step) {
+            return Err("it does not read and write neighbours one after the other");
+        }
+        (self.width, self.step) = (width, step);
+        self.accesses.push(Access { inst, stores, at });
+        Ok(())
+    }
+}
+
+/// The turns that a loop has at least.
+fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
+    let cond = steps.args(l.test)[0];
+    let compared = match steps.home(cond) {
+        Home::Inside(inst) => Some(inst),
+        _ => None,
+    };
+    let (mut goes_on, x, bound) = match compared.map(|i| (i, steps.func.dfg.insts[i])) {
+        Some((inst, InstructionData::IntCompare { cond, .. })) => {
+            let args = steps.args(inst);
+            if steps.is_fixed(args[1]) {
+                (cond, args[0], Some(args[1]))
+            } else {
+                (cond.swap_args(), args[1], Some(args[0]))
+            }
+        }
+        _ => (IntCC::NotEqual, cond, None),
+    };
+    if l.goes_on_if_not {
+        goes_on = goes_on.complement();
+    }
+    if bound.is_some_and(|b| !steps.is_fixed(b)) {
+        return None;
+    }
+    let ty = steps.ty(x);
+    let first = steps.linear(x)?;
+    let mut step = steps.step_of(&first)?;
+    if ty == types::I32 {
+        step = i64::from(step as i32);
+    }
+    let fits = match goes_on {
+        IntCC::NotEqual => true,
+        IntCC::SignedLessThan | IntCC::SignedLessThanOrEqual => step > 0,
+        IntCC::UnsignedLessThan | IntCC::UnsignedLessThanOrEqual => step > 0,
+        IntCC::SignedGreaterThan | IntCC::SignedGreaterThanOrEqual => step < 0,
+        IntCC::UnsignedGreaterThan | IntCC::UnsignedGreaterThanOrEqual => step < 0,
+        IntCC::Equal => false,
+    };
+    let fits = fits && step.unsigned_abs().is_power_of_two() && step.unsigned_abs() < 1 << 16;
+    fits.then_some(Count { first, step, ty, goes_on, bound })
+}
+
+/// Of which kind the values of a turn are; what is not there comes from outside.
+fn kinds(
+    steps: &mut Steps<'_>,
+    insts: &[ir::Inst],
+    once: &HashMap<ir::Inst, Linear>,
+    width: i64,
+    l: &Loop,
+) -> HashMap<Value, Kind> {
+    let func = steps.func;
+    let mut kinds: HashMap<Value, Kind> = HashMap::default();
+    for (i, &p) in func.dfg.block_params(l.blocks[0]).iter().enumerate() {
+        let kind = match func.dfg.value_type(p) {
+            _ if steps.is_fixed(p) => Kind::Fixed,
+            types::F64 | types::F32 => Kind::Sum(i),
+            _ => Kind::Other,
+        };
+        kinds.insert(p, kind);
+    }
+    for &inst in insts {
+        let &[r] = func.dfg.inst_results(inst) else { continue };
+        let kind = if steps.is_fixed(r) {
+            Kind::Fixed
+        } else if once.contains_key(&inst) {
+            Kind::Once
+        } else {
+            let args = steps.args(inst);
+            let of: SmallVec<[Kind; 4]> = args.iter().map(|a| kinds.get(a).copied().unwrap_or(Kind::Fixed)).collect();
+            kind_of(func, inst, &args, &of, width)
+        };
+        kinds.insert(r, kind);
+    }
+    kinds
+}
+
+fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[Kind], width: i64) -> Kind {
+    let op = func.dfg.insts[inst].opcode();
+    let ty = |v: Value| func.dfg.value_type(v);
+    let to = ty(func.dfg.first_result(inst));
+    let scalar = |t: Type| !t.is_vector() && i64::from(t.bytes()) == width;
+    let vector = |t: Type| i64::from(t.lane_type().bytes()) == width && i64::from(t.bytes()) == VECTOR;
+    let among = |allowed: &[Kind]| of.iter().all(|k| allowed.contains(k));
+    let lanes = [Kind::Fixed, Kind::Once, Kind::Lane];
+    let first = || {
+        let fits = |(&v, k): (&Value, &Kind)| *k == Kind::First || *k == Kind::Fixed && same_lanes(func, v);
+        of.contains(&Kind::First) && args.iter().zip(of).all(fits)
+    };
+    if op != Opcode::Load && !op.can_load() && among(&[Kind::Fixed, Kind::Once]) {
+        return Kind::Once;
+    }
+    match op {
+        // One element after another; whatever else is read has been refused.
+        Opcode::Load if scalar(to) => Kind::Lane,
+        Opcode::Fadd | Opcode::Fsub | Opcode::Fmul | Opcode::Fdiv | Opcode::Sqrt | Opcode::Fneg | Opcode::Fabs
+            if scalar(to) =>
+        {
+            let sums: SmallVec<[Kind; 2]> = of.iter().copied().filter(|k| matches!(k, Kind::Sum(_))).collect();
+            match sums[..] {
+                [] if among(&lanes) => Kind::Lane,
+                [sum] if of.iter().all(|k| *k == sum || lanes.contains(k)) => sum,
+                _ => Kind::Other,
+            }
+        }
+        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if scalar(to) && among(&lanes) => Kind::Lane,
+        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot if vector(to) && first() => Kind::First,
+        Opcode::Fcmp if !is_compared(func, inst) => Kind::Other,
+        Opcode::Fcmp if scalar(ty(args[0])) && among(&lanes) => Kind::Truth,
+        Opcode::Fcmp if vector(to) && first() => Kind::First,
+        Opcode::ScalarToVector if vector(to) && among(&[Kind::Lane]) => Kind::First,
+        Opcode::Bitcast if vector(to) && vector(ty(args[0])) && first() => Kind::First,
+        Opcode::Bitcast if scalar(to) && scalar(ty(args[0])) && among(&[Kind::Lane]) => Kind::Lane,
+        Opcode::Extractlane if scalar(to) && among(&[Kind::First]) => match func.dfg.insts[inst] {
+            InstructionData::BinaryImm8 { imm: 0, .. } => Kind::Lane,
+            _ => Kind::Other,
+        },
+        Opcode::Select if scalar(to) && of[0] == Kind::Truth && of[1..].iter().all(|k| lanes.contains(k)) => Kind::Lane,
+        _ => Kind::Other,
+    }
+}
+
+/// Whether a comparison is one that all back ends have for vectors.
+fn is_compared(func: &ir::Function, inst: ir::Inst) -> bool {
+    use FloatCC::{Equal, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, NotEqual};
+    let all = [Equal, NotEqual, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual];
+    matches!(func.dfg.insts[inst], InstructionData::FloatCompare { cond, .. } if all.contains(&cond))
+}
+
+/// Whether a vector is a constant with the same in all lanes.
+fn same_lanes(func: &ir::Function, v: Value) -> bool {
+    let Some(inst) = func.dfg.value_def(v).inst() else { return false };
+    let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = func.dfg.insts[inst] else {
+        return false;
+    };
+    let bytes = func.dfg.constants.get(constant_handle).as_slice();
+    let lane = func.dfg.value_type(v).lane_type().bytes() as usize;
+    bytes.chunks(lane).all(|c| c == &bytes[..lane])
+}
+
+/// What becomes of each parameter of the header.
+fn params(
+    steps: &mut Steps<'_>,
+    l: &Loop,
+    kinds: &HashMap<Value, Kind>,
+    reorder: bool,
+) -> Result<Vec<Param>, &'static str> {
+    let func = steps.func;
+    let all = func.dfg.block_params(l.blocks[0]);
+    let mut out = Vec::with_capacity(all.len());
+    for (i, &p) in all.iter().enumerate() {
+        let next = steps.nexts[i];
+        let ty = func.dfg.value_type(p);
+        let handed = "it hands more from turn to turn than sums";
+        let param = if steps.is_fixed(p) {
+            Param::Fixed
+        } else if ty == types::I64 || ty == types::I32 {
+            let step = steps.step(i).ok_or(handed)?;
+            Param::Step(step)
+        } else if steps.is_fixed(next) {
+            Param::Becomes(next)
+        } else if kinds.get(&next) == Some(&Kind::Sum(i)) {
+            let mut chain = Vec::new();
+            let mut at = next;
+            let mut adds = true;
+            while at != p {
+                let inst = func.dfg.value_def(at).inst().expect("a sum ends in its parameter");
+                let args = steps.args(inst);
+                let sums: SmallVec<[usize; 2]> =
+                    (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&Kind::Sum(i))).collect();
+                let [k] = sums[..] else { return Err(handed) };
+                adds &= match func.dfg.insts[inst].opcode() {
+                    Opcode::Fadd => true,
+                    Opcode::Fsub => k == 0,
+                    _ => false,
+                };
+                chain.push(inst);
+                at = args[k];
+            }
+            chain.reverse();
+            Param::Sum { chain, split: adds && reorder }
+        } else {
+            return Err(handed);
+        };
+        out.push(param);
+    }
+    Ok(out)
+}
+
+/// Pairs of accesses of which it is not known that they do not meet.
+fn tests(
+    func: &ir::Function,
+    accesses: &[Access],
+    once: &HashMap<ir::Inst, Linear>,
+    step: i64,
+) -> Result<Vec<Test>, &'static str> {
+    let mut found: Vec<Test> = Vec::new();
+    let mut add = |t: Test| {
+        if !found.contains(&t) {
+            found.push(t);
+        }
+        if found.len() > MOST_TESTS { Err("too many pairs of accesses might meet in it") } else { Ok(()) }
+    };
+    for (k, later) in accesses.iter().enumerate() {
+        for earlier in accesses[..k].iter().filter(|a| a.stores || later.stores) {
+            let along = later.at.plus_times(&earlier.at, -1);
+            match along.known() {
+                Some(d) if 0 < d * step.signum() && d * step.signum() < VECTOR => {
+                    return Err("a turn reads or writes what another one has written just before");
+                }
+                Some(_) => {}
+                None => add(Test::Apart(along))?,
+            }
+        }
+    }
+    let mut places: Vec<(&Linear, i64)> = Vec::new();
+    // In the order of the instructions.
+    let mut once: Vec<_> = once.iter().collect();
+    once.sort_by_key(|o| *o.0);
+    for (&inst, at) in once {
+        let bytes = i64::from(accessed(func, inst).bytes());
+        if !places.contains(&(at, bytes)) {
+            places.push((at, bytes));
+            for store in accesses.iter().filter(|a| a.stores) {
+                add(Test::Aside(at.plus_times(&store.at, -1), bytes))?;
+            }
+        }
+    }
+    Ok(found)
+}

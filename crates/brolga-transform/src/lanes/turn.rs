@@ -1,0 +1,354 @@
+//! Loops of one way, and what goes in steps in them.
+//!
+//! A value inside of a loop is an integer combination of values that are known as the loop is entered ([`Steps::linear`]):
+//! of what is defined outside, of header parameters, and of instructions that are evaluated there. Arithmetic is that of
+//! the machine, modulo a power of two, so it holds whatever overflows. Widening an integer is not linear: it is where nothing
+//! overflows for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
+
+use brolga_ir::lower::TAPE_REGION;
+use brolga_ir::map::{HashMap, IndexMap};
+use cranelift_codegen::ir::{self, BlockArg, InstructionData, Opcode, Type, Value, ValueDef, types};
+use cranelift_entity::SecondaryMap;
+use smallvec::{SmallVec, smallvec};
+
+/// Longer cycles are not looked at: reverse loops have up to four blocks where nothing branches.
+const MOST_BLOCKS: usize = 8;
+
+/// A cycle of blocks with one way in and one way out.
+pub struct Loop {
+    /// Its blocks in order, the header first.
+    pub blocks: Vec<ir::Block>,
+    /// The block from which it is entered.
+    pub entry: ir::Block,
+    /// The branch that leaves it.
+    pub test: ir::Inst,
+    /// Whether it goes on where the condition does not hold.
+    pub goes_on_if_not: bool,
+}
+
+/// All such cycles, in the order of the branches that leave them. They share no block: one has a single branch, the others have none, and
+/// each block of it but the header one predecessor.
+pub fn loops(func: &ir::Function) -> Vec<Loop> {
+    let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = SecondaryMap::new();
+    let mut branches = Vec::new();
+    for b in func.layout.blocks() {
+        func.block_successors(b).for_each(|s| preds[s].push(b));
+        if let Some(last) = func.layout.last_inst(b)
+            && let InstructionData::Brif { blocks, .. } = func.dfg.insts[last]
+        {
+            branches.push((b, last, blocks.map(|c| c.block(&func.dfg.value_lists))));
+        }
+    }
+    if branches.is_empty() {
+        return Vec::new();
+    }
+    let cycle = |branch: ir::Block, from: ir::Block| {
+        let mut blocks: SmallVec<[ir::Block; 8]> = smallvec![branch];
+        let mut at = from;
+        while at != branch {
+            let last = func.layout.last_inst(at)?;
+            let InstructionData::Jump { destination, .. } = func.dfg.insts[last] else { return None };
+            blocks.push(at);
+            at = destination.block(&func.dfg.value_lists);
+            if blocks.len() > MOST_BLOCKS {
+                return None;
+            }
+        }
+        Some(blocks)
+    };
+    let mut found = Vec::new();
+    for (b, test, targets) in branches {
+        let (mut blocks, goes_on_if_not) = match (cycle(b, targets[0]), cycle(b, targets[1])) {
+            (Some(yes), None) => (yes, false),
+            (None, Some(no)) => (no, true),
+            _ => continue,
+        };
+        let entries: SmallVec<[usize; 2]> = (0..blocks.len()).filter(|&k| preds[blocks[k]].len() != 1).collect();
+        let [header] = entries[..] else { continue };
+        blocks.rotate_left(header);
+        let latch = blocks[blocks.len() - 1];
+        let entry = match preds[blocks[0]][..] {
+            [a, c] if a == latch && c != latch => c,
+            [a, c] if c == latch && a != latch => a,
+            _ => continue,
+        };
+        found.push(Loop { blocks: blocks.to_vec(), entry, test, goes_on_if_not });
+    }
+    found
+}
+
+/// `plus` and multiples of values, as they are when the loop is entered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linear {
+    /// Values and factors that are not zero, by value.
+    pub terms: SmallVec<[(Value, i64); 4]>,
+    /// What is added.
+    pub plus: i64,
+}
+
+impl Linear {
+    fn constant(plus: i64) -> Self {
+        Self { terms: SmallVec::new(), plus }
+    }
+
+    fn value(v: Value) -> Self {
+        Self { terms: smallvec![(v, 1)], plus: 0 }
+    }
+
+    /// `self + k·other`.
+    pub fn plus_times(&self, other: &Self, k: i64) -> Self {
+        let mut terms = self.terms.clone();
+        for &(v, f) in &other.terms {
+            let f = f.wrapping_mul(k);
+            match terms.binary_search_by_key(&v, |t| t.0) {
+                Ok(i) => terms[i].1 = terms[i].1.wrapping_add(f),
+                Err(i) => terms.insert(i, (v, f)),
+            }
+        }
+        terms.retain(|t| t.1 != 0);
+        Self { terms, plus: self.plus.wrapping_add(other.plus.wrapping_mul(k)) }
+    }
+
+    fn times(&self, k: i64) -> Self {
+        Self::default().plus_times(self, k)
+    }
+
+    /// As a combination of 32-bit integers.
+    fn narrow(mut self) -> Self {
+        self.terms.iter_mut().for_each(|t| t.1 = i64::from(t.1 as i32));
+        self.terms.retain(|t| t.1 != 0);
+        Self { plus: i64::from(self.plus as i32), ..self }
+    }
+
+    /// The constant that it is.
+    pub fn known(&self) -> Option<i64> {
+        self.terms.is_empty().then_some(self.plus)
+    }
+}
+
+/// Where a value comes from.
+pub enum Home {
+    /// From before the loop.
+    Outside,
+    /// A parameter of the header, by number.
+    Param(usize),
+    /// An instruction of the loop.
+    Inside(ir::Inst),
+}
+
+/// What goes in steps in one loop, and what does not change.
+pub struct Steps<'a> {
+    pub func: &'a ir::Function,
+    blocks: &'a [ir::Block],
+    /// For each parameter of the header, what it is in the next turn.
+    pub nexts: SmallVec<[Value; 8]>,
+    params: HashMap<Value, usize>,
+    /// Parameters of the other blocks.
+    alias: HashMap<Value, Value>,
+    fixed: HashMap<Value, bool>,
+    steps: HashMap<usize, Option<i64>>,
+    linear: HashMap<Value, Option<Linear>>,
+    /// Steps of widened integers that addresses are made of; `true` for those that are widened with their sign.
+    pub widened: IndexMap<Value, (i64, bool)>,
+}
+
+impl<'a> Steps<'a> {
+    pub fn new(func: &'a ir::Function, l: &'a Loop) -> Option<Self> {
+        let params = func.dfg.block_params(l.blocks[0]);
+        let mut alias = HashMap::default();
+        let mut nexts = SmallVec::new();
+        for (k, &b) in l.blocks.iter().enumerate() {
+            let to = l.blocks[(k + 1) % l.blocks.len()];
+            let last = func.layout.last_inst(b)?;
+            let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+            let call = calls.iter().find(|c| c.block(&func.dfg.value_lists) == to)?;
+            let mut args: SmallVec<[Value; 8]> = SmallVec::new();
+            for arg in call.args(&func.dfg.value_lists) {
+                let BlockArg::Value(v) = arg else { return None };
+                args.push(v);
+            }
+            if k + 1 == l.blocks.len() {
+                nexts = args;
+            } else {
+                alias.extend(func.dfg.block_params(to).iter().copied().zip(args));
+            }
+        }
+        let params = params.iter().enumerate().map(|(i, &p)| (p, i)).collect();
+        let mut this = Self {
+            func,
+            blocks: &l.blocks,
+            nexts,
+            params,
+            alias,
+            fixed: HashMap::default(),
+            steps: HashMap::default(),
+            linear: HashMap::default(),
+            widened: IndexMap::default(),
+        };
+        for i in 0..this.nexts.len() {
+            this.nexts[i] = this.resolve(this.nexts[i]);
+        }
+        Some(this)
+    }
+
+    /// What parameters of blocks behind the header stand for.
+    pub fn aliases(&self) -> HashMap<Value, Value> {
+        self.alias.keys().map(|&v| (v, self.resolve(v))).collect()
+    }
+
+    /// The value that a parameter of a block behind the header stands for.
+    pub fn resolve(&self, mut v: Value) -> Value {
+        while let Some(&w) = self.alias.get(&v) {
+            v = w;
+        }
+        v
+    }
+
+    pub fn home(&self, v: Value) -> Home {
+        if let Some(&i) = self.params.get(&v) {
+            return Home::Param(i);
+        }
+        match self.func.dfg.value_def(v) {
+            ValueDef::Result(inst, _)
+                if self.func.layout.inst_block(inst).is_some_and(|b| self.blocks.contains(&b)) =>
+            {
+                Home::Inside(inst)
+            }
+            _ => Home::Outside,
+        }
+    }
+
+    /// Operands of an instruction.
+    pub fn args(&self, inst: ir::Inst) -> SmallVec<[Value; 4]> {
+        self.func.dfg.inst_args(inst).iter().map(|&v| self.resolve(v)).collect()
+    }
+
+    /// Whether a value is the same in all turns and can be computed in front of the loop, be it entered or not.
+    pub fn is_fixed(&mut self, v: Value) -> bool {
+        match self.home(v) {
+            Home::Outside => true,
+            Home::Param(i) => self.nexts[i] == v,
+            Home::Inside(inst) => {
+                if let Some(&known) = self.fixed.get(&v) {
+                    return known;
+                }
+                let found = self.is_pure(inst) && self.args(inst).into_iter().all(|a| self.is_fixed(a));
+                self.fixed.insert(v, found);
+                found
+            }
+        }
+    }
+
+    /// Whether an instruction can be done at any time. What was recorded can be read before the loop: no loop is looked at that
+    /// records.
+    fn is_pure(&self, inst: ir::Inst) -> bool {
+        let data = &self.func.dfg.insts[inst];
+        let op = data.opcode();
+        if let (Opcode::Load, Some(flags)) = (op, data.memflags()) {
+            let flags = self.func.dfg.mem_flags[flags];
+            return flags.notrap() && self.is_tape(flags);
+        }
+        !(op.can_load()
+            || op.can_store()
+            || op.can_trap()
+            || op.other_side_effects()
+            || op.is_call()
+            || op.is_branch()
+            || op.is_terminator())
+    }
+
+    /// Whether an access is to the tape, which is apart from all other memory.
+    pub fn is_tape(&self, flags: ir::MemFlagsData) -> bool {
+        flags.alias_region().is_some_and(|r| self.func.dfg.alias_regions[r].user_id == TAPE_REGION)
+    }
+
+    pub fn constant(&self, v: Value) -> Option<i64> {
+        match self.func.dfg.insts[self.func.dfg.value_def(v).inst()?] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+            _ => None,
+        }
+    }
+
+    /// An integer as a combination of what is known when the loop is entered.
+    pub fn linear(&mut self, v: Value) -> Option<Linear> {
+        let ty = self.func.dfg.value_type(v);
+        if ty != types::I64 && ty != types::I32 {
+            return None;
+        }
+        if let Some(known) = self.linear.get(&v) {
+            return known.clone();
+        }
+        let found = self.linear_of(v).map(|l| if ty == types::I32 { l.narrow() } else { l });
+        self.linear.insert(v, found.clone());
+        found
+    }
+
+    fn linear_of(&mut self, v: Value) -> Option<Linear> {
+        if let Some(k) = self.constant(v) {
+            return Some(Linear::constant(k));
+        }
+        let Home::Inside(inst) = self.home(v) else { return Some(Linear::value(v)) };
+        let args = self.args(inst);
+        match self.func.dfg.insts[inst].opcode() {
+            Opcode::Iadd => return Some(self.linear(args[0])?.plus_times(&self.linear(args[1])?, 1)),
+            Opcode::Isub => return Some(self.linear(args[0])?.plus_times(&self.linear(args[1])?, -1)),
+            Opcode::Ineg => return Some(self.linear(args[0])?.times(-1)),
+            Opcode::Imul => {
+                for (a, b) in [(0, 1), (1, 0)] {
+                    if let Some(k) = self.constant(args[a]) {
+                        return Some(self.linear(args[b])?.times(k));
+                    }
+                }
+            }
+            Opcode::Ishl => {
+                let bits = i64::from(self.func.dfg.value_type(v).bits());
+                if let Some(k) = self.constant(args[1]).filter(|k| (0..bits).contains(k)) {
+                    return Some(self.linear(args[0])?.times(1 << k));
+                }
+            }
+            op @ (Opcode::Uextend | Opcode::Sextend) if !self.is_fixed(v) => {
+                let inner = self.linear(args[0])?;
+                let step = self.step_of(&inner)?;
+                if self.func.dfg.value_type(v) != types::I64 || step == 0 {
+                    return None;
+                }
+                self.widened.insert(v, (i64::from(step as i32), op == Opcode::Sextend));
+                return Some(Linear::value(v));
+            }
+            _ => {}
+        }
+        self.is_fixed(v).then(|| Linear::value(v))
+    }
+
+    /// By how much a combination grows each turn.
+    pub fn step_of(&mut self, l: &Linear) -> Option<i64> {
+        let mut sum = 0_i64;
+        for &(v, factor) in &l.terms {
+            let step = match self.home(v) {
+                Home::Outside => 0,
+                Home::Param(i) => self.step(i)?,
+                Home::Inside(_) => self.widened.get(&v).map_or(0, |w| w.0),
+            };
+            sum = sum.wrapping_add(step.wrapping_mul(factor));
+        }
+        Some(sum)
+    }
+
+    /// By how much a parameter of the header grows each turn.
+    pub fn step(&mut self, i: usize) -> Option<i64> {
+        if let Some(&known) = self.steps.get(&i) {
+            return known;
+        }
+        // What its own step would be needed for has none.
+        self.steps.insert(i, None);
+        let param = self.func.dfg.block_params(self.blocks[0])[i];
+        let next = self.nexts[i];
+        let found = self.linear(next).and_then(|l| l.plus_times(&Linear::value(param), -1).known());
+        self.steps.insert(i, found);
+        found
+    }
+
+    pub fn ty(&self, v: Value) -> Type {
+        self.func.dfg.value_type(v)
+    }
+}

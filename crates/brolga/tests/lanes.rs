@@ -1,0 +1,425 @@
+//! Loops run several turns at a time do what they do turn by turn: random small loops over buffers that overlap in all ways, compiled
+//! as they are and in lanes, on the same memory.
+//!
+//! What is stored and what is returned must be the same bits. Where sums may be split, that holds of what is stored, and what
+//! is returned may differ by roundings. Which of the loops are refused is counted, so that none of this passes because nothing
+//! was done.
+
+use std::fmt::Write;
+
+use brolga::jit::host_isa;
+use brolga_transform::lanes::{has_lanes, lanes};
+use cranelift_codegen::ir;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Linkage, Module, default_libcall_names};
+
+/// Numbers, the same in each run.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+/// `f(p, q, r, n, s)`: three places, a number of turns and a first sum.
+type Compiled = extern "C" fn(*mut u8, *mut u8, *mut u8, u64, f64) -> f64;
+
+/// Functions compiled together, in order.
+fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
+    let isa = host_isa(true).unwrap();
+    let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
+    let mut ids = Vec::new();
+    for (i, func) in funcs.into_iter().enumerate() {
+        let text = func.to_string();
+        let id = module.declare_function(&format!("f{i}"), Linkage::Local, &func.signature).unwrap();
+        let mut ctx = cranelift_codegen::Context::for_function(func);
+        ctx.func.name = ir::UserFuncName::user(0, id.as_u32());
+        module.define_function(id, &mut ctx).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+        ids.push(id);
+    }
+    module.finalize_definitions().unwrap();
+    // SAFETY: all functions have this signature, and the module is kept as long as they are.
+    let of = |id| unsafe { std::mem::transmute::<*const u8, Compiled>(module.get_finalized_function(id)) };
+    let found = ids.into_iter().map(of).collect();
+    (module, found)
+}
+
+fn parse(text: &str) -> ir::Function {
+    cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0)
+}
+
+/// How a loop counts: its blocks, with BODY where the turn is, which finds its index (in elements) in v50.
+const SHAPES: [(&str, i64); 9] = [
+    // Upwards, asking first.
+    (
+        "jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp slt v50, v3\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    (
+        "jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp ugt v3, v50\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = isub v50, v42\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    (
+        "jump block1(v40, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp eq v50, v3\nbrif v51, block3(v11), block2\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    // From one on, through the last.
+    (
+        "jump block1(v41, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp sle v50, v3\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v41\njump block1(v52, NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    // Asking last.
+    (
+        "brif v3, block1(v40, v5), block3(v5)\nblock1(v50: i64, v11: F):\nBODY\nv52 = iadd v50, v41\nv51 = icmp ne v52, v3\nbrif v51, block1(v52, NEXT), block3(NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    (
+        "brif v3, block1(v40, v5), block3(v5)\nblock1(v50: i64, v11: F):\nBODY\nv52 = iadd v50, v41\nv51 = icmp ult v52, v3\nbrif v51, block1(v52, NEXT), block3(NEXT)\nblock3(v60: F):",
+        1,
+    ),
+    // Backwards, as reverses go.
+    (
+        "jump block1(v3, v5)\nblock1(v49: i64, v11: F):\nv50 = isub v49, v41\nv51 = icmp eq v49, v40\nbrif v51, block3(v11), block4\nblock4:\njump block2(v50)\nblock2(v48: i64):\nBODY\njump block1(v48, NEXT)\nblock3(v60: F):",
+        -1,
+    ),
+    (
+        "v47 = isub v3, v41\njump block1(v47, v5)\nblock1(v50: i64, v11: F):\nv51 = icmp sge v50, v40\nbrif v51, block2, block3(v11)\nblock2:\nBODY\nv52 = iadd v50, v42\njump block1(v52, NEXT)\nblock3(v60: F):",
+        -1,
+    ),
+    (
+        "jump block1(v3, v5)\nblock1(v49: i64, v11: F):\nv50 = iadd v49, v42\nbrif v49, block2, block3(v11)\nblock2:\nBODY\njump block1(v50, NEXT)\nblock3(v60: F):",
+        -1,
+    ),
+];
+
+/// A loop, and whether something in it is added up.
+fn program(noise: &mut Noise) -> String {
+    let (ty, vector, shift, width) =
+        if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
+    // Some step over every other element, and some of the rest go the other way beside what they do.
+    let stride = i64::from(noise.below(12) == 0);
+    let against = stride == 0 && noise.below(12) == 0;
+    let mut body = "v20 = ishl v50, v43\nv24 = isub v2, v20\n".to_owned();
+    for p in 0..3 {
+        writeln!(body, "v2{} = iadd v{p}, v20", p + 1).unwrap();
+    }
+    let mut floats = vec!["v5".to_owned(), "v44".to_owned()];
+    let mut leaves = floats.clone();
+    let mut next = "v11".to_owned();
+    let mut fresh = 100;
+    let mut stores = 0;
+    for _ in 0..3 + noise.below(6) {
+        fresh += 10;
+        let v = format!("v{fresh}");
+        let any = |noise: &mut Noise, floats: &[String]| floats[noise.below(floats.len() as u64) as usize].clone();
+        let place = |noise: &mut Noise| {
+            let off = (noise.below(5) as i64 - 2) * if noise.below(2) == 0 { 0 } else { width };
+            format!("v2{}{off:+}", if against && noise.below(3) == 0 { 4 } else { 1 + noise.below(3) })
+        };
+        match noise.below(12) {
+            0..=2 => {
+                writeln!(body, "{v} = load.{ty} {}", place(noise)).unwrap();
+                leaves.push(v.clone());
+            }
+            3..=5 => {
+                let (x, y) = (any(noise, &floats), any(noise, &floats));
+                writeln!(body, "{v} = {} {x}, {y}", noise.one_of(&["fadd", "fmul", "fsub", "fdiv"])).unwrap();
+            }
+            6 => {
+                let (x, y, z) = (any(noise, &floats), any(noise, &floats), any(noise, &floats));
+                writeln!(
+                    body,
+                    "v{} = fcmp {} {x}, {y}",
+                    fresh + 1,
+                    noise.one_of(&["lt", "ge", "ne", "uno", "one", "ueq"])
+                )
+                .unwrap();
+                writeln!(body, "{v} = select v{}, {z}, {x}", fresh + 1).unwrap();
+            }
+            7 => {
+                // A product with a guard.
+                let (x, y) = (any(noise, &floats), any(noise, &floats));
+                writeln!(body, "v{0} = scalar_to_vector.{vector} {x}\nv{1} = fcmp {5} v{0}, v45\nv{2} = bitcast.{vector} little v{1}\nv{3} = extractlane v{2}, 0\nv{4} = fmul {x}, {y}\n{v} = band v{4}, v{3}", fresh + 1, fresh + 2, fresh + 3, fresh + 4, fresh + 5, noise.one_of(&["ne", "ne", "lt", "ge"])).unwrap();
+            }
+            8 => writeln!(body, "{v} = load.{ty} v2{:+}", width * (noise.below(7) as i64 - 3)).unwrap(),
+            9 if next == "v11" || noise.below(2) == 0 => {
+                // Of the size of what is in memory, so that it can be said what a rounding is.
+                let x = any(noise, &leaves);
+                writeln!(body, "{v} = {} {next}, {x}", noise.one_of(&["fadd", "fsub"])).unwrap();
+                if noise.below(4) == 0 {
+                    floats.push(v.clone());
+                }
+                next = v;
+                continue;
+            }
+            _ => {
+                let x = any(noise, &floats);
+                writeln!(body, "store {x}, {}", place(noise)).unwrap();
+                stores += 1;
+                continue;
+            }
+        }
+        floats.push(v);
+    }
+    if stores == 0 {
+        writeln!(body, "store {}, v21", floats.last().unwrap()).unwrap();
+    }
+    // Only the first lane of what a scalar is compared with counts.
+    let constant = match noise.below(4) {
+        0 => "0x7fe00000000000000000000000000000",
+        _ => "0x00000000000000000000000000000000",
+    };
+    let (shape, _) = SHAPES[noise.below(SHAPES.len() as u64) as usize];
+    let shape = shape.replace("BODY\n", &body).replace("NEXT", &next).replace(": F", &format!(": {ty}"));
+    let (first, last) = match ty {
+        "f32" => ("v5 = fdemote.f32 v4\nv44 = f32const 0x1.8p0", "v61 = fpromote.f64 v60\nreturn v61"),
+        _ => ("v5 = fneg v4\nv44 = f64const 0x1.8p0", "return v60"),
+    };
+    format!(
+        "function %f(i64, i64, i64, i64, f64) -> f64 system_v {{
+const0 = {constant}
+block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: f64):
+{first}
+v40 = iconst.i64 0
+v41 = iconst.i64 1
+v42 = iconst.i64 -1
+v43 = iconst.i64 {}
+v45 = vconst.{vector} const0
+{shape}
+{last}
+}}",
+        shift + stride
+    )
+}
+
+const WORDS: usize = 96;
+
+/// Memory before a run.
+fn memory(noise: &mut Noise) -> Vec<u32> {
+    let mut out = Vec::with_capacity(WORDS);
+    for _ in 0..WORDS / 2 {
+        let x = (noise.below(1000) as f64 - 500.0) / 64.0;
+        let x = match noise.below(40) {
+            0 => f64::INFINITY,
+            1 => f64::NAN,
+            2 => -0.0,
+            3 | 4 => 0.0,
+            _ => x,
+        };
+        let bits = x.to_bits();
+        // Either half is a number of its own for programs in single precision.
+        let low = if x.is_finite() && x != 0.0 { noise.below(1 << 16) as u32 } else { 0 };
+        out.extend([(x as f32).to_bits() | low, (bits >> 32) as u32]);
+    }
+    out
+}
+
+/// Bits, but one NaN is like another.
+fn plain(words: &[u32]) -> Vec<u32> {
+    let nan32 = |w: u32| if f32::from_bits(w).is_nan() { 0x7fc0_0000 } else { w };
+    words.iter().map(|&w| nan32(w)).collect()
+}
+
+fn plain64(words: &[u32], odd: bool) -> Vec<u64> {
+    let whole = |c: &[u32]| {
+        let bits = u64::from(c[0]) | u64::from(c[1]) << 32;
+        if f64::from_bits(bits).is_nan() { f64::NAN.to_bits() } else { bits }
+    };
+    words[usize::from(odd)..].chunks_exact(2).map(whole).collect()
+}
+
+fn same_memory(a: &[u32], b: &[u32]) -> bool {
+    a == b || plain(a) == plain(b) || [false, true].iter().any(|&odd| plain64(a, odd) == plain64(b, odd))
+}
+
+/// The largest number that a loop finds in memory, in places that are so many words apart.
+fn largest(words: &[u32], single: bool, unit: usize) -> f64 {
+    let of = |i: usize| match single {
+        true => f64::from(f32::from_bits(words[i])),
+        false => f64::from_bits(u64::from(words[i]) | u64::from(words[i + 1]) << 32),
+    };
+    let all = (0..words.len() - 1).step_by(if single { 1 } else { unit }).map(of);
+    all.filter(|x| !x.is_nan()).fold(1.0, |m, x| m.max(x.abs()))
+}
+
+#[test]
+fn loops_in_lanes_do_what_they_do_one_by_one() {
+    let isa = host_isa(true).unwrap();
+    if !has_lanes(&*isa) {
+        return;
+    }
+    let programs: usize = std::env::var("BROLGA_LANES_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
+    let seed = std::env::var("BROLGA_LANES_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let mut noise = Noise(seed);
+    let (mut taken, mut refused, mut tests, mut split) = (0, 0, 0, 0);
+    let mut in_lanes = 0;
+    for _ in 0..programs {
+        let text = program(&mut noise);
+        let one = parse(&text);
+        let (mut exact, mut sums) = (one.clone(), one.clone());
+        let looked = lanes(&mut exact, &|_| false, false);
+        let looked_too = lanes(&mut sums, &|_| true, false);
+        for func in [&exact, &sums] {
+            cranelift_codegen::verify_function(func, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{func}"));
+        }
+        for l in &looked_too {
+            match l.outcome {
+                Ok(t) => (taken, tests, split) = (taken + 1, tests + t.tests, split + t.sums),
+                Err(_) => refused += 1,
+            }
+        }
+        if looked_too.iter().all(|l| l.outcome.is_err()) {
+            continue;
+        }
+        let shown = exact.to_string();
+        let is_exact = looked.iter().any(|l| l.outcome.is_ok());
+        let (module, compiled) = compile(vec![one, exact, sums]);
+        for _ in 0..24 {
+            let before = memory(&mut noise);
+            let unit = if noise.below(6) == 0 { 1 } else { 2 };
+            let mut places = [0; 3];
+            for p in &mut places {
+                *p = 30 + unit * noise.below(if unit == 1 { 9 } else { 8 }) as usize;
+            }
+            let (n, s) = (noise.below(12), 0.625);
+            let run = |f: Compiled| {
+                let mut m = before.clone();
+                let [p, q, r] = places.map(|w| m.as_mut_ptr().wrapping_add(w).cast::<u8>());
+                let found = f(p, q, r, n, s);
+                (m, found)
+            };
+            let (want, sum) = run(compiled[0]);
+            for (k, &f) in compiled[1..].iter().enumerate() {
+                let (found, other) = run(f);
+                let near = sum.to_bits() == other.to_bits() || sum.is_nan() && other.is_nan();
+                let single = text.contains("f32x4");
+                let size = largest(&before, single, unit).max(largest(&want, single, unit)).max(sum.abs());
+                let tol = size * if single { 1e-5 } else { 1e-13 };
+                let rounded = k == 1 && (!size.is_finite() || !other.is_finite() || (sum - other).abs() <= tol);
+                assert!(same_memory(&want, &found), "memory differs with {places:?} and {n} turns\n{text}\n{shown}");
+                assert!(near || rounded, "{sum} became {other} with {places:?} and {n} turns\n{text}\n{shown}");
+            }
+            in_lanes += usize::from(is_exact && n >= 4);
+        }
+        // SAFETY: nothing of it is called any more.
+        unsafe { module.free_memory() };
+    }
+    eprintln!("{taken} taken with {tests} comparisons and {split} split sums, {refused} refused, {in_lanes} runs");
+    assert!(
+        taken * 4 > programs && tests > taken && split * 20 > programs,
+        "{taken} taken, {tests} tests, {split} split"
+    );
+}
+
+/// Loops that are entered at two places, or from two, are left alone; so are those that call, trap or branch.
+#[test]
+fn other_loops() {
+    let text = |entry: &str, body: &str, more: &str| {
+        format!(
+            "function %f(i64, i64, i64, i64, f64) -> f64 system_v {{
+            fn0 = %g(f64) -> f64 system_v
+            block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: f64):
+                v5 = iconst.i64 0
+                v6 = iconst.i64 8
+                {entry}
+            block1(v9: i64):
+                v10 = icmp ult v9, v3
+                brif v10, block2(v9), block3
+            block2(v11: i64):
+                v12 = iadd v0, v11
+                v13 = load.f64 v12
+                v14 = fadd v13, v4
+                {body}
+                store v14, v12
+                v15 = iadd v11, v6
+                jump block1(v15)
+            {more}
+            block3:
+                return v4
+            }}"
+        )
+    };
+    let found = |entry: &str, body: &str, more: &str| {
+        let mut func = parse(&text(entry, body, more));
+        lanes(&mut func, &|_| false, false).into_iter().map(|l| l.outcome.is_ok()).collect::<Vec<_>>()
+    };
+    let plain = "jump block1(v5)";
+    assert_eq!(found(plain, "", ""), [true]);
+    assert_eq!(found("brif v3, block1(v5), block2(v5)", "", ""), []);
+    assert_eq!(found("brif v3, block1(v5), block4", "", "block4:\n    jump block1(v6)"), []);
+    assert_eq!(found(plain, "brif v3, block4, block3", "block4:\n    jump block1(v11)"), []);
+    assert_eq!(found(plain, "v16 = call fn0(v14)", ""), [false]);
+    assert_eq!(found(plain, "trapnz v11, user1", ""), [false]);
+    assert_eq!(found(plain, "v16 = load.i64 v12+8\n v17 = iadd v0, v16\n store v14, v17", ""), [false]);
+    assert_eq!(found(plain, "store v14, v1", ""), [false]);
+}
+
+/// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.
+#[test]
+fn an_index_that_overflows() {
+    let isa = host_isa(true).unwrap();
+    if !has_lanes(&*isa) {
+        return;
+    }
+    for (extend, base, first) in [("uextend", 0_u64, -24_i32), ("sextend", 1 << 31, i32::MAX - 23)] {
+        let text = format!(
+            "function %f(i64, i64, i64, i64, f64) -> f64 system_v {{
+            block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: f64):
+                v5 = ireduce.i32 v2
+                v6 = iconst.i32 8
+                v7 = iconst.i64 1
+                v8 = iconst.i64 0
+                jump block1(v5, v3)
+            block1(v9: i32, v10: i64):
+                brif v10, block2, block3
+            block2:
+                v11 = {extend}.i64 v9
+                v12 = iadd v0, v11
+                v13 = load.f64 v12
+                v14 = fadd v13, v4
+                store v14, v12
+                v15 = iadd v9, v6
+                v16 = isub v10, v7
+                jump block1(v15, v16)
+            block3:
+                return v4
+            }}"
+        );
+        let one = parse(&text);
+        let mut many = one.clone();
+        let looked = lanes(&mut many, &|_| false, false);
+        assert!(matches!(looked[..], [ref l] if l.outcome.is_ok()), "{looked:?}");
+        let (module, compiled) = compile(vec![one, many]);
+        // Four gigabytes of addresses, of which two pages are used.
+        let layout = std::alloc::Layout::from_size_align((1 << 32) + 64, 16).unwrap();
+        // SAFETY: the size is not zero.
+        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+        assert!(!memory.is_null());
+        for turns in 0..9_u64 {
+            for (k, f) in compiled.iter().enumerate() {
+                f(memory.wrapping_add(base as usize), memory, first as u32 as usize as *mut u8, turns, 1.0 + k as f64);
+            }
+        }
+        for k in 0..9_usize {
+            let at = base.wrapping_add(match extend {
+                "uextend" => u64::from((first as u32).wrapping_add(8 * k as u32)),
+                _ => i64::from(first.wrapping_add(8 * k as i32)) as u64,
+            });
+            // SAFETY: both halves of the way lie in the block.
+            let found = unsafe { memory.add(at as usize).cast::<f64>().read_unaligned() };
+            // Each run of more than k turns adds one, or two in lanes.
+            assert_eq!(found, 3.0 * (8 - k.min(8)) as f64, "{extend}, element {k}");
+        }
+        // SAFETY: allocated above with the same layout; nothing of the module is called any more.
+        unsafe {
+            std::alloc::dealloc(memory, layout);
+            module.free_memory();
+        }
+    }
+}
