@@ -151,6 +151,7 @@ pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool, worth
     for l in loops {
         let header = l.blocks[0];
         let outcome = match body::Body::read(func, &l, reorder(header)) {
+            Ok(body) if worth && is_short(func, &l, &body) => Err("it has few turns"),
             Ok(body) => Ok(emit::emit(func, &l, &body, if worth { SHORT } else { 0 })),
             // Nothing to do with floats in memory.
             Err("") => continue,
@@ -159,4 +160,13 @@ pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool, worth
         looked.push(Looked { header, outcome });
     }
     looked
+}
+
+/// Whether a loop is seen to have fewer turns than are worth it.
+fn is_short(func: &ir::Function, l: &turn::Loop, body: &body::Body) -> bool {
+    let body::Count { first, step, bound, .. } = &body.count;
+    let bound = bound.map_or_else(turn::Linear::default, turn::Linear::value);
+    let ahead = bound.plus_times(first, -1);
+    let sum = if *step > 0 { ahead } else { turn::Linear::default().plus_times(&ahead, -1) };
+    turn::at_most(func, l, &sum).is_some_and(|most| most / step.abs().max(1) < SHORT)
 }

@@ -91,7 +91,8 @@ impl Linear {
         Self { terms: SmallVec::new(), plus }
     }
 
-    fn value(v: Value) -> Self {
+    /// A value itself.
+    pub fn value(v: Value) -> Self {
         Self { terms: smallvec![(v, 1)], plus: 0 }
     }
 
@@ -123,6 +124,45 @@ impl Linear {
     /// The constant that it is.
     pub fn known(&self) -> Option<i64> {
         self.terms.is_empty().then_some(self.plus)
+    }
+}
+
+/// The largest number that a combination of values from outside of a loop can be, where that is seen at once: compilers that unroll
+/// leave the last few turns, `n & 3` of them, to a loop of its own.
+pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
+    let last = func.layout.last_inst(l.entry)?;
+    let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+    let call = calls.iter().find(|c| c.block(&func.dfg.value_lists) == l.blocks[0])?;
+    let params = func.dfg.block_params(l.blocks[0]).iter().copied();
+    let args = call.args(&func.dfg.value_lists).filter_map(|a| a.as_value());
+    let entered: HashMap<Value, Value> = params.zip(args).collect();
+    let mut found = Linear::constant(sum.plus);
+    for &(v, factor) in &sum.terms {
+        found = found.plus_times(&outside(func, entered.get(&v).copied().unwrap_or(v), 4), factor);
+    }
+    let masked = |v: Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
+        InstructionData::Binary { opcode: Opcode::Band, args } => {
+            args.into_iter().find_map(|a| outside(func, a, 1).known()).filter(|k| *k >= 0)
+        }
+        _ => None,
+    };
+    match found.terms[..] {
+        [] => Some(found.plus),
+        [(v, factor)] if factor > 0 => masked(v)?.checked_mul(factor)?.checked_add(found.plus),
+        _ => None,
+    }
+}
+
+/// A value in front of a loop as a combination of others.
+fn outside(func: &ir::Function, v: Value, depth: u32) -> Linear {
+    let inst = func.dfg.value_def(v).inst().filter(|_| depth > 0);
+    match inst.map(|i| func.dfg.insts[i]) {
+        Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => Linear::constant(imm.bits()),
+        Some(InstructionData::Binary { opcode: op @ (Opcode::Iadd | Opcode::Isub), args: [a, b] }) => {
+            let k = if op == Opcode::Iadd { 1 } else { -1 };
+            outside(func, a, depth - 1).plus_times(&outside(func, b, depth - 1), k)
+        }
+        _ => Linear::value(v),
     }
 }
 
