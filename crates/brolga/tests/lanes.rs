@@ -145,7 +145,7 @@ fn program(noise: &mut Noise) -> String {
             7 => {
                 // A product with a guard.
                 let (x, y) = (any(noise, &floats), any(noise, &floats));
-                writeln!(body, "v{0} = scalar_to_vector.{vector} {x}\nv{1} = fcmp {5} v{0}, v45\nv{2} = bitcast.{vector} little v{1}\nv{3} = extractlane v{2}, 0\nv{4} = fmul {x}, {y}\n{v} = band v{4}, v{3}", fresh + 1, fresh + 2, fresh + 3, fresh + 4, fresh + 5, noise.one_of(&["ne", "ne", "lt", "ge"])).unwrap();
+                writeln!(body, "v{0} = {6}\nv{1} = fcmp {5} v{0}, v45\nv{2} = bitcast.{vector} little v{1}\nv{3} = extractlane v{2}, 0\nv{4} = fmul {x}, {y}\n{v} = band v{4}, v{3}", fresh + 1, fresh + 2, fresh + 3, fresh + 4, fresh + 5, noise.one_of(&["ne", "ne", "lt", "ge"]), noise.one_of(&[&format!("scalar_to_vector.{vector} {x}"), &format!("insertlane v45, {x}, 0")])).unwrap();
             }
             8 => writeln!(body, "{v} = load.{ty} v2{:+}", width * (noise.below(7) as i64 - 3)).unwrap(),
             9 if next == "v11" || noise.below(2) == 0 => {

@@ -345,6 +345,11 @@ fn kind_of(func: &ir::Function, inst: ir::Inst, args: &[Value], of: &[Kind], wid
         Opcode::Fcmp if scalar(ty(args[0])) && among(&lanes) => Kind::Truth,
         Opcode::Fcmp if vector(to) && first() => Kind::First,
         Opcode::ScalarToVector if vector(to) && among(&[Kind::Lane]) => Kind::First,
+        // Whatever the other lanes are.
+        Opcode::Insertlane if vector(to) && of == [Kind::Fixed, Kind::Lane] => match func.dfg.insts[inst] {
+            InstructionData::TernaryImm8 { imm: 0, .. } => Kind::First,
+            _ => Kind::Other,
+        },
         Opcode::Bitcast if vector(to) && vector(ty(args[0])) && first() => Kind::First,
         Opcode::Bitcast if scalar(to) && scalar(ty(args[0])) && among(&[Kind::Lane]) => Kind::Lane,
         Opcode::Extractlane if scalar(to) && among(&[Kind::First]) => match func.dfg.insts[inst] {

@@ -438,6 +438,7 @@ impl Emit<'_> {
             },
             // What counts of the vector is in all its lanes already.
             Opcode::ScalarToVector | Opcode::Extractlane => a[0],
+            Opcode::Insertlane => a[1],
             Opcode::Bitcast => i.bitcast(vector, MemFlagsData::new().with_endianness(Endianness::Little), a[0]),
             Opcode::Select => {
                 let mask = i.bitcast(vector, MemFlagsData::new().with_endianness(Endianness::Little), a[0]);
