@@ -196,11 +196,10 @@ fn a_seed_of_zero_asks_for_nothing() {
     for mode in [Mode::Gradient, Mode::Combined, Mode::Split] {
         let rule = DerivedRule::new(&p, &request, &Options { mode, ..Options::default() }).unwrap();
         let args = [f64::INFINITY, 0.0].map(|x: f64| Arg::new(DataValue::F64(x.into())));
-        for (seed, expected) in [(0.0, [0.0; 2]), (-0.0, [0.0; 2]), (1.0, [f64::INFINITY; 2])] {
+        for (seed, expected) in [(0.0_f64, [0.0; 2]), (-0.0, [0.0; 2]), (1.0, [f64::INFINITY; 2])] {
             let (mut results, mut found) = (Vec::new(), Vec::new());
             // SAFETY: no pointers.
-            unsafe { rule.gradient(&args, &[DataValue::F64(f64::from(seed).into())], &mut results, &mut found) }
-                .unwrap();
+            unsafe { rule.gradient(&args, &[DataValue::F64(seed.into())], &mut results, &mut found) }.unwrap();
             let found: Vec<f64> = found.iter().flatten().map(f64_of).collect();
             assert_eq!(found, expected, "{mode:?}, seed {seed}");
         }
