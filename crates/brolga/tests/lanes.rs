@@ -456,7 +456,7 @@ fn what_a_mask_leaves_over_is_left_alone() {
     let outcome = |(start, bound, step), worth| {
         let mut func = program(start, bound, step);
         let [looked] = &lanes(&mut func, &|_| false, worth)[..] else { panic!("one loop") };
-        looked.outcome.clone()
+        looked.outcome
     };
     for left_over in [("v4", "v3", 1), ("v3", "v4", -1), ("v5", "v4", 1), ("v4", "v5", -1)] {
         assert_eq!(outcome(left_over, true), Err("it has few turns"), "{left_over:?}");
