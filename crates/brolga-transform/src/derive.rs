@@ -37,13 +37,12 @@ use crate::inline::{Inlining, inlined};
 use crate::lanes::{Taken, has_lanes, lanes};
 use crate::liveness::Liveness;
 use crate::normalise::{Normalised, normalise};
-use crate::orient::orient;
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
-use crate::rotate::{Shape, rotate};
 use crate::rules;
 use crate::segments;
+use crate::shape::shape;
 use crate::stmt::{AdStmts, Callees, Translation};
 
 /// Both halves of one derived variant.
@@ -702,24 +701,6 @@ fn derive_one<'a>(
         }
     };
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, in_lanes, emitted })
-}
-
-/// Give a function's loops the shape that Cranelift makes most of.
-fn shape(func: &mut ir::Function) {
-    // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
-    let mut earlier = EntitySet::new();
-    let leads_back = func.layout.blocks().any(|b| {
-        earlier.insert(b);
-        func.block_successors(b).any(|s| earlier.contains(s))
-    });
-    if !leads_back {
-        return;
-    }
-    let mut shape = Shape::of(func);
-    if rotate(func, &shape) {
-        shape = Shape::of(func);
-    }
-    orient(func, &shape.loops);
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.

@@ -16,6 +16,7 @@
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
 //! lanes        loops run several turns at a time
+//! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
 //! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls
@@ -52,6 +53,7 @@ pub mod pullback;
 pub mod rotate;
 pub mod rules;
 mod segments;
+pub mod shape;
 pub mod stmt;
 pub mod summed;
 pub mod tidy;

@@ -19,37 +19,18 @@
 
 use brolga_ir::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::dominator_tree::DominatorTree;
-use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, InstructionData, Opcode, Value};
-use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
+use cranelift_codegen::loop_analysis::Loop;
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
+
+use crate::shape::Shape;
 
 /// Most instructions of a header that are worth a copy, the branch not counted.
 const MOST: usize = 8;
 /// Most jumps back to one header.
 const MOST_LATCHES: usize = 2;
-
-/// The control flow of a function.
-pub struct Shape {
-    cfg: ControlFlowGraph,
-    domtree: DominatorTree,
-    /// Loops.
-    pub loops: LoopAnalysis,
-}
-
-impl Shape {
-    /// As it is now.
-    pub fn of(func: &ir::Function) -> Self {
-        let cfg = ControlFlowGraph::with_function(func);
-        let domtree = DominatorTree::with_function(func, &cfg);
-        let mut loops = LoopAnalysis::new();
-        loops.compute(func, &cfg, &domtree);
-        Shape { cfg, domtree, loops }
-    }
-}
 
 /// A loop that can be turned.
 struct Candidate {

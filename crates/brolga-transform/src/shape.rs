@@ -1,0 +1,50 @@
+//! The shape of emitted loops: what Cranelift makes most of.
+//!
+//! Loops are turned to ask at their end ([`rotate`]); of those that cannot be, branches are turned so that Cranelift hoists
+//! ([`orient`]). Both look at the same control flow, which is computed again only if something has changed.
+
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir;
+use cranelift_codegen::loop_analysis::LoopAnalysis;
+use cranelift_entity::EntitySet;
+
+use crate::orient::orient;
+use crate::rotate::rotate;
+
+/// The control flow of a function.
+pub struct Shape {
+    pub(crate) cfg: ControlFlowGraph,
+    pub(crate) domtree: DominatorTree,
+    /// Loops.
+    pub loops: LoopAnalysis,
+}
+
+impl Shape {
+    /// As it is now.
+    pub fn of(func: &ir::Function) -> Self {
+        let cfg = ControlFlowGraph::with_function(func);
+        let domtree = DominatorTree::with_function(func, &cfg);
+        let mut loops = LoopAnalysis::new();
+        loops.compute(func, &cfg, &domtree);
+        Shape { cfg, domtree, loops }
+    }
+}
+
+/// Give a function's loops their shape.
+pub fn shape(func: &mut ir::Function) {
+    // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
+    let mut earlier = EntitySet::new();
+    let leads_back = func.layout.blocks().any(|b| {
+        earlier.insert(b);
+        func.block_successors(b).any(|s| earlier.contains(s))
+    });
+    if !leads_back {
+        return;
+    }
+    let mut shape = Shape::of(func);
+    if rotate(func, &shape) {
+        shape = Shape::of(func);
+    }
+    orient(func, &shape.loops);
+}
