@@ -73,7 +73,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     ] {
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
         // Where memory is restored, with all that is possible, be it worth it or not; but not with what adds in another order.
-        let ideas = Ideas { worth: memory == MemoryMode::Leave, again: false, partial: false, ..Ideas::default() };
+        let ideas = Ideas { worth: memory == MemoryMode::Leave, ..Ideas::default().in_order() };
         let options = Options { mode, memory, debug, ideas, ..Options::default() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
             Ok(one) => {
@@ -88,10 +88,10 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(bits >> 20 & 3) as usize];
     let memory = if bits & 1 << 22 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
     // A guard that is not needed makes zero of what is zero times infinity without it.
-    let some = Ideas { solid: true, again: false, partial: false, ..Ideas::of_bits(bits) };
+    let all = Ideas::of_bits(bits);
+    let some = Ideas { solid: true, ..all.in_order() };
     // Loops that are run again, wherever that can be done, add in another order.
-    let partial = Ideas::of_bits(bits).partial;
-    let again = Ideas { worth: false, prune: true, reload: true, again: true, partial, ..some };
+    let again = Ideas { worth: false, solid: true, prune: true, reload: true, again: true, ..all };
     for (mode, ideas) in [(mode, some), (Mode::Gradient, again)] {
         let options = Options { mode, memory, ideas, ..Options::default() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {

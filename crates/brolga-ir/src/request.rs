@@ -93,8 +93,8 @@ pub enum MemoryMode {
 }
 
 /// What the planner may do to record less and compute less. All of it is on by default. Each may cost or save time and space;
-/// none changes a gradient by a bit, but for `again` and `partial`, which add up in another order. That is what turning them off is
-/// for: to measure what they are worth, and to test.
+/// none changes a gradient by a bit, but for `again`, `partial` and `preaccumulate`, which add or multiply in another order. That is what
+/// turning them off is for: to measure what they are worth, and to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ideas {
     /// Integers run backwards instead of being recorded.
@@ -132,9 +132,17 @@ pub struct Ideas {
     pub lanes: bool,
     /// Where only a gradient is asked for, such a loop adds a cotangent up in partial sums.
     pub partial: bool,
+    /// Where only a gradient is asked for, what a turn of a loop multiplies a cotangent by is multiplied out before the cotangent is
+    /// there.
+    pub preaccumulate: bool,
 }
 
 impl Ideas {
+    /// Without those that add or multiply in another order.
+    pub fn in_order(self) -> Self {
+        Self { again: false, partial: false, preaccumulate: false, ..self }
+    }
+
     /// One for each bit of a number, in the order of the fields.
     pub fn of_bits(bits: u32) -> Self {
         let on = |i: u32| bits >> i & 1 != 0;
@@ -156,13 +164,30 @@ impl Ideas {
             summed: on(14),
             lanes: on(15),
             partial: on(16),
+            preaccumulate: on(17),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 17] = [
-        "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole",
-        "worth", "again", "summed", "lanes", "partial",
+    pub const NAMES: [&str; 18] = [
+        "carry",
+        "hold",
+        "last",
+        "turn",
+        "cut",
+        "reload",
+        "rewind",
+        "in_place",
+        "solid",
+        "prune",
+        "finite",
+        "whole",
+        "worth",
+        "again",
+        "summed",
+        "lanes",
+        "partial",
+        "preaccumulate",
     ];
 }
 

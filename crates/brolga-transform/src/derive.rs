@@ -34,10 +34,11 @@ use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
-use crate::lanes::{Taken, has_lanes, lanes};
+use crate::lanes::{self, Taken, has_lanes, lanes};
 use crate::liveness::Liveness;
 use crate::normalise::{Normalised, normalise};
 use crate::plan::{Plan, plan as make_plan};
+use crate::preaccumulate::{self, preaccumulate};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
 use crate::rules;
@@ -145,8 +146,25 @@ pub struct Stages<'a> {
     pub forward_of: IndexMap<ir::Block, BlockId>,
     /// What became of loops that might be run several turns at a time, by the role of the header.
     pub in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
+    /// Loops whose cotangent is multiplied by what was multiplied out before, by the role of the header, and how many factors that has.
+    pub ahead: Vec<(Role, usize)>,
     /// The emitted functions.
     pub emitted: Emitted,
+}
+
+impl Stages<'_> {
+    /// What became of the loop with this header, and of its reverse, in sentences.
+    pub fn told(&self, header: ir::Block) -> Vec<String> {
+        let lanes = self.in_lanes.iter().filter_map(|(role, outcome)| lanes::told(*role, header, outcome));
+        let ahead = self.ahead.iter().filter_map(|(role, factors)| preaccumulate::told(*role, header, *factors));
+        let mut found: Vec<String> = Vec::new();
+        for text in lanes.chain(ahead) {
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+        found
+    }
 }
 
 /// How a variant is derived.
@@ -617,7 +635,7 @@ fn derive_one<'a>(
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         (fwd, pulls)
     };
-    let mut in_lanes = Vec::new();
+    let (mut in_lanes, mut ahead) = (Vec::new(), Vec::new());
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
         let env = LowerEnv {
             primal: &primal.func,
@@ -630,14 +648,18 @@ fn derive_one<'a>(
             target: isa.frontend_config(),
         };
         let mut func = lower(graph, env);
-        if options.ideas.lanes && has_lanes(isa) {
-            // Blocks have the order of the graph.
-            let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
-            // What is handed from turn to turn by a reverse, and added to, is a cotangent.
-            let reverses = |b| matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
-            let reorders = mode == Mode::Gradient && options.ideas.partial;
-            let looked = lanes(&mut func, &|header| reorders && reverses(header), options.ideas.worth);
+        let ideas = options.ideas;
+        // Blocks have the order of the graph.
+        let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
+        // What is handed from turn to turn by a reverse, and added to, is a cotangent.
+        let reverses = |b| mode == Mode::Gradient && matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
+        if ideas.lanes && has_lanes(isa) {
+            let looked = lanes(&mut func, &|header| ideas.partial && reverses(header), ideas.worth);
             in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
+        }
+        if ideas.preaccumulate && mode == Mode::Gradient {
+            let found = preaccumulate(&mut func, &reverses, ideas.worth);
+            ahead.extend(found.into_iter().filter_map(|l| Some((role(l.header)?, l.factors))));
         }
         shape(&mut func);
         // What is asked for is verified as it is going to be called.
@@ -700,7 +722,7 @@ fn derive_one<'a>(
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };
-    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, in_lanes, emitted })
+    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, in_lanes, ahead, emitted })
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.

@@ -70,7 +70,7 @@ use cranelift_entity::EntitySet;
 
 mod body;
 mod emit;
-mod turn;
+pub(crate) mod turn;
 
 /// What became of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,6 +48,7 @@ pub mod orient;
 pub mod overwrite;
 pub mod own;
 pub mod plan;
+pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
 pub mod rotate;

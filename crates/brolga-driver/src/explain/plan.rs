@@ -5,7 +5,6 @@
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
-use brolga_transform::lanes::told;
 use brolga_transform::plan::why::{Reader, readers, reason};
 use brolga_transform::plan::{Source, type_of};
 use brolga_transform::{Stages, derive_with};
@@ -146,17 +145,8 @@ impl Describe<'_, '_> {
             knows: list(|s| matches!(s, Source::Last(_)), &|_| 0),
             recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
             again: plan.again(b).is_some(),
-            lanes: self.lanes(b),
+            lanes: self.s.told(b),
         }
-    }
-
-    /// How many turns of a loop are run at a time.
-    fn lanes(&self, header: ir::Block) -> Vec<String> {
-        let mut found = Vec::new();
-        for (role, outcome) in &self.s.in_lanes {
-            found.extend(told(*role, header, outcome).filter(|text| !found.contains(text)));
-        }
-        found
     }
 
     /// An instruction as the file has it, with its line.

@@ -24,7 +24,7 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     };
     let mut found = Vec::new();
     for (mode, memory) in [(Mode::Gradient, MemoryMode::Leave), other] {
-        let ideas = Ideas { again: false, partial: false, ..Ideas::default() };
+        let ideas = Ideas::default().in_order();
         let rule = derive(program, &request, &Options { mode, memory, ideas, ..Options::default() })?;
         let outcome = run_anywhere(&rule, call)?;
         if !outcome.equal_gradient(&expected) {

@@ -39,7 +39,7 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     let mut found = Vec::new();
     for mode in [Mode::Split, Mode::Gradient] {
         // Stored or added to, a loop may be run in another way, and so add up in another order.
-        let ideas = Ideas { partial: false, ..Ideas::default() };
+        let ideas = Ideas { again: true, ..Ideas::default().in_order() };
         let options = Options { mode, ideas, ..Options::default() };
         let expected = run_anywhere(&derive(program, &call.request(), &options)?, &added)?;
         let rule = derive(program, &claimed.request(), &options)?;

@@ -16,7 +16,6 @@ use brolga_ir::lower::FrameHome;
 use brolga_ir::map::IndexMap;
 use brolga_ir::print::primal_text;
 use brolga_transform::Stages;
-use brolga_transform::lanes::told;
 use brolga_transform::plan::why::{Reader, readers};
 use brolga_transform::plan::{PredSource, Source, type_of};
 use cranelift_codegen::ir::{self, Type};
@@ -141,11 +140,7 @@ impl Comments<'_, '_> {
             };
             self.line(2, &format!("{how}{}", self.readers(b, v)));
         }
-        let mut lanes: Vec<String> = Vec::new();
-        for (role, outcome) in &self.s.in_lanes {
-            lanes.extend(told(*role, b, outcome).filter(|text| !lanes.contains(text)));
-        }
-        lanes.iter().for_each(|text| self.line(2, text));
+        self.s.told(b).iter().for_each(|text| self.line(2, text));
         for &p in &facts.cfg.preds[b] {
             for hold in plan.holds.get(&(p, b)).into_iter().flatten() {
                 let steps = hold.undo.len();

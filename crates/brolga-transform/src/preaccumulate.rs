@@ -1,0 +1,390 @@
+//! Local derivatives that are multiplied out before the cotangent arrives.
+//!
+//! **Problem.** The reverse of a loop that carries a number, `x ← r x (1 - x)`, carries its cotangent through as many operations as the
+//! turn has on the way: `x̄ ← x̄ (1 - x) r - x̄ (r x)` is a product, another and a difference, twelve cycles one after the other, in which
+//! little else is done. Whoever writes an adjoint by hand multiplies `x̄` by one number, the derivative of the turn, which does not
+//! depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank and Walther, Evaluating Derivatives, chapter 10.)
+//!
+//! **Algorithm.** In a cycle of blocks ([`turn::loops`](crate::lanes::turn::loops)), what a turn hands on is written as `c·x̄ + b` by going through
+//! sums, differences, products and quotients that `x̄` goes into once, with `c` and `b` computed without `x̄` ([`Line`]). Where the chain gets shorter by
+//! that, the end of the turn becomes
+//!
+//! ```text
+//!          ┌─► x̄' = c·x̄ + b ─┐
+//! ... ok ──┤                   ├─► next turn
+//!          └─► the chain  ────┘
+//! ```
+//!
+//! and what only the chain needs moves to its side. The branch is foretold, so that no turn waits for `ok`.
+//!
+//! **When it is the same number.** Up to rounding, if every product and quotient in `c` is a normal number and `c` is finite. `x̄·u·r` may be
+//! an ordinary number though `u·r` is infinite, or zero, where `x̄` makes up for it: such a turn goes through the chain, as does one in which
+//! a factor is zero. A normal number is not rounded worse than the chain rounds, and its product with `x̄` overflows or vanishes only where
+//! that of the chain does. `b` must be finite; where its products are too small, they are too small in the chain. If `x̄` itself is infinite,
+//! `∞·c` may stand where the chain has `∞ - ∞`.
+//!
+//! **Where.** For cotangents in loops that reverse, where only a gradient is asked for: sums are taken in another order, as in
+//! [`lanes`](crate::lanes). Not where another number is carried that `c` depends on (the turns of that one would be waited for).
+//!
+//! **When it pays.** If the processor waits for the chain rather than for the number of instructions, by a guess of four instructions a
+//! cycle and four cycles for each operation.
+
+use brolga_ir::block::Role;
+use brolga_ir::map::{HashMap, HashSet};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value, types};
+use smallvec::SmallVec;
+
+use crate::lanes::turn::{Home, Loop, Steps, loops};
+use crate::tidy::join;
+
+/// Cycles from an operand of an addition or a product to its result, and of a quotient.
+const STEP: u32 = 4;
+const QUOTIENT: u32 = 13;
+/// Instructions that are done in a cycle.
+const WIDTH: u32 = 4;
+/// Longer chains are left alone.
+const MOST: usize = 24;
+
+/// A loop in which the derivative of a turn is multiplied out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The loop's header.
+    pub header: ir::Block,
+    /// Products and quotients that are done before the cotangent is there.
+    pub factors: usize,
+}
+
+/// That, of the reverse of the loop with this header, as a sentence; `role` is that of the block that begins the reverse.
+pub fn told(role: Role, header: ir::Block, factors: usize) -> Option<String> {
+    let ours = matches!(role, Role::Reverse(b) | Role::Edge(_, b) if b == header);
+    let many = if factors == 1 { "a product is" } else { "products are" };
+    ours.then(|| format!("in the reverse of its loop {many} multiplied out before the cotangent is there ({factors})"))
+}
+
+/// Multiply derivatives out in the loops with headers for which `reverses` holds: all that can be, or, if it is to be `worth` it, those that wait.
+pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bool, worth: bool) -> Vec<Ahead> {
+    let mut found = Vec::new();
+    let wanted = |func: &ir::Function, l: &Loop| chain(func, l).filter(|c| !worth || c.pays);
+    let headers = loops(func).into_iter().filter(|l| reverses(l.blocks[0]) && wanted(func, l).is_some());
+    let headers: Vec<ir::Block> = headers.map(|l| l.blocks[0]).collect();
+    if headers.is_empty() {
+        return found;
+    }
+    // A turn in as few blocks as can be, so that what is handed on within it has one name.
+    let jumps: HashSet<ir::Inst> = loops(func)
+        .iter()
+        .filter(|l| headers.contains(&l.blocks[0]))
+        .flat_map(|l| &l.blocks)
+        .filter_map(|&b| func.layout.last_inst(b))
+        .collect();
+    join(func, |jump| jumps.contains(&jump));
+    func.dfg.resolve_all_aliases();
+    for l in loops(func).into_iter().filter(|l| headers.contains(&l.blocks[0])) {
+        if let Some(chain) = chain(func, &l) {
+            emit(func, &chain);
+            found.push(Ahead { header: l.blocks[0], factors: chain.factors().len() });
+        }
+    }
+    found
+}
+
+/// A number that is computed without the cotangent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    /// One that is there.
+    Is(Value),
+    One,
+    Neg(usize),
+    Sum(usize, usize),
+    Difference(usize, usize),
+    Product(usize, Value),
+    Quotient(usize, Value),
+}
+
+/// `c·x̄ + b`, each a node or zero; and the cycles from `x̄` to the number that it stands for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    c: Option<usize>,
+    b: Option<usize>,
+    cycles: u32,
+}
+
+/// What is done to a cotangent in a turn.
+struct Chain {
+    carried: Value,
+    /// The names of what is handed on, and the jump that does it.
+    names: SmallVec<[Value; 4]>,
+    latch: ir::Inst,
+    /// The instructions from one to the other, in order.
+    insts: SmallVec<[ir::Inst; 16]>,
+    nodes: Vec<Node>,
+    line: Line,
+    pays: bool,
+}
+
+impl Chain {
+    /// Products and quotients that `c` is made of.
+    fn factors(&self) -> SmallVec<[usize; 8]> {
+        let mut found = SmallVec::new();
+        let mut wanted: SmallVec<[usize; 8]> = self.line.c.into_iter().collect();
+        while let Some(k) = wanted.pop() {
+            match self.nodes[k] {
+                Node::Is(_) | Node::One => {}
+                Node::Neg(x) => wanted.push(x),
+                Node::Sum(x, y) | Node::Difference(x, y) => wanted.extend([x, y]),
+                Node::Product(x, _) | Node::Quotient(x, _) => {
+                    wanted.push(x);
+                    if !found.contains(&k) {
+                        found.push(k);
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The first cotangent that goes through a loop in a chain.
+fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
+    let steps = Steps::new(func, l)?;
+    let latch = func.layout.last_inst(*l.blocks.last()?)?;
+    let insts = || l.blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+    if insts().any(|i| func.dfg.insts[i].opcode().is_call()) {
+        return None;
+    }
+    func.dfg.block_params(l.blocks[0]).iter().zip(&steps.nexts).find_map(|(&carried, &next)| {
+        let is_float = matches!(func.dfg.value_type(carried), types::F64 | types::F32);
+        let (known, depends) = (HashMap::default(), HashMap::default());
+        let mut lines = Lines { steps: &steps, carried, known, depends, nodes: vec![] };
+        if !is_float || carried == next || !lines.depends(next)? {
+            return None;
+        }
+        let line = lines.of(next)?;
+        let in_chain = |i: &ir::Inst| matches!(func.dfg.inst_results(*i), [v] if lines.known.contains_key(v));
+        let names = steps.aliases().into_iter().filter(|&(_, v)| v == next).map(|(name, _)| name);
+        let names = std::iter::once(next).chain(names).collect();
+        let mut chain = Chain {
+            carried,
+            names,
+            latch,
+            insts: insts().filter(in_chain).collect(),
+            nodes: lines.nodes,
+            line,
+            pays: false,
+        };
+        let factors = chain.factors().len() as u32;
+        if factors == 0 {
+            return None;
+        }
+        // To ask for the range of a factor takes five instructions.
+        let more = chain.nodes.len() as u32 + 5 * factors + 2;
+        let weigh = |i| match func.dfg.insts[i].opcode() {
+            Opcode::Fdiv | Opcode::Sqrt => QUOTIENT,
+            _ => 1,
+        };
+        let length: u32 = insts().map(weigh).sum();
+        let after = if line.b.is_some() { 2 * STEP } else { STEP };
+        chain.pays = after.max((length + more) / WIDTH) + STEP <= line.cycles.max(length / WIDTH);
+        Some(chain)
+    })
+}
+
+/// Numbers of a turn as lines in what is carried.
+struct Lines<'a, 'f> {
+    steps: &'a Steps<'f>,
+    carried: Value,
+    known: HashMap<Value, Option<Line>>,
+    depends: HashMap<Value, bool>,
+    nodes: Vec<Node>,
+}
+
+impl Lines<'_, '_> {
+    fn node(&mut self, node: Node) -> usize {
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    /// Whether a number is computed from what is carried in this turn; nothing if from another that is carried.
+    fn depends(&mut self, v: Value) -> Option<bool> {
+        let v = self.steps.resolve(v);
+        if v == self.carried {
+            return Some(true);
+        }
+        match self.steps.home(v) {
+            Home::Outside => Some(false),
+            Home::Param(i) => (self.steps.nexts[i] == v || !self.steps.ty(v).is_float()).then_some(false),
+            Home::Inside(inst) => {
+                if let Some(&known) = self.depends.get(&v) {
+                    return Some(known);
+                }
+                let mut found = false;
+                for a in self.steps.args(inst) {
+                    found |= self.depends(a)?;
+                }
+                self.depends.insert(v, found);
+                Some(found)
+            }
+        }
+    }
+
+    fn of(&mut self, v: Value) -> Option<Line> {
+        let v = self.steps.resolve(v);
+        if v == self.carried {
+            return Some(Line { c: Some(self.node(Node::One)), ..Line::default() });
+        }
+        if !self.depends(v)? {
+            return Some(Line { b: Some(self.node(Node::Is(v))), ..Line::default() });
+        }
+        if let Some(&known) = self.known.get(&v) {
+            return known;
+        }
+        let found = self.combined(v);
+        self.known.insert(v, found);
+        found
+    }
+
+    fn combined(&mut self, v: Value) -> Option<Line> {
+        let Home::Inside(inst) = self.steps.home(v) else { return None };
+        let args = self.steps.args(inst);
+        if self.nodes.len() > MOST {
+            return None;
+        }
+        let op = self.steps.func.dfg.insts[inst].opcode();
+        match op {
+            Opcode::Fneg => {
+                let Line { c, b, cycles } = self.of(args[0])?;
+                let mut neg = |n: Option<usize>| n.map(|n| self.node(Node::Neg(n)));
+                Some(Line { c: neg(c), b: neg(b), cycles: cycles + 1 })
+            }
+            Opcode::Fadd | Opcode::Fsub => {
+                let (x, y) = (self.of(args[0])?, self.of(args[1])?);
+                let mut pair = |x: Option<usize>, y: Option<usize>| match (x, y, op) {
+                    (Some(x), Some(y), Opcode::Fadd) => Some(self.node(Node::Sum(x, y))),
+                    (Some(x), Some(y), _) => Some(self.node(Node::Difference(x, y))),
+                    (None, Some(y), Opcode::Fsub) => Some(self.node(Node::Neg(y))),
+                    (x, y, _) => x.or(y),
+                };
+                Some(Line { c: pair(x.c, y.c), b: pair(x.b, y.b), cycles: x.cycles.max(y.cycles) + STEP })
+            }
+            Opcode::Fmul | Opcode::Fdiv => {
+                let (x, by) = match (self.depends(args[0])?, self.depends(args[1])?) {
+                    (true, false) => (args[0], args[1]),
+                    (false, true) if op == Opcode::Fmul => (args[1], args[0]),
+                    _ => return None,
+                };
+                let Line { c, b, cycles } = self.of(x)?;
+                let product = op == Opcode::Fmul;
+                let mut times = |n: Option<usize>| match n {
+                    Some(n) if product && self.nodes[n] == Node::One => Some(self.node(Node::Is(by))),
+                    Some(n) => Some(self.node(if product { Node::Product(n, by) } else { Node::Quotient(n, by) })),
+                    None => None,
+                };
+                let cost = if product { STEP } else { QUOTIENT };
+                Some(Line { c: times(c), b: times(b), cycles: cycles + cost })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Put both ways at the end of a turn.
+fn emit(func: &mut ir::Function, chain: &Chain) {
+    let latch = func.layout.inst_block(chain.latch).expect("a latch is in a block");
+    let at = func.srcloc(chain.latch);
+    let (fast, slow) = (func.dfg.make_block(), func.dfg.make_block());
+    func.layout.insert_block_after(fast, latch);
+    func.layout.insert_block_after(slow, fast);
+    func.layout.set_cold(slow);
+    let moving = only_for(func, chain);
+    let jump = func.dfg.clone_inst(chain.latch);
+    for &inst in moving.iter().chain([&chain.latch]) {
+        func.layout.remove_inst(inst);
+        func.layout.append_inst(inst, slow);
+    }
+    let mut pos = FuncCursor::new(func).at_bottom(latch);
+    pos.set_srcloc(at);
+    let (values, ok) = multiplied(&mut pos, chain);
+    pos.ins().brif(ok, fast, &[], slow, &[]);
+    let mut pos = FuncCursor::new(pos.func).at_bottom(fast);
+    pos.set_srcloc(at);
+    let mut next = pos.ins().fmul(chain.carried, values[chain.line.c.expect("the chain goes through the turn")]);
+    if let Some(b) = chain.line.b {
+        next = pos.ins().fadd(next, values[b]);
+    }
+    func.dfg.map_inst_values(jump, |v| if chain.names.contains(&v) { next } else { v });
+    func.set_srcloc(jump, at);
+    func.layout.append_inst(jump, fast);
+}
+
+/// All nodes, and whether those are in range that must be.
+fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> (SmallVec<[Value; 16]>, Value) {
+    let ty = pos.func.dfg.value_type(chain.carried);
+    let mut values: SmallVec<[Value; 16]> = SmallVec::new();
+    let mut tests: SmallVec<[Value; 4]> = SmallVec::new();
+    let factors = chain.factors();
+    for (k, &node) in chain.nodes.iter().enumerate() {
+        let v = match node {
+            Node::Is(v) => v,
+            Node::One if ty == types::F64 => pos.ins().f64const(1.0),
+            Node::One => pos.ins().f32const(1.0),
+            Node::Neg(x) => pos.ins().fneg(values[x]),
+            Node::Sum(x, y) => pos.ins().fadd(values[x], values[y]),
+            Node::Difference(x, y) => pos.ins().fsub(values[x], values[y]),
+            Node::Product(x, y) => pos.ins().fmul(values[x], y),
+            Node::Quotient(x, y) => pos.ins().fdiv(values[x], y),
+        };
+        values.push(v);
+        if factors.contains(&k) {
+            tests.push(is_number(pos, v, true));
+        }
+    }
+    // Sums of what is normal, and of what was there.
+    let computed = |n: &usize| !matches!(chain.nodes[*n], Node::Is(_)) && !factors.contains(n);
+    tests.extend(
+        [chain.line.c, chain.line.b].into_iter().flatten().filter(computed).map(|n| is_number(pos, values[n], false)),
+    );
+    let ok = tests.into_iter().reduce(|all, one| pos.ins().band(all, one)).expect("a shorter chain has a factor");
+    (values, ok)
+}
+
+/// Whether a number is finite; if it is to be `normal`, that too.
+fn is_number(pos: &mut FuncCursor<'_>, v: Value, normal: bool) -> Value {
+    let (int, mantissa, infinite) = match pos.func.dfg.value_type(v) {
+        types::F64 => (types::I64, 52, 2047),
+        _ => (types::I32, 23, 255),
+    };
+    let bits = pos.ins().bitcast(int, MemFlagsData::new(), v);
+    // Without the sign.
+    let twice = pos.ins().iadd(bits, bits);
+    let at = |exponent: u64| exponent << (mantissa + 1);
+    let (above, most) = match normal {
+        true => {
+            let least = pos.ins().iconst(int, at(1) as i64);
+            (pos.ins().isub(twice, least), at(infinite) - at(1))
+        }
+        false => (twice, at(infinite)),
+    };
+    let most = pos.ins().iconst(int, most as i64);
+    pos.ins().icmp(IntCC::UnsignedLessThan, above, most)
+}
+
+/// Instructions of the chain that nobody else needs, in order.
+fn only_for(func: &ir::Function, chain: &Chain) -> SmallVec<[ir::Inst; 16]> {
+    let mut moving: SmallVec<[ir::Inst; 16]> = chain.insts.clone();
+    loop {
+        let before = moving.len();
+        let outside = |inst: ir::Inst| inst != chain.latch && !moving.contains(&inst);
+        let mut kept: SmallVec<[Value; 16]> = SmallVec::new();
+        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+            // The jump of the other way hands everything on but the cotangent.
+            let others = func.dfg.inst_values(inst).filter(|v| outside(inst) || !chain.names.contains(v));
+            kept.extend(others.filter(|_| inst == chain.latch || outside(inst)));
+        }
+        moving.retain(|i| !func.dfg.inst_results(*i).iter().any(|v| kept.contains(v)));
+        if moving.len() == before {
+            return moving;
+        }
+    }
+}
