@@ -637,6 +637,7 @@ fn derive_one<'a>(
     };
     let (mut in_lanes, mut ahead) = (Vec::new(), Vec::new());
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
+        let mut watched_sums = EntitySet::new();
         let env = LowerEnv {
             primal: &primal.func,
             names: &mut *names,
@@ -646,6 +647,7 @@ fn derive_one<'a>(
             ct: &facts.activity.ct,
             debug: options.debug,
             target: isa.frontend_config(),
+            watched: Some(&mut watched_sums),
         };
         let mut func = lower(graph, env);
         let ideas = options.ideas;
@@ -654,7 +656,7 @@ fn derive_one<'a>(
         // What is handed from turn to turn by a reverse, and added to, is a cotangent.
         let reverses = |b| mode == Mode::Gradient && matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
         if ideas.lanes && has_lanes(isa) {
-            let looked = lanes(&mut func, &|header| ideas.partial && reverses(header), ideas.worth);
+            let looked = lanes(&mut func, &|header| ideas.partial && reverses(header), &watched_sums, ideas.worth);
             in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
         if ideas.preaccumulate && mode == Mode::Gradient {

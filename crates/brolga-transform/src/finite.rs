@@ -3,8 +3,9 @@
 //! **Problem.** A cotangent of zero contributes zero, whatever it is multiplied by: a *strong zero*. Each product is guarded for that,
 //! three or four instructions for a multiplication, although zero times a finite number is zero anyway.
 //!
-//! **Answer.** The forward half *watches* the numbers by which cotangents are going to be multiplied: `v - v` is zero unless `v` is
-//! infinite or NaN, and all of these differences are gathered in one variable, two instructions for a number. The pullback is there
+//! **Answer.** The forward half *watches* the numbers by which cotangents are going to be multiplied: it adds them up in one variable, an
+//! instruction for a number. The sum is finite only if all of them were. (It may overflow although they were, or depend on the order
+//! in which [`crate::lanes`] adds; then guards are asked for nothing, and the gradient is the same.) The pullback is there
 //! twice, with its guards and without those that are not needed if all watched numbers are finite; the variable decides where the
 //! halves meet. What is watched, for the product
 //! - `z̄ x`: `x`;
@@ -17,7 +18,8 @@
 //! is watched behind the loop. So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
 //! is.
 //!
-//! **Where.** In loops, if a third as many instructions are spent as saved, by a guess at how often loops turn.
+//! **Where.** In loops, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
+//! how often loops turn.
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
 
@@ -33,9 +35,10 @@ use crate::facts::Facts;
 use crate::stmt::{AdStmt, AdStmts, Guard};
 
 /// Instructions of a function beyond which it is not worth the code.
-const MOST: usize = 1000;
-/// Guards below which it is not.
-const LEAST: usize = 8;
+const MOST: usize = 4000;
+/// Instructions that must be saved in a run, for a pullback that is there twice to be worth compiling; and which part of all.
+const LEAST: f64 = 200.0;
+const PART: f64 = 0.2;
 /// How many instructions must be saved for each that is spent.
 const MARGIN: f64 = 3.0;
 /// Turns that a loop is taken to have.
@@ -67,7 +70,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     for place in guards.iter().flat_map(|g| &g.3).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
-    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero { 5.0 } else { 2.0 };
+    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero { 4.0 } else { 1.0 };
     let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
@@ -84,7 +87,9 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         saved += chains.turns(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
     }
     let spent: f64 = chosen.keys().map(cost).sum();
-    let worth_it = saved >= MARGIN * spent && superfluous.len() >= LEAST;
+    let of: f64 =
+        facts.cfg.blocks.iter().map(|&b| chains.turns(b) * facts.func().layout.block_insts(b).count() as f64).sum();
+    let worth_it = saved >= MARGIN * spent && saved - spent >= f64::max(LEAST, PART * of);
     if superfluous.is_empty() || facts.options.ideas.worth && !worth_it {
         return None;
     }

@@ -139,9 +139,14 @@ pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
     found
 }
 
-/// Run loops of a function several turns at a time; `reorder` says of which header's loop sums may be added in another order, `worth`
-/// whether that is only done where there are enough turns.
-pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool, worth: bool) -> Vec<Looked> {
+/// Run loops of a function several turns at a time; `reorder` says of which header's loop sums may be added in another order, as those
+/// that are `watched` may in any; `worth`, whether that is only done where there are enough turns.
+pub fn lanes(
+    func: &mut ir::Function,
+    reorder: &dyn Fn(ir::Block) -> bool,
+    watched: &EntitySet<ir::Value>,
+    worth: bool,
+) -> Vec<Looked> {
     let loops = turn::loops(func);
     if loops.is_empty() {
         return Vec::new();
@@ -150,7 +155,7 @@ pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool, worth
     let mut looked = Vec::new();
     for l in loops {
         let header = l.blocks[0];
-        let outcome = match body::Body::read(func, &l, reorder(header)) {
+        let outcome = match body::Body::read(func, &l, reorder(header), watched) {
             Ok(body) if worth && is_short(func, &l, &body) => Err("it has few turns"),
             Ok(body) => Ok(emit::emit(func, &l, &body, if worth { SHORT } else { 0 })),
             // Nothing to do with floats in memory.

@@ -17,7 +17,7 @@ use crate::map::{HashMap, IndexMap};
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
@@ -122,6 +122,8 @@ pub struct LowerEnv<'a> {
     pub debug: bool,
     /// The target.
     pub target: TargetFrontendConfig,
+    /// Receives the sums of what is watched, of which nobody asks more than whether they are finite.
+    pub watched: Option<&'a mut EntitySet<ir::Value>>,
 }
 
 /// Make CLIF of a graph.
@@ -258,7 +260,7 @@ struct Cx<'a> {
     zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
     /// Addresses of shadows, each the sum of an address and a delta.
     shadows: Vec<ir::Value>,
-    /// For each type of floats that are watched: bits that are zero as long as all of them were finite.
+    /// For each type of floats that are watched: their sum, which is finite only if all of them were.
     watched: IndexMap<Type, Variable>,
     /// Frame slots that are variables.
     kept: HashMap<FrameSlot, Variable>,
@@ -454,20 +456,24 @@ impl Cx<'_> {
             AdOp::Watch(v, not_zero) => {
                 let v = self.get(*v);
                 let var = self.watched[&b.func.dfg.value_type(v)];
-                let mut found = b.ins().fsub(v, v);
+                let mut found = v;
                 if *not_zero {
+                    // All bits set are a NaN.
                     let zero = ops::is_zero(self, b, v);
                     found = b.ins().bor(found, zero);
                 }
                 let so_far = b.use_var(var);
-                let all = b.ins().bor(so_far, found);
+                let all = b.ins().fadd(so_far, found);
+                self.env.watched.as_mut().map(|w| w.insert(all));
                 b.def_var(var, all);
             }
             AdOp::Watched => {
                 let none = b.ins().iconst(types::I8, 0);
                 let flags = self.watched.values().copied().collect::<Vec<_>>();
                 let any = flags.into_iter().fold(none, |any, var| {
-                    let bits = b.use_var(var);
+                    let sum = b.use_var(var);
+                    // Zero, unless the sum is infinite or NaN.
+                    let bits = b.ins().fsub(sum, sum);
                     let flag = ops::any_bit(b, bits);
                     b.ins().bor(any, flag)
                 });

@@ -7,6 +7,7 @@ use brolga_ir::inst::Check;
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Value, types};
+use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
 use super::turn::{Home, Linear, Loop, Steps};
@@ -64,6 +65,8 @@ pub enum Param {
         chain: Vec<ir::Inst>,
         /// Whether there are partial sums.
         split: bool,
+        /// Whether it is only asked whether the sum is finite.
+        watched: bool,
     },
 }
 
@@ -121,7 +124,12 @@ impl Body {
     }
 
     /// Read a turn. An empty reason is that of loops with nothing to do with floats in memory.
-    pub fn read(func: &ir::Function, l: &Loop, reorder: bool) -> Result<Self, &'static str> {
+    pub fn read(
+        func: &ir::Function,
+        l: &Loop,
+        reorder: bool,
+        watched: &EntitySet<Value>,
+    ) -> Result<Self, &'static str> {
         let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         let is_access = |i: &ir::Inst| matches!(func.dfg.insts[*i].opcode(), Opcode::Load | Opcode::Store);
         let is_float = |i: &ir::Inst| is_access(i) && accessed(func, *i).is_float();
@@ -152,8 +160,8 @@ impl Body {
                 _ => return Err("it stores something that is not made element by element"),
             }
         }
-        let params = params(&mut steps, l, &kinds, reorder)?;
-        let split = params.iter().any(|p| matches!(p, Param::Sum { split: true, .. }));
+        let params = params(&mut steps, l, &kinds, reorder, watched)?;
+        let split = params.iter().any(|p| matches!(p, Param::Sum { split: true, watched: false, .. }));
         if !split && !accesses.iter().any(|a| a.stores) {
             return Err("it does nothing but add up, in order");
         }
@@ -385,6 +393,7 @@ fn params(
     l: &Loop,
     kinds: &HashMap<Value, Kind>,
     reorder: bool,
+    watched: &EntitySet<Value>,
 ) -> Result<Vec<Param>, &'static str> {
     let func = steps.func;
     let all = func.dfg.block_params(l.blocks[0]);
@@ -419,7 +428,8 @@ fn params(
                 at = args[k];
             }
             chain.reverse();
-            Param::Sum { chain, split: adds && reorder }
+            let watched = chain.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
+            Param::Sum { chain, split: adds && (reorder || watched), watched }
         } else {
             return Err(handed);
         };

@@ -368,7 +368,7 @@ impl Emit<'_> {
             }
         }
         let chains = body.params.iter().filter_map(|p| match p {
-            Param::Sum { chain, split } => Some((chain, *split)),
+            Param::Sum { chain, split, .. } => Some((chain, *split)),
             _ => None,
         });
         for ((chain, split), sum) in chains.zip(sums) {

@@ -1,0 +1,191 @@
+//! Numbers that are watched as a loop runs, some of them several at a time: whichever of them is not finite, guards are asked.
+//!
+//! The gradient with and without the idea, which must be the same number everywhere: a vector times a matrix, row by row, of which only
+//! chosen columns count. In the others may be anything.
+
+use std::cell::Cell;
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Request};
+
+mod common;
+
+use common::program;
+
+const COLUMNS: usize = 41;
+const ROWS: usize = 3;
+
+/// `Σⱼ cⱼ yⱼ²` with `yⱼ = Σᵢ x[i] a[i][j]`, for `c` of zeros and ones, over columns where `c` is one. Rows are added to `y` one after
+/// the other.
+const COLUMNS_THAT_COUNT: &str = "
+function %columns(i64, i64, i64, i64, i64) -> FLOAT system_v {
+    ss0 = explicit_slot 400
+block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
+    v5 = FLOATconst 0.0
+    v6 = iconst.i64 0
+    v7 = iconst.i64 1
+    v8 = iconst.i64 8
+    v9 = iconst.i64 WIDTH
+    v40 = stack_addr.i64 ss0
+    jump block1(v6)
+block1(v10: i64):
+    v11 = icmp slt v10, v4
+    brif v11, block2, block3(v6)
+block2:
+    v12 = imul v10, v9
+    v13 = iadd v40, v12
+    store v5, v13
+    v14 = iadd v10, v7
+    jump block1(v14)
+block3(v15: i64):
+    v16 = icmp slt v15, v3
+    brif v16, block4, block7(v6, v5)
+block4:
+    v17 = imul v15, v9
+    v18 = iadd v1, v17
+    v19 = load.FLOAT v18
+    v20 = imul v17, v4
+    v21 = iadd v0, v20
+    jump block5(v6)
+block5(v22: i64):
+    v23 = imul v22, v9
+    v24 = iadd v40, v23
+    v25 = load.FLOAT v24
+    v26 = iadd v21, v23
+    v27 = load.FLOAT v26
+    v28 = fmul v27, v19
+    v29 = fadd v25, v28
+    store v29, v24
+    v30 = iadd v22, v7
+    v31 = icmp slt v30, v4
+    brif v31, block5(v30), block6
+block6:
+    v32 = iadd v15, v7
+    jump block3(v32)
+block7(v33: i64, v34: FLOAT):
+    v35 = icmp slt v33, v4
+    brif v35, block8, block9
+block8:
+    v41 = imul v33, v9
+    v42 = iadd v40, v41
+    v43 = load.FLOAT v42
+    v44 = fmul v43, v43
+    v45 = imul v33, v8
+    v46 = iadd v2, v45
+    v47 = load.i64 v46
+    v48 = select v47, v44, v5
+    v49 = fadd v34, v48
+    v50 = iadd v33, v7
+    jump block7(v50, v49)
+block9:
+    return v34
+}";
+
+trait Float: Copy {
+    const CLIF: &'static str;
+    fn of(x: f64) -> Self;
+    fn value(self) -> DataValue;
+    fn same(self, other: Self) -> bool;
+}
+
+impl Float for f64 {
+    const CLIF: &'static str = "f64";
+    fn of(x: f64) -> Self {
+        x
+    }
+    fn value(self) -> DataValue {
+        DataValue::F64(self.into())
+    }
+    fn same(self, other: Self) -> bool {
+        self == other || self.is_nan() && other.is_nan()
+    }
+}
+
+impl Float for f32 {
+    const CLIF: &'static str = "f32";
+    fn of(x: f64) -> Self {
+        x as f32
+    }
+    fn value(self) -> DataValue {
+        DataValue::F32(self.into())
+    }
+    fn same(self, other: Self) -> bool {
+        self == other || self.is_nan() && other.is_nan()
+    }
+}
+
+fn rule<F: Float>(finite: bool, mode: Mode) -> DerivedRule {
+    let text = COLUMNS_THAT_COUNT.replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string());
+    let p = program(&text);
+    use ArgActivity::{Const, Duplicated};
+    let request = Request::new(p.func("columns").unwrap(), [Duplicated, Duplicated, Const, Const, Const]);
+    // Sums in order, so that the bits are the same.
+    let ideas = Ideas { finite, worth: false, ..Ideas::default().in_order() };
+    DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::default() }).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn gradient<F: Float>(rule: &DerivedRule, a: &[F], x: &[F], counts: &[i64; COLUMNS]) -> Vec<F> {
+    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
+    let (a, x) = (cells(a), cells(x));
+    let (da, dx) = (cells(&[F::of(0.5); COLUMNS * ROWS]), cells(&[F::of(0.25); ROWS]));
+    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
+    let int = |n: i64| Arg::new(DataValue::I64(n));
+    let args = [
+        Arg::duplicated(at(&a), at(&da)),
+        Arg::duplicated(at(&x), at(&dx)),
+        int(counts.as_ptr() as i64),
+        int(ROWS as i64),
+        int(COLUMNS as i64),
+    ];
+    for _ in 0..2 {
+        // SAFETY: arrays are as long as the function takes them to be.
+        unsafe { rule.gradient(&args, &[F::of(1.0).value()], &mut vec![], &mut vec![]) }
+            .unwrap_or_else(|e| panic!("{e}"));
+    }
+    da.into_iter().chain(dx).map(|c| c.get()).collect()
+}
+
+/// Whether anybody asks if a number is finite.
+fn asks(clif: &str) -> bool {
+    clif.lines().any(|l| {
+        l.split_once(" = fsub").is_some_and(|(_, args)| {
+            let mut args =
+                args.trim_start_matches(|c| c != ' ').split(';').next().unwrap_or_default().split(',').map(str::trim);
+            args.next() == args.next()
+        })
+    })
+}
+
+fn check<F: Float>(huge: f64) {
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let (with, without) = (rule::<F>(true, mode), rule::<F>(false, mode));
+        assert!(with.clif().0.contains("x2") || with.clif().0.contains("x4"), "in lanes");
+        assert!(asks(with.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
+        let a: Vec<F> = (0..COLUMNS * ROWS).map(|i| F::of((i % 7) as f64 - 2.5)).collect();
+        let x: Vec<F> = (0..ROWS).map(|i| F::of((i % 5) as f64 - 1.5)).collect();
+        for counts in [[1; COLUMNS], [0; COLUMNS], std::array::from_fn(|j| (j % 3 == 0) as i64)] {
+            // At the beginning, in any lane, and among the last, which are left over.
+            for place in [0, COLUMNS, COLUMNS + 1, COLUMNS + 2, COLUMNS + 7, 2 * COLUMNS - 1, 2 * COLUMNS] {
+                for bad in [1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, huge, -huge] {
+                    let mut a = a.clone();
+                    a[place] = F::of(bad);
+                    // Two that cancel where they are added up, and too large together where they are of one sign.
+                    a[(place + 8) % (COLUMNS * ROWS)] = F::of(if place % 2 == 0 { bad } else { -bad });
+                    let (want, found) = (gradient(&without, &a, &x, &counts), gradient(&with, &a, &x, &counts));
+                    let other = want.iter().zip(&found).position(|(w, f)| !w.same(*f));
+                    assert_eq!(other, None, "{} with {bad} at {place}, {counts:?}, {mode:?}", F::CLIF);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn doubles() {
+    check::<f64>(1.5e308);
+}
+
+#[test]
+fn single_precision() {
+    check::<f32>(3e38);
+}
