@@ -28,7 +28,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use crate::again::{Again, again, holds_good};
 use crate::combined::combine;
 use crate::common::copies;
-use crate::door::Found;
+use crate::door::{Found, verify};
 use crate::facts::Facts;
 use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
@@ -45,6 +45,7 @@ use crate::rules;
 use crate::segments;
 use crate::shape::shape;
 use crate::stmt::{AdStmts, Callees, Translation};
+use crate::tidy::tidy;
 
 /// Both halves of one derived variant.
 #[derive(Clone, Debug)]
@@ -402,7 +403,13 @@ pub(crate) fn derive_once(
     }
     let mut doors = Vec::new();
     if problems.is_empty() {
-        segments::forget(whole.as_mut(), &mut wholes, &names);
+        segments::forget(whole.as_mut(), &mut wholes, &mut pairs, &names);
+        // What is asked for is verified as it is going to be called.
+        let inner = pairs.iter().skip(usize::from(whole.is_none()));
+        let inner = inner.flat_map(|p| [(&p.variant, &p.forward), (&p.variant, &p.pullback)]);
+        for (variant, func) in wholes.iter().map(|w| (&w.variant, &w.func)).chain(inner) {
+            problems.extend(verify(func, isa, &program.funcs[variant.func].symbol).err().into_iter().flat_map(|e| e.0));
+        }
         let found = Found { whole: whole.as_ref(), pairs: &pairs, wholes: &wholes, captures: &captures };
         match found.doors(&names, isa, &program.funcs[request.func].symbol) {
             Ok(found) => doors = found,
@@ -664,8 +671,11 @@ fn derive_one<'a>(
             ahead.extend(found.into_iter().filter_map(|l| Some((role(l.header)?, l.factors))));
         }
         shape(&mut func);
-        // What is asked for is verified as it is going to be called.
-        if is_root { Ok(func) } else { verified(func, isa, &program.funcs[variant.func].symbol) }
+        // What is asked for is tidied up as it is going to be called.
+        if !is_root {
+            tidy(&mut func);
+        }
+        func
     };
     let variant = variant.clone();
     let (mut fwd, mut pulls) = assemble(watch.as_ref(), &plan, &mut ids);
@@ -683,8 +693,8 @@ fn derive_one<'a>(
             variant,
             forward_symbol,
             pullback_symbol,
-            forward: clif(&fwd.graph, &plan, fwd.seg)?,
-            pullback: clif(&pull.graph, &plan, pull.seg)?,
+            forward: clif(&fwd.graph, &plan, fwd.seg),
+            pullback: clif(&pull.graph, &plan, pull.seg),
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
@@ -717,7 +727,7 @@ fn derive_one<'a>(
             if mode == Mode::Gradient {
                 copies(&mut graph, &primal.func);
             }
-            let func = clif(&graph, &plan, seg)?;
+            let func = clif(&graph, &plan, seg);
             let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
             let whole =
                 DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
@@ -751,21 +761,6 @@ fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
     let entry = func.layout.entry_block().expect("a function has a body");
     let segment = func.dfg.block_params(entry)[segments::position(variant)];
     func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| func.dfg.inst_values(i).any(|v| v == segment))
-}
-
-/// A function, if Cranelift's verifier accepts it.
-pub(crate) fn verified(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
-    verify(&func, isa, symbol).map(|()| func)
-}
-
-pub(crate) fn verify(func: &ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<(), Diagnostics> {
-    cranelift_codegen::verify_function(func, isa).map_err(|e| {
-        let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", func.name))
-            .in_func(symbol)
-            .note(cranelift_codegen::print_errors::pretty_verifier_error(func, None, e))
-            .help("this is a bug in Brolga; please report it with the input");
-        d.into()
-    })
 }
 
 /// The ABI of a derived pair, spelled out for whoever calls it.

@@ -28,7 +28,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Opcode, Type, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::derive::{Addressable, DerivedPair, DerivedWhole, verified, verify};
+use crate::derive::{Addressable, DerivedPair, DerivedWhole};
 use crate::tidy::tidy;
 
 /// Bytes from one argument or result to the next.
@@ -132,6 +132,21 @@ fn misfit(func: &ir::Function, symbol: &str) -> Diagnostics {
 fn fit(func: &ir::Function, values: &[ir::Value], types: &[AbiParam]) -> bool {
     let ty = |&v: &ir::Value| -> Type { func.dfg.value_type(v) };
     values.iter().map(ty).eq(types.iter().map(|t| t.value_type))
+}
+
+/// A function, if Cranelift's verifier accepts it.
+fn verified(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
+    verify(&func, isa, symbol).map(|()| func)
+}
+
+pub(crate) fn verify(func: &ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<(), Diagnostics> {
+    cranelift_codegen::verify_function(func, isa).map_err(|e| {
+        let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", func.name))
+            .in_func(symbol)
+            .note(cranelift_codegen::print_errors::pretty_verifier_error(func, None, e))
+            .help("this is a bug in Brolga; please report it with the input");
+        d.into()
+    })
 }
 
 #[cfg(test)]

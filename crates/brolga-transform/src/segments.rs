@@ -5,18 +5,18 @@
 //! save first, to give it to itself.
 //!
 //! **Answer.** When all functions are there: a function asks for its segment if it does anything with it but pass it on as such,
-//! or passes it on to one that asks. To all others zero is passed.
+//! or passes it on to one that asks. All others lose the parameter, and their calls the argument.
 //!
-//! **Invariant.** Signatures stay as they are, so callers need not know.
+//! **Invariant.** What is asked for itself keeps its parameters: who calls it knows them from the request. Nothing else is called other than
+//! directly.
 
 use brolga_analysis::{ParamMode, Variant};
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
+use cranelift_codegen::ir::{self, InstructionData};
 
-use crate::derive::DerivedWhole;
+use crate::derive::{DerivedPair, DerivedWhole};
 
 /// Where a combined function has its segment: behind the primal's parameters and their deltas.
 pub fn position(variant: &Variant) -> usize {
@@ -33,8 +33,8 @@ struct Conduct {
     passes: Vec<(ir::Inst, usize, String)>,
 }
 
-/// Pass zero where nobody asks. `root` is nobody's callee.
-pub fn forget(root: Option<&mut DerivedWhole>, wholes: &mut [DerivedWhole], names: &Names) {
+/// Drop segments for which nobody asks. `root` is nobody's callee.
+pub fn forget(root: Option<&mut DerivedWhole>, wholes: &mut [DerivedWhole], pairs: &mut [DerivedPair], names: &Names) {
     let places: HashMap<String, usize> = wholes.iter().map(|w| (w.symbol.clone(), position(&w.variant))).collect();
     if places.is_empty() {
         return;
@@ -53,12 +53,23 @@ pub fn forget(root: Option<&mut DerivedWhole>, wholes: &mut [DerivedWhole], name
         }
     }
     let asks: HashSet<String> = asks.into_iter().map(str::to_owned).collect();
-    for (w, c) in wholes.iter_mut().zip(conducts) {
-        pass_zero(w, c, &asks);
+    let idle: HashMap<String, usize> =
+        places.iter().filter(|p| !asks.contains(p.0)).map(|(s, &k)| (s.clone(), k)).collect();
+    for w in wholes.iter_mut() {
+        drop_arguments(&mut w.func, &idle, names);
+        if let Some(&k) = idle.get(&w.symbol) {
+            w.segment = false;
+            drop_parameter(&mut w.func, k);
+        }
     }
     if let Some(root) = root {
-        let c = conduct(root, &places, names);
-        pass_zero(root, c, &asks);
+        let passes = conduct(root, &places, names);
+        root.segment &= passes.uses || passes.passes.iter().any(|p| asks.contains(&p.2));
+        drop_arguments(&mut root.func, &idle, names);
+    }
+    for pair in pairs {
+        drop_arguments(&mut pair.forward, &idle, names);
+        drop_arguments(&mut pair.pullback, &idle, names);
     }
 }
 
@@ -88,13 +99,31 @@ fn callee(func: &ir::Function, inst: ir::Inst, names: &Names) -> Option<String> 
     Some(names.symbol(&spelled).map_or(spelled.clone(), str::to_owned))
 }
 
-fn pass_zero(w: &mut DerivedWhole, c: Conduct, asks: &HashSet<String>) {
-    w.segment &= c.uses || c.passes.iter().any(|p| asks.contains(&p.2));
-    for (inst, k, _) in c.passes.into_iter().filter(|p| !asks.contains(&p.2)) {
-        let at = w.func.srcloc(inst);
-        let mut pos = FuncCursor::new(&mut w.func).at_inst(inst);
-        pos.set_srcloc(at);
-        let zero = pos.ins().iconst(types::I64, 0);
-        w.func.dfg.inst_args_mut(inst)[k] = zero;
+/// Drop a parameter that is not used.
+fn drop_parameter(func: &mut ir::Function, k: usize) {
+    let entry = func.layout.entry_block().expect("a function has a body");
+    let segment = func.dfg.block_params(entry)[k];
+    func.dfg.remove_block_param(segment);
+    func.signature.params.remove(k);
+}
+
+/// Drop the arguments of calls to these functions at these places.
+fn drop_arguments(func: &mut ir::Function, idle: &HashMap<String, usize>, names: &Names) {
+    let mut refs: HashMap<ir::FuncRef, usize> = HashMap::default();
+    for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect::<Vec<_>>() {
+        let Some(&k) = callee(func, inst, names).and_then(|symbol| idle.get(&symbol)) else { continue };
+        let InstructionData::Call { func_ref, mut args, .. } = func.dfg.insts[inst] else { unreachable!("it calls") };
+        refs.insert(func_ref, k);
+        args.remove(k, &mut func.dfg.value_lists);
+        let InstructionData::Call { args: of, .. } = &mut func.dfg.insts[inst] else { unreachable!("it calls") };
+        *of = args;
+    }
+    let mut refs: Vec<(ir::FuncRef, usize)> = refs.into_iter().collect();
+    refs.sort_unstable();
+    for (r, k) in refs {
+        // Others may have the same signature.
+        let mut sig = func.dfg.signatures[func.dfg.ext_funcs[r].signature].clone();
+        sig.params.remove(k);
+        func.dfg.ext_funcs[r].signature = func.import_signature(sig);
     }
 }
