@@ -132,6 +132,10 @@ pub struct Ideas {
     pub lanes: bool,
     /// Where only a gradient is asked for, such a loop adds a cotangent up in partial sums.
     pub partial: bool,
+    /// A loop of which it is known how much it records asks once whether there is room on the tape.
+    pub room: bool,
+    /// What a loop adds to one place in memory, turn by turn, is added up in a register.
+    pub stay: bool,
 }
 
 impl Ideas {
@@ -156,13 +160,15 @@ impl Ideas {
             summed: on(14),
             lanes: on(15),
             partial: on(16),
+            room: on(17),
+            stay: on(18),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 19] = [
         "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole",
-        "worth", "again", "summed", "lanes", "partial",
+        "worth", "again", "summed", "lanes", "partial", "room", "stay",
     ];
 }
 

@@ -40,6 +40,7 @@ use crate::normalise::{Normalised, normalise};
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
+use crate::room::room;
 use crate::rules;
 use crate::segments;
 use crate::shape::shape;
@@ -145,6 +146,8 @@ pub struct Stages<'a> {
     pub forward_of: IndexMap<ir::Block, BlockId>,
     /// What became of loops that might be run several turns at a time, by the role of the header.
     pub in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
+    /// Bytes of a turn of loops that ask once whether there is room on the tape, or why they do not.
+    pub asking: Vec<(Role, Result<i64, &'static str>)>,
     /// The emitted functions.
     pub emitted: Emitted,
 }
@@ -617,7 +620,7 @@ fn derive_one<'a>(
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         (fwd, pulls)
     };
-    let mut in_lanes = Vec::new();
+    let (mut in_lanes, mut asking) = (Vec::new(), Vec::new());
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
         let env = LowerEnv {
             primal: &primal.func,
@@ -630,9 +633,12 @@ fn derive_one<'a>(
             target: isa.frontend_config(),
         };
         let mut func = lower(graph, env);
+        // Blocks have the order of the graph.
+        let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
+        if options.ideas.room {
+            asking.extend(room(&mut func).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
+        }
         if options.ideas.lanes && has_lanes(isa) {
-            // Blocks have the order of the graph.
-            let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
             // What is handed from turn to turn by a reverse, and added to, is a cotangent.
             let reverses = |b| matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
             let reorders = mode == Mode::Gradient && options.ideas.partial;
@@ -700,7 +706,7 @@ fn derive_one<'a>(
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };
-    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, in_lanes, emitted })
+    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, in_lanes, asking, emitted })
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.

@@ -68,9 +68,10 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
-mod body;
+pub(crate) mod body;
 mod emit;
-mod turn;
+pub(crate) mod front;
+pub(crate) mod turn;
 
 /// What became of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]

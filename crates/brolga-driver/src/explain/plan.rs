@@ -5,10 +5,10 @@
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
-use brolga_transform::lanes::told;
 use brolga_transform::plan::why::{Reader, readers, reason};
 use brolga_transform::plan::{Source, type_of};
 use brolga_transform::{Stages, derive_with};
+use brolga_transform::{lanes, room};
 use cranelift_codegen::ir::{self, Type};
 
 use crate::quiet;
@@ -52,6 +52,8 @@ pub struct Block {
     /// Of the loop of which it is the header: whether several turns of it, or of its reverse, are run at a time, or why not. Empty if
     /// that is out of the question.
     pub lanes: Vec<String>,
+    /// Of such a loop, if it records: whether it asks once if there is room on the tape, or why not.
+    pub room: Option<String>,
 }
 
 impl Block {
@@ -147,6 +149,7 @@ impl Describe<'_, '_> {
             recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
             again: plan.again(b).is_some(),
             lanes: self.lanes(b),
+            room: self.s.asking.iter().find_map(|(role, outcome)| room::told(*role, b, outcome)),
         }
     }
 
@@ -154,7 +157,7 @@ impl Describe<'_, '_> {
     fn lanes(&self, header: ir::Block) -> Vec<String> {
         let mut found = Vec::new();
         for (role, outcome) in &self.s.in_lanes {
-            found.extend(told(*role, header, outcome).filter(|text| !found.contains(text)));
+            found.extend(lanes::told(*role, header, outcome).filter(|text| !found.contains(text)));
         }
         found
     }

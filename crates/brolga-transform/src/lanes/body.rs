@@ -235,8 +235,8 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The turns that a loop has at least.
-fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
+/// What says how many turns a loop has.
+pub fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
     let cond = steps.args(l.test)[0];
     let compared = match steps.home(cond) {
         Home::Inside(inst) => Some(inst),

@@ -188,6 +188,8 @@ pub struct Steps<'a> {
     fixed: HashMap<Value, bool>,
     steps: HashMap<usize, Option<i64>>,
     linear: HashMap<Value, Option<Linear>>,
+    /// Whether the loop records: what is on the tape is then not taken for something that does not change.
+    pub records: bool,
     /// Steps of widened integers that addresses are made of; `true` for those that are widened with their sign.
     pub widened: IndexMap<Value, (i64, bool)>,
 }
@@ -223,6 +225,7 @@ impl<'a> Steps<'a> {
             fixed: HashMap::default(),
             steps: HashMap::default(),
             linear: HashMap::default(),
+            records: false,
             widened: IndexMap::default(),
         };
         for i in 0..this.nexts.len() {
@@ -279,14 +282,13 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether an instruction can be done at any time. What was recorded can be read before the loop: no loop is looked at that
-    /// records.
+    /// Whether an instruction can be done at any time. What was recorded can be read before the loop, unless it records.
     fn is_pure(&self, inst: ir::Inst) -> bool {
         let data = &self.func.dfg.insts[inst];
         let op = data.opcode();
         if let (Opcode::Load, Some(flags)) = (op, data.memflags()) {
             let flags = self.func.dfg.mem_flags[flags];
-            return flags.notrap() && self.is_tape(flags);
+            return flags.notrap() && self.is_tape(flags) && !self.records;
         }
         !(op.can_load()
             || op.can_store()

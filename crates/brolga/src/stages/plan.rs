@@ -13,12 +13,12 @@ use std::fmt::Write;
 
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::FrameHome;
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::print::primal_text;
 use brolga_transform::Stages;
-use brolga_transform::lanes::told;
 use brolga_transform::plan::why::{Reader, readers};
 use brolga_transform::plan::{PredSource, Source, type_of};
+use brolga_transform::{lanes, room};
 use cranelift_codegen::ir::{self, Type};
 
 /// The plan as comment lines.
@@ -141,11 +141,10 @@ impl Comments<'_, '_> {
             };
             self.line(2, &format!("{how}{}", self.readers(b, v)));
         }
-        let mut lanes: Vec<String> = Vec::new();
-        for (role, outcome) in &self.s.in_lanes {
-            lanes.extend(told(*role, b, outcome).filter(|text| !lanes.contains(text)));
-        }
-        lanes.iter().for_each(|text| self.line(2, text));
+        let room = self.s.asking.iter().filter_map(|(role, outcome)| room::told(*role, b, outcome));
+        let lanes = self.s.in_lanes.iter().filter_map(|(role, outcome)| lanes::told(*role, b, outcome));
+        let told: IndexSet<String> = room.chain(lanes).collect();
+        told.iter().for_each(|text| self.line(2, text));
         for &p in &facts.cfg.preds[b] {
             for hold in plan.holds.get(&(p, b)).into_iter().flatten() {
                 let steps = hold.undo.len();
