@@ -174,21 +174,52 @@ fn compared(steps: &mut Steps<'_>, check: ir::Inst) -> Option<(Value, Value)> {
 
 /// Ask in front of a loop, as `check` does.
 fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
+    let known = known_turns(func, l, &r.count).map(|n| n.min(MOST_BYTES / r.bytes) * r.bytes + r.early);
     let mut front = Front::before(func, l, &r.alias);
     let g = front.block();
-    let turns = turns(&mut front, &r.count);
-    let most = front.int(g, types::I64, MOST_BYTES / r.bytes);
-    let turns = front.at(g, None).ins().umin(turns, most);
-    let by = front.int(g, types::I64, r.bytes);
-    let mut bytes = front.at(g, None).ins().imul(turns, by);
-    if r.early > 0 {
-        let early = front.int(g, types::I64, r.early);
-        bytes = front.at(g, None).ins().iadd(bytes, early);
-    }
+    let bytes = match known {
+        Some(0) => return,
+        Some(bytes) => front.int(g, types::I64, bytes),
+        None => {
+            let turns = turns(&mut front, &r.count);
+            let most = front.int(g, types::I64, MOST_BYTES / r.bytes);
+            let turns = front.at(g, None).ins().umin(turns, most);
+            let by = front.int(g, types::I64, r.bytes);
+            let bytes = front.at(g, None).ins().imul(turns, by);
+            let early = front.int(g, types::I64, r.early);
+            if r.early > 0 { front.at(g, None).ins().iadd(bytes, early) } else { bytes }
+        }
+    };
     let (top, limit) = (front.at0(r.top), front.at0(r.limit));
     let left = front.at(g, None).ins().isub(limit, top);
     let over = front.at(g, None).ins().icmp(IntCC::UnsignedGreaterThan, bytes, left);
     front.at(g, Some(check)).ins().trapnz(over, TrapCode::unwrap_user(Check::TapeFull as u8));
+}
+
+/// How often a loop's test says that it goes on, if that is a constant.
+fn known_turns(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
+    let &Count { ref first, step, ty, goes_on, bound } = count;
+    let known = |sum: &Linear| turn::entered(func, l, sum)?.known();
+    let bound = bound.map_or_else(Linear::default, Linear::value);
+    let (x, b) = (known(first)?, known(&bound)?);
+    let unsigned = goes_on.unsigned() == goes_on && goes_on != IntCC::NotEqual;
+    let wide = |k: i64| match (ty == types::I32, unsigned) {
+        (true, false) => i128::from(k as i32),
+        (true, true) => i128::from(k as u32),
+        (false, false) => i128::from(k),
+        (false, true) => i128::from(k as u64),
+    };
+    let ahead = (wide(b) - wide(x)) * i128::from(step.signum());
+    let step = i128::from(step.unsigned_abs());
+    let turns = match goes_on {
+        // Not if it steps over the bound, or gets there by way of the largest number.
+        IntCC::NotEqual => (ahead >= 0 && ahead % step == 0).then_some(ahead / step)?,
+        _ if goes_on.without_equal() == goes_on => (ahead + step - 1).div_euclid(step),
+        _ => ahead.div_euclid(step) + 1,
+    };
+    // Far from the ends of what numbers there are: nothing steps over them.
+    let far = |k: i128| k.abs() < 1 << 30 && !(unsigned && k < step);
+    (far(wide(b)) && far(wide(x))).then_some(i64::try_from(turns.max(0)).ok()?)
 }
 
 /// How often a loop's test says that it goes on: the largest number if that is for ever.

@@ -98,7 +98,8 @@ fn program(noise: &mut Noise) -> (String, &'static str) {
     let ahead = if noise.below(3) == 0 { step } else { 0 };
     let swapped = match goes_on {
         "ne" => "ne".to_owned(),
-        cc => cc.replace('l', "?").replace('g', "l").replace('?', "g").replace("sgt", "sgt"),
+        cc if cc.contains('l') => cc.replace('l', "g"),
+        cc => cc.replace('g', "l"),
     };
     let complement = match goes_on {
         "slt" => "sge",
@@ -151,10 +152,14 @@ fn program(noise: &mut Noise) -> (String, &'static str) {
             branch("block2", &format!("block3({at_test})"))
         ),
     };
-    let narrow = |v: &str, from: &str| match ty {
-        "i64" => format!("{v} = iadd_imm {from}, 0"),
+    // One in four counts from a constant to a constant.
+    let known = noise.below(4) == 0;
+    let mut narrow = |v: &str, from: &str| match ty {
+        _ if known => format!("{v} = iconst.{ty} {}", noise.below(30) as i64 - 15),
+        "i64" => format!("{v} = iadd {from}, v60"),
         _ => format!("{v} = ireduce.i32 {from}"),
     };
+    let (from, to) = (narrow("v13", "v2"), narrow("v12", "v3"));
     let enter = match noise.below(3) {
         0 => "brif v3, block1(v13, v0), block3(v0)",
         _ => "jump block1(v13, v0)",
@@ -164,17 +169,15 @@ fn program(noise: &mut Noise) -> (String, &'static str) {
 block0(v0: i64, v1: i64, v2: i64, v3: i64):
 v60 = iconst.i64 0
 v61 = iconst.{ty} {step}
-{}
-{}
+{from}
+{to}
 {enter}
 {body}
 block3(v90: i64):
 return v90
-}}",
-        narrow("v13", "v2"),
-        narrow("v12", "v3"),
+}}"
     );
-    (text.replace("iadd_imm v2, 0", "iadd v2, v60").replace("iadd_imm v3, 0", "iadd v3, v60"), ty)
+    (text, ty)
 }
 
 /// Bytes behind the end of the tape that must stay as they are.
@@ -198,7 +201,7 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
             continue;
         }
         taken += 1;
-        assert_eq!(checks(&once).len(), 1, "{once}");
+        assert!(checks(&once).len() <= 1, "{once}");
         let shown = once.to_string();
         let (module, compiled) = compile(vec![each, once]);
         for _ in 0..40 {

@@ -127,9 +127,8 @@ impl Linear {
     }
 }
 
-/// The largest number that a combination of values from outside of a loop can be, where that is seen at once: compilers that unroll
-/// leave the last few turns, `n & 3` of them, to a loop of its own.
-pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
+/// A combination of values from outside of a loop, and of the header's parameters as it is entered, as one of values in front of it.
+pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
     let last = func.layout.last_inst(l.entry)?;
     let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
     let call = calls.iter().find(|c| c.block(&func.dfg.value_lists) == l.blocks[0])?;
@@ -140,6 +139,13 @@ pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
     for &(v, factor) in &sum.terms {
         found = found.plus_times(&outside(func, entered.get(&v).copied().unwrap_or(v), 4), factor);
     }
+    Some(found)
+}
+
+/// The largest number that such a combination can be, where that is seen at once: compilers that unroll
+/// leave the last few turns, `n & 3` of them, to a loop of its own.
+pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
+    let found = entered(func, l, sum)?;
     let masked = |v: Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
         InstructionData::Binary { opcode: Opcode::Band, args } => {
             args.into_iter().find_map(|a| outside(func, a, 1).known()).filter(|k| *k >= 0)
