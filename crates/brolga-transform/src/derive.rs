@@ -17,7 +17,8 @@ use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{
-    ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request, ResultActivity,
+    ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Ideas, Inline, Mode, Options, Program, Request,
+    ResultActivity,
 };
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, UserFuncName, types};
@@ -34,7 +35,7 @@ use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
-use crate::lanes::{Taken, has_lanes, lanes};
+use crate::lanes::{How, Taken, has_lanes, lanes};
 use crate::liveness::Liveness;
 use crate::normalise::{Normalised, normalise};
 use crate::plan::{Plan, plan as make_plan};
@@ -642,7 +643,9 @@ fn derive_one<'a>(
             // What is handed from turn to turn by a reverse, and added to, is a cotangent.
             let reverses = |b| matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
             let reorders = mode == Mode::Gradient && options.ideas.partial;
-            let looked = lanes(&mut func, &|header| reorders && reverses(header), options.ideas.worth);
+            let reorder = |header| reorders && reverses(header);
+            let Ideas { worth, stay, .. } = options.ideas;
+            let looked = lanes(&mut func, How { reorder: &reorder, worth, stay });
             in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
         shape(&mut func);

@@ -91,6 +91,8 @@ pub struct Taken {
     pub tests: usize,
     /// Sums that are split.
     pub sums: usize,
+    /// Places in memory that are in registers meanwhile.
+    pub cells: usize,
 }
 
 /// What became of the loop with this header, or of its reverse, as a sentence; `role` is that of the block that begins it.
@@ -102,14 +104,19 @@ pub fn told(role: Role, header: ir::Block, outcome: &Result<Taken, &'static str>
         _ => return None,
     };
     Some(match outcome {
-        Ok(Taken { turns, tests, sums }) => {
+        Ok(Taken { turns, tests, sums, cells }) => {
             let met = match tests {
                 0 => String::new(),
                 1 => " where two accesses do not meet".to_owned(),
                 n => format!(" where {n} pairs of accesses do not meet"),
             };
             let sums = if *sums == 0 { "" } else { ", adding up in partial sums" };
-            format!("{whose} runs {turns} turns at a time{met}{sums}")
+            let cells = match cells {
+                0 => String::new(),
+                1 => ", with one place in memory in a register".to_owned(),
+                n => format!(", with {n} places in memory in registers"),
+            };
+            format!("{whose} runs {turns} turns at a time{met}{sums}{cells}")
         }
         Err(why) => format!("{whose} runs turn by turn, since {why}"),
     })
@@ -140,9 +147,20 @@ pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
     found
 }
 
-/// Run loops of a function several turns at a time; `reorder` says of which header's loop sums may be added in another order, `worth`
-/// whether that is only done where there are enough turns.
-pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool, worth: bool) -> Vec<Looked> {
+/// How loops may be run.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    /// Of which header's loop sums may be added in another order.
+    pub reorder: &'a dyn Fn(ir::Block) -> bool,
+    /// Whether it is only done where there are enough turns.
+    pub worth: bool,
+    /// Whether places that are added to turn by turn may be in registers.
+    pub stay: bool,
+}
+
+/// Run loops of a function several turns at a time.
+pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
+    let How { reorder, worth, stay } = how;
     let loops = turn::loops(func);
     if loops.is_empty() {
         return Vec::new();
@@ -151,7 +169,7 @@ pub fn lanes(func: &mut ir::Function, reorder: &dyn Fn(ir::Block) -> bool, worth
     let mut looked = Vec::new();
     for l in loops {
         let header = l.blocks[0];
-        let outcome = match body::Body::read(func, &l, reorder(header)) {
+        let outcome = match body::Body::read(func, &l, reorder(header), stay) {
             Ok(body) if worth && is_short(func, &l, &body) => Err("it has few turns"),
             Ok(body) => Ok(emit::emit(func, &l, &body, if worth { SHORT } else { 0 })),
             // Nothing to do with floats in memory.

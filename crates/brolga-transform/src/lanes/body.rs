@@ -22,6 +22,8 @@ const MOST_TESTS: usize = 12;
 
 /// Why loops that push are left alone.
 const RECORDS: &str = "it records";
+/// Why loops with other chains are.
+const HANDED: &str = "it hands more from turn to turn than sums";
 
 /// What a value of a turn is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,19 @@ pub enum Param {
     },
 }
 
+/// A place in memory to which each turn adds something: it is in a register as long as the vectors run.
+pub struct Cell {
+    /// Where it is, when the loop is entered and in all turns.
+    pub at: Linear,
+    /// The load with which a turn begins; its result stands for what is there.
+    pub load: ir::Inst,
+    /// The store with which it ends.
+    pub store: ir::Inst,
+    /// As for a parameter.
+    pub chain: Vec<ir::Inst>,
+    pub split: bool,
+}
+
 /// How many turns there are.
 pub struct Count {
     /// What is tested, when the loop is entered.
@@ -84,8 +99,10 @@ pub struct Count {
 pub enum Test {
     /// The second is not further along than the first by less than a vector.
     Apart(Linear),
-    /// A place with so many bytes is not among what is stored; the difference to where the stores begin.
+    /// A place with so many bytes is not among what is accessed in steps; the difference to where that begins.
     Aside(Linear, i64),
+    /// Two places with so many bytes are apart; the difference of the first to the second.
+    Distinct(Linear, i64, i64),
 }
 
 /// What a turn does.
@@ -98,6 +115,8 @@ pub struct Body {
     pub step: i64,
     pub accesses: Vec<Access>,
     pub kinds: HashMap<Value, Kind>,
+    /// Places that are added to.
+    pub cells: Vec<Cell>,
     /// Where what is read once is read.
     pub once: HashMap<ir::Inst, Linear>,
     pub params: Vec<Param>,
@@ -120,8 +139,9 @@ impl Body {
         VECTOR / self.width
     }
 
-    /// Read a turn. An empty reason is that of loops with nothing to do with floats in memory.
-    pub fn read(func: &ir::Function, l: &Loop, reorder: bool) -> Result<Self, &'static str> {
+    /// Read a turn; sums may be split if `reorder`, and places in memory be in registers if `stay`. An empty reason is that of loops with
+    /// nothing to do with floats in memory.
+    pub fn read(func: &ir::Function, l: &Loop, reorder: bool, stay: bool) -> Result<Self, &'static str> {
         let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         let is_access = |i: &ir::Inst| matches!(func.dfg.insts[*i].opcode(), Opcode::Load | Opcode::Store);
         let is_float = |i: &ir::Inst| is_access(i) && accessed(func, *i).is_float();
@@ -132,17 +152,17 @@ impl Body {
             return Err("a turn of it is long");
         }
         let mut steps = Steps::new(func, l).ok_or("")?;
-        let mut reader =
-            Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), once: HashMap::default() };
+        let mut reader = Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), fixed: Vec::new(), stay };
         for &inst in &insts {
             reader.memory(inst)?;
         }
-        let Reader { width, step, accesses, once, .. } = reader;
+        let Reader { width, step, accesses, fixed, .. } = reader;
         if width == 0 {
             return Err("it reads and writes nothing element after element");
         }
+        let (places, once) = places(&mut steps, fixed)?;
         let count = count(&mut steps, l).ok_or("how many turns there are is not known when it is entered")?;
-        let kinds = kinds(&mut steps, &insts, &once, width, l);
+        let kinds = kinds(&mut steps, &insts, &places, &once, width, l);
         let kind = |v: Value| kinds.get(&v).copied().unwrap_or(Kind::Fixed);
         for a in accesses.iter().filter(|a| a.stores) {
             let data = steps.args(a.inst)[0];
@@ -153,15 +173,16 @@ impl Body {
             }
         }
         let params = params(&mut steps, l, &kinds, reorder)?;
+        let cells = cells(&steps, l, places, &kinds, reorder)?;
         let split = params.iter().any(|p| matches!(p, Param::Sum { split: true, .. }));
-        if !split && !accesses.iter().any(|a| a.stores) {
+        if !split && cells.is_empty() && !accesses.iter().any(|a| a.stores) {
             return Err("it does nothing but add up, in order");
         }
-        let tests = tests(func, &accesses, &once, step)?;
+        let tests = tests(func, &accesses, &cells, &once, step)?;
         let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
         let alias = steps.aliases();
         let vectors = if accesses.len() <= FEW { 2 } else { 1 };
-        Ok(Self { vectors, width, step, accesses, kinds, once, params, count, tests, widened, alias })
+        Ok(Self { vectors, width, step, accesses, kinds, cells, once, params, count, tests, widened, alias })
     }
 }
 
@@ -179,7 +200,10 @@ struct Reader<'s, 'a> {
     width: i64,
     step: i64,
     accesses: Vec<Access>,
-    once: HashMap<ir::Inst, Linear>,
+    /// Accesses to one place in all turns.
+    fixed: Vec<Access>,
+    /// Whether stores to one place are looked at.
+    stay: bool,
 }
 
 impl Reader<'_, '_> {
@@ -204,7 +228,7 @@ impl Reader<'_, '_> {
             };
         };
         let flags = func.dfg.mem_flags[flags];
-        let stores = op == Opcode::Store;
+        let stores = op.can_store();
         if stores && self.steps.is_tape(flags) {
             return Err(RECORDS);
         }
@@ -222,8 +246,8 @@ impl Reader<'_, '_> {
         let step = self.steps.step_of(&at).ok_or("where it reads or writes is not in steps")?;
         let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
         let width = i64::from(ty.bytes());
-        if step == 0 && !stores {
-            self.once.insert(inst, at);
+        if step == 0 && (!stores || self.stay) {
+            self.fixed.push(Access { inst, stores, at });
             return Ok(());
         }
         if step.abs() != width || self.width != 0 && (self.width, self.step) != (width, step) {
@@ -233,6 +257,91 @@ impl Reader<'_, '_> {
         self.accesses.push(Access { inst, stores, at });
         Ok(())
     }
+}
+
+/// A place that is written to in all turns: what is there as a turn begins, and its accesses, in order.
+type Place = (Linear, Vec<Access>);
+
+/// Of accesses to one place in all turns, places that are written to, and where the rest are read. What a turn reads where it has written
+/// is what it has written.
+fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<Place>, HashMap<ir::Inst, Linear>), &'static str> {
+    let func = steps.func;
+    let (mut places, mut once): (Vec<Place>, _) = (Vec::new(), HashMap::default());
+    for a in fixed.iter().filter(|a| a.stores) {
+        if !places.iter().any(|p| p.0 == a.at) {
+            places.push((a.at.clone(), Vec::new()));
+        }
+    }
+    for a in fixed {
+        match places.iter_mut().find(|p| p.0 == a.at) {
+            Some(place) => place.1.push(a),
+            None => _ = once.insert(a.inst, a.at),
+        }
+    }
+    for (_, all) in &places {
+        let ty = accessed(func, all[0].inst);
+        if all[0].stores || !ty.is_float() || all.iter().any(|a| accessed(func, a.inst) != ty) {
+            return Err("it writes to one place in all turns");
+        }
+        let mut there = func.dfg.first_result(all[0].inst);
+        for a in &all[1..] {
+            if a.stores {
+                there = steps.args(a.inst)[0];
+            } else {
+                steps.stands_for(func.dfg.first_result(a.inst), there);
+            }
+        }
+    }
+    Ok((places, once))
+}
+
+/// What is done to places that are written to.
+fn cells(
+    steps: &Steps<'_>,
+    l: &Loop,
+    places: Vec<Place>,
+    kinds: &HashMap<Value, Kind>,
+    reorder: bool,
+) -> Result<Vec<Cell>, &'static str> {
+    let params = steps.func.dfg.block_params(l.blocks[0]).len();
+    let cell = |(c, (at, all)): (usize, Place)| {
+        let (load, store) = (all[0].inst, all.iter().rfind(|a| a.stores).expect("it is written to").inst);
+        let (from, to) = (steps.func.dfg.first_result(load), steps.args(store)[0]);
+        if to == from || kinds.get(&to) != Some(&Kind::Sum(params + c)) {
+            return Err("what it writes to one place is no sum of what is there");
+        }
+        let (chain, adds) = chain(steps, kinds, params + c, from, to).ok_or(HANDED)?;
+        Ok(Cell { at, load, store, chain, split: adds && reorder })
+    };
+    places.into_iter().enumerate().map(cell).collect()
+}
+
+/// What is done to a sum on the way from one value to another, in order; and whether that is nothing but additions.
+fn chain(
+    steps: &Steps<'_>,
+    kinds: &HashMap<Value, Kind>,
+    i: usize,
+    from: Value,
+    to: Value,
+) -> Option<(Vec<ir::Inst>, bool)> {
+    let func = steps.func;
+    let (mut chain, mut adds, mut at) = (Vec::new(), true, to);
+    while at != from {
+        let inst = func.dfg.value_def(at).inst().expect("a sum ends where it begins");
+        let args = steps.args(inst);
+        let sums: SmallVec<[usize; 2]> =
+            (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&Kind::Sum(i))).collect();
+        let [k] = sums[..] else { return None };
+        adds &= match func.dfg.insts[inst].opcode() {
+            Opcode::Fadd => true,
+            Opcode::Fsub => k == 0,
+            _ => false,
+        };
+        chain.push(inst);
+        at = args[k];
+    }
+    chain.reverse();
+    Some((chain, adds))
 }
 
 /// What says how many turns a loop has.
@@ -281,6 +390,7 @@ pub fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
 fn kinds(
     steps: &mut Steps<'_>,
     insts: &[ir::Inst],
+    places: &[Place],
     once: &HashMap<ir::Inst, Linear>,
     width: i64,
     l: &Loop,
@@ -295,9 +405,12 @@ fn kinds(
         };
         kinds.insert(p, kind);
     }
+    let params = kinds.len();
     for &inst in insts {
         let &[r] = func.dfg.inst_results(inst) else { continue };
-        let kind = if steps.is_fixed(r) {
+        let kind = if let Some(c) = places.iter().position(|p| p.1[0].inst == inst) {
+            Kind::Sum(params + c)
+        } else if steps.is_fixed(r) {
             Kind::Fixed
         } else if once.contains_key(&inst) {
             Kind::Once
@@ -392,36 +505,18 @@ fn params(
     for (i, &p) in all.iter().enumerate() {
         let next = steps.nexts[i];
         let ty = func.dfg.value_type(p);
-        let handed = "it hands more from turn to turn than sums";
         let param = if steps.is_fixed(p) {
             Param::Fixed
         } else if ty == types::I64 || ty == types::I32 {
-            let step = steps.step(i).ok_or(handed)?;
+            let step = steps.step(i).ok_or(HANDED)?;
             Param::Step(step)
         } else if steps.is_fixed(next) {
             Param::Becomes(next)
         } else if kinds.get(&next) == Some(&Kind::Sum(i)) {
-            let mut chain = Vec::new();
-            let mut at = next;
-            let mut adds = true;
-            while at != p {
-                let inst = func.dfg.value_def(at).inst().expect("a sum ends in its parameter");
-                let args = steps.args(inst);
-                let sums: SmallVec<[usize; 2]> =
-                    (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&Kind::Sum(i))).collect();
-                let [k] = sums[..] else { return Err(handed) };
-                adds &= match func.dfg.insts[inst].opcode() {
-                    Opcode::Fadd => true,
-                    Opcode::Fsub => k == 0,
-                    _ => false,
-                };
-                chain.push(inst);
-                at = args[k];
-            }
-            chain.reverse();
+            let (chain, adds) = chain(steps, kinds, i, p, next).ok_or(HANDED)?;
             Param::Sum { chain, split: adds && reorder }
         } else {
-            return Err(handed);
+            return Err(HANDED);
         };
         out.push(param);
     }
@@ -432,6 +527,7 @@ fn params(
 fn tests(
     func: &ir::Function,
     accesses: &[Access],
+    cells: &[Cell],
     once: &HashMap<ir::Inst, Linear>,
     step: i64,
 ) -> Result<Vec<Test>, &'static str> {
@@ -464,6 +560,22 @@ fn tests(
             places.push((at, bytes));
             for store in accesses.iter().filter(|a| a.stores) {
                 add(Test::Aside(at.plus_times(&store.at, -1), bytes))?;
+            }
+        }
+    }
+    // Nobody else may read or write what is in a register.
+    for (c, cell) in cells.iter().enumerate() {
+        let bytes = i64::from(accessed(func, cell.load).bytes());
+        for access in accesses {
+            add(Test::Aside(cell.at.plus_times(&access.at, -1), bytes))?;
+        }
+        let others = cells[..c].iter().map(|o| (&o.at, i64::from(accessed(func, o.load).bytes())));
+        for (other, size) in others.chain(places.iter().copied()) {
+            let apart = cell.at.plus_times(other, -1);
+            match apart.known() {
+                Some(d) if -bytes < d && d < size => return Err("it reads and writes parts of one place"),
+                Some(_) => {}
+                None => add(Test::Distinct(apart, bytes, size))?,
             }
         }
     }

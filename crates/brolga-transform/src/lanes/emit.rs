@@ -45,7 +45,8 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
     e.compare(turns, &entered, header);
     e.vectors(turns, x, header);
     let sums = body.params.iter().filter(|p| matches!(p, Param::Sum { split: true, .. })).count();
-    Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums }
+    let split = body.cells.iter().filter(|c| c.split).count();
+    Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums: sums + split, cells: body.cells.len() }
 }
 
 struct Emit<'a> {
@@ -147,6 +148,12 @@ impl Emit<'_> {
                     let bound = self.at(c, None).ins().iadd(covered, bytes);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
+                Ok(&Test::Distinct(ref d, bytes, size)) => {
+                    let more = Linear { plus: bytes - 1, ..Linear::default() };
+                    let d = self.linear(c, &d.plus_times(&more, 1), types::I64);
+                    let bound = self.int(c, types::I64, bytes - 1 + size);
+                    self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
+                }
                 // The last turn's is what it would be in 64 bits, so all are.
                 Err(&(v, step, signed)) => {
                     let first = self.at0(v);
@@ -185,12 +192,25 @@ impl Emit<'_> {
         let mut firsts: Vec<BlockArg> = vec![zero.into()];
         // Sums: one variable for one in order, one for each vector of a turn otherwise.
         let mut sums: Vec<Vec<Value>> = Vec::new();
+        let mut begin: Vec<(Value, bool)> = Vec::new();
         for (i, param) in body.params.iter().enumerate() {
             let Param::Sum { split, .. } = param else { continue };
             let old = self.front.func.dfg.block_params(header)[i];
-            let ty = self.front.func.dfg.value_type(old);
+            begin.push((self.at0(old), *split));
+        }
+        // Every turn reads these places, and there are some.
+        let mut cells = Vec::new();
+        for cell in &body.cells {
+            let at = self.linear(p, &cell.at, types::I64);
+            let (ty, flags) = (accessed(self.front.func, cell.load), self.data_flags(cell.load));
+            let found = self.at(p, Some(cell.load)).ins().load(ty, flags, at, 0);
+            begin.push((found, cell.split));
+            cells.push((cell, at, found));
+        }
+        for (first, split) in begin {
+            let ty = self.front.func.dfg.value_type(first);
             let (ty, first, n) = match split {
-                false => (ty, self.at0(old), 1),
+                false => (ty, first, 1),
                 true => {
                     let ty = self.vector(ty);
                     (ty, self.zero(p, ty), body.vectors)
@@ -233,6 +253,11 @@ impl Emit<'_> {
                 }
             };
             args.push(arg.into());
+        }
+        for ((cell, at, first), parts) in cells.into_iter().zip(sums) {
+            let sum = if cell.split { self.total(x, first, &parts) } else { parts[0] };
+            let flags = self.data_flags(cell.store);
+            self.at(x, Some(cell.store)).ins().store(flags, sum, at, 0);
         }
         self.at(x, None).ins().jump(header, &args);
     }
@@ -282,6 +307,7 @@ impl Emit<'_> {
             Param::Sum { chain, split } => Some((chain, *split)),
             _ => None,
         });
+        let chains = chains.chain(body.cells.iter().map(|c| (&c.chain, c.split)));
         for ((chain, split), sum) in chains.zip(sums) {
             let sum = &mut sum[if split { k as usize } else { 0 }];
             if split {

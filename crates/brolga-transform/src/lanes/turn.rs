@@ -245,6 +245,14 @@ impl<'a> Steps<'a> {
         self.alias.keys().map(|&v| (v, self.resolve(v))).collect()
     }
 
+    /// A value that is read from where another has just been written.
+    pub fn stands_for(&mut self, v: Value, other: Value) {
+        self.alias.insert(v, other);
+        for i in 0..self.nexts.len() {
+            self.nexts[i] = self.resolve(self.nexts[i]);
+        }
+    }
+
     /// The value that a parameter of a block behind the header stands for.
     pub fn resolve(&self, mut v: Value) -> Value {
         while let Some(&w) = self.alias.get(&v) {
