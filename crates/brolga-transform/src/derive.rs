@@ -639,13 +639,16 @@ fn derive_one<'a>(
         if options.ideas.room {
             asking.extend(room(&mut func).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
-        if options.ideas.lanes && has_lanes(isa) {
+        let Ideas { worth, lanes: wanted, stay, .. } = options.ideas;
+        if wanted && has_lanes(isa) || stay {
             // What is handed from turn to turn by a reverse, and added to, is a cotangent.
             let reverses = |b| matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
             let reorders = mode == Mode::Gradient && options.ideas.partial;
             let reorder = |header| reorders && reverses(header);
-            let Ideas { worth, stay, .. } = options.ideas;
-            let looked = lanes(&mut func, How { reorder: &reorder, worth, stay });
+            // Shadows are undefined after a trap, what the primal stores is not.
+            let stays = |header| stay && role(header).is_some_and(|r| !r.is_forward());
+            let lanes_too = wanted && has_lanes(isa);
+            let looked = lanes(&mut func, How { reorder: &reorder, worth, lanes: lanes_too, stay: &stays });
             in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
         shape(&mut func);

@@ -69,6 +69,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 pub(crate) mod body;
+mod cells;
 mod emit;
 pub(crate) mod front;
 pub(crate) mod turn;
@@ -116,7 +117,8 @@ pub fn told(role: Role, header: ir::Block, outcome: &Result<Taken, &'static str>
                 1 => ", with one place in memory in a register".to_owned(),
                 n => format!(", with {n} places in memory in registers"),
             };
-            format!("{whose} runs {turns} turns at a time{met}{sums}{cells}")
+            let how = if *turns == 1 { "turn by turn".to_owned() } else { format!("{turns} turns at a time") };
+            format!("{whose} runs {how}{met}{sums}{cells}")
         }
         Err(why) => format!("{whose} runs turn by turn, since {why}"),
     })
@@ -154,13 +156,16 @@ pub struct How<'a> {
     pub reorder: &'a dyn Fn(ir::Block) -> bool,
     /// Whether it is only done where there are enough turns.
     pub worth: bool,
-    /// Whether places that are added to turn by turn may be in registers.
-    pub stay: bool,
+    /// Whether the target has vectors, and they are wanted.
+    pub lanes: bool,
+    /// In which header's loop places that are added to turn by turn may be in registers.
+    pub stay: &'a dyn Fn(ir::Block) -> bool,
 }
 
 /// Run loops of a function several turns at a time.
 pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
-    let How { reorder, worth, stay } = how;
+    let How { reorder, worth, lanes, stay } = how;
+    let least = if worth { SHORT } else { 0 };
     let loops = turn::loops(func);
     if loops.is_empty() {
         return Vec::new();
@@ -169,12 +174,17 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     let mut looked = Vec::new();
     for l in loops {
         let header = l.blocks[0];
-        let outcome = match body::Body::read(func, &l, reorder(header), stay) {
+        let stays = stay(header);
+        let read = if lanes { body::Body::read(func, &l, reorder(header), stays) } else { Err("") };
+        let outcome = match read {
             Ok(body) if worth && is_short(func, &l, &body) => Err("it has few turns"),
-            Ok(body) => Ok(emit::emit(func, &l, &body, if worth { SHORT } else { 0 })),
-            // Nothing to do with floats in memory.
-            Err("") => continue,
-            Err(why) => Err(why),
+            Ok(body) => Ok(emit::emit(func, &l, &body, least)),
+            Err(why) => match cells::one_by_one(func, &l).filter(|_| stays) {
+                Some(body) if !(worth && is_short(func, &l, &body)) => Ok(emit::emit(func, &l, &body, least)),
+                // Nothing to do with floats in memory.
+                _ if why.is_empty() => continue,
+                _ => Err(why),
+            },
         };
         looked.push(Looked { header, outcome });
     }

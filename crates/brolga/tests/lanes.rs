@@ -54,8 +54,12 @@ fn parse(text: &str) -> ir::Function {
     cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0)
 }
 
+fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
+    brolga_transform::lanes::lanes(func, How { reorder: &|_| false, worth: false, lanes: false, stay: &|_| true })
+}
+
 fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
-    brolga_transform::lanes::lanes(func, How { reorder: &|_| reorder, worth, stay: true })
+    brolga_transform::lanes::lanes(func, How { reorder: &|_| reorder, worth, lanes: true, stay: &|_| true })
 }
 
 /// How a loop counts: its blocks, with BODY where the turn is, which finds its index (in elements) in v50.
@@ -277,15 +281,17 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
     let programs: usize = std::env::var("BROLGA_LANES_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
     let seed = std::env::var("BROLGA_LANES_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let mut noise = Noise(seed);
-    let (mut taken, mut refused, mut tests, mut split, mut stay) = (0, 0, 0, 0, 0);
+    let (mut taken, mut refused, mut tests, mut split, mut stay, mut alone) = (0, 0, 0, 0, 0, 0);
     let mut in_lanes = 0;
     for _ in 0..programs {
         let (text, cells) = program(&mut noise);
         let one = parse(&text);
-        let (mut exact, mut sums) = (one.clone(), one.clone());
+        let (mut exact, mut sums, mut cells_only) = (one.clone(), one.clone(), one.clone());
         let looked = lanes(&mut exact, false, false);
         let looked_too = lanes(&mut sums, true, false);
-        for func in [&exact, &sums] {
+        let ones = one_by_one(&mut cells_only);
+        alone += ones.iter().filter(|l| l.outcome.is_ok()).count();
+        for func in [&exact, &sums, &cells_only] {
             cranelift_codegen::verify_function(func, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{func}"));
         }
         for l in &looked_too {
@@ -294,12 +300,12 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
                 Err(_) => refused += 1,
             }
         }
-        if looked_too.iter().all(|l| l.outcome.is_err()) {
+        if looked_too.iter().chain(&ones).all(|l| l.outcome.is_err()) {
             continue;
         }
         let shown = exact.to_string();
         let is_exact = looked.iter().any(|l| l.outcome.is_ok());
-        let (module, compiled) = compile(vec![one, exact, sums]);
+        let (module, compiled) = compile(vec![one, exact, sums, cells_only]);
         for _ in 0..24 {
             let before = memory(&mut noise);
             let unit = if noise.below(6) == 0 { 1 } else { 2 };
@@ -347,11 +353,11 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
         unsafe { module.free_memory() };
     }
     eprintln!(
-        "{taken} taken with {tests} comparisons and {split} split sums, {stay} places, {refused} refused, {in_lanes} runs"
+        "{taken} taken with {tests} comparisons and {split} split sums, {stay} places, {alone} one by one, {refused} refused, {in_lanes} runs"
     );
     assert!(
-        taken * 4 > programs && tests > taken && split * 20 > programs && stay * 20 > programs,
-        "{taken} taken, {tests} tests, {split} split, {stay} places"
+        taken * 4 > programs && tests > taken && split * 20 > programs && stay * 20 > programs && alone * 10 > programs,
+        "{taken} taken, {tests} tests, {split} split, {stay} places, {alone} alone"
     );
 }
 

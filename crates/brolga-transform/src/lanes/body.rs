@@ -9,21 +9,24 @@ use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Value, types};
 use smallvec::SmallVec;
 
+use super::cells::{self, Cell, Place, cells, places};
 use super::turn::{Home, Linear, Loop, Steps};
 
 /// Bytes of a vector.
 pub const VECTOR: i64 = 16;
 /// Longer turns are left alone: there are not enough registers for what they would gain.
-const MOST_INSTS: usize = 300;
+pub const MOST_INSTS: usize = 300;
 /// With so few accesses in a turn, counting takes a good part of it.
 const FEW: usize = 4;
 /// More comparisons than this take longer than a short loop.
-const MOST_TESTS: usize = 12;
+pub const MOST_TESTS: usize = 12;
 
 /// Why loops that push are left alone.
 const RECORDS: &str = "it records";
+/// Why loops are in which too much is unknown.
+pub const MANY: &str = "too many pairs of accesses might meet in it";
 /// Why loops with other chains are.
-const HANDED: &str = "it hands more from turn to turn than sums";
+pub const HANDED: &str = "it hands more from turn to turn than sums";
 
 /// What a value of a turn is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +47,16 @@ pub enum Kind {
     Other,
 }
 
-/// A load or store of one element after the other.
+/// A load or store in steps.
 pub struct Access {
     pub inst: ir::Inst,
     pub stores: bool,
     /// Its address when the loop is entered.
     pub at: Linear,
+    /// Bytes to that of the next turn.
+    pub step: i64,
+    /// Bytes that it reads or writes.
+    pub width: i64,
 }
 
 /// Something that is handed from turn to turn.
@@ -69,19 +76,6 @@ pub enum Param {
     },
 }
 
-/// A place in memory to which each turn adds something: it is in a register as long as the vectors run.
-pub struct Cell {
-    /// Where it is, when the loop is entered and in all turns.
-    pub at: Linear,
-    /// The load with which a turn begins; its result stands for what is there.
-    pub load: ir::Inst,
-    /// The store with which it ends.
-    pub store: ir::Inst,
-    /// As for a parameter.
-    pub chain: Vec<ir::Inst>,
-    pub split: bool,
-}
-
 /// How many turns there are.
 pub struct Count {
     /// What is tested, when the loop is entered.
@@ -99,14 +93,19 @@ pub struct Count {
 pub enum Test {
     /// The second is not further along than the first by less than a vector.
     Apart(Linear),
-    /// A place with so many bytes is not among what is accessed in steps; the difference to where that begins.
-    Aside(Linear, i64),
+    /// A place with so many bytes is not among what is accessed in steps: the difference to where that begins, the step, and how many
+    /// bytes are accessed each time.
+    Aside(Linear, i64, i64, i64),
     /// Two places with so many bytes are apart; the difference of the first to the second.
     Distinct(Linear, i64, i64),
 }
 
 /// What a turn does.
 pub struct Body {
+    /// Whether turns are run one by one, as they are but for what is in registers.
+    pub one: bool,
+    /// For each parameter of the header, what it is in the next turn.
+    pub nexts: SmallVec<[Value; 8]>,
     /// Vectors that a turn of the new loop does one after the other.
     pub vectors: i64,
     /// Bytes of an element.
@@ -131,7 +130,7 @@ pub struct Body {
 impl Body {
     /// Turns that are run at a time.
     pub fn at_a_time(&self) -> i64 {
-        self.lanes() * self.vectors
+        if self.one { 1 } else { self.lanes() * self.vectors }
     }
 
     /// Elements in a vector.
@@ -161,6 +160,7 @@ impl Body {
             return Err("it reads and writes nothing element after element");
         }
         let (places, once) = places(&mut steps, fixed)?;
+        let once = once.into_iter().map(|a| (a.inst, a.at)).collect();
         let count = count(&mut steps, l).ok_or("how many turns there are is not known when it is entered")?;
         let kinds = kinds(&mut steps, &insts, &places, &once, width, l);
         let kind = |v: Value| kinds.get(&v).copied().unwrap_or(Kind::Fixed);
@@ -182,7 +182,23 @@ impl Body {
         let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
         let alias = steps.aliases();
         let vectors = if accesses.len() <= FEW { 2 } else { 1 };
-        Ok(Self { vectors, width, step, accesses, kinds, cells, once, params, count, tests, widened, alias })
+        let nexts = std::mem::take(&mut steps.nexts);
+        Ok(Self {
+            one: false,
+            nexts,
+            vectors,
+            width,
+            step,
+            accesses,
+            kinds,
+            cells,
+            once,
+            params,
+            count,
+            tests,
+            widened,
+            alias,
+        })
     }
 }
 
@@ -247,77 +263,20 @@ impl Reader<'_, '_> {
         let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
         let width = i64::from(ty.bytes());
         if step == 0 && (!stores || self.stay) {
-            self.fixed.push(Access { inst, stores, at });
+            self.fixed.push(Access { inst, stores, at, step, width });
             return Ok(());
         }
         if step.abs() != width || self.width != 0 && (self.width, self.step) != (width, step) {
             return Err("it does not read and write neighbours one after the other");
         }
         (self.width, self.step) = (width, step);
-        self.accesses.push(Access { inst, stores, at });
+        self.accesses.push(Access { inst, stores, at, step, width });
         Ok(())
     }
 }
 
-/// A place that is written to in all turns: what is there as a turn begins, and its accesses, in order.
-type Place = (Linear, Vec<Access>);
-
-/// Of accesses to one place in all turns, places that are written to, and where the rest are read. What a turn reads where it has written
-/// is what it has written.
-fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<Place>, HashMap<ir::Inst, Linear>), &'static str> {
-    let func = steps.func;
-    let (mut places, mut once): (Vec<Place>, _) = (Vec::new(), HashMap::default());
-    for a in fixed.iter().filter(|a| a.stores) {
-        if !places.iter().any(|p| p.0 == a.at) {
-            places.push((a.at.clone(), Vec::new()));
-        }
-    }
-    for a in fixed {
-        match places.iter_mut().find(|p| p.0 == a.at) {
-            Some(place) => place.1.push(a),
-            None => _ = once.insert(a.inst, a.at),
-        }
-    }
-    for (_, all) in &places {
-        let ty = accessed(func, all[0].inst);
-        if all[0].stores || !ty.is_float() || all.iter().any(|a| accessed(func, a.inst) != ty) {
-            return Err("it writes to one place in all turns");
-        }
-        let mut there = func.dfg.first_result(all[0].inst);
-        for a in &all[1..] {
-            if a.stores {
-                there = steps.args(a.inst)[0];
-            } else {
-                steps.stands_for(func.dfg.first_result(a.inst), there);
-            }
-        }
-    }
-    Ok((places, once))
-}
-
-/// What is done to places that are written to.
-fn cells(
-    steps: &Steps<'_>,
-    l: &Loop,
-    places: Vec<Place>,
-    kinds: &HashMap<Value, Kind>,
-    reorder: bool,
-) -> Result<Vec<Cell>, &'static str> {
-    let params = steps.func.dfg.block_params(l.blocks[0]).len();
-    let cell = |(c, (at, all)): (usize, Place)| {
-        let (load, store) = (all[0].inst, all.iter().rfind(|a| a.stores).expect("it is written to").inst);
-        let (from, to) = (steps.func.dfg.first_result(load), steps.args(store)[0]);
-        if to == from || kinds.get(&to) != Some(&Kind::Sum(params + c)) {
-            return Err("what it writes to one place is no sum of what is there");
-        }
-        let (chain, adds) = chain(steps, kinds, params + c, from, to).ok_or(HANDED)?;
-        Ok(Cell { at, load, store, chain, split: adds && reorder })
-    };
-    places.into_iter().enumerate().map(cell).collect()
-}
-
 /// What is done to a sum on the way from one value to another, in order; and whether that is nothing but additions.
-fn chain(
+pub fn chain(
     steps: &Steps<'_>,
     kinds: &HashMap<Value, Kind>,
     i: usize,
@@ -536,7 +495,7 @@ fn tests(
         if !found.contains(&t) {
             found.push(t);
         }
-        if found.len() > MOST_TESTS { Err("too many pairs of accesses might meet in it") } else { Ok(()) }
+        if found.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
     };
     for (k, later) in accesses.iter().enumerate() {
         for earlier in accesses[..k].iter().filter(|a| a.stores || later.stores) {
@@ -559,25 +518,10 @@ fn tests(
         if !places.contains(&(at, bytes)) {
             places.push((at, bytes));
             for store in accesses.iter().filter(|a| a.stores) {
-                add(Test::Aside(at.plus_times(&store.at, -1), bytes))?;
+                add(Test::Aside(at.plus_times(&store.at, -1), bytes, step, step.abs()))?;
             }
         }
     }
-    // Nobody else may read or write what is in a register.
-    for (c, cell) in cells.iter().enumerate() {
-        let bytes = i64::from(accessed(func, cell.load).bytes());
-        for access in accesses {
-            add(Test::Aside(cell.at.plus_times(&access.at, -1), bytes))?;
-        }
-        let others = cells[..c].iter().map(|o| (&o.at, i64::from(accessed(func, o.load).bytes())));
-        for (other, size) in others.chain(places.iter().copied()) {
-            let apart = cell.at.plus_times(other, -1);
-            match apart.known() {
-                Some(d) if -bytes < d && d < size => return Err("it reads and writes parts of one place"),
-                Some(_) => {}
-                None => add(Test::Distinct(apart, bytes, size))?,
-            }
-        }
-    }
+    cells::tests(cells, accesses, &places, &mut add)?;
     Ok(found)
 }

@@ -14,6 +14,8 @@ use super::turn::{Linear, Loop};
 
 /// Most turns that are run in lanes: so many that a number of bytes is no negative number.
 const MOST_TURNS: i64 = 1 << 56;
+/// The same where steps may be longer than elements.
+const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
@@ -30,6 +32,7 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
     let entered: Vec<BlockArg> = front.func.dfg.block_params(g).iter().map(|&v| v.into()).collect();
     let mut e = Emit {
         front,
+        l,
         body,
         g,
         c,
@@ -43,7 +46,11 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
     };
     let turns = e.enough(&entered, header, least);
     e.compare(turns, &entered, header);
-    e.vectors(turns, x, header);
+    if body.one {
+        e.one_by_one(turns, x);
+    } else {
+        e.vectors(turns, x, header);
+    }
     let sums = body.params.iter().filter(|p| matches!(p, Param::Sum { split: true, .. })).count();
     let split = body.cells.iter().filter(|c| c.split).count();
     Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums: sums + split, cells: body.cells.len() }
@@ -51,6 +58,7 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
 
 struct Emit<'a> {
     front: Front<'a>,
+    l: &'a Loop,
     body: &'a Body,
     g: ir::Block,
     c: ir::Block,
@@ -112,9 +120,16 @@ impl Emit<'_> {
             None => some,
         };
         self.at(g, None).ins().brif(holds, c, &[], header, entered);
-        let most = if body.widened.is_empty() { MOST_TURNS } else { MOST_WIDENED };
+        let most = match (body.widened.is_empty(), body.one) {
+            (false, _) => MOST_WIDENED,
+            (true, false) => MOST_TURNS,
+            (true, true) => MOST_ONE_BY_ONE,
+        };
         let most = self.int(c, types::I64, most);
         let n = self.at(c, None).ins().umin(n, most);
+        if body.at_a_time() == 1 {
+            return n;
+        }
         let mask = self.int(c, types::I64, -body.at_a_time());
         self.at(c, None).ins().band(n, mask)
     }
@@ -122,7 +137,7 @@ impl Emit<'_> {
     /// Go to the vectors if no two accesses meet, or to the scalar loop.
     fn compare(&mut self, turns: Value, entered: &[BlockArg], header: ir::Block) {
         let (c, p, body) = (self.c, self.p, self.body);
-        let (step, width) = (body.step, body.width);
+        let step = body.step;
         let mut all: Option<Value> = None;
         let tests = body.tests.iter().map(Ok).chain(body.widened.iter().map(Err));
         for test in tests {
@@ -135,17 +150,17 @@ impl Emit<'_> {
                     let bound = self.int(c, types::I64, VECTOR - 1);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
-                // -bytes < d < T·w from the lowest place that is stored to.
-                Ok(Test::Aside(d, bytes)) => {
-                    let more = Linear { plus: bytes - 1 + if step < 0 { -width } else { 0 }, ..Linear::default() };
+                // -bytes < d < (T-1)·step + width from the lowest place that is stored to.
+                Ok(&Test::Aside(ref d, bytes, step, width)) => {
+                    let more = Linear { plus: bytes - 1 + if step < 0 { step } else { 0 }, ..Linear::default() };
                     let mut d = self.linear(c, &d.plus_times(&more, 1), types::I64);
-                    let w = self.int(c, types::I64, width);
-                    let covered = self.at(c, None).ins().imul(turns, w);
+                    let by = self.int(c, types::I64, step.abs());
+                    let far = self.at(c, None).ins().imul(turns, by);
                     if step < 0 {
-                        d = self.at(c, None).ins().iadd(d, covered);
+                        d = self.at(c, None).ins().iadd(d, far);
                     }
-                    let bytes = self.int(c, types::I64, bytes - 1);
-                    let bound = self.at(c, None).ins().iadd(covered, bytes);
+                    let more = self.int(c, types::I64, bytes - 1 + width - step.abs());
+                    let bound = self.at(c, None).ins().iadd(far, more);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
                 Ok(&Test::Distinct(ref d, bytes, size)) => {
@@ -202,8 +217,8 @@ impl Emit<'_> {
         let mut cells = Vec::new();
         for cell in &body.cells {
             let at = self.linear(p, &cell.at, types::I64);
-            let (ty, flags) = (accessed(self.front.func, cell.load), self.data_flags(cell.load));
-            let found = self.at(p, Some(cell.load)).ins().load(ty, flags, at, 0);
+            let (ty, flags) = (accessed(self.front.func, cell.load()), self.data_flags(cell.load()));
+            let found = self.at(p, Some(cell.load())).ins().load(ty, flags, at, 0);
             begin.push((found, cell.split));
             cells.push((cell, at, found));
         }
@@ -260,6 +275,54 @@ impl Emit<'_> {
             self.at(x, Some(cell.store)).ins().store(flags, sum, at, 0);
         }
         self.at(x, None).ins().jump(header, &args);
+    }
+
+    /// The loop as it is, with its cells in registers: turns until none is left, then the cells go back to memory.
+    fn one_by_one(&mut self, turns: Value, x: ir::Block) {
+        let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
+        let left = self.front.func.dfg.append_block_param(v, types::I64);
+        let mut firsts: Vec<BlockArg> = vec![turns.into()];
+        let mut now: HashMap<Value, Value> = HashMap::default();
+        for old in self.front.func.dfg.block_params(header).to_vec() {
+            let ty = self.front.func.dfg.value_type(old);
+            now.insert(old, self.front.func.dfg.append_block_param(v, ty));
+            firsts.push(self.at0(old).into());
+        }
+        // Every turn reads these places, and there are some.
+        let mut cells = Vec::new();
+        for cell in &body.cells {
+            let at = self.linear(p, &cell.at, types::I64);
+            let (ty, flags) = (accessed(self.front.func, cell.load()), self.data_flags(cell.load()));
+            let first = self.at(p, Some(cell.load())).ins().load(ty, flags, at, 0);
+            firsts.push(first.into());
+            now.insert(self.front.func.dfg.first_result(cell.load()), self.front.func.dfg.append_block_param(v, ty));
+            cells.push((cell, at));
+        }
+        let in_cells = |inst| body.cells.iter().any(|c| c.accesses.contains(&inst));
+        let insts = self.l.blocks.iter().flat_map(|&b| self.front.func.layout.block_insts(b));
+        for inst in insts.collect::<Vec<_>>() {
+            if self.front.func.dfg.insts[inst].opcode().is_terminator() || in_cells(inst) {
+                continue;
+            }
+            let args: Vec<Value> = self.args(inst).iter().map(|a| now.get(a).copied().unwrap_or(*a)).collect();
+            let new = self.front.copy(inst, v, args);
+            let (old, new) = (self.front.func.dfg.inst_results(inst), self.front.func.dfg.inst_results(new));
+            now.extend(old.iter().copied().zip(new.iter().copied()));
+        }
+        let next = |v: Value| BlockArg::Value(now.get(&v).copied().unwrap_or(v));
+        let one = self.int(v, types::I64, -1);
+        let less = self.at(v, None).ins().iadd(left, one);
+        let ends: Vec<BlockArg> = body.nexts.iter().map(|&v| next(v)).collect();
+        let sums: Vec<BlockArg> = cells.iter().map(|(c, _)| next(self.args(c.store)[0])).collect();
+        let again: Vec<BlockArg> = [less.into()].into_iter().chain(ends.clone()).chain(sums.clone()).collect();
+        self.at(v, None).ins().brif(less, v, &again, x, &[]);
+        self.at(p, None).ins().jump(v, &firsts);
+        for ((cell, at), sum) in cells.into_iter().zip(sums) {
+            let flags = self.data_flags(cell.store);
+            let sum = sum.as_value().expect("a value");
+            self.at(x, Some(cell.store)).ins().store(flags, sum, at, 0);
+        }
+        self.at(x, None).ins().jump(header, &ends);
     }
 
     /// A sum of partial sums.
@@ -441,7 +504,8 @@ impl Emit<'_> {
                     None => {
                         let args: Vec<Value> = self.front.func.dfg.inst_args(inst).to_vec();
                         let args = args.into_iter().map(|a| self.read_once(a)).collect();
-                        self.front.copy(inst, p, args)
+                        let new = self.front.copy(inst, p, args);
+                        self.front.func.dfg.first_result(new)
                     }
                     Some(at) => {
                         let at = self.linear(p, at, types::I64);

@@ -89,7 +89,8 @@ impl<'a> Front<'a> {
             Some(inst) => {
                 let args: Vec<Value> = self.func.dfg.inst_args(inst).to_vec();
                 let args = args.into_iter().map(|a| self.at0(a)).collect();
-                self.copy(inst, self.g, args)
+                let new = self.copy(inst, self.g, args);
+                self.func.dfg.first_result(new)
             }
         };
         self.at0.insert(v, found);
@@ -97,11 +98,11 @@ impl<'a> Front<'a> {
     }
 
     /// A copy of an instruction of the loop.
-    pub fn copy(&mut self, inst: ir::Inst, to: ir::Block, args: Vec<Value>) -> Value {
+    pub fn copy(&mut self, inst: ir::Inst, to: ir::Block, args: Vec<Value>) -> ir::Inst {
         let new = self.func.dfg.clone_inst(inst);
         self.func.dfg.overwrite_inst_values(new, args.into_iter());
         self.at(to, Some(inst)).insert_inst(new);
-        self.func.dfg.first_result(new)
+        new
     }
 
     /// A combination, as it is when the loop is entered; computed in a block.
