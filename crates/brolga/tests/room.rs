@@ -4,12 +4,16 @@
 //! Whether the tape is full must be the same, and where it is not, so must the tape and the position; nothing is written beyond
 //! the end. Counters start and end at the ends of what integers there are, so loops overflow, and many have no end.
 
+use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Ideas, Mode, Options, Request};
 use brolga_transform::room::room;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
+
+mod common;
 
 /// Numbers, the same in each run.
 struct Noise(u64);
@@ -245,4 +249,185 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
     }
     eprintln!("{taken} taken, {refused} refused; {full} runs were full, {fit} fit, {exact} of them recorded");
     assert!(taken * 2 > programs && exact > 5000 && full > 5000, "{taken} taken, {exact} exact, {full} full");
+}
+
+/// Loops whose records are not one after the other: in a loop, in a callee, behind a call, of two lengths by turns.
+const PROGRAM: &str = "
+function %steps(f64, i64, i64) -> f64 {
+block0(v0: f64, v1: i64, v2: i64):
+    v3 = iconst.i64 0
+    v4 = iconst.i64 1
+    v5 = f64const 0x1.0
+    jump block1(v3, v0)
+block1(v6: i64, v7: f64):
+    v8 = icmp slt v6, v1
+    brif v8, block2, block3
+block2:
+    v9 = fsub v5, v7
+    v10 = fmul v7, v9
+    v11 = iadd v6, v4
+    jump block1(v11, v10)
+block3:
+    return v7
+}
+
+function %nest(f64, i64, i64) -> f64 {
+block0(v0: f64, v1: i64, v2: i64):
+    v3 = iconst.i64 0
+    v4 = iconst.i64 1
+    v5 = f64const 0x1.0
+    jump block1(v3, v0)
+block1(v6: i64, v7: f64):
+    v8 = icmp slt v6, v1
+    brif v8, block2(v3, v7), block5
+block2(v20: i64, v21: f64):
+    v22 = icmp sle v20, v2
+    brif v22, block3, block4
+block3:
+    v23 = fsub v5, v21
+    v24 = fmul v21, v23
+    v25 = iadd v20, v4
+    jump block2(v25, v24)
+block4:
+    v26 = fmul v21, v21
+    v11 = iadd v6, v4
+    jump block1(v11, v26)
+block5:
+    return v7
+}
+
+function %callee(f64, i64) -> f64 {
+block0(v0: f64, v1: i64):
+    v2 = fmul v0, v0
+    v3 = fmul v2, v0
+    return v3
+}
+
+function %calls(f64, i64, i64) -> f64 {
+    fn0 = %callee(f64, i64) -> f64
+block0(v0: f64, v1: i64, v2: i64):
+    v3 = iconst.i64 0
+    v4 = iconst.i64 1
+    jump block1(v3, v0)
+block1(v6: i64, v7: f64):
+    v8 = icmp ult v6, v1
+    brif v8, block2, block3
+block2:
+    v9 = fmul v7, v7
+    v10 = call fn0(v9, v6)
+    v12 = fmul v10, v9
+    v11 = iadd v6, v4
+    jump block1(v11, v12)
+block3:
+    return v7
+}
+
+function %branches(f64, i64, i64) -> f64 {
+block0(v0: f64, v1: i64, v2: i64):
+    v3 = iconst.i64 0
+    v4 = iconst.i64 1
+    jump block1(v3, v0)
+block1(v6: i64, v7: f64):
+    v8 = icmp ult v6, v1
+    brif v8, block2, block5
+block2:
+    v9 = band v6, v4
+    brif v9, block3, block4(v7)
+block3:
+    v10 = fmul v7, v7
+    v13 = fmul v10, v7
+    jump block4(v13)
+block4(v12: f64):
+    v14 = fmul v12, v12
+    v11 = iadd v6, v4
+    jump block1(v11, v14)
+block5:
+    return v7
+}";
+
+fn rule(func: &str, mode: Mode, room: bool, tape_limit: usize) -> DerivedRule {
+    let p = common::program(PROGRAM);
+    let request =
+        Request::new(p.func(func).expect("it is there"), [ArgActivity::Active, ArgActivity::Const, ArgActivity::Const]);
+    let ideas = Ideas { room, ..Ideas::default() };
+    let options = Options { mode, tape_limit, ideas, ..Options::default() };
+    DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Bytes that a run recorded, or the trap that ended it; and the gradient.
+fn run(rule: &DerivedRule, n: i64, m: i64) -> Result<(usize, u64), String> {
+    let float = |x: f64| DataValue::F64(x.into());
+    let args = [Arg::new(float(0.75)), Arg::new(DataValue::I64(n)), Arg::new(DataValue::I64(m))];
+    let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+    // SAFETY: no pointers are passed.
+    match unsafe { rule.gradient(&args, &[float(1.0)], &mut results, &mut cotangents) } {
+        Ok(run) => match cotangents[0] {
+            Some(DataValue::F64(x)) => Ok((run.tape_bytes(), x.bits())),
+            _ => panic!("a cotangent"),
+        },
+        Err(Error::Trap(trap)) => Err(trap.code),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn the_tape_is_full_where_it_was() {
+    for func in ["steps", "nest", "calls", "branches"] {
+        for mode in [Mode::Split, Mode::Combined] {
+            for limit in [256, 320, 1024] {
+                let (each, once) = (rule(func, mode, false, limit), rule(func, mode, true, limit));
+                let (mut fit, mut full) = (0, 0);
+                for (n, m) in (-1..140).flat_map(|n| [-1, 0, 2, 5, 40].map(|m| (n, m))) {
+                    let (want, found) = (run(&each, n, m), run(&once, n, m));
+                    assert_eq!(want, found, "{func}, {mode:?}: {n} and {m} turns on {limit} bytes");
+                    match found {
+                        Ok((bytes, _)) => {
+                            assert!(bytes <= limit);
+                            fit += 1;
+                        }
+                        Err(code) => {
+                            assert_eq!(code, "tape_full");
+                            full += 1;
+                        }
+                    }
+                }
+                assert!(fit > 0 && full > 0, "{func}, {mode:?}, {limit}: {fit} fit, {full} do not");
+            }
+        }
+    }
+}
+
+#[test]
+fn to_the_byte() {
+    for mode in [Mode::Split, Mode::Combined] {
+        let large = rule("steps", mode, true, 1 << 20);
+        let (bytes, gradient) = run(&large, 100, 0).expect("there is room");
+        let two = run(&large, 102, 0).expect("there is room").0;
+        assert_eq!(two, bytes + 16, "{mode:?}: eight bytes a turn");
+        // A limit is a multiple of sixteen.
+        let n = if bytes.is_multiple_of(16) { 100 } else { 101 };
+        let bytes = bytes.next_multiple_of(16);
+        let exact = rule("steps", mode, true, bytes);
+        assert_eq!(run(&exact, n, 0).map(|r| r.0), Ok(bytes), "{mode:?}");
+        assert_eq!(run(&exact, n + 1, 0), Err("tape_full".to_owned()), "{mode:?}");
+        assert_eq!(run(&exact, n - 1, 0).map(|r| r.0), Ok(bytes - 8), "{mode:?}");
+        assert_eq!(run(&rule("steps", mode, true, bytes - 16), n, 0), Err("tape_full".to_owned()), "{mode:?}");
+        assert_eq!(run(&exact, 100, 0).map(|r| r.1), Ok(gradient), "{mode:?}: and the rule stays usable");
+    }
+}
+
+/// A tape of the usual size would take long to fill.
+#[test]
+fn nothing_is_recorded_of_what_cannot_fit() {
+    for mode in [Mode::Split, Mode::Combined] {
+        let limit = Options::default().tape_limit;
+        let (steps, nest) = (rule("steps", mode, true, limit), rule("nest", mode, true, limit));
+        for n in [i64::MAX, i64::MAX - 1, 1 << 62, 1 << 61, (1 << 61) - 1, 1 << 60, 1 << 40] {
+            assert_eq!(run(&steps, n, 0), Err("tape_full".to_owned()), "{mode:?}, {n}");
+            assert_eq!(run(&nest, 3, n), Err("tape_full".to_owned()), "{mode:?}, {n}");
+            assert_eq!(run(&nest, 0, n).map(|r| r.1), Ok(1.0_f64.to_bits()), "{mode:?}, {n}");
+        }
+        assert_eq!(run(&steps, i64::MIN, 0).map(|r| r.1), Ok(1.0_f64.to_bits()), "{mode:?}");
+        assert!(run(&steps, 10, 0).is_ok(), "{mode:?}");
+    }
 }
