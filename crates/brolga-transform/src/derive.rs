@@ -637,7 +637,9 @@ fn derive_one<'a>(
         // Blocks have the order of the graph.
         let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
         if options.ideas.room {
-            asking.extend(room(&mut func).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
+            asking.extend(
+                room(&mut func, options.ideas.worth).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))),
+            );
         }
         let Ideas { worth, lanes: wanted, stay, .. } = options.ideas;
         if wanted && has_lanes(isa) || stay {

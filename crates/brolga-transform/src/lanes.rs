@@ -177,10 +177,10 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
         let stays = stay(header);
         let read = if lanes { body::Body::read(func, &l, reorder(header), stays) } else { Err("") };
         let outcome = match read {
-            Ok(body) if worth && is_short(func, &l, &body) => Err("it has few turns"),
+            Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few turns"),
             Ok(body) => Ok(emit::emit(func, &l, &body, least)),
             Err(why) => match cells::one_by_one(func, &l).filter(|_| stays) {
-                Some(body) if !(worth && is_short(func, &l, &body)) => Ok(emit::emit(func, &l, &body, least)),
+                Some(body) if !(worth && is_short(func, &l, &body.count)) => Ok(emit::emit(func, &l, &body, least)),
                 // Nothing to do with floats in memory.
                 _ if why.is_empty() => continue,
                 _ => Err(why),
@@ -192,8 +192,8 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
 }
 
 /// Whether a loop is seen to have fewer turns than are worth it.
-fn is_short(func: &ir::Function, l: &turn::Loop, body: &body::Body) -> bool {
-    let body::Count { first, step, bound, .. } = &body.count;
+pub(crate) fn is_short(func: &ir::Function, l: &turn::Loop, count: &body::Count) -> bool {
+    let body::Count { first, step, bound, .. } = count;
     let bound = bound.map_or_else(turn::Linear::default, turn::Linear::value);
     let ahead = bound.plus_times(first, -1);
     let sum = if *step > 0 { ahead } else { turn::Linear::default().plus_times(&ahead, -1) };

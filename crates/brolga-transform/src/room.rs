@@ -46,6 +46,7 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, TrapCode
 
 use crate::lanes::body::{Count, count};
 use crate::lanes::front::Front;
+use crate::lanes::is_short;
 use crate::lanes::turn::{self, Home, Linear, Loop, Steps};
 
 /// What became of a loop that records.
@@ -76,8 +77,8 @@ pub fn told(role: Role, header: ir::Block, outcome: &Result<i64, &'static str>) 
     })
 }
 
-/// Let loops of a function ask once whether there is room for what they record.
-pub fn room(func: &mut ir::Function) -> Vec<Looked> {
+/// Let loops of a function ask once whether there is room for what they record; `worth` says that those with few turns go on as they do.
+pub fn room(func: &mut ir::Function, worth: bool) -> Vec<Looked> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
     }
@@ -88,13 +89,19 @@ pub fn room(func: &mut ir::Function) -> Vec<Looked> {
         if checks.is_empty() {
             continue;
         }
-        let outcome = Records::read(func, &l, &checks).map(|r| {
-            ask(func, &l, &r, checks[0]);
-            for &check in &checks {
-                func.layout.remove_inst(check);
+        let outcome = match Records::read(func, &l, &checks) {
+            Ok(r) if worth && known_turns(func, &l, &r.count).is_none() && is_short(func, &l, &r.count) => {
+                Err("it has few turns")
             }
-            r.bytes
-        });
+            Ok(r) => {
+                ask(func, &l, &r, checks[0]);
+                for &check in &checks {
+                    func.layout.remove_inst(check);
+                }
+                Ok(r.bytes)
+            }
+            Err(why) => Err(why),
+        };
         looked.push(Looked { header: l.blocks[0], outcome });
     }
     looked
@@ -177,9 +184,19 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
     let known = known_turns(func, l, &r.count).map(|n| n.min(MOST_BYTES / r.bytes) * r.bytes + r.early);
     let mut front = Front::before(func, l, &r.alias);
     let g = front.block();
+    if known == Some(0) {
+        return;
+    }
+    let (top, limit) = (front.at0(r.top), front.at0(r.limit));
+    let mut left = front.at(g, None).ins().isub(limit, top);
     let bytes = match known {
-        Some(0) => return,
         Some(bytes) => front.int(g, types::I64, bytes),
+        // As many turns, without a product: most loops that are entered often are short.
+        None if r.early == 0 && (r.bytes as u64).is_power_of_two() => {
+            let k = front.int(g, types::I32, r.bytes.trailing_zeros().into());
+            left = front.at(g, None).ins().ushr(left, k);
+            turns(&mut front, &r.count)
+        }
         None => {
             let turns = turns(&mut front, &r.count);
             let most = front.int(g, types::I64, MOST_BYTES / r.bytes);
@@ -190,8 +207,6 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
             if r.early > 0 { front.at(g, None).ins().iadd(bytes, early) } else { bytes }
         }
     };
-    let (top, limit) = (front.at0(r.top), front.at0(r.limit));
-    let left = front.at(g, None).ins().isub(limit, top);
     let over = front.at(g, None).ins().icmp(IntCC::UnsignedGreaterThan, bytes, left);
     front.at(g, Some(check)).ins().trapnz(over, TrapCode::unwrap_user(Check::TapeFull as u8));
 }

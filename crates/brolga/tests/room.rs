@@ -197,7 +197,7 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
         let (text, ty) = program(&mut noise);
         let each = parse(&text);
         let mut once = each.clone();
-        let looked = room(&mut once);
+        let looked = room(&mut once, false);
         cranelift_codegen::verify_function(&once, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{once}"));
         let [looked] = &looked[..] else { panic!("one loop\n{text}") };
         if looked.outcome.is_err() {
