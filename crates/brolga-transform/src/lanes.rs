@@ -12,7 +12,7 @@
 //!
 //! **Which loops.** A cycle of blocks with one way in and one way out, all else in it jumps ([`turn::loops`]), whose test compares
 //! what goes in constant steps with what does not change. In it loads and stores of floats of one width at addresses that go up (or all
-//! down) by that width each turn, loads from where the address does not change, arithmetic that exists lane by lane and
+//! down) by that width each turn, loads from where the address does not change, additions to what is there ([`cells`]), arithmetic that exists lane by lane and
 //! gives the bits it gives one by one, and masks. What is handed from turn to turn is an integer in constant steps, or a
 //! number to which something is added ([`body`]). Anything else is refused: calls, traps, branches, gathered elements, records.
 //!
@@ -46,7 +46,7 @@
 //! would go wrong, among elements that are accessed. Hence arrays that overlap otherwise are no obstacle (an accumulation in place, one
 //! buffer as both shadows, a copy forwards by one), and which way is taken follows from how buffers lie to each other, not from
 //! where they lie. An access to one place in all turns is a load, done once, and no store may touch it: its place is compared with all that a store
-//! covers in `T` turns.
+//! covers in `T` turns. A place that turns add to is read before the vectors and written behind them, and compared with everything.
 //!
 //! *Traps.* A vector is loaded or stored only where each of its elements would be, since all `T` turns are run through. So nothing traps that
 //! would not. If something does, stores of the same few turns that would have come before it may be missing, and of two accesses that
@@ -62,6 +62,9 @@
 //! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`SHORT`] turns or more. In short loops the way to
 //! the vectors takes as long as they save, and a vector that is read just after its elements were written one by one has to wait for
 //! them to arrive in the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few accesses do two vectors a turn.
+//!
+//! *One by one.* A loop that is refused but adds to a place is run through the same blocks with one turn at a time and no vectors, for the sake of
+//! that place.
 
 use brolga_ir::block::Role;
 use cranelift_codegen::ir;
@@ -179,7 +182,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
         let outcome = match read {
             Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few turns"),
             Ok(body) => Ok(emit::emit(func, &l, &body, least)),
-            Err(why) => match cells::one_by_one(func, &l).filter(|_| stays) {
+            Err(why) => match stays.then(|| cells::one_by_one(func, &l)).flatten() {
                 Some(body) if !(worth && is_short(func, &l, &body.count)) => Ok(emit::emit(func, &l, &body, least)),
                 // Nothing to do with floats in memory.
                 _ if why.is_empty() => continue,

@@ -404,6 +404,65 @@ fn other_loops() {
     assert_eq!(found(plain, "store v14, v1", ""), [false]);
 }
 
+/// Which places are in registers, in loops that run in lanes and in others.
+#[test]
+fn places() {
+    let text = |body: &str, step: i64| {
+        format!(
+            "function %f(i64, i64, i64, i64, f64) -> f64 system_v {{
+            fn0 = %g(f64) -> f64 system_v
+            block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: f64):
+                v5 = iconst.i64 0
+                v6 = iconst.i64 {step}
+                jump block1(v5)
+            block1(v9: i64):
+                v10 = icmp ult v9, v3
+                brif v10, block2(v9), block3
+            block2(v11: i64):
+                v12 = iadd v0, v11
+                v13 = load.f64 v12
+                v14 = fmul v13, v4
+                {body}
+                v15 = iadd v11, v6
+                jump block1(v15)
+            block3:
+                return v4
+            }}"
+        )
+    };
+    let cells = |body: &str, step: i64| {
+        let mut func = parse(&text(body, step));
+        let looked = lanes(&mut func, true, false);
+        looked.first().and_then(|l| l.outcome.ok()).map(|t| (t.turns, t.cells))
+    };
+    let add = "v20 = load.f64 v1\n v21 = fadd v20, v14\n store v21, v1\n";
+    assert_eq!(cells(add, 8), Some((4, 1)));
+    assert_eq!(cells(add, 16), Some((1, 1)));
+    // Twice, and beside another.
+    let twice = format!("{add} v22 = load.f64 v1\n v23 = fsub v22, v13\n store v23, v1\n");
+    assert_eq!(cells(&twice, 8), Some((4, 1)));
+    let two = format!("{add} v22 = load.f64 v2+8\n v23 = fsub v22, v13\n store v23, v2+8\n");
+    assert_eq!(cells(&two, 8), Some((4, 2)));
+    assert_eq!(cells(&two, 32), Some((1, 2)));
+    // No sum: as it is, turn by turn.
+    assert_eq!(cells(&add.replace("fadd v20, v14", "fmax v20, v14"), 8), Some((1, 1)));
+    // A turn that does not read first, parts of one place, a place elsewhere each time, a call, and something that is not in steps.
+    let parts = format!("{add} v22 = load.f64 v1+4\n v23 = fsub v22, v13\n store v23, v1+4\n");
+    let elsewhere = format!("v16 = load.i64 v2\n v17 = iadd v0, v16\n v18 = load.f64 v17\n {add}");
+    let moving = format!("{add} v16 = imul v11, v11\n v17 = iadd v2, v16\n v18 = load.f64 v17\n");
+    for other in
+        ["store v14, v1", &parts, &elsewhere.replace("v2\n", "v12\n"), &format!("{add} v16 = call fn0(v14)"), &moving]
+    {
+        assert_eq!(cells(other, 8), None, "{other}");
+        assert_eq!(cells(other, 16), None, "{other}");
+    }
+    assert_eq!(cells(&elsewhere, 16), None);
+    // Not where it is not wanted.
+    let mut func = parse(&text(add, 8));
+    let how = How { reorder: &|_| true, worth: false, lanes: true, stay: &|_| false };
+    assert!(brolga_transform::lanes::lanes(&mut func, how).iter().all(|l| l.outcome.is_err()));
+}
+
 /// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.
 #[test]
 fn an_index_that_overflows() {

@@ -16,7 +16,8 @@
 //! turn runs through.
 //!
 //! **What stays the same.** The numbers, bit for bit, and their order: what is read from a cell is what was written there last. Traps as well,
-//! but not what is in memory when one happens, so this is done with reverses only: after a trap shadows are undefined, and primal memory is not.
+//! but not what is in memory when one happens, so this is done with reverses only: after a trap shadows are undefined, and what the primal has
+//! stored is not. (A reverse that restores memory and is cut short has restored some of it.)
 
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
