@@ -106,8 +106,8 @@ const SHAPES: [(&str, i64); 9] = [
     ),
 ];
 
-/// A loop, and where it adds to one place in all turns.
-fn program(noise: &mut Noise) -> (String, Vec<i64>) {
+/// A loop, and how often it adds to one place in all turns.
+fn program(noise: &mut Noise) -> (String, usize) {
     let (ty, vector, shift, width) =
         if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
     // Some step over every other element, and some of the rest go the other way beside what they do.
@@ -121,7 +121,7 @@ fn program(noise: &mut Noise) -> (String, Vec<i64>) {
     let mut leaves = floats.clone();
     let mut next = "v11".to_owned();
     let mut fresh = 100;
-    let (mut stores, mut cells) = (0, Vec::new());
+    let (mut stores, mut cells) = (0, 0);
     for _ in 0..3 + noise.below(6) {
         fresh += 10;
         let v = format!("v{fresh}");
@@ -134,16 +134,12 @@ fn program(noise: &mut Noise) -> (String, Vec<i64>) {
             12 => {
                 // Adds to one place in all turns.
                 let off = width * (noise.below(7) as i64 - 3);
+                let at = format!("v{}{off:+}", noise.one_of(&["0", "1", "2", "2"]));
                 let x = any(noise, &leaves);
                 let by = noise.one_of(&["fadd", "fsub"]);
-                writeln!(
-                    body,
-                    "{v} = load.{ty} v2{off:+}\nv{} = {by} {v}, {x}\nstore v{}, v2{off:+}",
-                    fresh + 1,
-                    fresh + 1
-                )
-                .unwrap();
-                cells.push(off);
+                writeln!(body, "{v} = load.{ty} {at}\nv{} = {by} {v}, {x}\nstore v{}, {at}", fresh + 1, fresh + 1)
+                    .unwrap();
+                cells += 1;
                 continue;
             }
             0..=2 => {
@@ -170,7 +166,10 @@ fn program(noise: &mut Noise) -> (String, Vec<i64>) {
                 let (x, y) = (any(noise, &floats), any(noise, &floats));
                 writeln!(body, "v{0} = {6}\nv{1} = fcmp {5} v{0}, v45\nv{2} = bitcast.{vector} little v{1}\nv{3} = extractlane v{2}, 0\nv{4} = fmul {x}, {y}\n{v} = band v{4}, v{3}", fresh + 1, fresh + 2, fresh + 3, fresh + 4, fresh + 5, noise.one_of(&["ne", "ne", "lt", "ge"]), noise.one_of(&[&format!("scalar_to_vector.{vector} {x}"), &format!("insertlane v45, {x}, 0")])).unwrap();
             }
-            8 => writeln!(body, "{v} = load.{ty} v2{:+}", width * (noise.below(7) as i64 - 3)).unwrap(),
+            8 => {
+                let base = noise.one_of(&["0", "1", "2", "2"]);
+                writeln!(body, "{v} = load.{ty} v{base}{:+}", width * (noise.below(7) as i64 - 3)).unwrap();
+            }
             9 if next == "v11" || noise.below(2) == 0 => {
                 // Of the size of what is in memory, so that it can be said what a rounding is.
                 let x = any(noise, &leaves);
@@ -190,7 +189,7 @@ fn program(noise: &mut Noise) -> (String, Vec<i64>) {
         }
         floats.push(v);
     }
-    if stores == 0 && cells.is_empty() {
+    if stores == 0 && cells == 0 {
         writeln!(body, "store {}, v21", floats.last().unwrap()).unwrap();
     }
     // Only the first lane of what a scalar is compared with counts.
@@ -327,7 +326,7 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
                 let single = text.contains("f32x4");
                 let size = largest(&before, single, unit).max(largest(&want, single, unit)).max(sum.abs());
                 let tol = size * if single { 1e-5 } else { 1e-13 };
-                if k == 1 && !cells.is_empty() && (single || unit == 2) {
+                if k == 1 && cells > 0 && (single || unit == 2) {
                     // Places that are added to may differ by roundings, and so may what the last turns make of them.
                     let step = if single { 1 } else { 2 };
                     for at in (0..WORDS).step_by(step) {
@@ -340,7 +339,7 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
                         assert!(!far, "{a} became {b} at {at} with {places:?} and {n} turns\n{text}\n{shown}");
                     }
                     found.clone_from(&want);
-                } else if k == 1 && !cells.is_empty() {
+                } else if k == 1 && cells > 0 {
                     found.clone_from(&want);
                 }
                 let rounded = k == 1 && (!size.is_finite() || !other.is_finite() || (sum - other).abs() <= tol);
