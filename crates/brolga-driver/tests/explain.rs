@@ -268,6 +268,7 @@ fn the_first_cotangent_that_is_not_finite() {
             block1 (line 6), entered 2 times: pushes 8 bytes each time
               its loop runs turn by turn, since it records
               the reverse of its loop runs 4 turns at a time where two accesses do not meet
+              its loop asks once whether there is room on the tape, for 8 bytes a turn
               pushes `v6 = load.f64 v3` (line 6), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 7)
                 since the memory may be another when the pullback runs
@@ -456,6 +457,7 @@ fn a_loop_in_every_mode() {
             block1 (line 9), entered 3 times: pushes 8 bytes each time
               its loop runs turn by turn, since it records
               the reverse of its loop runs turn by turn, since it does not read and write neighbours one after the other
+              its loop asks once whether there is room on the tape, for 8 bytes a turn
               pushes `v13 = sqrt.f64 v12` (line 15), 8 bytes
                 for the reverse of `v13 = sqrt.f64 v12` (line 15)
                 for computing `v14 = fmul.f64 v13, v4` (line 16) again

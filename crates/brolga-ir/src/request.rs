@@ -135,6 +135,10 @@ pub struct Ideas {
     /// Where only a gradient is asked for, what a turn of a loop multiplies a cotangent by is multiplied out before the cotangent is
     /// there.
     pub preaccumulate: bool,
+    /// A loop of which it is known how much it records asks once whether there is room on the tape.
+    pub room: bool,
+    /// What a loop adds to one place in memory, turn by turn, is added up in a register.
+    pub stay: bool,
 }
 
 impl Ideas {
@@ -165,11 +169,13 @@ impl Ideas {
             lanes: on(15),
             partial: on(16),
             preaccumulate: on(17),
+            room: on(18),
+            stay: on(19),
         }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 20] = [
         "carry",
         "hold",
         "last",
@@ -188,6 +194,8 @@ impl Ideas {
         "lanes",
         "partial",
         "preaccumulate",
+        "room",
+        "stay",
     ];
 }
 

@@ -34,16 +34,14 @@ use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
-use crate::lanes::{self, Taken, has_lanes, lanes};
 use crate::liveness::Liveness;
+use crate::loops::Loops;
 use crate::normalise::{Normalised, normalise};
 use crate::plan::{Plan, plan as make_plan};
-use crate::preaccumulate::{self, preaccumulate};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
 use crate::rules;
 use crate::segments;
-use crate::shape::shape;
 use crate::stmt::{AdStmts, Callees, Translation};
 use crate::tidy::tidy;
 
@@ -145,27 +143,10 @@ pub struct Stages<'a> {
     pub reverse_of: IndexMap<ir::Block, BlockId>,
     /// Forward block of each primal block.
     pub forward_of: IndexMap<ir::Block, BlockId>,
-    /// What became of loops that might be run several turns at a time, by the role of the header.
-    pub in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
-    /// Loops whose cotangent is multiplied by what was multiplied out before, by the role of the header, and how many factors that has.
-    pub ahead: Vec<(Role, usize)>,
+    /// What became of loops.
+    pub loops: Loops,
     /// The emitted functions.
     pub emitted: Emitted,
-}
-
-impl Stages<'_> {
-    /// What became of the loop with this header, and of its reverse, in sentences.
-    pub fn told(&self, header: ir::Block) -> Vec<String> {
-        let lanes = self.in_lanes.iter().filter_map(|(role, outcome)| lanes::told(*role, header, outcome));
-        let ahead = self.ahead.iter().filter_map(|(role, factors)| preaccumulate::told(*role, header, *factors));
-        let mut found: Vec<String> = Vec::new();
-        for text in lanes.chain(ahead) {
-            if !found.contains(&text) {
-                found.push(text);
-            }
-        }
-        found
-    }
 }
 
 /// How a variant is derived.
@@ -642,7 +623,7 @@ fn derive_one<'a>(
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         (fwd, pulls)
     };
-    let (mut in_lanes, mut ahead) = (Vec::new(), Vec::new());
+    let mut loops = Loops::default();
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
         let mut watched_sums = EntitySet::new();
         let env = LowerEnv {
@@ -657,20 +638,7 @@ fn derive_one<'a>(
             watched: Some(&mut watched_sums),
         };
         let mut func = lower(graph, env);
-        let ideas = options.ideas;
-        // Blocks have the order of the graph.
-        let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
-        // What is handed from turn to turn by a reverse, and added to, is a cotangent.
-        let reverses = |b| mode == Mode::Gradient && matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
-        if ideas.lanes && has_lanes(isa) {
-            let looked = lanes(&mut func, &|header| ideas.partial && reverses(header), &watched_sums, ideas.worth);
-            in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
-        }
-        if ideas.preaccumulate && mode == Mode::Gradient {
-            let found = preaccumulate(&mut func, &reverses, ideas.worth);
-            ahead.extend(found.into_iter().filter_map(|l| Some((role(l.header)?, l.factors))));
-        }
-        shape(&mut func);
+        loops.form(&mut func, graph, &watched_sums, (mode, options.ideas), isa);
         // What is asked for is tidied up as it is going to be called.
         if !is_root {
             tidy(&mut func);
@@ -734,7 +702,7 @@ fn derive_one<'a>(
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };
-    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, in_lanes, ahead, emitted })
+    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted })
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.

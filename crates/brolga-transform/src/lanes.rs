@@ -12,7 +12,7 @@
 //!
 //! **Which loops.** A cycle of blocks with one way in and one way out, all else in it jumps ([`turn::loops`]), whose test compares
 //! what goes in constant steps with what does not change. In it loads and stores of floats of one width at addresses that go up (or all
-//! down) by that width each turn, loads from where the address does not change, arithmetic that exists lane by lane and
+//! down) by that width each turn, loads from where the address does not change, additions to what is there ([`cells`]), arithmetic that exists lane by lane and
 //! gives the bits it gives one by one, and masks. What is handed from turn to turn is an integer in constant steps, or a
 //! number to which something is added ([`body`]). Anything else is refused: calls, traps, branches, gathered elements, records.
 //!
@@ -46,7 +46,7 @@
 //! would go wrong, among elements that are accessed. Hence arrays that overlap otherwise are no obstacle (an accumulation in place, one
 //! buffer as both shadows, a copy forwards by one), and which way is taken follows from how buffers lie to each other, not from
 //! where they lie. An access to one place in all turns is a load, done once, and no store may touch it: its place is compared with all that a store
-//! covers in `T` turns.
+//! covers in `T` turns. A place that turns add to is read before the vectors and written behind them, and compared with everything.
 //!
 //! *Traps.* A vector is loaded or stored only where each of its elements would be, since all `T` turns are run through. So nothing traps that
 //! would not. If something does, stores of the same few turns that would have come before it may be missing, and of two accesses that
@@ -62,14 +62,19 @@
 //! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`SHORT`] turns or more. In short loops the way to
 //! the vectors takes as long as they save, and a vector that is read just after its elements were written one by one has to wait for
 //! them to arrive in the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few accesses do two vectors a turn.
+//!
+//! *One by one.* A loop that is refused but adds to a place is run through the same blocks with one turn at a time and no vectors, for the sake of
+//! that place.
 
 use brolga_ir::block::Role;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
-mod body;
+pub(crate) mod body;
+mod cells;
 mod emit;
+pub(crate) mod front;
 pub(crate) mod turn;
 
 /// What became of a loop.
@@ -90,6 +95,8 @@ pub struct Taken {
     pub tests: usize,
     /// Sums that are split.
     pub sums: usize,
+    /// Places in memory that are in registers meanwhile.
+    pub cells: usize,
 }
 
 /// What became of the loop with this header, or of its reverse, as a sentence; `role` is that of the block that begins it.
@@ -101,14 +108,20 @@ pub fn told(role: Role, header: ir::Block, outcome: &Result<Taken, &'static str>
         _ => return None,
     };
     Some(match outcome {
-        Ok(Taken { turns, tests, sums }) => {
+        Ok(Taken { turns, tests, sums, cells }) => {
             let met = match tests {
                 0 => String::new(),
                 1 => " where two accesses do not meet".to_owned(),
                 n => format!(" where {n} pairs of accesses do not meet"),
             };
             let sums = if *sums == 0 { "" } else { ", adding up in partial sums" };
-            format!("{whose} runs {turns} turns at a time{met}{sums}")
+            let cells = match cells {
+                0 => String::new(),
+                1 => ", with one place in memory in a register".to_owned(),
+                n => format!(", with {n} places in memory in registers"),
+            };
+            let how = if *turns == 1 { "turn by turn".to_owned() } else { format!("{turns} turns at a time") };
+            format!("{whose} runs {how}{met}{sums}{cells}")
         }
         Err(why) => format!("{whose} runs turn by turn, since {why}"),
     })
@@ -139,14 +152,25 @@ pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
     found
 }
 
-/// Run loops of a function several turns at a time; `reorder` says of which header's loop sums may be added in another order, as those
-/// that are `watched` may in any; `worth`, whether that is only done where there are enough turns.
-pub fn lanes(
-    func: &mut ir::Function,
-    reorder: &dyn Fn(ir::Block) -> bool,
-    watched: &EntitySet<ir::Value>,
-    worth: bool,
-) -> Vec<Looked> {
+/// How loops may be run.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    /// Of which header's loop sums may be added in another order.
+    pub reorder: &'a dyn Fn(ir::Block) -> bool,
+    /// Sums that may be added up in any order.
+    pub watched: &'a EntitySet<ir::Value>,
+    /// Whether it is only done where there are enough turns.
+    pub worth: bool,
+    /// Whether the target has vectors, and they are wanted.
+    pub lanes: bool,
+    /// In which header's loop places that are added to turn by turn may be in registers.
+    pub stay: &'a dyn Fn(ir::Block) -> bool,
+}
+
+/// Run loops of a function several turns at a time.
+pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
+    let How { worth, lanes, stay, .. } = how;
+    let least = if worth { SHORT } else { 0 };
     let loops = turn::loops(func);
     if loops.is_empty() {
         return Vec::new();
@@ -155,12 +179,17 @@ pub fn lanes(
     let mut looked = Vec::new();
     for l in loops {
         let header = l.blocks[0];
-        let outcome = match body::Body::read(func, &l, reorder(header), watched) {
-            Ok(body) if worth && is_short(func, &l, &body) => Err("it has few turns"),
-            Ok(body) => Ok(emit::emit(func, &l, &body, if worth { SHORT } else { 0 })),
-            // Nothing to do with floats in memory.
-            Err("") => continue,
-            Err(why) => Err(why),
+        let stays = stay(header);
+        let read = if lanes { body::Body::read(func, &l, &how) } else { Err("") };
+        let outcome = match read {
+            Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few turns"),
+            Ok(body) => Ok(emit::emit(func, &l, &body, least)),
+            Err(why) => match stays.then(|| cells::one_by_one(func, &l)).flatten() {
+                Some(body) if !(worth && is_short(func, &l, &body.count)) => Ok(emit::emit(func, &l, &body, least)),
+                // Nothing to do with floats in memory.
+                _ if why.is_empty() => continue,
+                _ => Err(why),
+            },
         };
         looked.push(Looked { header, outcome });
     }
@@ -168,8 +197,8 @@ pub fn lanes(
 }
 
 /// Whether a loop is seen to have fewer turns than are worth it.
-fn is_short(func: &ir::Function, l: &turn::Loop, body: &body::Body) -> bool {
-    let body::Count { first, step, bound, .. } = &body.count;
+pub(crate) fn is_short(func: &ir::Function, l: &turn::Loop, count: &body::Count) -> bool {
+    let body::Count { first, step, bound, .. } = count;
     let bound = bound.map_or_else(turn::Linear::default, turn::Linear::value);
     let ahead = bound.plus_times(first, -1);
     let sum = if *step > 0 { ahead } else { turn::Linear::default().plus_times(&ahead, -1) };

@@ -15,6 +15,7 @@
 //! pullback     reverse fragments, predecessor switches, edge blocks
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
+//! room         loops ask once whether there is room on the tape
 //! lanes        loops run several turns at a time
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
@@ -26,7 +27,7 @@
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `orient`, `lanes` and `door`
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `orient` and `door`
 //! change what was lowered.
 
 pub mod affine;
@@ -43,6 +44,7 @@ pub mod forward;
 pub mod inline;
 pub mod lanes;
 pub mod liveness;
+pub mod loops;
 pub mod normalise;
 pub mod orient;
 pub mod overwrite;
@@ -51,6 +53,7 @@ pub mod plan;
 pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
+pub mod room;
 pub mod rotate;
 pub mod rules;
 mod segments;

@@ -215,6 +215,7 @@ block2:
             ;   has v6 in a variable, for holding v6, the way back
             ;   reads v1 from frame+8, kept by block0, for the way back
             ;   computes v8 = iconst.i32 1, for holding v6
+            ;   its loop asks once whether there is room on the tape, for 16 bytes a turn
             ;   its loop runs turn by turn, since it records
             ;   the reverse of its loop runs turn by turn, since it does not read and write neighbours one after the other
             ;   on the way back to block1, v6 is v6, 1 steps back

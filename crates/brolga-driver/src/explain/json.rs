@@ -105,6 +105,7 @@ fn function(f: &FunctionPlan) -> Value {
             "recomputes": recorded(&b.recomputes),
             "again": b.again,
             "lanes": b.lanes,
+            "room": b.room,
         });
         if let Some(f) = &b.inlined {
             block["inlined"] = json!(format!("%{f}"));

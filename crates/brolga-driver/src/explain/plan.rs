@@ -51,6 +51,8 @@ pub struct Block {
     /// Of the loop of which it is the header: whether several turns of it, or of its reverse, are run at a time, or why not. Empty if
     /// that is out of the question.
     pub lanes: Vec<String>,
+    /// Of such a loop, if it records: whether it asks once if there is room on the tape, or why not.
+    pub room: Option<String>,
 }
 
 impl Block {
@@ -145,7 +147,8 @@ impl Describe<'_, '_> {
             knows: list(|s| matches!(s, Source::Last(_)), &|_| 0),
             recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
             again: plan.again(b).is_some(),
-            lanes: self.s.told(b),
+            lanes: self.s.loops.told(b),
+            room: self.s.loops.room(b),
         }
     }
 

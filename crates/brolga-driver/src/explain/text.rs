@@ -151,7 +151,7 @@ impl Text {
                 if b.again {
                     self.line(6, "runs in the reverse half, forwards, since its loop does nothing but add up");
                 }
-                b.lanes.iter().for_each(|l| self.line(6, l));
+                b.lanes.iter().chain(&b.room).for_each(|l| self.line(6, l));
                 let recorded = [
                     ("keeps", &b.keeps),
                     ("pushes", &b.pushes),

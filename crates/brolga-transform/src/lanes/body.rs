@@ -10,19 +10,25 @@ use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Val
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
+use super::How;
+use super::cells::{self, Cell, Place, cells, places};
 use super::turn::{Home, Linear, Loop, Steps};
 
 /// Bytes of a vector.
 pub const VECTOR: i64 = 16;
 /// Longer turns are left alone: there are not enough registers for what they would gain.
-const MOST_INSTS: usize = 300;
+pub const MOST_INSTS: usize = 300;
 /// With so few accesses in a turn, counting takes a good part of it.
 const FEW: usize = 4;
 /// More comparisons than this take longer than a short loop.
-const MOST_TESTS: usize = 12;
+pub const MOST_TESTS: usize = 12;
 
 /// Why loops that push are left alone.
 const RECORDS: &str = "it records";
+/// Why loops are in which too much is unknown.
+pub const MANY: &str = "too many pairs of accesses might meet in it";
+/// Why loops with other chains are.
+pub const HANDED: &str = "it hands more from turn to turn than sums";
 
 /// What a value of a turn is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +49,16 @@ pub enum Kind {
     Other,
 }
 
-/// A load or store of one element after the other.
+/// A load or store in steps.
 pub struct Access {
     pub inst: ir::Inst,
     pub stores: bool,
     /// Its address when the loop is entered.
     pub at: Linear,
+    /// Bytes to that of the next turn.
+    pub step: i64,
+    /// Bytes that it reads or writes.
+    pub width: i64,
 }
 
 /// Something that is handed from turn to turn.
@@ -87,12 +97,19 @@ pub struct Count {
 pub enum Test {
     /// The second is not further along than the first by less than a vector.
     Apart(Linear),
-    /// A place with so many bytes is not among what is stored; the difference to where the stores begin.
-    Aside(Linear, i64),
+    /// A place with so many bytes is not among what is accessed in steps: the difference to where that begins, the step, and how many
+    /// bytes are accessed each time.
+    Aside(Linear, i64, i64, i64),
+    /// Two places with so many bytes are apart; the difference of the first to the second.
+    Distinct(Linear, i64, i64),
 }
 
 /// What a turn does.
 pub struct Body {
+    /// Whether turns are run one by one, as they are but for what is in registers.
+    pub one: bool,
+    /// For each parameter of the header, what it is in the next turn.
+    pub nexts: SmallVec<[Value; 8]>,
     /// Vectors that a turn of the new loop does one after the other.
     pub vectors: i64,
     /// Bytes of an element.
@@ -101,6 +118,8 @@ pub struct Body {
     pub step: i64,
     pub accesses: Vec<Access>,
     pub kinds: HashMap<Value, Kind>,
+    /// Places that are added to.
+    pub cells: Vec<Cell>,
     /// Where what is read once is read.
     pub once: HashMap<ir::Inst, Linear>,
     pub params: Vec<Param>,
@@ -115,7 +134,7 @@ pub struct Body {
 impl Body {
     /// Turns that are run at a time.
     pub fn at_a_time(&self) -> i64 {
-        self.lanes() * self.vectors
+        if self.one { 1 } else { self.lanes() * self.vectors }
     }
 
     /// Elements in a vector.
@@ -124,12 +143,8 @@ impl Body {
     }
 
     /// Read a turn. An empty reason is that of loops with nothing to do with floats in memory.
-    pub fn read(
-        func: &ir::Function,
-        l: &Loop,
-        reorder: bool,
-        watched: &EntitySet<Value>,
-    ) -> Result<Self, &'static str> {
+    pub fn read(func: &ir::Function, l: &Loop, how: &How<'_>) -> Result<Self, &'static str> {
+        let (reorder, stay) = ((how.reorder)(l.blocks[0]), (how.stay)(l.blocks[0]));
         let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         let is_access = |i: &ir::Inst| matches!(func.dfg.insts[*i].opcode(), Opcode::Load | Opcode::Store);
         let is_float = |i: &ir::Inst| is_access(i) && accessed(func, *i).is_float();
@@ -140,17 +155,18 @@ impl Body {
             return Err("a turn of it is long");
         }
         let mut steps = Steps::new(func, l).ok_or("")?;
-        let mut reader =
-            Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), once: HashMap::default() };
+        let mut reader = Reader { steps: &mut steps, width: 0, step: 0, accesses: Vec::new(), fixed: Vec::new(), stay };
         for &inst in &insts {
             reader.memory(inst)?;
         }
-        let Reader { width, step, accesses, once, .. } = reader;
+        let Reader { width, step, accesses, fixed, .. } = reader;
         if width == 0 {
             return Err("it reads and writes nothing element after element");
         }
+        let (places, once) = places(&mut steps, fixed)?;
+        let once = once.into_iter().map(|a| (a.inst, a.at)).collect();
         let count = count(&mut steps, l).ok_or("how many turns there are is not known when it is entered")?;
-        let kinds = kinds(&mut steps, &insts, &once, width, l);
+        let kinds = kinds(&mut steps, &insts, &places, &once, width, l);
         let kind = |v: Value| kinds.get(&v).copied().unwrap_or(Kind::Fixed);
         for a in accesses.iter().filter(|a| a.stores) {
             let data = steps.args(a.inst)[0];
@@ -160,16 +176,33 @@ impl Body {
                 _ => return Err("it stores something that is not made element by element"),
             }
         }
-        let params = params(&mut steps, l, &kinds, reorder, watched)?;
+        let params = params(&mut steps, l, &kinds, reorder, how.watched)?;
+        let cells = cells(&steps, l, places, &kinds, reorder)?;
         let split = params.iter().any(|p| matches!(p, Param::Sum { split: true, watched: false, .. }));
-        if !split && !accesses.iter().any(|a| a.stores) {
+        if !split && cells.is_empty() && !accesses.iter().any(|a| a.stores) {
             return Err("it does nothing but add up, in order");
         }
-        let tests = tests(func, &accesses, &once, step)?;
+        let tests = tests(func, &accesses, &cells, &once, step)?;
         let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
         let alias = steps.aliases();
         let vectors = if accesses.len() <= FEW { 2 } else { 1 };
-        Ok(Self { vectors, width, step, accesses, kinds, once, params, count, tests, widened, alias })
+        let nexts = std::mem::take(&mut steps.nexts);
+        Ok(Self {
+            one: false,
+            nexts,
+            vectors,
+            width,
+            step,
+            accesses,
+            kinds,
+            cells,
+            once,
+            params,
+            count,
+            tests,
+            widened,
+            alias,
+        })
     }
 }
 
@@ -187,7 +220,10 @@ struct Reader<'s, 'a> {
     width: i64,
     step: i64,
     accesses: Vec<Access>,
-    once: HashMap<ir::Inst, Linear>,
+    /// Accesses to one place in all turns.
+    fixed: Vec<Access>,
+    /// Whether stores to one place are looked at.
+    stay: bool,
 }
 
 impl Reader<'_, '_> {
@@ -212,7 +248,7 @@ impl Reader<'_, '_> {
             };
         };
         let flags = func.dfg.mem_flags[flags];
-        let stores = op == Opcode::Store;
+        let stores = op.can_store();
         if stores && self.steps.is_tape(flags) {
             return Err(RECORDS);
         }
@@ -230,21 +266,49 @@ impl Reader<'_, '_> {
         let step = self.steps.step_of(&at).ok_or("where it reads or writes is not in steps")?;
         let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
         let width = i64::from(ty.bytes());
-        if step == 0 && !stores {
-            self.once.insert(inst, at);
+        if step == 0 && (!stores || self.stay) {
+            self.fixed.push(Access { inst, stores, at, step, width });
             return Ok(());
         }
         if step.abs() != width || self.width != 0 && (self.width, self.step) != (width, step) {
             return Err("it does not read and write neighbours one after the other");
         }
         (self.width, self.step) = (width, step);
-        self.accesses.push(Access { inst, stores, at });
+        self.accesses.push(Access { inst, stores, at, step, width });
         Ok(())
     }
 }
 
-/// The turns that a loop has at least.
-fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
+/// What is done to a sum on the way from one value to another, in order; and whether that is nothing but additions.
+pub fn chain(
+    steps: &Steps<'_>,
+    kinds: &HashMap<Value, Kind>,
+    i: usize,
+    from: Value,
+    to: Value,
+) -> Option<(Vec<ir::Inst>, bool)> {
+    let func = steps.func;
+    let (mut chain, mut adds, mut at) = (Vec::new(), true, to);
+    while at != from {
+        let inst = func.dfg.value_def(at).inst().expect("a sum ends where it begins");
+        let args = steps.args(inst);
+        let sums: SmallVec<[usize; 2]> =
+            (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&Kind::Sum(i))).collect();
+        let [k] = sums[..] else { return None };
+        adds &= match func.dfg.insts[inst].opcode() {
+            Opcode::Fadd => true,
+            Opcode::Fsub => k == 0,
+            _ => false,
+        };
+        chain.push(inst);
+        at = args[k];
+    }
+    chain.reverse();
+    Some((chain, adds))
+}
+
+/// What says how many turns a loop has.
+pub fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
     let cond = steps.args(l.test)[0];
     let compared = match steps.home(cond) {
         Home::Inside(inst) => Some(inst),
@@ -289,6 +353,7 @@ fn count(steps: &mut Steps<'_>, l: &Loop) -> Option<Count> {
 fn kinds(
     steps: &mut Steps<'_>,
     insts: &[ir::Inst],
+    places: &[Place],
     once: &HashMap<ir::Inst, Linear>,
     width: i64,
     l: &Loop,
@@ -303,9 +368,12 @@ fn kinds(
         };
         kinds.insert(p, kind);
     }
+    let params = kinds.len();
     for &inst in insts {
         let &[r] = func.dfg.inst_results(inst) else { continue };
-        let kind = if steps.is_fixed(r) {
+        let kind = if let Some(c) = places.iter().position(|p| p.1[0].inst == inst) {
+            Kind::Sum(params + c)
+        } else if steps.is_fixed(r) {
             Kind::Fixed
         } else if once.contains_key(&inst) {
             Kind::Once
@@ -401,37 +469,19 @@ fn params(
     for (i, &p) in all.iter().enumerate() {
         let next = steps.nexts[i];
         let ty = func.dfg.value_type(p);
-        let handed = "it hands more from turn to turn than sums";
         let param = if steps.is_fixed(p) {
             Param::Fixed
         } else if ty == types::I64 || ty == types::I32 {
-            let step = steps.step(i).ok_or(handed)?;
+            let step = steps.step(i).ok_or(HANDED)?;
             Param::Step(step)
         } else if steps.is_fixed(next) {
             Param::Becomes(next)
         } else if kinds.get(&next) == Some(&Kind::Sum(i)) {
-            let mut chain = Vec::new();
-            let mut at = next;
-            let mut adds = true;
-            while at != p {
-                let inst = func.dfg.value_def(at).inst().expect("a sum ends in its parameter");
-                let args = steps.args(inst);
-                let sums: SmallVec<[usize; 2]> =
-                    (0..args.len()).filter(|&k| kinds.get(&args[k]) == Some(&Kind::Sum(i))).collect();
-                let [k] = sums[..] else { return Err(handed) };
-                adds &= match func.dfg.insts[inst].opcode() {
-                    Opcode::Fadd => true,
-                    Opcode::Fsub => k == 0,
-                    _ => false,
-                };
-                chain.push(inst);
-                at = args[k];
-            }
-            chain.reverse();
+            let (chain, adds) = chain(steps, kinds, i, p, next).ok_or(HANDED)?;
             let watched = chain.iter().all(|&i| watched.contains(func.dfg.first_result(i)));
             Param::Sum { chain, split: adds && (reorder || watched), watched }
         } else {
-            return Err(handed);
+            return Err(HANDED);
         };
         out.push(param);
     }
@@ -442,6 +492,7 @@ fn params(
 fn tests(
     func: &ir::Function,
     accesses: &[Access],
+    cells: &[Cell],
     once: &HashMap<ir::Inst, Linear>,
     step: i64,
 ) -> Result<Vec<Test>, &'static str> {
@@ -450,7 +501,7 @@ fn tests(
         if !found.contains(&t) {
             found.push(t);
         }
-        if found.len() > MOST_TESTS { Err("too many pairs of accesses might meet in it") } else { Ok(()) }
+        if found.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
     };
     for (k, later) in accesses.iter().enumerate() {
         for earlier in accesses[..k].iter().filter(|a| a.stores || later.stores) {
@@ -473,9 +524,10 @@ fn tests(
         if !places.contains(&(at, bytes)) {
             places.push((at, bytes));
             for store in accesses.iter().filter(|a| a.stores) {
-                add(Test::Aside(at.plus_times(&store.at, -1), bytes))?;
+                add(Test::Aside(at.plus_times(&store.at, -1), bytes, step, step.abs()))?;
             }
         }
     }
+    cells::tests(cells, accesses, &places, &mut add)?;
     Ok(found)
 }

@@ -1,18 +1,21 @@
 //! The blocks that run a loop several turns at a time: see [`super`] for what they are.
 
 use brolga_ir::map::HashMap;
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::cursor::FuncCursor;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    self, BlockArg, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, ValueDef, types,
+    self, BlockArg, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, types,
 };
 
 use super::Taken;
 use super::body::{Body, Count, Kind, Param, Test, VECTOR, accessed};
+use super::front::Front;
 use super::turn::{Linear, Loop};
 
 /// Most turns that are run in lanes: so many that a number of bytes is no negative number.
 const MOST_TURNS: i64 = 1 << 56;
+/// The same where steps may be longer than elements.
+const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
@@ -24,60 +27,43 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
         func.layout.insert_block(b, header);
         b
     });
-    let olds = func.dfg.block_params(header).to_vec();
-    let enter = |&old: &Value| {
-        let ty = func.dfg.value_type(old);
-        func.dfg.append_block_param(g, ty)
-    };
-    let entered: Vec<Value> = olds.iter().map(enter).collect();
-    redirect(func, l, g);
-    let at0 = olds.iter().copied().zip(entered.iter().copied()).collect();
     let maps = HashMap::default;
+    let front = Front::new(func, l, &body.alias, g);
+    let entered: Vec<BlockArg> = front.func.dfg.block_params(g).iter().map(|&v| v.into()).collect();
     let mut e = Emit {
-        func,
+        front,
         l,
         body,
         g,
         c,
         p,
         v,
-        at0,
         once: maps(),
         splats: maps(),
         lanes: maps(),
         bases: Vec::new(),
         places: Vec::new(),
     };
-    let entered: Vec<BlockArg> = entered.iter().map(|&v| v.into()).collect();
     let turns = e.enough(&entered, header, least);
     e.compare(turns, &entered, header);
-    e.vectors(turns, x, header);
-    let sums = body.params.iter().filter(|p| matches!(p, Param::Sum { split: true, .. })).count();
-    Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums }
-}
-
-/// Enter a block instead of the header.
-fn redirect(func: &mut ir::Function, l: &Loop, to: ir::Block) {
-    let last = func.layout.last_inst(l.entry).expect("a block ends");
-    let dfg = &mut func.dfg;
-    let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
-    for call in calls {
-        if call.block(&dfg.value_lists) == l.blocks[0] {
-            call.set_block(to, &mut dfg.value_lists);
-        }
+    if body.one {
+        e.one_by_one(turns, x);
+    } else {
+        e.vectors(turns, x, header);
     }
+    let sums = body.params.iter().filter(|p| matches!(p, Param::Sum { split: true, .. })).count();
+    let split = body.cells.iter().filter(|c| c.split).count();
+    Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums: sums + split, cells: body.cells.len() }
 }
 
 struct Emit<'a> {
-    func: &'a mut ir::Function,
+    front: Front<'a>,
     l: &'a Loop,
     body: &'a Body,
     g: ir::Block,
     c: ir::Block,
     p: ir::Block,
     v: ir::Block,
-    /// Values of the loop as they are when it is entered.
-    at0: HashMap<Value, Value>,
     /// What is read once, and what is made of it.
     once: HashMap<Value, Value>,
     /// Scalars in all lanes.
@@ -91,86 +77,20 @@ struct Emit<'a> {
 }
 
 impl Emit<'_> {
-    /// The end of a block, in front of its terminator if that is there already.
     fn at(&mut self, b: ir::Block, like: Option<ir::Inst>) -> FuncCursor<'_> {
-        let loc = self.func.srcloc(like.unwrap_or(self.l.test));
-        let end = self.func.layout.last_inst(b).filter(|&i| self.func.dfg.insts[i].opcode().is_terminator());
-        let pos = FuncCursor::new(self.func).with_srcloc(loc);
-        match end {
-            Some(end) => pos.at_inst(end),
-            None => pos.at_bottom(b),
-        }
+        self.front.at(b, like)
     }
 
     fn int(&mut self, b: ir::Block, ty: Type, k: i64) -> Value {
-        let k = if ty == types::I32 { i64::from(k as u32) } else { k };
-        self.at(b, None).ins().iconst(ty, k)
+        self.front.int(b, ty, k)
     }
 
-    /// A value as it is when the loop is entered, computed there.
     fn at0(&mut self, v: Value) -> Value {
-        if let Some(&found) = self.at0.get(&v) {
-            return found;
-        }
-        let inside = match self.func.dfg.value_def(v) {
-            ValueDef::Result(inst, _) => {
-                self.func.layout.inst_block(inst).is_some_and(|b| self.l.blocks.contains(&b)).then_some(inst)
-            }
-            ValueDef::Param(b, _) if self.l.blocks.contains(&b) => {
-                return self.at0(self.body.alias[&v]);
-            }
-            _ => None,
-        };
-        let found = match inside {
-            None => v,
-            Some(inst) => self.copy(inst, self.g, Self::at0),
-        };
-        self.at0.insert(v, found);
-        found
+        self.front.at0(v)
     }
 
-    /// A copy of an instruction of the loop.
-    fn copy(&mut self, inst: ir::Inst, to: ir::Block, arg: fn(&mut Self, Value) -> Value) -> Value {
-        let args: Vec<Value> = self.func.dfg.inst_args(inst).to_vec();
-        let args: Vec<Value> = args.into_iter().map(|a| arg(self, a)).collect();
-        let new = self.func.dfg.clone_inst(inst);
-        self.func.dfg.overwrite_inst_values(new, args.into_iter());
-        self.at(to, Some(inst)).insert_inst(new);
-        self.func.dfg.first_result(new)
-    }
-
-    /// A combination, as it is when the loop is entered; computed in a block.
     fn linear(&mut self, to: ir::Block, l: &Linear, ty: Type) -> Value {
-        let mut sum = None;
-        for &(v, factor) in &l.terms {
-            let x = self.at0(v);
-            let magnitude = factor.unsigned_abs();
-            let term = match magnitude {
-                1 => x,
-                _ if magnitude.is_power_of_two() => {
-                    let k = self.int(to, types::I32, i64::from(magnitude.trailing_zeros()));
-                    self.at(to, None).ins().ishl(x, k)
-                }
-                _ => {
-                    let k = self.int(to, ty, magnitude as i64);
-                    self.at(to, None).ins().imul(x, k)
-                }
-            };
-            sum = Some(match (sum, factor < 0) {
-                (None, false) => term,
-                (None, true) => self.at(to, None).ins().ineg(term),
-                (Some(s), false) => self.at(to, None).ins().iadd(s, term),
-                (Some(s), true) => self.at(to, None).ins().isub(s, term),
-            });
-        }
-        match sum {
-            None => self.int(to, ty, l.plus),
-            Some(s) if l.plus == 0 => s,
-            Some(s) => {
-                let k = self.int(to, ty, l.plus);
-                self.at(to, None).ins().iadd(s, k)
-            }
-        }
+        self.front.linear(to, l, ty)
     }
 
     /// How many turns are run in lanes: a number that the loop runs through, in multiples of what is done at a time. Whether it is enough is
@@ -200,9 +120,16 @@ impl Emit<'_> {
             None => some,
         };
         self.at(g, None).ins().brif(holds, c, &[], header, entered);
-        let most = if body.widened.is_empty() { MOST_TURNS } else { MOST_WIDENED };
+        let most = match (body.widened.is_empty(), body.one) {
+            (false, _) => MOST_WIDENED,
+            (true, false) => MOST_TURNS,
+            (true, true) => MOST_ONE_BY_ONE,
+        };
         let most = self.int(c, types::I64, most);
         let n = self.at(c, None).ins().umin(n, most);
+        if body.at_a_time() == 1 {
+            return n;
+        }
         let mask = self.int(c, types::I64, -body.at_a_time());
         self.at(c, None).ins().band(n, mask)
     }
@@ -210,7 +137,7 @@ impl Emit<'_> {
     /// Go to the vectors if no two accesses meet, or to the scalar loop.
     fn compare(&mut self, turns: Value, entered: &[BlockArg], header: ir::Block) {
         let (c, p, body) = (self.c, self.p, self.body);
-        let (step, width) = (body.step, body.width);
+        let step = body.step;
         let mut all: Option<Value> = None;
         let tests = body.tests.iter().map(Ok).chain(body.widened.iter().map(Err));
         for test in tests {
@@ -223,17 +150,23 @@ impl Emit<'_> {
                     let bound = self.int(c, types::I64, VECTOR - 1);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
-                // -bytes < d < T·w from the lowest place that is stored to.
-                Ok(Test::Aside(d, bytes)) => {
-                    let more = Linear { plus: bytes - 1 + if step < 0 { -width } else { 0 }, ..Linear::default() };
+                // -bytes < d < (T-1)·step + width from the lowest place that is stored to.
+                Ok(&Test::Aside(ref d, bytes, step, width)) => {
+                    let more = Linear { plus: bytes - 1 + if step < 0 { step } else { 0 }, ..Linear::default() };
                     let mut d = self.linear(c, &d.plus_times(&more, 1), types::I64);
-                    let w = self.int(c, types::I64, width);
-                    let covered = self.at(c, None).ins().imul(turns, w);
+                    let by = self.int(c, types::I64, step.abs());
+                    let far = self.at(c, None).ins().imul(turns, by);
                     if step < 0 {
-                        d = self.at(c, None).ins().iadd(d, covered);
+                        d = self.at(c, None).ins().iadd(d, far);
                     }
-                    let bytes = self.int(c, types::I64, bytes - 1);
-                    let bound = self.at(c, None).ins().iadd(covered, bytes);
+                    let more = self.int(c, types::I64, bytes - 1 + width - step.abs());
+                    let bound = self.at(c, None).ins().iadd(far, more);
+                    self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
+                }
+                Ok(&Test::Distinct(ref d, bytes, size)) => {
+                    let more = Linear { plus: bytes - 1, ..Linear::default() };
+                    let d = self.linear(c, &d.plus_times(&more, 1), types::I64);
+                    let bound = self.int(c, types::I64, bytes - 1 + size);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
                 // The last turn's is what it would be in 64 bits, so all are.
@@ -267,25 +200,38 @@ impl Emit<'_> {
     fn vectors(&mut self, turns: Value, x: ir::Block, header: ir::Block) {
         let (p, v, body) = (self.p, self.v, self.body);
         let step = body.step;
-        let offset = self.func.dfg.append_block_param(v, types::I64);
+        let offset = self.front.func.dfg.append_block_param(v, types::I64);
         let step_value = self.int(p, types::I64, step);
         let end = self.at(p, None).ins().imul(turns, step_value);
         let zero = self.int(p, types::I64, 0);
         let mut firsts: Vec<BlockArg> = vec![zero.into()];
         // Sums: one variable for one in order, one for each vector of a turn otherwise.
         let mut sums: Vec<Vec<Value>> = Vec::new();
+        let mut begin: Vec<(Value, bool)> = Vec::new();
         for (i, param) in body.params.iter().enumerate() {
             let Param::Sum { split, .. } = param else { continue };
-            let old = self.func.dfg.block_params(header)[i];
-            let ty = self.func.dfg.value_type(old);
+            let old = self.front.func.dfg.block_params(header)[i];
+            begin.push((self.at0(old), *split));
+        }
+        // Every turn reads these places, and there are some.
+        let mut cells = Vec::new();
+        for cell in &body.cells {
+            let at = self.linear(p, &cell.at, types::I64);
+            let (ty, flags) = (accessed(self.front.func, cell.load()), self.data_flags(cell.load()));
+            let found = self.at(p, Some(cell.load())).ins().load(ty, flags, at, 0);
+            begin.push((found, cell.split));
+            cells.push((cell, at, found));
+        }
+        for (first, split) in begin {
+            let ty = self.front.func.dfg.value_type(first);
             let (ty, first, n) = match split {
-                false => (ty, self.at0(old), 1),
+                false => (ty, first, 1),
                 true => {
                     let ty = self.vector(ty);
                     (ty, self.zero(p, ty), body.vectors)
                 }
             };
-            sums.push((0..n).map(|_| self.func.dfg.append_block_param(v, ty)).collect());
+            sums.push((0..n).map(|_| self.front.func.dfg.append_block_param(v, ty)).collect());
             firsts.extend((0..n).map(|_| BlockArg::from(first)));
         }
         for k in 0..body.vectors {
@@ -304,13 +250,13 @@ impl Emit<'_> {
         let mut sums = sums.into_iter();
         let mut args: Vec<BlockArg> = Vec::new();
         for (i, param) in body.params.iter().enumerate() {
-            let old = self.func.dfg.block_params(header)[i];
-            let first = self.at0[&old];
+            let old = self.front.func.dfg.block_params(header)[i];
+            let first = self.at0(old);
             let arg = match param {
                 Param::Fixed => first,
                 Param::Becomes(v) => self.at0(*v),
                 Param::Step(k) => {
-                    let ty = self.func.dfg.value_type(old);
+                    let ty = self.front.func.dfg.value_type(old);
                     let n = if ty == types::I32 { self.at(x, None).ins().ireduce(types::I32, turns) } else { turns };
                     let k = self.int(x, ty, *k);
                     let far = self.at(x, None).ins().imul(n, k);
@@ -323,7 +269,60 @@ impl Emit<'_> {
             };
             args.push(arg.into());
         }
+        for ((cell, at, first), parts) in cells.into_iter().zip(sums) {
+            let sum = if cell.split { self.total(x, first, &parts) } else { parts[0] };
+            let flags = self.data_flags(cell.store);
+            self.at(x, Some(cell.store)).ins().store(flags, sum, at, 0);
+        }
         self.at(x, None).ins().jump(header, &args);
+    }
+
+    /// The loop as it is, with its cells in registers: turns until none is left, then the cells go back to memory.
+    fn one_by_one(&mut self, turns: Value, x: ir::Block) {
+        let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
+        let left = self.front.func.dfg.append_block_param(v, types::I64);
+        let mut firsts: Vec<BlockArg> = vec![turns.into()];
+        let mut now: HashMap<Value, Value> = HashMap::default();
+        for old in self.front.func.dfg.block_params(header).to_vec() {
+            let ty = self.front.func.dfg.value_type(old);
+            now.insert(old, self.front.func.dfg.append_block_param(v, ty));
+            firsts.push(self.at0(old).into());
+        }
+        // Every turn reads these places, and there are some.
+        let mut cells = Vec::new();
+        for cell in &body.cells {
+            let at = self.linear(p, &cell.at, types::I64);
+            let (ty, flags) = (accessed(self.front.func, cell.load()), self.data_flags(cell.load()));
+            let first = self.at(p, Some(cell.load())).ins().load(ty, flags, at, 0);
+            firsts.push(first.into());
+            now.insert(self.front.func.dfg.first_result(cell.load()), self.front.func.dfg.append_block_param(v, ty));
+            cells.push((cell, at));
+        }
+        let in_cells = |inst| body.cells.iter().any(|c| c.accesses.contains(&inst));
+        let insts = self.l.blocks.iter().flat_map(|&b| self.front.func.layout.block_insts(b));
+        for inst in insts.collect::<Vec<_>>() {
+            if self.front.func.dfg.insts[inst].opcode().is_terminator() || in_cells(inst) {
+                continue;
+            }
+            let args: Vec<Value> = self.args(inst).iter().map(|a| now.get(a).copied().unwrap_or(*a)).collect();
+            let new = self.front.copy(inst, v, args);
+            let (old, new) = (self.front.func.dfg.inst_results(inst), self.front.func.dfg.inst_results(new));
+            now.extend(old.iter().copied().zip(new.iter().copied()));
+        }
+        let next = |v: Value| BlockArg::Value(now.get(&v).copied().unwrap_or(v));
+        let one = self.int(v, types::I64, -1);
+        let less = self.at(v, None).ins().iadd(left, one);
+        let ends: Vec<BlockArg> = body.nexts.iter().map(|&v| next(v)).collect();
+        let sums: Vec<BlockArg> = cells.iter().map(|(c, _)| next(self.args(c.store)[0])).collect();
+        let again: Vec<BlockArg> = [less.into()].into_iter().chain(ends.clone()).chain(sums.clone()).collect();
+        self.at(v, None).ins().brif(less, v, &again, x, &[]);
+        self.at(p, None).ins().jump(v, &firsts);
+        for ((cell, at), sum) in cells.into_iter().zip(sums) {
+            let flags = self.data_flags(cell.store);
+            let sum = sum.as_value().expect("a value");
+            self.at(x, Some(cell.store)).ins().store(flags, sum, at, 0);
+        }
+        self.at(x, None).ins().jump(header, &ends);
     }
 
     /// A sum of partial sums.
@@ -343,7 +342,7 @@ impl Emit<'_> {
     }
 
     fn zero(&mut self, b: ir::Block, ty: Type) -> Value {
-        let zeros = self.func.dfg.constants.insert(ir::ConstantData::from([0_u8; VECTOR as usize].as_slice()));
+        let zeros = self.front.func.dfg.constants.insert(ir::ConstantData::from([0_u8; VECTOR as usize].as_slice()));
         self.at(b, None).ins().vconst(ty, zeros)
     }
 
@@ -358,19 +357,20 @@ impl Emit<'_> {
             let (at, plus) = self.place(&access.at, offset, lowest);
             let flags = self.flags(inst);
             if stores {
-                let data = self.func.dfg.inst_args(inst)[0];
+                let data = self.front.func.dfg.inst_args(inst)[0];
                 let data = self.lane(data);
                 self.at(v, Some(inst)).ins().store(flags, data, at, plus);
             } else {
-                let ty = self.vector(accessed(self.func, inst));
+                let ty = self.vector(accessed(self.front.func, inst));
                 let loaded = self.at(v, Some(inst)).ins().load(ty, flags, at, plus);
-                self.lanes.insert(self.func.dfg.first_result(inst), loaded);
+                self.lanes.insert(self.front.func.dfg.first_result(inst), loaded);
             }
         }
         let chains = body.params.iter().filter_map(|p| match p {
             Param::Sum { chain, split, .. } => Some((chain, *split)),
             _ => None,
         });
+        let chains = chains.chain(body.cells.iter().map(|c| (&c.chain, c.split)));
         for ((chain, split), sum) in chains.zip(sums) {
             let sum = &mut sum[if split { k as usize } else { 0 }];
             if split {
@@ -409,14 +409,14 @@ impl Emit<'_> {
 
     fn args(&self, inst: ir::Inst) -> Vec<Value> {
         let resolve = |&v: &Value| self.body.alias.get(&v).copied().unwrap_or(v);
-        self.func.dfg.inst_args(inst).iter().map(resolve).collect()
+        self.front.func.dfg.inst_args(inst).iter().map(resolve).collect()
     }
 
     /// The instruction on other operands, scalars or vectors.
     fn arith(&mut self, inst: ir::Inst, a: &[Value]) -> Value {
         let v = self.v;
-        let data = self.func.dfg.insts[inst];
-        let to = self.func.dfg.value_type(self.func.dfg.first_result(inst));
+        let data = self.front.func.dfg.insts[inst];
+        let to = self.front.func.dfg.value_type(self.front.func.dfg.first_result(inst));
         let vector = if to.is_vector() { to } else { to.by(self.body.lanes() as u32).unwrap_or(to) };
         let mut pos = self.at(v, Some(inst));
         let i = pos.ins();
@@ -464,7 +464,7 @@ impl Emit<'_> {
                 if let Some(&found) = self.lanes.get(&v) {
                     return found;
                 }
-                let inst = self.func.dfg.value_def(v).inst().expect("a lane is made by an instruction");
+                let inst = self.front.func.dfg.value_def(v).inst().expect("a lane is made by an instruction");
                 let args: Vec<Value> = self.args(inst).into_iter().map(|a| self.lane(a)).collect();
                 let found = self.arith(inst, &args);
                 self.lanes.insert(v, found);
@@ -478,7 +478,7 @@ impl Emit<'_> {
         if let Some(&found) = self.splats.get(&x) {
             return found;
         }
-        let (p, ty) = (self.p, self.func.dfg.value_type(x));
+        let (p, ty) = (self.p, self.front.func.dfg.value_type(x));
         let found = if ty.is_vector() {
             x
         } else {
@@ -497,14 +497,19 @@ impl Emit<'_> {
         }
         let found = match self.body.kinds.get(&v) {
             Some(Kind::Once) => {
-                let inst = self.func.dfg.value_def(v).inst().expect("it is made by an instruction");
+                let inst = self.front.func.dfg.value_def(v).inst().expect("it is made by an instruction");
                 let p = self.p;
                 let body = self.body;
                 match body.once.get(&inst) {
-                    None => self.copy(inst, p, Self::read_once),
+                    None => {
+                        let args: Vec<Value> = self.front.func.dfg.inst_args(inst).to_vec();
+                        let args = args.into_iter().map(|a| self.read_once(a)).collect();
+                        let new = self.front.copy(inst, p, args);
+                        self.front.func.dfg.first_result(new)
+                    }
                     Some(at) => {
                         let at = self.linear(p, at, types::I64);
-                        let (ty, flags) = (self.func.dfg.value_type(v), self.data_flags(inst));
+                        let (ty, flags) = (self.front.func.dfg.value_type(v), self.data_flags(inst));
                         self.at(p, Some(inst)).ins().load(ty, flags, at, 0)
                     }
                 }
@@ -538,9 +543,9 @@ impl Emit<'_> {
     }
 
     fn data_flags(&self, inst: ir::Inst) -> MemFlagsData {
-        match self.func.dfg.insts[inst] {
+        match self.front.func.dfg.insts[inst] {
             InstructionData::Load { flags, .. } | InstructionData::Store { flags, .. } => {
-                self.func.dfg.mem_flags[flags]
+                self.front.func.dfg.mem_flags[flags]
             }
             _ => MemFlagsData::new(),
         }

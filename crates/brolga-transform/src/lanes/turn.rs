@@ -127,9 +127,8 @@ impl Linear {
     }
 }
 
-/// The largest number that a combination of values from outside of a loop can be, where that is seen at once: compilers that unroll
-/// leave the last few turns, `n & 3` of them, to a loop of its own.
-pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
+/// A combination of values from outside of a loop, and of the header's parameters as it is entered, as one of values in front of it.
+pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
     let last = func.layout.last_inst(l.entry)?;
     let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
     let call = calls.iter().find(|c| c.block(&func.dfg.value_lists) == l.blocks[0])?;
@@ -140,6 +139,13 @@ pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
     for &(v, factor) in &sum.terms {
         found = found.plus_times(&outside(func, entered.get(&v).copied().unwrap_or(v), 4), factor);
     }
+    Some(found)
+}
+
+/// The largest number that such a combination can be, where that is seen at once: compilers that unroll
+/// leave the last few turns, `n & 3` of them, to a loop of its own.
+pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
+    let found = entered(func, l, sum)?;
     let masked = |v: Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
         InstructionData::Binary { opcode: Opcode::Band, args } => {
             args.into_iter().find_map(|a| outside(func, a, 1).known()).filter(|k| *k >= 0)
@@ -188,6 +194,8 @@ pub struct Steps<'a> {
     fixed: HashMap<Value, bool>,
     steps: HashMap<usize, Option<i64>>,
     linear: HashMap<Value, Option<Linear>>,
+    /// Whether the loop records: what is on the tape is then not taken for something that does not change.
+    pub records: bool,
     /// Steps of widened integers that addresses are made of; `true` for those that are widened with their sign.
     pub widened: IndexMap<Value, (i64, bool)>,
 }
@@ -223,6 +231,7 @@ impl<'a> Steps<'a> {
             fixed: HashMap::default(),
             steps: HashMap::default(),
             linear: HashMap::default(),
+            records: false,
             widened: IndexMap::default(),
         };
         for i in 0..this.nexts.len() {
@@ -234,6 +243,14 @@ impl<'a> Steps<'a> {
     /// What parameters of blocks behind the header stand for.
     pub fn aliases(&self) -> HashMap<Value, Value> {
         self.alias.keys().map(|&v| (v, self.resolve(v))).collect()
+    }
+
+    /// A value that is read from where another has just been written.
+    pub fn stands_for(&mut self, v: Value, other: Value) {
+        self.alias.insert(v, other);
+        for i in 0..self.nexts.len() {
+            self.nexts[i] = self.resolve(self.nexts[i]);
+        }
     }
 
     /// The value that a parameter of a block behind the header stands for.
@@ -279,14 +296,13 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether an instruction can be done at any time. What was recorded can be read before the loop: no loop is looked at that
-    /// records.
+    /// Whether an instruction can be done at any time. What was recorded can be read before the loop, unless it records.
     fn is_pure(&self, inst: ir::Inst) -> bool {
         let data = &self.func.dfg.insts[inst];
         let op = data.opcode();
         if let (Opcode::Load, Some(flags)) = (op, data.memflags()) {
             let flags = self.func.dfg.mem_flags[flags];
-            return flags.notrap() && self.is_tape(flags);
+            return flags.notrap() && self.is_tape(flags) && !self.records;
         }
         !(op.can_load()
             || op.can_store()

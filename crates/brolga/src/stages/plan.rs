@@ -140,7 +140,7 @@ impl Comments<'_, '_> {
             };
             self.line(2, &format!("{how}{}", self.readers(b, v)));
         }
-        self.s.told(b).iter().for_each(|text| self.line(2, text));
+        self.s.loops.room(b).iter().chain(&self.s.loops.told(b)).for_each(|text| self.line(2, text));
         for &p in &facts.cfg.preds[b] {
             for hold in plan.holds.get(&(p, b)).into_iter().flatten() {
                 let steps = hold.undo.len();
