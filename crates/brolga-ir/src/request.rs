@@ -159,6 +159,12 @@ impl Ideas {
         }
     }
 
+    /// Those of them that do not write code down twice.
+    #[must_use]
+    pub fn without_copies(self) -> Self {
+        Self { finite: false, lanes: false, partial: false, ..self }
+    }
+
     /// Names, in the order of the bits.
     pub const NAMES: [&str; 17] = [
         "carry", "hold", "last", "turn", "cut", "reload", "rewind", "in_place", "solid", "prune", "finite", "whole",
@@ -170,6 +176,21 @@ impl Default for Ideas {
     fn default() -> Self {
         Self::of_bits(u32::MAX)
     }
+}
+
+/// How much is done to make derived code fast.
+///
+/// To make code fast takes time, and more code, which takes time in turn. Who calls a gradient a few times only, or compiles while
+/// somebody waits, may want it soon instead. Both are equally right: neither changes a gradient by more than roundings (of additions
+/// in another order).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// As little as there is: none of the ideas that make code longer to make it faster, no mid-end of Cranelift's, and registers
+    /// given out in a single pass. The primal is compiled in the same way.
+    Quick,
+    /// All that pays in the long run.
+    #[default]
+    Full,
 }
 
 /// Whether calls are replaced by the bodies of what they call before a function is differentiated.
@@ -208,6 +229,8 @@ pub struct Options {
     pub mode: Mode,
     /// What is done to record less.
     pub ideas: Ideas,
+    /// Whether derived code is to be fast, or to be there soon.
+    pub effort: Effort,
     /// Whether calls are replaced by the bodies of what they call.
     pub inline: Inline,
     /// Whether the pullback restores primal memory.
@@ -222,7 +245,7 @@ pub struct Options {
     /// Check at run time what the caller promises and what generated code relies on: bounds and overlaps of shadows whose
     /// arguments declare a length, lost shadows, the order of the tape. Slower, and never another gradient.
     pub debug: bool,
-    /// Cranelift's `opt_level=speed` for primal and derivative; otherwise `none`.
+    /// Cranelift's `opt_level=speed` for primal and derivative, unless the effort is `Quick`; otherwise `none`.
     pub optimize: bool,
 }
 
@@ -231,6 +254,7 @@ impl Default for Options {
         Self {
             mode: Mode::Split,
             ideas: Ideas::default(),
+            effort: Effort::default(),
             inline: Inline::default(),
             memory: MemoryMode::Leave,
             strong_zero: true,
@@ -239,5 +263,17 @@ impl Default for Options {
             debug: false,
             optimize: true,
         }
+    }
+}
+
+impl Options {
+    /// The same, with the ideas that the effort leaves.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        let ideas = match self.effort {
+            Effort::Full => self.ideas,
+            Effort::Quick => self.ideas.without_copies(),
+        };
+        Self { ideas, ..self.clone() }
     }
 }

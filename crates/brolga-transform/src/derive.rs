@@ -17,7 +17,8 @@ use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{
-    ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request, ResultActivity,
+    ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, Inline, Mode, Options, Program, Request,
+    ResultActivity,
 };
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, UserFuncName, types};
@@ -295,6 +296,7 @@ pub(crate) fn derive_once(
     mut look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
     check_request(program, request)?;
+    let options = &options.settled();
     let mut program = program.clone();
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
@@ -639,7 +641,9 @@ fn derive_one<'a>(
             let looked = lanes(&mut func, &|header| reorders && reverses(header), options.ideas.worth);
             in_lanes.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
-        shape(&mut func);
+        if options.effort == Effort::Full {
+            shape(&mut func);
+        }
         // What is asked for is verified as it is going to be called.
         if is_root { Ok(func) } else { verified(func, isa, &program.funcs[variant.func].symbol) }
     };
