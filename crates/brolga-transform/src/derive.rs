@@ -321,7 +321,7 @@ pub(crate) fn derive_once(
     if !normalised.contains_key(&request.func) {
         return Err(problems);
     }
-    let summaries = Summaries::of_bodies(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
+    let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
     let addressed = addressed(&program, &normalised);
 
     let mut work =
@@ -629,6 +629,7 @@ fn derive_one<'a>(
             id_bytes: plan.id_bytes,
             ct: &facts.activity.ct,
             debug: options.debug,
+            short: options.effort == Effort::Quick,
             target: isa.frontend_config(),
         };
         let mut func = lower(graph, env);
