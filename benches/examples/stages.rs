@@ -1,22 +1,27 @@
 //! One problem, differentiated again and again: what a profiler is pointed at.
 //!
-//! `cargo run --release -p benches --example stages -- FILTER [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the
-//! shortest and the mean time of each part in microseconds. With a length the series of straight lines is taken.
+//! `cargo run --release -p benches --example stages -- [--quick] FILTER [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the
+//! shortest and the mean time of each part in microseconds. With a length the series of straight lines is taken. Instead of seconds `20x` is
+//! that many turns, so that `perf stat` counts the same work each time.
 use std::time::{Duration, Instant};
 
 use benches::prepared::{derive, options, requests};
 use benches::problems::SERIES;
 use benches::{How, Problem, Size};
-use brolga::DerivedRule;
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
+use brolga::{DerivedRule, Effort};
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (efforts, args): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a == "--quick");
+    let effort = if efforts.is_empty() { Effort::Full } else { Effort::Quick };
     let arg = |i: usize, default: &str| args.get(i).cloned().unwrap_or_else(|| default.to_owned());
     let filter = arg(0, "embed");
     let what = arg(1, "all");
-    let seconds = arg(2, "1").parse::<f64>().expect("seconds");
+    let enough = match arg(2, "1") {
+        n if n.ends_with('x') => Enough::Turns(n.trim_end_matches('x').parse().expect("a number of turns")),
+        n => Enough::Seconds(n.parse().expect("seconds")),
+    };
     let problems: Vec<Problem> = match args.get(3) {
         Some(n) => {
             let n = Size::Length(n.parse().expect("a length"));
@@ -29,18 +34,26 @@ fn main() {
             .collect(),
     };
     for problem in &problems {
-        one(problem, &what, seconds);
+        one(problem, &what, enough, effort);
     }
 }
 
 /// A part of the way to a gradient: its name, and how long it takes this time.
 type Part<'a> = (&'static str, Box<dyn FnMut() -> Duration + 'a>);
 
-fn one(problem: &Problem, what: &str, seconds: f64) {
-    let how = How { mode: brolga::Mode::Gradient, ..How::default() };
+/// When to stop.
+#[derive(Clone, Copy)]
+enum Enough {
+    Seconds(f64),
+    Turns(u32),
+}
+
+fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
+    let bits = std::env::var("XIDEAS").map_or(u32::MAX, |v| u32::from_str_radix(&v, 16).unwrap());
+    let how = How { mode: brolga::Mode::Gradient, effort, ideas: brolga::Ideas::of_bits(bits), ..How::default() };
     let (program, all) = requests(problem).expect("it can be read");
     let wanted = &all[0];
-    let isa = brolga::jit::host_isa(true).expect("the host");
+    let isa = brolga::jit::host_isa(&brolga::Options::default()).expect("the host");
     let body = program.funcs[wanted.func].body.as_ref().expect("a body");
     let mut parts: Vec<Part<'_>> = Vec::new();
     let timed = |name: &str| what == "all" || what == name;
@@ -75,7 +88,11 @@ fn one(problem: &Problem, what: &str, seconds: f64) {
     print!("{:14} {insts:7}", problem.name);
     let mut found = vec![(Duration::MAX, Duration::ZERO, 0_u32); parts.len()];
     let start = Instant::now();
-    while found.iter().all(|f| f.2 < 2) || start.elapsed().as_secs_f64() < seconds {
+    let more = |turns: u32| match enough {
+        Enough::Seconds(s) => turns < 2 || start.elapsed().as_secs_f64() < s,
+        Enough::Turns(n) => turns < n,
+    };
+    while found.iter().all(|f| more(f.2)) {
         for (part, found) in parts.iter_mut().zip(&mut found) {
             let took = (part.1)();
             *found = (found.0.min(took), found.1 + took, found.2 + 1);

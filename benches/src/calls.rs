@@ -65,7 +65,7 @@ impl<'a> Repeated<'a> {
     /// What the program or the host refuses.
     pub fn new(program: &Program, call: &'a Invocation, how: How) -> Result<Self, Error> {
         let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..options(how) });
-        let isa = brolga::jit::host_isa(options.optimize)?;
+        let isa = brolga::jit::host_isa(&options)?;
         let start = Instant::now();
         let derivation = brolga_transform::derive(program, &request, &options, &*isa)?;
         let differentiate = start.elapsed();

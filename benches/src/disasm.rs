@@ -8,7 +8,7 @@ use std::fmt::Write;
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 use brolga::cranelift_codegen::ir::Function;
-use brolga::{Error, jit};
+use brolga::{Error, Options, jit};
 
 use crate::How;
 use crate::prepared::{Failure, derive, options, requests};
@@ -50,17 +50,17 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     functions.extend(hand.map(|(symbol, body)| ("by hand", symbol.to_owned(), body, None)));
     let mut text = String::new();
     for (what, symbol, function, derived) in functions {
-        let listing = listing(function, derived).map_err(|error| Failure::Run { name: problem.name, error })?;
+        let listing = listing(function, derived, how).map_err(|error| Failure::Run { name: problem.name, error })?;
         text += &format!("; {what}: %{symbol}, {listing}\n");
     }
     Ok(text)
 }
 
 /// The size, then the listing, with the number of instructions at the head of each block.
-fn listing(function: Function, derived: Option<bool>) -> Result<String, Error> {
-    let isa = jit::host_isa(
-        options(How::default()).optimize && !derived.is_some_and(|twice| jit::is_better_plain(&function, twice)),
-    )?;
+fn listing(function: Function, derived: Option<bool>, how: How) -> Result<String, Error> {
+    let plain = derived.is_some_and(|twice| jit::is_better_plain(&function, twice));
+    let how = if derived.is_some() { how } else { How::default() };
+    let isa = jit::host_isa(&Options { optimize: !plain, ..options(how) })?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);
     let code = context

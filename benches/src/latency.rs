@@ -4,7 +4,7 @@
 //! is their ratio to Cranelift's own work on the primal.
 //!
 //! *Method.* As for run times, all kinds take turns, and the minimum of each counts. *Cranelift* is `Context::compile` of the primal with
-//! the flags that derived code is compiled with, and nothing else: no verifier, no module, no entry point. *Differentiate* and *compile*
+//! the flags that are the default, whatever is derived, and nothing else: no verifier, no module, no entry point. *Differentiate* and *compile*
 //! are what a program pays that asks for the gradient and calls nothing else: from the program to verified CLIF, and
 //! from there to code that can be called. *First* is everything from the text of the file on: it is read, and the gradient is called once.
 
@@ -52,7 +52,7 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Latency, F
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, all) = requests(problem)?;
     let wanted = &all[0];
-    let isa = brolga::jit::host_isa(options(how).optimize).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&options(How::default())).map_err(failed)?;
     let body = program.funcs[wanted.func].body.as_ref().ok_or_else(|| {
         failed(brolga::Error::Usage(format!("%{} has no body, so there is nothing to differentiate", problem.func)))
     })?;

@@ -51,6 +51,8 @@ pub struct How {
     pub mode: Mode,
     /// What the planner may do.
     pub ideas: Ideas,
+    /// Whether derived code is to be fast, or to be there soon.
+    pub effort: brolga::Effort,
     /// Which calls are replaced.
     pub inline: Inline,
 }

@@ -118,7 +118,7 @@ fn compile_times(problem: &Problem, how: How, effort: Effort) -> Result<[f64; 3]
     let (program, requests) = requests(problem)?;
     // All results alike.
     let request = &requests[0];
-    let isa = brolga::jit::host_isa(options(how).optimize).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&options(how)).map_err(failed)?;
     let mut best = [Duration::MAX; 3];
     let start = Instant::now();
     let mut round = 0;

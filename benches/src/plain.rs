@@ -45,7 +45,7 @@ impl Plain {
     /// What Cranelift refuses.
     pub fn new(program: &Program) -> Result<Self, Error> {
         let mut builder =
-            JITBuilder::with_isa(brolga::jit::host_isa(options(How::default()).optimize)?, default_libcall_names());
+            JITBuilder::with_isa(brolga::jit::host_isa(&options(How::default()))?, default_libcall_names());
         for (name, address) in brolga_runtime::symbols() {
             builder.symbol(name, address);
         }

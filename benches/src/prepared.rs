@@ -4,7 +4,9 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::Type;
-use brolga::{Arg, ArgActivity, DerivedRule, Diagnostics, Error, FuncKey, Options, Program, Request, ResultActivity};
+use brolga::{
+    Arg, ArgActivity, DerivedRule, Diagnostics, Effort, Error, FuncKey, Options, Program, Request, ResultActivity,
+};
 use brolga_driver::File;
 use brolga_driver::memory::Block;
 use brolga_transform::Derivation;
@@ -70,6 +72,8 @@ pub struct Prepared<'a> {
     problem: &'a Problem,
     /// One per result.
     rules: Vec<DerivedRule>,
+    /// Keeps the code of the primal.
+    _usual: DerivedRule,
     /// Keeps the code of the adjoint written by hand.
     _plain: Option<Plain>,
     /// What the arguments point at; moving a block does not move its contents.
@@ -92,7 +96,8 @@ pub struct Prepared<'a> {
 
 /// The options that all problems are derived with.
 pub fn options(how: How) -> Options {
-    Options { mode: how.mode, ideas: how.ideas, inline: how.inline, verify_stages: false, ..Options::default() }
+    let How { mode, ideas, effort, inline } = how;
+    Options { mode, ideas, effort, inline, verify_stages: false, ..Options::default() }
 }
 
 /// The program of a problem, and what to differentiate: each result by itself, with a seed of one. By hand, too, nothing is multiplied by
@@ -131,7 +136,7 @@ pub fn requests(problem: &Problem) -> Result<(Program, Vec<Request>), Failure> {
 pub fn derive(problem: &Problem, program: &Program, request: &Request, how: How) -> Result<Derivation, Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let options = options(how);
-    let isa = brolga::jit::host_isa(options.optimize).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&options).map_err(failed)?;
     brolga_transform::derive(program, request, &options, &*isa).map_err(|d| failed(d.into()))
 }
 
@@ -163,7 +168,12 @@ impl<'a> Prepared<'a> {
         let values: Vec<_> = args.iter().map(|a| a.value.clone()).collect();
         let deltas: Vec<Vec<i64>> = (0..results).map(|k| deltas(&args, &shadows, results, k)).collect();
         let returns = derived[0].returns.clone();
-        let address = entry_of(&rules[0], problem.func).map_err(failed)?;
+        // The primal is always that of the default effort.
+        let usual = match how.effort {
+            Effort::Full => rules[0].clone(),
+            Effort::Quick => DerivedRule::new(&program, &requests[0], &options(How::default())).map_err(failed)?,
+        };
+        let address = entry_of(&usual, problem.func).map_err(failed)?;
         let primal = Entry::new(address, &values, returns.clone());
         let gradient = Gradient::new(&rules, &derived, &values, &deltas).map_err(failed)?;
 
@@ -186,6 +196,7 @@ impl<'a> Prepared<'a> {
         Ok(Self {
             problem,
             rules,
+            _usual: usual,
             _plain: plain,
             _blocks: blocks,
             shadows,

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use brolga::{DerivedRule, Error, MemoryMode, Options};
+use brolga::{DerivedRule, Effort, Error, MemoryMode, Mode, Options};
 use brolga_driver::inputs::oracle_args;
 use brolga_driver::protocol::{derive, dump_violations, violations};
 use brolga_driver::value::{Item, Num};
@@ -293,6 +293,7 @@ fn same_value(a: &Item, b: &Item) -> bool {
 fn other_options(file: &File, call: &Invocation, expected: &Outcome, tol: f64) -> Result<(), Verdict> {
     let others = [
         ("without optimisation", Options { optimize: false, ..Options::default() }),
+        ("with little effort", Options { effort: Effort::Quick, mode: Mode::Gradient, ..Options::default() }),
         ("with run-time checks", Options { debug: true, ..Options::default() }),
     ];
     for (what, options) in others {

@@ -36,7 +36,7 @@ fn derived(file: &File, symbol: &str, inline: Inline) -> Vec<(String, usize, usi
 }
 
 fn derived_for(program: &Program, request: &Request, inline: Inline) -> Vec<(String, usize, usize)> {
-    let isa = jit::host_isa(true).expect("there is a host");
+    let isa = jit::host_isa(&brolga::Options::default()).expect("there is a host");
     let mut out = Vec::new();
     derive_with(program, request, &options(inline), &*isa, |s| {
         let func = s.facts.func();
@@ -85,7 +85,7 @@ fn calls_of_short_functions_are_gone() {
 #[test]
 fn straight_code_stays_one_block() {
     let file = program(TEXT);
-    let isa = jit::host_isa(true).expect("there is a host");
+    let isa = jit::host_isa(&brolga::Options::default()).expect("there is a host");
     let request = request(&file, "levels");
     let mut blocks = Vec::new();
     let look = |s: &brolga_transform::Stages<'_>| blocks.push(s.facts.cfg.blocks.len());

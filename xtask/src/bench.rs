@@ -17,7 +17,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Split => Mode::Split,
     };
     let ideas = ideas(args.without.as_deref().unwrap_or_default())?;
-    let how = How { mode, ideas, inline: inline(args.inline) };
+    let how = How { mode, ideas, inline: inline(args.inline), effort: args.effort.into() };
     let text = if let Some(path) = args.file() {
         let rows = of_file(&File::read_with(path, &args.allocators)?, args, how)?;
         if args.json { json(report::calls_json(&rows)) } else { report::calls(&rows) + "\n" }

@@ -119,6 +119,19 @@ pub struct CallOptions {
     /// Replace calls of short functions by their bodies before differentiation. The numbers are the same, but for roundings.
     #[arg(long)]
     pub inline: bool,
+    /// Make a gradient that is fast, or have one soon. The numbers are the same, but for roundings.
+    #[arg(long, value_enum, default_value_t = Effort::Full)]
+    pub effort: Effort,
+}
+
+/// How much is done to make derived code fast.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Effort {
+    /// Little: it takes a third of the time to have it, and longer to run it.
+    Quick,
+    /// All that pays in the long run.
+    #[default]
+    Full,
 }
 
 /// What a derivative is made of.
@@ -239,6 +252,9 @@ pub struct BenchArgs {
     /// Replace calls of short functions by their bodies before differentiation.
     #[arg(long)]
     pub inline: bool,
+    /// Make gradients that are fast, or that are there soon. The primal of a problem is made to be fast in either case.
+    #[arg(long, value_enum, default_value_t = Effort::Full)]
+    pub effort: Effort,
     /// Measure gcc, Enzyme and JAX beside us, as far as python3 ($PYTHON) finds them.
     #[arg(long, conflicts_with_all = ["scaling", "disasm"])]
     pub peers: bool,
@@ -305,6 +321,9 @@ pub struct DumpArgs {
     /// Replace calls of short functions by their bodies before differentiation.
     #[arg(long)]
     pub inline: bool,
+    /// Dump the pipeline as it is for a gradient that is fast, or for one that is there soon.
+    #[arg(long, value_enum, default_value_t = Effort::Full)]
+    pub effort: Effort,
     /// Dump the pipeline as it is without Cranelift's optimisations.
     #[arg(long)]
     pub no_opt: bool,

@@ -31,7 +31,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         {
             return Err(Failure::Usage(format!("`--wrt {arg}`: {} has {} arguments", job.name(), job.call.args.len())));
         }
-        let wanted = Wanted { wrt, top: args.top, mode: job.mode, inline: job.inline };
+        let wanted = Wanted { wrt, top: args.top, mode: job.mode, inline: job.inline, effort: job.effort };
         let found = explain(&file.program, &job.call, wanted).map_err(|e| not_run(&job.name(), &file.program, e))?;
         if wrt.is_some() && found.entries.is_empty() {
             let given = args.wrt.as_deref().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `cargo xtask grad`: values and gradients of calls.
 
-use brolga::{Error, Inline, MemoryMode, Mode, Options};
+use brolga::{Effort, Error, Inline, MemoryMode, Mode, Options};
 use brolga_driver::protocol::derive;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
@@ -24,6 +24,8 @@ pub struct Job<'a> {
     pub mode: Mode,
     /// Which calls are replaced.
     pub inline: Inline,
+    /// Whether the derivative is to be fast, or to be there soon.
+    pub effort: Effort,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -85,8 +87,8 @@ pub fn run_primals(args: &RunArgs) -> Result<(), Failure> {
 
 /// Differentiate the function of a call and run it.
 pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
-    let (mode, inline) = (job.mode, job.inline);
-    let options = Options { mode, inline, memory: job.call.memory, debug: job.debug, ..Options::default() };
+    let Job { mode, inline, effort, debug, .. } = *job;
+    let options = Options { mode, inline, effort, memory: job.call.memory, debug, ..Options::default() };
     let rule = derive(&file.program, &job.call.request(), &options);
     rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
 }
@@ -119,11 +121,12 @@ impl Job<'_> {
 pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, Failure> {
     let mut jobs = Vec::new();
     let (debug, mode, inline) = (options.debug, options.mode.into(), inline(options.inline));
+    let effort = options.effort.into();
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
         let bound = file.bind(&text, &parsed, &clauses)?;
-        jobs.push(Job { text, call: bound, clauses, debug, mode, inline, line: None });
+        jobs.push(Job { text, call: bound, clauses, debug, mode, inline, effort, line: None });
     }
     if options.calls.is_empty() {
         if !file.malformed.is_empty() {
@@ -138,7 +141,8 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
                 call.memory = memory.into();
             }
             let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
-            jobs.push(Job { text, call, clauses: line.clauses.clone(), debug, mode, inline, line: Some(line) });
+            let clauses = line.clauses.clone();
+            jobs.push(Job { text, call, clauses, debug, mode, inline, effort, line: Some(line) });
         }
     }
     if jobs.is_empty() {
@@ -188,6 +192,15 @@ impl From<crate::cli::Mode> for Mode {
         match mode {
             crate::cli::Mode::Combined => Self::Combined,
             crate::cli::Mode::Split => Self::Split,
+        }
+    }
+}
+
+impl From<crate::cli::Effort> for Effort {
+    fn from(effort: crate::cli::Effort) -> Self {
+        match effort {
+            crate::cli::Effort::Quick => Self::Quick,
+            crate::cli::Effort::Full => Self::Full,
         }
     }
 }

@@ -174,6 +174,13 @@ impl Ideas {
         }
     }
 
+    /// Those of them that do not make code longer to make it faster.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        let (lanes, partial, preaccumulate, room, stay) = (false, false, false, false, false);
+        Self { finite: false, lanes, partial, preaccumulate, room, stay, ..self }
+    }
+
     /// Names, in the order of the bits.
     pub const NAMES: [&str; 20] = [
         "carry",
@@ -203,6 +210,21 @@ impl Default for Ideas {
     fn default() -> Self {
         Self::of_bits(u32::MAX)
     }
+}
+
+/// How much is done to make derived code fast.
+///
+/// To make code fast takes time, and more code, which takes time in turn. Who calls a gradient a few times only, or compiles while
+/// somebody waits, may want it soon instead. Both are equally right: neither changes a gradient by more than roundings (of additions
+/// in another order).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// As little as there is: none of the ideas that make code longer to make it faster, no mid-end of Cranelift's, and registers
+    /// given out in a single pass. The primal is compiled in the same way.
+    Quick,
+    /// All that pays in the long run.
+    #[default]
+    Full,
 }
 
 /// Whether calls are replaced by the bodies of what they call before a function is differentiated.
@@ -241,6 +263,8 @@ pub struct Options {
     pub mode: Mode,
     /// What is done to record less.
     pub ideas: Ideas,
+    /// Whether derived code is to be fast, or to be there soon.
+    pub effort: Effort,
     /// Whether calls are replaced by the bodies of what they call.
     pub inline: Inline,
     /// Whether the pullback restores primal memory.
@@ -255,7 +279,7 @@ pub struct Options {
     /// Check at run time what the caller promises and what generated code relies on: bounds and overlaps of shadows whose
     /// arguments declare a length, lost shadows, the order of the tape. Slower, and never another gradient.
     pub debug: bool,
-    /// Cranelift's `opt_level=speed` for primal and derivative; otherwise `none`.
+    /// Cranelift's `opt_level=speed` for primal and derivative, unless the effort is `Quick`; otherwise `none`.
     pub optimize: bool,
 }
 
@@ -264,6 +288,7 @@ impl Default for Options {
         Self {
             mode: Mode::Split,
             ideas: Ideas::default(),
+            effort: Effort::default(),
             inline: Inline::default(),
             memory: MemoryMode::Leave,
             strong_zero: true,
@@ -272,5 +297,17 @@ impl Default for Options {
             debug: false,
             optimize: true,
         }
+    }
+}
+
+impl Options {
+    /// The same, with the ideas that the effort leaves.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        let ideas = match self.effort {
+            Effort::Full => self.ideas,
+            Effort::Quick => self.ideas.brief(),
+        };
+        Self { ideas, ..self.clone() }
     }
 }

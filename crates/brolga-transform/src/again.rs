@@ -112,6 +112,20 @@ pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
     !held && (!again.turns || alone())
 }
 
+/// Whether the reverse of a block outside of a loop asks for a float that the loop hands from turn to turn: a sum, for the most part.
+fn sum_is_read(facts: &Facts<'_>, plan: &Plan, blocks: &IndexSet<ir::Block>) -> bool {
+    let dfg = &facts.func().dfg;
+    let is_sum = |v: &Val| match *v {
+        Val::Primal(v) => {
+            let passed_on = matches!(dfg.value_def(v), ir::ValueDef::Param(b, _) if blocks.contains(&b));
+            passed_on && dfg.value_type(v).lane_type().is_float()
+        }
+        _ => false,
+    };
+    let outside = facts.cfg.blocks.iter().filter(|b| !blocks.contains(*b));
+    outside.into_iter().any(|&b| plan.blocks[b].sources.iter().any(|(v, _)| is_sum(v)))
+}
+
 /// The loops to run again, given what is recorded otherwise: those that record anything.
 pub fn again(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -> Vec<Again> {
     let mut outermost: IndexMap<LoopId, IndexSet<ir::Block>> = IndexMap::default();
@@ -123,6 +137,8 @@ pub fn again(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -
     if facts.options.ideas.worth {
         outermost.retain(|_, blocks| blocks.iter().any(|&b| records(plan, b)));
     }
+    // The forward half runs those anyway. To find that out when all is assembled takes as long as to plan and to assemble it again.
+    outermost.retain(|_, blocks| !sum_is_read(facts, plan, blocks));
     if outermost.is_empty() {
         return Vec::new();
     }
@@ -151,15 +167,18 @@ impl Finder<'_, '_> {
             return None;
         }
         let sums = self.sums(l.header, &blocks)?;
-        let outer = self.outer(entry, l.header, &blocks)?;
+        let outer = IndexSet::default();
         let mut found = Again { header: l.header, entry, blocks, sums, outer, turns: false, next: vec![] };
         let all = |found: &Again| found.blocks.iter().all(|&b| self.adds_up(found, b) == Some(()));
-        if all(&found) {
-            return Some(found);
+        if !all(&found) {
+            found.turns = true;
+            let pays = !facts.options.ideas.worth || self.recorded(&found) >= MANY_BYTES;
+            if !pays || !self.has_turns(id, &found.blocks) || !all(&found) {
+                return None;
+            }
         }
-        found.turns = true;
-        let pays = !facts.options.ideas.worth || self.recorded(&found) >= MANY_BYTES;
-        (pays && self.has_turns(id, &found.blocks) && all(&found)).then_some(found)
+        found.outer = self.outer(entry, l.header, &found.blocks)?;
+        Some(found)
     }
 
     /// Bytes that blocks of a loop record otherwise, each once.

@@ -17,7 +17,8 @@ use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{
-    ArgActivity, BlockId, Diagnostic, Diagnostics, FuncKey, Inline, Mode, Options, Program, Request, ResultActivity,
+    ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, Inline, Mode, Options, Program, Request,
+    ResultActivity,
 };
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, UserFuncName, types};
@@ -295,6 +296,7 @@ pub(crate) fn derive_once(
     mut look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
     check_request(program, request)?;
+    let options = &options.settled();
     let mut program = program.clone();
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
@@ -319,7 +321,7 @@ pub(crate) fn derive_once(
     if !normalised.contains_key(&request.func) {
         return Err(problems);
     }
-    let summaries = Summaries::of_bodies(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
+    let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
     let addressed = addressed(&program, &normalised);
 
     let mut work =
@@ -634,11 +636,14 @@ fn derive_one<'a>(
             id_bytes: plan.id_bytes,
             ct: &facts.activity.ct,
             debug: options.debug,
+            short: options.effort == Effort::Quick,
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),
         };
         let mut func = lower(graph, env);
-        loops.form(&mut func, graph, &watched_sums, (mode, options.ideas), isa);
+        if options.effort == Effort::Full {
+            loops.form(&mut func, graph, &watched_sums, (mode, options.ideas), isa);
+        }
         // What is asked for is tidied up as it is going to be called.
         if !is_root {
             tidy(&mut func);

@@ -193,6 +193,17 @@ fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
 /// If a block is laid out before one that dominates it, lay all of them out in reverse postorder. Otherwise the order stays:
 /// readers of dumps know it.
 fn lay_out(func: &mut ir::Function) {
+    // Where each block has a predecessor in front of it, all that dominates it is there, too: it dominates that predecessor.
+    let mut reached: EntitySet<ir::Block> = EntitySet::new();
+    reached.extend(func.layout.entry_block());
+    let follows = func.layout.blocks().all(|b| {
+        let known = reached.contains(b);
+        reached.extend(func.block_successors(b));
+        known
+    });
+    if follows {
+        return;
+    }
     let cfg = ControlFlowGraph::with_function(func);
     let domtree = DominatorTree::with_function(func, &cfg);
     let mut seen: EntitySet<ir::Block> = EntitySet::new();
@@ -253,6 +264,7 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
         id_bytes: 4,
         ct: NO_CT.get_or_init(SecondaryMap::new),
         debug: false,
+        short: false,
         watched: None,
         target,
     }

@@ -88,8 +88,12 @@ fn drop_unused(func: &mut ir::Function) {
     uses.resize(func.dfg.num_values());
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
-            func.dfg.inst_values(inst).for_each(|v| uses[v] += 1);
+            func.dfg.inst_args(inst).iter().for_each(|&v| uses[v] += 1);
         }
+        // What only a terminator has: the arguments of its branches.
+        let last = func.layout.last_inst(block).expect("a block has a terminator");
+        let fixed = func.dfg.inst_args(last).len();
+        func.dfg.inst_values(last).skip(fixed).for_each(|v| uses[v] += 1);
     }
     let mut next = func.layout.last_block();
     while let Some(block) = next {
@@ -99,7 +103,7 @@ fn drop_unused(func: &mut ir::Function) {
             at = func.layout.prev_inst(inst);
             let unused = func.dfg.inst_results(inst).iter().all(|&v| uses[v] == 0);
             if unused && has_no_effect(func, inst) {
-                func.dfg.inst_values(inst).for_each(|v| uses[v] -= 1);
+                func.dfg.inst_args(inst).iter().for_each(|&v| uses[v] -= 1);
                 func.layout.remove_inst(inst);
             }
         }

@@ -70,7 +70,7 @@ use brolga::cranelift_codegen::isa::OwnedTargetIsa;
 /// The host's compiler, for signatures and the verifier.
 fn host_isa() -> Result<OwnedTargetIsa, Error> {
     static ISA: std::sync::OnceLock<Option<OwnedTargetIsa>> = std::sync::OnceLock::new();
-    let isa = ISA.get_or_init(|| brolga::jit::host_isa(true).ok()).clone();
+    let isa = ISA.get_or_init(|| brolga::jit::host_isa(&brolga::Options::default()).ok()).clone();
     isa.ok_or(Error::Internal { stage: "host", message: "this machine is not supported".to_owned() })
 }
 

@@ -11,8 +11,8 @@ mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{
-    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Elem, FuncKey, Ideas, Inline, MemoryMode, Mode,
-    Options, Program, Request, ResultActivity,
+    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, MemoryMode,
+    Mode, Options, Program, Request, ResultActivity,
 };
 pub use cache::Cache;
 pub use cranelift_codegen;

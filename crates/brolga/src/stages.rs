@@ -123,7 +123,7 @@ fn each_variant(
     options: &Options,
     look: impl FnMut(&Stages<'_>),
 ) -> Result<(), Error> {
-    let isa = host_isa(options.optimize)?;
+    let isa = host_isa(options)?;
     derive_with(program, request, options, &*isa, look)?;
     Ok(())
 }

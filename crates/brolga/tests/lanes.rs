@@ -33,7 +33,7 @@ type Compiled = extern "C" fn(*mut u8, *mut u8, *mut u8, u64, f64) -> f64;
 
 /// Functions compiled together, in order.
 fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
-    let isa = host_isa(true).unwrap();
+    let isa = host_isa(&brolga::Options::default()).unwrap();
     let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
     let mut ids = Vec::new();
     for (i, func) in funcs.into_iter().enumerate() {
@@ -280,7 +280,7 @@ fn largest(words: &[u32], single: bool, unit: usize) -> f64 {
 
 #[test]
 fn loops_in_lanes_do_what_they_do_one_by_one() {
-    let isa = host_isa(true).unwrap();
+    let isa = host_isa(&brolga::Options::default()).unwrap();
     if !has_lanes(&*isa) {
         return;
     }
@@ -473,7 +473,7 @@ fn places() {
 /// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.
 #[test]
 fn an_index_that_overflows() {
-    let isa = host_isa(true).unwrap();
+    let isa = host_isa(&brolga::Options::default()).unwrap();
     if !has_lanes(&*isa) {
         return;
     }

@@ -57,7 +57,7 @@ impl<'a> Subject<'a> {
         // could be noticed. `crates/brolga/tests/lanes.rs` looks after it.
         let ideas = Ideas { lanes: false, ..Ideas::default() };
         let options = Options { memory, ideas, ..Options::default() };
-        let isa = jit::host_isa(options.optimize).ok()?;
+        let isa = jit::host_isa(&options).ok()?;
         let mut derivation = brolga_transform::derive::derive(&file.program, &request, &options, &*isa).ok()?;
         // It is going to be changed.
         derivation.doors.clear();

@@ -85,7 +85,7 @@ pub fn plans(
     options: &Options,
     visits: &dyn Fn(FuncKey, ir::Block) -> u64,
 ) -> Result<Vec<FunctionPlan>, Error> {
-    let isa = brolga::jit::host_isa(options.optimize)?;
+    let isa = brolga::jit::host_isa(options)?;
     let derive = || {
         let mut out = Vec::new();
         derive_with(program, request, options, &*isa, |s| out.push(Describe { s, visits }.function()))?;

@@ -1,7 +1,7 @@
 //! `CfgBlocks` to CLIF.
 //!
 //! **Problem.** A complete graph of derived blocks has stable names and no SSA numbering. **Answer.** One walk over the
-//! blocks in layout order, through `cranelift-frontend`: names become CLIF values through one map, cotangents and the tape
+//! blocks, each behind one that leads to it, through `cranelift-frontend`: names become CLIF values through one map, cotangents and the tape
 //! position become frontend variables (so they live in registers and block parameters, never in memory), every other
 //! instruction is expanded by [`ops`] or [`memory`].
 //!
@@ -10,6 +10,9 @@
 //! forgets them at its start, so that a use without a restore is found at once. A combined graph has forward blocks first, then
 //! reverse blocks; those of a loop that is run again follow each other. Every instruction carries the source location of the
 //! primal instruction it stems from; with the top bit set where it is a check of ours.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
 
@@ -120,6 +123,8 @@ pub struct LowerEnv<'a> {
     pub ct: &'a SecondaryMap<ir::Value, Option<Shape>>,
     /// Emit the checks of a debug run.
     pub debug: bool,
+    /// Guard products by as few instructions as there are, and not by the fastest.
+    pub short: bool,
     /// The target.
     pub target: TargetFrontendConfig,
     /// Receives the sums of what is watched, of which nobody asks more than whether they are finite.
@@ -142,6 +147,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     for s in graph.blocks.values().flat_map(|b| b.term.successors()) {
         *waiting.get_mut(&s).expect("a successor is a block") += 1;
     }
+    // Laid out as the graph is, in whatever order they are filled.
+    graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
     let env_frame = env.frame;
     let values = env.primal.dfg.num_values();
@@ -170,7 +177,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         seg_value: None,
     };
     let mut scope = None;
-    for (i, block) in graph.blocks.values().enumerate() {
+    for i in order(graph) {
+        let block = &graph.blocks[i];
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
         cx.forward = block.role.is_forward();
@@ -221,6 +229,30 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     b.finalize(target);
     rebase::rebase(&mut func, &cx.shadows);
     func
+}
+
+/// The order in which blocks are filled, by position: that of the graph, but each behind one that leads to it.
+///
+/// The frontend makes a parameter for whatever is read in a block of which it does not know all predecessors yet, and finds out
+/// afterwards which ones always get the same argument. It does not find out of two that get each other; those of nested loops do, if
+/// bodies come before headers, as they do where loops are reversed. What leads to a block has all that dominates it in front of it.
+fn order(graph: &CfgBlocks) -> Vec<usize> {
+    let mut found = Vec::with_capacity(graph.blocks.len());
+    let mut seen = vec![false; graph.blocks.len()];
+    let mut ready = BinaryHeap::new();
+    let mut next = Some(0);
+    while let Some(at) = next {
+        if !std::mem::replace(&mut seen[at], true) {
+            found.push(at);
+            let successors = graph.blocks[at].term.successors();
+            let positions = successors.iter().map(|s| graph.blocks.get_index_of(s).expect("a successor is a block"));
+            ready.extend(positions.filter(|&s| !seen[s]).map(Reverse));
+        }
+        next = ready.pop().map(|r| r.0);
+    }
+    // Nothing leads to these.
+    found.extend((0..seen.len()).filter(|&at| !seen[at]));
+    found
 }
 
 /// Operations that rules ask for again with the same operands: both factors of a square have the same cotangent, and products with one

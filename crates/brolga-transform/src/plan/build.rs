@@ -12,7 +12,7 @@ use brolga_analysis::{LoopId, Loops, RootKind};
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::{IndexMap, IndexSet};
-use brolga_ir::{MemoryMode, Mode};
+use brolga_ir::{Effort, MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
@@ -32,6 +32,11 @@ const MAX_FOR_VARIABLES: usize = 1500;
 /// The same without loops. There every variable is alive from one half to the other: the register allocator spills all but a
 /// dozen, and takes long to find out.
 const MAX_WITHOUT_LOOPS: usize = 64;
+/// The same with little effort, for instructions times blocks: registers are then given out in a single pass, so that a variable is in
+/// memory wherever it is not in use. That takes no instructions of ours, but a table by block for each variable.
+const MAX_PLACES: usize = 1 << 20;
+/// And for instructions: what is spilled lies on the stack.
+const MAX_SPILLED: usize = 8000;
 /// Most bytes of a frame on the stack.
 const MAX_ON_STACK: u32 = 64 << 10;
 /// Most values of one block that the minimum cut is asked about.
@@ -93,7 +98,11 @@ pub struct Planner<'a, 'f> {
 impl<'a, 'f> Planner<'a, 'f> {
     pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, again: Vec<Again>) -> Self {
         let combined = facts.mode != Mode::Split;
-        let most = if facts.loops.loops.is_empty() { MAX_WITHOUT_LOOPS } else { MAX_FOR_VARIABLES };
+        let most = match facts.options.effort {
+            Effort::Quick => MAX_SPILLED.min(MAX_PLACES / facts.cfg.blocks.len()),
+            Effort::Full if facts.loops.loops.is_empty() => MAX_WITHOUT_LOOPS,
+            Effort::Full => MAX_FOR_VARIABLES,
+        };
         let home = match (combined, stmts.len()) {
             (false, _) => FrameHome::Tape,
             (true, n) if n > most => FrameHome::Stack,

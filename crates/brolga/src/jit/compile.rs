@@ -15,13 +15,13 @@ use brolga_analysis::summary::reachable;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
-use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Options, Program};
+use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
 use brolga_transform::Derivation;
 use brolga_transform::door::entry_signature;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, UserExternalName, UserFuncName};
-use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
@@ -32,23 +32,43 @@ use cranelift_module::{
 use super::traps::{CodeMap, CompiledFunction};
 use crate::Error;
 
+/// How Cranelift compiles.
+#[derive(Clone, Copy)]
+enum Tuning {
+    /// With its mid-end.
+    Speed,
+    /// Without.
+    Plain,
+    /// And with registers given out in a single pass, which takes a third of the time that is left.
+    Quick,
+}
+
 /// The host, with the flags that derived code needs.
-pub fn host_isa(optimize: bool) -> Result<OwnedTargetIsa, Error> {
+pub fn host_isa(options: &Options) -> Result<OwnedTargetIsa, Error> {
+    tuned(match options.effort {
+        Effort::Quick => Tuning::Quick,
+        Effort::Full if options.optimize => Tuning::Speed,
+        Effort::Full => Tuning::Plain,
+    })
+}
+
+fn tuned(tuning: Tuning) -> Result<OwnedTargetIsa, Error> {
     // To ask the processor what it can do takes as long as to compile a few instructions.
-    static HOST: [OnceLock<OwnedTargetIsa>; 2] = [OnceLock::new(), OnceLock::new()];
-    let host = &HOST[usize::from(optimize)];
+    static HOST: [OnceLock<OwnedTargetIsa>; 3] = [OnceLock::new(), OnceLock::new(), OnceLock::new()];
+    let host = &HOST[tuning as usize];
     if let Some(isa) = host.get() {
         return Ok(isa.clone());
     }
-    let isa = make_isa(optimize)?;
+    let isa = make_isa(tuning)?;
     Ok(host.get_or_init(|| isa).clone())
 }
 
-fn make_isa(optimize: bool) -> Result<OwnedTargetIsa, Error> {
+fn make_isa(tuning: Tuning) -> Result<OwnedTargetIsa, Error> {
     let internal = |message: String| Error::Internal { stage: "host", message };
     let mut flags = settings::builder();
     for (name, value) in [
-        ("opt_level", if optimize { "speed" } else { "none" }),
+        ("opt_level", if matches!(tuning, Tuning::Speed) { "speed" } else { "none" }),
+        ("regalloc_algorithm", if matches!(tuning, Tuning::Quick) { "single_pass" } else { "backtracking" }),
         ("is_pic", "false"),
         ("use_colocated_libcalls", "false"),
         // Derived functions return as many values as they have cotangents.
@@ -95,6 +115,8 @@ pub struct Builder<'p> {
 /// What is known of a module between the times that something is added to it.
 struct Linked {
     module: JITModule,
+    /// How its functions are compiled, as a rule.
+    isa: OwnedTargetIsa,
     targets: HashMap<String, Target>,
     /// What has an address.
     functions: HashMap<FuncId, CompiledFunction>,
@@ -158,14 +180,15 @@ impl Drop for Compiled {
 impl<'p> Builder<'p> {
     /// An empty module with all data objects of the program.
     pub fn new(program: &'p Program, isa: OwnedTargetIsa) -> Result<Self, Error> {
-        let mut b = JITBuilder::with_isa(isa, default_libcall_names());
+        let mut b = JITBuilder::with_isa(isa.clone(), default_libcall_names());
         b.symbol_lookup_fn(Box::new(runtime_symbol));
         for f in program.funcs.values() {
             if let Some(address) = f.host {
                 b.symbol(&f.symbol, address as *const u8);
             }
         }
-        let linked = Linked { module: JITModule::new(b), targets: HashMap::default(), functions: HashMap::default() };
+        let module = JITModule::new(b);
+        let linked = Linked { module, isa, targets: HashMap::default(), functions: HashMap::default() };
         let mut this = Self { program, linked, functions: Vec::new(), ctx: Context::new() };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
@@ -216,16 +239,51 @@ impl<'p> Builder<'p> {
         Ok(Target::Func(id))
     }
 
-    /// Compile a function whose external names are symbols (in the spelling of `names`, if there is one); `plain` is without the
-    /// mid-end.
+    /// Compile a function whose external names are symbols (in the spelling of `names`, if there is one), as the module is or, if
+    /// `plain`, without the mid-end.
     pub fn define(
         &mut self,
         symbol: &str,
-        mut func: ir::Function,
+        func: &ir::Function,
         names: Option<&Names>,
         plain: bool,
         owner: FuncKey,
     ) -> Result<(), Error> {
+        let Target::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
+        // The mid-end has been seen to panic on valid functions that the back end alone compiles.
+        let own = (!plain).then(|| self.linked.isa.clone());
+        let mut failed = None;
+        for isa in own.into_iter().chain([tuned(Tuning::Plain)?]) {
+            let func = self.resolved(symbol, id, func.clone(), names)?;
+            failed = self.attempt(id, func, &*isa).err();
+            if failed.is_none() {
+                break;
+            }
+        }
+        if let Some(what) = failed {
+            let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
+                .in_func(&self.program.funcs[owner].symbol)
+                .note(what)
+                .help("replace the unsupported instruction by ones that the back end has");
+            return Err(Diagnostics::from(d).into());
+        }
+        let code = self.ctx.compiled_code().expect("just compiled");
+        let traps = code.buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
+        let locs = code.buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
+        let size = code.code_info().total_size;
+        let f = CompiledFunction { owner, start: 0, size, traps, locs };
+        self.functions.push((id, f));
+        Ok(())
+    }
+
+    /// The function with ids for symbols.
+    fn resolved(
+        &mut self,
+        symbol: &str,
+        id: FuncId,
+        mut func: ir::Function,
+        names: Option<&Names>,
+    ) -> Result<ir::Function, Error> {
         func.stack_limit = None;
         let spelled = |s: String| names.and_then(|n| n.symbol(&s).map(str::to_owned)).unwrap_or(s);
         for r in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
@@ -259,52 +317,16 @@ impl<'p> Builder<'p> {
                 *colocated = false;
             }
         }
-        let Target::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
         func.name = UserFuncName::user(0, id.as_u32());
-        self.compile(id, symbol, func, plain, owner)
+        Ok(func)
     }
 
-    fn compile(
-        &mut self,
-        id: FuncId,
-        symbol: &str,
-        func: ir::Function,
-        plain: bool,
-        owner: FuncKey,
-    ) -> Result<(), Error> {
-        // The mid-end has been seen to panic on valid functions that the back end alone compiles.
-        let again = (!plain).then(|| func.clone());
-        let mut failed = self.attempt(id, func, plain).err();
-        if failed.is_some()
-            && let Some(func) = again
-        {
-            failed = self.attempt(id, func, true).err();
-        }
-        if let Some(what) = failed {
-            let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
-                .in_func(&self.program.funcs[owner].symbol)
-                .note(what)
-                .help("replace the unsupported instruction by ones that the back end has");
-            return Err(Diagnostics::from(d).into());
-        }
-        let code = self.ctx.compiled_code().expect("just compiled");
-        let traps = code.buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
-        let locs = code.buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
-        let size = code.code_info().total_size;
-        let f = CompiledFunction { owner, start: 0, size, traps, locs };
-        self.functions.push((id, f));
-        Ok(())
-    }
-
-    /// Compile with the mid-end or without, and define. An error or a panic of Cranelift's comes back as text.
-    fn attempt(&mut self, id: FuncId, func: ir::Function, plain: bool) -> Result<(), String> {
+    /// Compile so, and define. An error or a panic of Cranelift's comes back as text.
+    fn attempt(&mut self, id: FuncId, func: ir::Function, isa: &dyn TargetIsa) -> Result<(), String> {
         self.ctx.clear();
         self.ctx.func = func;
-        // Without the mid-end, for large derived functions.
-        let plain_isa = host_isa(false).map_err(|e| e.to_string())?;
         let (module, ctx) = (&mut self.linked.module, &mut self.ctx);
         let define = || -> Result<(), Box<ModuleError>> {
-            let isa = if plain { &*plain_isa } else { module.isa() };
             let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32);
             ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| Box::new(ModuleError::Compilation(e.inner)))?;
             let code = ctx.compiled_code().expect("just compiled");
@@ -358,12 +380,12 @@ impl<'p> Builder<'p> {
         b.ins().return_(&[]);
         b.finalize(self.linked.module.isa().frontend_config());
         // The symbol may have characters that a test-case name cannot be read back from; nobody reads this one.
-        self.define(&name, func, None, false, owner)
+        self.define(&name, &func, None, false, owner)
     }
 
     /// Link what was defined.
     fn link(&mut self) -> Result<(CodeMap, HashMap<String, usize>), Error> {
-        let Linked { module, targets, functions } = &mut self.linked;
+        let Linked { module, targets, functions, .. } = &mut self.linked;
         module.finalize_definitions().map_err(|e| internal("finalize", &e))?;
         for (id, f) in self.functions.drain(..) {
             let start = module.get_finalized_function(id) as usize;
@@ -400,7 +422,7 @@ impl<'p> Builder<'p> {
             self.declare(&f.symbol, &f.signature)?;
         }
         for (k, f) in missing {
-            if let Some(body) = f.body.clone() {
+            if let Some(body) = &f.body {
                 self.define(&f.symbol, body, None, false, k)?;
             }
         }
@@ -453,7 +475,7 @@ fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
 
 /// Declare and define functions of a program as they are, with entry points for `roots`.
 pub fn primals(program: &Program, roots: &[FuncKey], needed: &[FuncKey], options: &Options) -> Result<Compiled, Error> {
-    let mut b = Builder::new(program, host_isa(options.optimize)?)?;
+    let mut b = Builder::new(program, host_isa(options)?)?;
     b.primals(needed)?;
     for &k in roots.iter().filter(|&&k| program.funcs[k].body.is_some()) {
         b.entry_point(&program.funcs[k].symbol, &program.funcs[k].signature, k)?;
@@ -491,7 +513,7 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
 
 /// Declare and define the derived functions, and what they call.
 pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compiled, Error> {
-    let isa = host_isa(options.optimize)?;
+    let isa = host_isa(options)?;
     let mut b = Builder::new(&d.program, isa)?;
     let mut doors = d.doors.iter();
     // Symbol, function, whether half of it is there twice, whose derivative it is.
@@ -520,7 +542,8 @@ pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compi
     }
     b.primals(&called(d))?;
     for (symbol, func, twice, owner) in functions {
-        b.define(&symbol, func.clone(), Some(&d.names), is_better_plain(func, twice), owner)?;
+        let plain = options.effort == Effort::Full && is_better_plain(func, twice);
+        b.define(&symbol, func, Some(&d.names), plain, owner)?;
     }
     // Others call the root's pair, or somebody has changed what was derived.
     if let (true, Some(w)) = (d.doors.is_empty(), &d.whole) {

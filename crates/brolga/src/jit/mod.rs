@@ -163,7 +163,7 @@ impl DerivedRule {
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
-        let isa = host_isa(options.optimize)?;
+        let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.
         crate::quiet::caught("derive", || {
             let d = brolga_transform::derive(program, request, options, &*isa)?;
