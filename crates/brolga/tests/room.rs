@@ -34,7 +34,7 @@ type Compiled = extern "C" fn(*mut u8, *mut u8, i64, i64) -> u64;
 
 /// Functions compiled together, in order.
 fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
-    let isa = host_isa(true).unwrap();
+    let isa = host_isa(&brolga::Options::default()).unwrap();
     let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
     let mut ids = Vec::new();
     for (i, mut func) in funcs.into_iter().enumerate() {
@@ -189,7 +189,7 @@ const BEHIND: usize = 64;
 
 #[test]
 fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
-    let isa = host_isa(true).unwrap();
+    let isa = host_isa(&brolga::Options::default()).unwrap();
     let mut noise = Noise(1);
     let (mut taken, mut refused, mut full, mut fit, mut exact) = (0, 0, 0, 0, 0);
     let programs = 1200;
