@@ -127,7 +127,7 @@ pub struct CallOptions {
 /// How much is done to make derived code fast.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum Effort {
-    /// Little: it takes a third of the time to have it, and longer to run it.
+    /// Little: it takes about half the time to have it, and longer to run it.
     Quick,
     /// All that pays in the long run.
     #[default]
