@@ -305,10 +305,18 @@ fn emit(func: &mut ir::Function, chain: &Chain) {
     }
     let mut pos = FuncCursor::new(func).at_bottom(latch);
     pos.set_srcloc(at);
-    let (values, ok) = multiplied(&mut pos, chain);
-    pos.ins().brif(ok, fast, &[], slow, &[]);
-    let mut pos = FuncCursor::new(pos.func).at_bottom(fast);
-    pos.set_srcloc(at);
+    let (values, tests) = multiplied(&mut pos, chain);
+    for (k, &ok) in tests.iter().enumerate() {
+        // One branch for each, which is one instruction with the test.
+        let last = k + 1 == tests.len();
+        let next = if last { fast } else { pos.func.dfg.make_block() };
+        pos.ins().brif(ok, next, &[], slow, &[]);
+        if !last {
+            pos.func.layout.insert_block(next, fast);
+        }
+        pos = FuncCursor::new(pos.func).at_bottom(next);
+        pos.set_srcloc(at);
+    }
     let mut next = pos.ins().fmul(chain.carried, values[chain.line.c.expect("the chain goes through the turn")]);
     if let Some(b) = chain.line.b {
         next = pos.ins().fadd(next, values[b]);
@@ -318,8 +326,8 @@ fn emit(func: &mut ir::Function, chain: &Chain) {
     func.layout.append_inst(jump, fast);
 }
 
-/// All nodes, and whether those are in range that must be.
-fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> (SmallVec<[Value; 16]>, Value) {
+/// All nodes, and what must hold of them.
+fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> (SmallVec<[Value; 16]>, SmallVec<[Value; 4]>) {
     let ty = pos.func.dfg.value_type(chain.carried);
     let mut values: SmallVec<[Value; 16]> = SmallVec::new();
     let mut tests: SmallVec<[Value; 4]> = SmallVec::new();
@@ -337,37 +345,45 @@ fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> (SmallVec<[Value; 16]>
         };
         values.push(v);
         if factors.contains(&k) {
-            tests.push(is_number(pos, v, true));
+            // What is infinite makes `c` infinite or NaN.
+            let all = if chain.line.c == Some(k) { Asked::Normal } else { Asked::NotSmall };
+            tests.push(is(pos, v, all));
         }
     }
-    // Sums of what is normal, and of what was there.
     let computed = |n: &usize| !matches!(chain.nodes[*n], Node::Is(_)) && !factors.contains(n);
-    tests.extend(
-        [chain.line.c, chain.line.b].into_iter().flatten().filter(computed).map(|n| is_number(pos, values[n], false)),
-    );
-    let ok = tests.into_iter().reduce(|all, one| pos.ins().band(all, one)).expect("a shorter chain has a factor");
-    (values, ok)
+    let sums = [chain.line.c, chain.line.b].into_iter().flatten().filter(computed);
+    tests.extend(sums.map(|n| is(pos, values[n], Asked::Finite)));
+    (values, tests)
 }
 
-/// Whether a number is finite; if it is to be `normal`, that too.
-fn is_number(pos: &mut FuncCursor<'_>, v: Value, normal: bool) -> Value {
-    let (int, mantissa, infinite) = match pos.func.dfg.value_type(v) {
-        types::F64 => (types::I64, 52, 2047),
-        _ => (types::I32, 23, 255),
+/// What is asked of a number.
+#[derive(Clone, Copy)]
+enum Asked {
+    Finite,
+    /// It has all its digits: it is normal, infinite or NaN.
+    NotSmall,
+    /// Both.
+    Normal,
+}
+
+/// Ask for the exponent of a number: that of zero is zero, and that of what is infinite or NaN has all bits set, so that its successor has none.
+fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
+    let (int, mantissa, exponents) = match pos.func.dfg.value_type(v) {
+        types::F64 => (types::I64, 52, 0x7ff),
+        _ => (types::I32, 23, 0xff),
     };
     let bits = pos.ins().bitcast(int, MemFlagsData::new(), v);
-    // Without the sign.
-    let twice = pos.ins().iadd(bits, bits);
-    let at = |exponent: u64| exponent << (mantissa + 1);
-    let (above, most) = match normal {
-        true => {
-            let least = pos.ins().iconst(int, at(1) as i64);
-            (pos.ins().isub(twice, least), at(infinite) - at(1))
-        }
-        false => (twice, at(infinite)),
-    };
-    let most = pos.ins().iconst(int, most as i64);
-    pos.ins().icmp(IntCC::UnsignedLessThan, above, most)
+    let shift = pos.ins().iconst(types::I32, mantissa);
+    let mut exponent = pos.ins().ushr(bits, shift);
+    if !matches!(asked, Asked::NotSmall) {
+        let one = pos.ins().iconst(int, 1);
+        exponent = pos.ins().iadd(exponent, one);
+    }
+    // Behind zero comes one, and behind all others two and more.
+    let mask = pos.ins().iconst(int, if matches!(asked, Asked::Normal) { exponents - 1 } else { exponents });
+    let left = pos.ins().band(exponent, mask);
+    let zero = pos.ins().iconst(int, 0);
+    pos.ins().icmp(IntCC::NotEqual, left, zero)
 }
 
 /// Instructions of the chain that nobody else needs, in order.
