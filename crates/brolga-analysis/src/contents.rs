@@ -212,6 +212,29 @@ impl Contents {
         *e = e.join(k);
     }
 
+    /// What is known of a place of one block is known of the same place of its copy, either way: records of pointers and floats are
+    /// told apart by their fields.
+    fn copy_cells(&mut self, copies: &[Copied]) {
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for c in copies {
+                for (from, to) in [(c.from, c.to), (c.to, c.from)] {
+                    let known = self
+                        .cells
+                        .get(&from.0)
+                        .into_iter()
+                        .flat_map(|m| m.range(from.1..from.1.saturating_add(c.bytes)));
+                    let known: Vec<(i64, Kinds)> = known.map(|(&at, &k)| (at.wrapping_sub(from.1), k)).collect();
+                    for (at, k) in known {
+                        let e = self.cells.entry(to.0).or_default().entry(to.1.wrapping_add(at)).or_default();
+                        let all = e.join(k);
+                        changed |= std::mem::replace(e, all) != all;
+                    }
+                }
+            }
+        }
+    }
+
     /// What the class of an address holds.
     pub fn of_class(&self, addr: ir::Value) -> Kinds {
         self.class.get(&self.find(addr)).copied().unwrap_or_default()
@@ -238,6 +261,30 @@ impl Contents {
         let k = self.of_cell(cell).moved();
         if k != Kinds::NONE { k } else { self.of_class(addr) }
     }
+}
+
+/// A block of constant size that is copied from one place to another.
+struct Copied {
+    from: Cell,
+    to: Cell,
+    bytes: i64,
+}
+
+/// Longer blocks are arrays rather than records.
+const MOST_COPIED: i64 = 4096;
+
+fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
+    let func = cx.func;
+    let insts = cx.cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+    let copied = |inst: ir::Inst| {
+        use brolga_rules::MemFn::{Memcpy, Memmove};
+        let Some(CalleeKind::Known(rule)) = CalleeKind::of(cx.program, func, inst) else { return None };
+        let MathKind::Memory(Memcpy | Memmove) = rule.kind else { return None };
+        let &[to, from, n] = func.dfg.inst_args(inst) else { return None };
+        let bytes = constant_int(func, n).filter(|n| (1..=MOST_COPIED).contains(n))?;
+        Some(Copied { from: cell_of(func, from, 0), to: cell_of(func, to, 0), bytes })
+    };
+    insts.filter_map(copied).collect()
 }
 
 /// Where loaded bits go.
@@ -384,6 +431,7 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
             evidence(cx, p, uses, &mut c, inst);
         }
     }
+    c.copy_cells(&copied_blocks(cx));
     // Copies of pointers: decided by what the place holds otherwise.
     for v in c.moved.iter().collect::<Vec<_>>() {
         let inst = func.dfg.value_def(v).unwrap_inst();

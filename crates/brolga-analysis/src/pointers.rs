@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
 use crate::cfg::{Cfg, edge_args};
-use crate::modes::ParamMode;
+use crate::modes::{ParamMode, signature_id};
 use crate::reach::last_store;
 use crate::summary::Summaries;
 
@@ -188,7 +188,14 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
                     let args = func.dfg.inst_args(inst);
                     work.extend(args.iter().zip(&rule.params).filter(|a| *a.1 == brolga_rules::Ty::Ptr).map(|a| *a.0));
                 }
-                _ => {}
+                // What none of those that may be meant uses as an address is none.
+                _ => {
+                    if let InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
+                        let signature = signature_id(&func.dfg.signatures[sig_ref]);
+                        let args = func.dfg.inst_args(inst)[1..].iter().enumerate();
+                        work.extend(args.filter(|a| cx.summaries.is_address_through(signature, a.0)).map(|a| *a.1));
+                    }
+                }
             }
         }
     }

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, HashSet};
+use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
@@ -64,6 +65,8 @@ pub struct Summaries {
     regions: HashMap<u32, Kinds>,
     /// By signature: what arguments of indirect calls point at, over all call sites.
     indirect: HashMap<u64, Vec<Kinds>>,
+    /// By signature: functions whose address is taken.
+    addressed: HashMap<u64, Vec<FuncKey>>,
     /// Places that hold pointers and floats.
     pub turns: Turns,
     /// What functions may write.
@@ -100,6 +103,11 @@ impl Summaries {
     /// Whether a parameter of `f` is used as an address.
     pub fn is_address(&self, f: FuncKey, i: usize) -> bool {
         self.funcs.get(&f).and_then(|s| s.address.get(i)).copied().unwrap_or(false)
+    }
+
+    /// Whether a parameter is used as an address by a function that may be called through a pointer with this signature.
+    pub fn is_address_through(&self, signature: u64, i: usize) -> bool {
+        self.addressed.get(&signature).into_iter().flatten().any(|&f| self.is_address(f, i))
     }
 
     /// What is behind a parameter of `f`.
@@ -158,6 +166,7 @@ impl Summaries {
             effects,
             flows,
             rewinding: rewind::rewinding(program, funcs),
+            addressed: addressed(program, funcs),
             ..Summaries::default()
         };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
@@ -193,6 +202,24 @@ fn nobody_asks(program: &Program, func: &ir::Function) -> bool {
 fn is_leaf(program: &Program, func: &ir::Function) -> bool {
     let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     insts.all(|i| matches!(CalleeKind::of(program, func, i), None | Some(CalleeKind::Known(_))))
+}
+
+/// Functions whose address is taken, by signature. Those of C stand behind functions of the program with longer names.
+fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<u64, Vec<FuncKey>> {
+    let mut symbols: HashSet<String> = HashSet::default();
+    for func in funcs.values() {
+        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+            if let ir::InstructionData::FuncAddr { func_ref, .. } = func.dfg.insts[inst] {
+                symbols.insert(symbol_of(func, &func.dfg.ext_funcs[func_ref].name));
+            }
+        }
+    }
+    let mut found: HashMap<u64, Vec<FuncKey>> = HashMap::default();
+    let taken = |k: &&FuncKey| symbols.iter().any(|s| program.funcs[**k].symbol.starts_with(s));
+    for &k in funcs.keys().filter(taken) {
+        found.entry(signature_id(&funcs[&k].signature)).or_default().push(k);
+    }
+    found
 }
 
 fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Summaries) -> (Summary, Local) {
