@@ -373,6 +373,12 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
         _ => (types::I32, 23, 0xff),
     };
     let bits = pos.ins().bitcast(int, MemFlagsData::new(), v);
+    if matches!(asked, Asked::Finite) {
+        // Without the sign.
+        let twice = pos.ins().iadd(bits, bits);
+        let infinite = pos.ins().iconst(int, exponents << (mantissa + 1));
+        return pos.ins().icmp(IntCC::UnsignedLessThan, twice, infinite);
+    }
     let shift = pos.ins().iconst(types::I32, mantissa);
     let mut exponent = pos.ins().ushr(bits, shift);
     if !matches!(asked, Asked::NotSmall) {
