@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_ir::map::{HashMap, HashSet};
+use brolga_ir::names::THUNK;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
@@ -204,7 +205,7 @@ fn is_leaf(program: &Program, func: &ir::Function) -> bool {
     insts.all(|i| matches!(CalleeKind::of(program, func, i), None | Some(CalleeKind::Known(_))))
 }
 
-/// Functions whose address is taken, by signature. Those of C stand behind functions of the program with longer names.
+/// Functions whose address is taken, by signature. Those of C have functions of the program that stand for them.
 fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<u64, Vec<FuncKey>> {
     let mut symbols: HashSet<String> = HashSet::default();
     for func in funcs.values() {
@@ -215,7 +216,10 @@ fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
         }
     }
     let mut found: HashMap<u64, Vec<FuncKey>> = HashMap::default();
-    let taken = |k: &&FuncKey| symbols.iter().any(|s| program.funcs[**k].symbol.starts_with(s));
+    let taken = |k: &&FuncKey| {
+        let symbol = program.funcs[**k].symbol.as_str();
+        symbols.contains(symbol.strip_suffix(THUNK).unwrap_or(symbol))
+    };
     for &k in funcs.keys().filter(taken) {
         found.entry(signature_id(&funcs[&k].signature)).or_default().push(k);
     }

@@ -5,6 +5,9 @@
 
 use crate::map::IndexMap;
 
+/// What the name of a function of the program that stands for one of C ends in.
+pub const THUNK: &str = "__thunk";
+
 /// A two-way table of symbols and their spelling in CLIF text.
 #[derive(Clone, Debug, Default)]
 pub struct Names {

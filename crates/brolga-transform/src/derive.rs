@@ -14,7 +14,7 @@ use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
-use brolga_ir::names::Names;
+use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::symbol_of;
 use brolga_ir::{
     ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, Inline, Mode, Options, Program, Request,
@@ -479,8 +479,6 @@ fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
     }
     reached
 }
-
-const THUNK: &str = "__thunk";
 
 /// A function that only calls another one.
 fn thunk(name: &str, symbol: &str, sig: &ir::Signature) -> ir::Function {
