@@ -51,7 +51,8 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
     } else {
         e.vectors(turns, x, header);
     }
-    let sums = body.params.iter().filter(|p| matches!(p, Param::Sum { split: true, .. })).count();
+    let is_split = |p: &&Param| matches!(p, Param::Sum { split: true, watched: false, .. });
+    let sums = body.params.iter().filter(is_split).count();
     let split = body.cells.iter().filter(|c| c.split).count();
     Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums: sums + split, cells: body.cells.len() }
 }
