@@ -11,8 +11,11 @@ use brolga::jit::host_isa;
 use brolga_transform::lanes::{How, Looked, has_lanes};
 use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir;
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{Linkage, Module, default_libcall_names};
+use cranelift_jit::JITModule;
+
+mod compiled;
+
+use compiled::parse;
 
 /// Numbers, the same in each run.
 struct Noise(u64);
@@ -33,26 +36,10 @@ type Compiled = extern "C" fn(*mut u8, *mut u8, *mut u8, u64, f64) -> f64;
 
 /// Functions compiled together, in order.
 fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
-    let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
-    let mut ids = Vec::new();
-    for (i, func) in funcs.into_iter().enumerate() {
-        let text = func.to_string();
-        let id = module.declare_function(&format!("f{i}"), Linkage::Local, &func.signature).unwrap();
-        let mut ctx = cranelift_codegen::Context::for_function(func);
-        ctx.func.name = ir::UserFuncName::user(0, id.as_u32());
-        module.define_function(id, &mut ctx).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
-        ids.push(id);
-    }
-    module.finalize_definitions().unwrap();
+    let (module, found) = compiled::compile(funcs);
     // SAFETY: all functions have this signature, and the module is kept as long as they are.
-    let of = |id| unsafe { std::mem::transmute::<*const u8, Compiled>(module.get_finalized_function(id)) };
-    let found = ids.into_iter().map(of).collect();
-    (module, found)
-}
-
-fn parse(text: &str) -> ir::Function {
-    cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0)
+    let of = |at| unsafe { std::mem::transmute::<*const u8, Compiled>(at) };
+    (module, found.into_iter().map(of).collect())
 }
 
 fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {

@@ -10,8 +10,11 @@ use brolga::{Arg, ArgActivity, DerivedRule, Error, Ideas, Mode, Options, Request
 use brolga_transform::room::room;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{Linkage, Module, default_libcall_names};
+use cranelift_jit::JITModule;
+
+mod compiled;
+
+use compiled::parse;
 
 mod common;
 
@@ -34,27 +37,14 @@ type Compiled = extern "C" fn(*mut u8, *mut u8, i64, i64) -> u64;
 
 /// Functions compiled together, in order.
 fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
-    let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
-    let mut ids = Vec::new();
-    for (i, mut func) in funcs.into_iter().enumerate() {
-        return_instead(&mut func);
-        let text = func.to_string();
-        let id = module.declare_function(&format!("f{i}"), Linkage::Local, &func.signature).unwrap();
-        let mut ctx = cranelift_codegen::Context::for_function(func);
-        ctx.func.name = ir::UserFuncName::user(0, id.as_u32());
-        module.define_function(id, &mut ctx).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
-        ids.push(id);
-    }
-    module.finalize_definitions().unwrap();
+    let funcs = funcs.into_iter().map(|mut f| {
+        return_instead(&mut f);
+        f
+    });
+    let (module, found) = compiled::compile(funcs.collect());
     // SAFETY: all functions have this signature, and the module is kept as long as they are.
-    let of = |id| unsafe { std::mem::transmute::<*const u8, Compiled>(module.get_finalized_function(id)) };
-    let found = ids.into_iter().map(of).collect();
-    (module, found)
-}
-
-fn parse(text: &str) -> ir::Function {
-    cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0)
+    let of = |at| unsafe { std::mem::transmute::<*const u8, Compiled>(at) };
+    (module, found.into_iter().map(of).collect())
 }
 
 /// Return zero where a check traps.
