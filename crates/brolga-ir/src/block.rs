@@ -103,6 +103,8 @@ pub struct CfgBlock {
     pub term: Term,
     /// The primal terminator it stems from.
     pub term_at: Option<ir::Inst>,
+    /// Whether it is there for rare runs.
+    pub cold: bool,
 }
 
 /// A whole graph. The first block is the entry.

@@ -38,7 +38,8 @@ pub fn lift_block(
         insts.insert(ids.inst(), AdInst { defs, op: AdOp::Primal(inst), at: Some(inst) });
     }
     let params = func.dfg.block_params(b).iter().map(named).collect();
-    CfgBlock { id, role, params, insts, term: lift_terminator(func, last, map), term_at: Some(last) }
+    let term = lift_terminator(func, last, map);
+    CfgBlock { id, role, params, insts, term, term_at: Some(last), cold: func.layout.is_cold(b) }
 }
 
 fn lift_terminator(func: &ir::Function, inst: ir::Inst, map: &BlockMap) -> Term {

@@ -71,7 +71,8 @@ pub fn combine(
         // It never returns, so it never turns around.
         return whole;
     }
-    for Pullback { graph: mut half, .. } in pullbacks {
+    let twice = pullbacks.len() > 1;
+    for (k, Pullback { graph: mut half, .. }) in pullbacks.into_iter().enumerate() {
         let entry = half.entry();
         half.blocks.shift_remove(&entry);
         let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
@@ -87,6 +88,9 @@ pub fn combine(
         exit.term = Term::Return(out);
         if let Some(release) = facts.release {
             release_all(facts, release, &mut half, ids);
+        }
+        if twice && k == 0 {
+            half.blocks.values_mut().for_each(|b| b.cold = true);
         }
         whole.blocks.extend(half.blocks);
     }
@@ -132,7 +136,7 @@ fn release_all(facts: &Facts<'_>, release: FuncKey, half: &mut CfgBlocks, ids: &
     let params = vec![(each_base, types::I64), (each, types::I32)];
     let mut add = |id, params, inst: Option<AdInst>, term| {
         let insts = inst.map(|i| (ids.inst(), i)).into_iter().collect();
-        half.blocks.insert(id, CfgBlock { id, role: Role::Exit, params, insts, term, term_at: None });
+        half.blocks.insert(id, CfgBlock { id, role: Role::Exit, params, insts, term, term_at: None, cold: false });
     };
     add(next, vec![], Some(asks), found);
     add(one, params, Some(releases), jump(next));

@@ -244,6 +244,9 @@ fn split_parallel_edges(func: &mut ir::Function) {
             let args: Vec<ir::BlockArg> = call.args(&func.dfg.value_lists).collect();
             let mid = func.dfg.make_block();
             func.layout.insert_block_after(mid, b);
+            if func.layout.is_cold(to) {
+                func.layout.set_cold(mid);
+            }
             let mut pos = FuncCursor::new(func).at_bottom(mid);
             pos.set_srcloc(srcloc);
             pos.ins().jump(to, &args);

@@ -111,6 +111,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
         way.params.clear();
         way.insts.retain(|_, i| i.op != AdOp::OpenFrame);
     }
+    whole.blocks.values_mut().for_each(|b| b.cold = true);
     let mut blocks: IndexMap<BlockId, CfgBlock> = IndexMap::default();
     blocks.insert(new, entry);
     blocks.extend(std::mem::take(&mut whole.blocks));
@@ -156,7 +157,11 @@ impl Builder<'_, '_> {
         term: Term,
         at: Option<ir::Inst>,
     ) {
-        self.blocks.insert(id, CfgBlock { id, role, params, insts, term, term_at: at });
+        let cold = match role {
+            Role::Reverse(b) | Role::Edge(b, _) | Role::Again(_, b) => self.facts.func().layout.is_cold(b),
+            _ => false,
+        };
+        self.blocks.insert(id, CfgBlock { id, role, params, insts, term, term_at: at, cold });
     }
 
     fn entry(&mut self, id: BlockId, seg: Val, seeds: &[Option<Val>]) {

@@ -58,6 +58,9 @@ pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
 
 fn candidate(func: &ir::Function, shape: &Shape, l: Loop) -> Option<Candidate> {
     let header = shape.loops.loop_header(l);
+    if func.layout.is_cold(header) {
+        return None;
+    }
     let branch = func.layout.last_inst(header)?;
     let InstructionData::Brif { blocks, .. } = func.dfg.insts[branch] else { return None };
     let inside = blocks.map(|c| shape.loops.is_in_loop(c.block(&func.dfg.value_lists), l));

@@ -523,19 +523,22 @@ fn an_index_that_overflows() {
 
 #[test]
 fn what_a_mask_leaves_over_is_left_alone() {
-    // What is left over when four turns are done at a time; counted up and down, and from what it is not up to zero.
-    let program = |start: &str, bound: &str, step: i64| {
+    // What is left over when four turns are done at a time; counted up and down, from what it is not up to zero, and as the
+    // reverse of that begins.
+    let program = |start: &str, bound: &str, step: i64, ty: &str| {
         parse(&format!(
-            "function %f(i64, i64) system_v {{
-            block0(v0: i64, v1: i64):
-                v2 = iconst.i64 3
+            "function %f(i64, {ty}) system_v {{
+            block0(v0: i64, v1: {ty}):
+                v2 = iconst.{ty} 3
                 v3 = band v1, v2
-                v4 = iconst.i64 0
+                v4 = iconst.{ty} 0
                 v5 = isub v4, v3
-                v6 = iconst.i64 {step}
+                v6 = iconst.{ty} {step}
                 v7 = iconst.i64 8
+                v15 = iconst.{ty} -1
+                v16 = isub v5, v15
                 jump block1({start}, v0)
-            block1(v8: i64, v9: i64):
+            block1(v8: {ty}, v9: i64):
                 v10 = icmp ne v8, {bound}
                 brif v10, block2, block3
             block2:
@@ -550,17 +553,19 @@ fn what_a_mask_leaves_over_is_left_alone() {
             }}"
         ))
     };
-    let outcome = |(start, bound, step), worth| {
-        let mut func = program(start, bound, step);
+    let outcome = |(start, bound, step), ty, worth| {
+        let mut func = program(start, bound, step, ty);
         let [looked] = &lanes(&mut func, false, worth)[..] else { panic!("one loop") };
         looked.outcome
     };
-    for left_over in [("v4", "v3", 1), ("v3", "v4", -1), ("v5", "v4", 1), ("v4", "v5", -1)] {
-        assert_eq!(outcome(left_over, true), Err("it has few turns"), "{left_over:?}");
-        assert!(outcome(left_over, false).is_ok(), "{left_over:?}");
-    }
-    // As many as an argument says; and backwards, past the largest number.
-    for other in [("v4", "v1", 1), ("v3", "v1", 1), ("v4", "v3", -1)] {
-        assert!(outcome(other, true).is_ok(), "{other:?}");
+    for ty in ["i64", "i32"] {
+        for left_over in [("v4", "v3", 1), ("v3", "v4", -1), ("v5", "v4", 1), ("v4", "v5", -1), ("v16", "v4", 1)] {
+            assert_eq!(outcome(left_over, ty, true), Err("it has few turns"), "{left_over:?}");
+            assert!(outcome(left_over, ty, false).is_ok(), "{left_over:?}");
+        }
+        // As many as an argument says; and backwards, past the largest number.
+        for other in [("v4", "v1", 1), ("v3", "v1", 1), ("v4", "v3", -1)] {
+            assert!(outcome(other, ty, true).is_ok(), "{other:?}");
+        }
     }
 }

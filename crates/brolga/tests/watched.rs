@@ -156,11 +156,27 @@ fn asks(clif: &str) -> bool {
     })
 }
 
+/// What is there for runs in which not all numbers are finite.
+fn cold(clif: &str) -> String {
+    let mut cold = false;
+    let ours = clif.lines().filter(|l| {
+        if l.trim_start().starts_with("block") {
+            cold = l.ends_with(" cold:");
+        }
+        cold
+    });
+    ours.collect::<Vec<_>>().join("\n")
+}
+
 fn check<F: Float>(huge: f64) {
     for mode in [Mode::Combined, Mode::Gradient] {
         let (with, without) = (rule::<F>(true, mode), rule::<F>(false, mode));
         assert!(with.clif().0.contains("x2") || with.clif().0.contains("x4"), "in lanes");
         assert!(asks(with.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
+        let guarded = cold(with.clif().0);
+        assert!(guarded.contains(" fcmp") && guarded.contains(" select"), "guarded by few instructions");
+        assert!(!guarded.contains("x2") && !guarded.contains("x4"), "turn by turn");
+        assert_eq!(cold(without.clif().0), "", "the only pullback");
         let a: Vec<F> = (0..COLUMNS * ROWS).map(|i| F::of((i % 7) as f64 - 2.5)).collect();
         let x: Vec<F> = (0..ROWS).map(|i| F::of((i % 5) as f64 - 1.5)).collect();
         for counts in [[1; COLUMNS], [0; COLUMNS], std::array::from_fn(|j| (j % 3 == 0) as i64)] {

@@ -164,10 +164,12 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         zero_vectors: SmallVec::new(),
         shadows: Vec::new(),
         watched: IndexMap::default(),
+        watched_here: SmallVec::new(),
         kept: HashMap::default(),
         kept_ids: HashMap::default(),
         held: HashMap::default(),
         forward: true,
+        short: false,
         uses_tape: seen.uses_tape || env_frame.is_some_and(|f| f.home == FrameHome::Tape),
         turns: seen.turns,
         tape: None,
@@ -181,7 +183,11 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         let block = &graph.blocks[i];
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
+        if block.cold && i != 0 {
+            b.set_cold_block(clif);
+        }
         cx.forward = block.role.is_forward();
+        cx.short = block.cold || cx.env.short;
         cx.known.clear();
         cx.zero_vectors.clear();
         let again = block.role.again();
@@ -211,6 +217,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         for v in cx.sums.keys().copied().collect::<Vec<_>>() {
             cx.join(&mut b, v);
         }
+        cx.join_watched(&mut b);
         cx.term(&mut b, &block.term, &blocks);
         // A block all of whose predecessors are there is sealed at once: every block left open gets a parameter for every
         // variable that is read in it.
@@ -294,6 +301,8 @@ struct Cx<'a> {
     shadows: Vec<ir::Value>,
     /// For each type of floats that are watched: their sum, which is finite only if all of them were.
     watched: IndexMap<Type, Variable>,
+    /// The sum of those in the present block. It joins the other at the end, so that a turn of a loop waits for one addition.
+    watched_here: SmallVec<[(Type, ir::Value); 2]>,
     /// Frame slots that are variables.
     kept: HashMap<FrameSlot, Variable>,
     kept_ids: HashMap<FrameSlot, Variable>,
@@ -301,6 +310,8 @@ struct Cx<'a> {
     held: HashMap<Val, Variable>,
     /// Whether the block that is being lowered belongs to the forward half.
     forward: bool,
+    /// Whether products in it are guarded by as few instructions as there are.
+    short: bool,
     uses_tape: bool,
     /// Whether this function does both halves at once: it then gives back what it records.
     turns: bool,
@@ -487,19 +498,20 @@ impl Cx<'_> {
             }
             AdOp::Watch(v, not_zero) => {
                 let v = self.get(*v);
-                let var = self.watched[&b.func.dfg.value_type(v)];
                 let mut found = v;
                 if *not_zero {
                     // All bits set are a NaN.
                     let zero = ops::is_zero(self, b, v);
                     found = b.ins().bor(found, zero);
                 }
-                let so_far = b.use_var(var);
-                let all = b.ins().fadd(so_far, found);
-                self.env.watched.as_mut().map(|w| w.insert(all));
-                b.def_var(var, all);
+                let ty = b.func.dfg.value_type(v);
+                match self.watched_here.iter_mut().find(|w| w.0 == ty) {
+                    Some((_, sum)) => *sum = b.ins().fadd(*sum, found),
+                    None => self.watched_here.push((ty, found)),
+                }
             }
             AdOp::Watched => {
+                self.join_watched(b);
                 let none = b.ins().iconst(types::I8, 0);
                 let flags = self.watched.values().copied().collect::<Vec<_>>();
                 let any = flags.into_iter().fold(none, |any, var| {
@@ -521,6 +533,17 @@ impl Cx<'_> {
         let old = self.ct(b, v);
         let sum = if self.zeros.values().any(|&z| z == old) { sum } else { ops::add(b, old, sum) };
         self.set_ct(b, v, sum);
+    }
+
+    /// Add what is watched in the present block to the sum of all.
+    fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
+        for (ty, sum) in std::mem::take(&mut self.watched_here) {
+            let var = self.watched[&ty];
+            let so_far = b.use_var(var);
+            let all = b.ins().fadd(so_far, sum);
+            self.env.watched.as_mut().map(|w| w.insert(all));
+            b.def_var(var, all);
+        }
     }
 
     fn args(&self, t: &Target) -> Vec<BlockArg> {

@@ -166,7 +166,7 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Bxor => b.ins().bxor(a[0], a[1]),
         Arith::Bitselect => b.ins().bitselect(a[0], a[1], a[2]),
         // Masks of vectors even for scalars: a select between two floats is two branches on x86-64.
-        Arith::NonZero if cx.env.short && !ty.is_vector() => {
+        Arith::NonZero if cx.short && !ty.is_vector() => {
             let zero = cx.zero(b, ty);
             b.ins().fcmp(FloatCC::NotEqual, a[0], zero)
         }

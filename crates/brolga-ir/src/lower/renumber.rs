@@ -27,6 +27,9 @@ pub fn renumber(src: &ir::Function, order: &[ir::Block]) -> ir::Function {
     for &b in order {
         let block = blocks[b].expand().expect("every block has been made");
         func.layout.append_block(block);
+        if src.layout.is_cold(b) {
+            func.layout.set_cold(block);
+        }
         for &p in src.dfg.block_params(b) {
             let v = func.dfg.append_block_param(block, src.dfg.value_type(p));
             named.set(Val::Primal(p), v);

@@ -26,14 +26,15 @@ pub struct Loop {
     pub goes_on_if_not: bool,
 }
 
-/// All such cycles, in the order of the branches that leave them. They share no block: one has a single branch, the others have none, and
+/// All such cycles, in the order of the branches that leave them, but those that are cold: what is done to a loop costs time to compile. They share no block: one has a single branch, the others have none, and
 /// each block of it but the header one predecessor.
 pub fn loops(func: &ir::Function) -> Vec<Loop> {
     let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = SecondaryMap::new();
     let mut branches = Vec::new();
     for b in func.layout.blocks() {
         func.block_successors(b).for_each(|s| preds[s].push(b));
-        if let Some(last) = func.layout.last_inst(b)
+        if !func.layout.is_cold(b)
+            && let Some(last) = func.layout.last_inst(b)
             && let InstructionData::Brif { blocks, .. } = func.dfg.insts[last]
         {
             branches.push((b, last, blocks.map(|c| c.block(&func.dfg.value_lists))));
@@ -162,14 +163,16 @@ pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
 /// A value in front of a loop as a combination of others.
 fn outside(func: &ir::Function, v: Value, depth: u32) -> Linear {
     let inst = func.dfg.value_def(v).inst().filter(|_| depth > 0);
-    match inst.map(|i| func.dfg.insts[i]) {
+    let found = match inst.map(|i| func.dfg.insts[i]) {
         Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => Linear::constant(imm.bits()),
         Some(InstructionData::Binary { opcode: op @ (Opcode::Iadd | Opcode::Isub), args: [a, b] }) => {
             let k = if op == Opcode::Iadd { 1 } else { -1 };
             outside(func, a, depth - 1).plus_times(&outside(func, b, depth - 1), k)
         }
         _ => Linear::value(v),
-    }
+    };
+    // A negative constant of 32 bits is kept without its sign.
+    if func.dfg.value_type(v) == types::I32 { found.narrow() } else { found }
 }
 
 /// Where a value comes from.
