@@ -1,7 +1,7 @@
 //! One problem, differentiated again and again: what a profiler is pointed at.
 //!
 //! `cargo run --release -p benches --example stages -- [--quick] FILTER [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the
-//! shortest and the mean time of each part in microseconds. With a length the series of straight lines is taken. Instead of seconds `20x` is
+//! shortest and the mean time of each part in microseconds. With a length FILTER is of the series of growing code, such as `straight`. Instead of seconds `20x` is
 //! that many turns, so that `perf stat` counts the same work each time.
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn main() {
     let problems: Vec<Problem> = match args.get(3) {
         Some(n) => {
             let n = Size::Length(n.parse().expect("a length"));
-            SERIES.iter().filter(|s| s.0.contains("straight")).map(|s| (s.1)(n)).collect()
+            SERIES.iter().filter(|s| s.code && s.name.contains(&*filter)).map(|s| (s.make)(n)).collect()
         }
         None => benches::selected(Some(&filter).filter(|f| *f != "-").map(|f| &**f))
             .expect("a problem")

@@ -96,16 +96,16 @@ fn without(clif: &str, symbol: Option<&str>) -> String {
     format!("{}{}", &clif[..from], &clif[to..])
 }
 
-/// Measure straight lines of growing length, up to 100 000 instructions.
+/// Measure code of growing length, with branches and without, up to 100 000 instructions.
 ///
 /// # Errors
 /// As [`measure`].
 pub fn scaling(how: How, effort: Effort) -> Result<Vec<Latency>, Failure> {
     let mut rows = Vec::new();
-    for (name, make, lengths) in SERIES.iter().filter(|s| s.0.contains("straight")) {
-        for &n in *lengths {
-            let row = measure(&make(Size::Length(n)), how, effort)?;
-            rows.push(Latency { name: format!("{name}, {n}"), ..row });
+    for series in SERIES.iter().filter(|s| s.code) {
+        for &n in series.lengths {
+            let row = measure(&(series.make)(Size::Length(n)), how, effort)?;
+            rows.push(Latency { name: format!("{}, {n}", series.name), ..row });
         }
     }
     Ok(rows)

@@ -68,6 +68,11 @@ impl Var {
         Self { value, place: NOWHERE }
     }
 
+    /// Whether it is less than another one.
+    pub fn is_below(self, other: Self) -> bool {
+        self.value < other.value
+    }
+
     fn record(value: f64, node: Node) -> Self {
         let place = OPERATIONS.with_borrow_mut(|operations| {
             operations.push(node);

@@ -7,7 +7,7 @@ use crate::calls::CallRow;
 use crate::latency::Latency;
 use crate::measure::Row;
 use crate::peers::Peers;
-use crate::scaling::Series;
+use crate::scaling::Rows;
 
 /// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the last row has their geometric
 /// means over all problems with an adjoint written by hand.
@@ -142,7 +142,7 @@ pub fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The series, each with a table of its own. Times a step are times divided by the length.
-pub fn series(series: &Series) -> String {
+pub fn series(series: &Rows) -> String {
     let mut text = String::new();
     for (name, rows) in series {
         let mut table = Table::new();

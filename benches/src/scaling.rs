@@ -7,20 +7,20 @@ use crate::problem::Size;
 use crate::problems::SERIES;
 
 /// The series, and for each length a row.
-pub type Series = Vec<(&'static str, Vec<(usize, Row)>)>;
+pub type Rows = Vec<(&'static str, Vec<(usize, Row)>)>;
 
 /// Measure all series.
 ///
 /// # Errors
 /// As [`measure`].
-pub fn run(how: How, effort: Effort) -> Result<Series, Failure> {
+pub fn run(how: How, effort: Effort) -> Result<Rows, Failure> {
     let mut all = Vec::new();
-    for (name, make, lengths) in SERIES {
+    for series in SERIES {
         let mut rows = Vec::new();
-        for &n in *lengths {
-            rows.push((n, measure(&make(Size::Length(n)), how, effort)?));
+        for &n in series.lengths {
+            rows.push((n, measure(&(series.make)(Size::Length(n)), how, effort)?));
         }
-        all.push((*name, rows));
+        all.push((series.name, rows));
     }
     Ok(all)
 }

@@ -56,9 +56,26 @@ pub const ALL: &[(&str, Make)] = &[
     ("ba", standard::ba),
 ];
 
-/// Problems that grow, for series over their length: a loop, a nest of loops, a straight line; with the lengths.
-pub const SERIES: &[(&str, Make, &[usize])] = &[
-    ("loop (dot)", vectors::dot, &[10, 100, 1_000, 10_000, 100_000, 1_000_000]),
-    ("nest (smv)", matrices::smv1000, &[3, 10, 30, 100, 300, 1_000]),
-    ("straight line", straight::straight_line, &[10, 100, 1_000, 10_000, 100_000]),
+/// A problem that grows.
+pub struct Series {
+    /// What it is called in tables.
+    pub name: &'static str,
+    /// The problem of some length.
+    pub make: Make,
+    /// Lengths.
+    pub lengths: &'static [usize],
+    /// Whether it is the code that grows, and not what it runs on.
+    pub code: bool,
+}
+
+const DATA: &[usize] = &[10, 100, 1_000, 10_000, 100_000, 1_000_000];
+const SIDES: &[usize] = &[3, 10, 30, 100, 300, 1_000];
+const CODE: &[usize] = &[10, 100, 1_000, 10_000, 100_000];
+
+/// Problems that grow: a loop, a nest of loops, code without branches, and code of little else.
+pub const SERIES: &[Series] = &[
+    Series { name: "loop (dot)", make: vectors::dot, lengths: DATA, code: false },
+    Series { name: "nest (smv)", make: matrices::smv1000, lengths: SIDES, code: false },
+    Series { name: "straight line", make: straight::straight_line, lengths: CODE, code: true },
+    Series { name: "branches", make: straight::branches, lengths: CODE, code: true },
 ];

@@ -1,4 +1,4 @@
-//! Code without loops: from one instruction to ten thousand.
+//! Code without loops: from one instruction to ten thousand, and as many with a branch in every eight.
 
 use std::fmt::Write;
 
@@ -96,4 +96,56 @@ pub fn straight_line(size: Size) -> Problem {
         vec![last]
     };
     Problem { iterations: length, ..Problem::new("straight_line", "10 000 instructions in one block", text, args, f) }
+}
+
+/// Branches that join again, one behind the other: above a bound a number is squared, below it is raised.
+pub fn branches(size: Size) -> Problem {
+    let length = size.of(1_000, 10_000);
+    let mut text = String::from("function %branches(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
+    text += "    v2 = f64const 0x1.0p-2\n    v3 = fadd v0, v1\n    jump block1(v3)\n";
+    let turns = (length / 8).max(1);
+    for i in 0..turns {
+        let (b, v) = (3 * i + 1, 10 * (i + 1));
+        let join = b + 3;
+        writeln!(
+            text,
+            "block{b}(v{v}: f64):
+    v{} = fcmp lt v{v}, v1
+    brif v{}, block{}, block{}
+block{}:
+    v{} = fmul v{v}, v2
+    v{} = fadd v{}, v1
+    jump block{join}(v{})
+block{}:
+    v{} = fmul v{v}, v{v}
+    v{} = fmul v{}, v0
+    jump block{join}(v{})",
+            v + 1,
+            v + 1,
+            b + 1,
+            b + 2,
+            b + 1,
+            v + 2,
+            v + 3,
+            v + 2,
+            v + 3,
+            b + 2,
+            v + 4,
+            v + 5,
+            v + 4,
+            v + 5,
+        )
+        .expect("strings grow");
+    }
+    let (b, v) = (3 * turns + 1, 10 * (turns + 1));
+    writeln!(text, "block{b}(v{v}: f64):\n    return v{v}\n}}").expect("strings grow");
+    let args = vec![Input::Active(0.9), Input::Active(0.3)];
+    let f =
+        |x: &[Var]| {
+            let (high, low) = (x[0], x[1]);
+            let last = (0..turns)
+                .fold(high + low, |last, _| if last.is_below(low) { last * 0.25 + low } else { last * last * high });
+            vec![last]
+        };
+    Problem { iterations: length, ..Problem::new("branches", "a branch in every eight instructions", text, args, f) }
 }

@@ -36,7 +36,6 @@ pub mod cfg;
 pub mod clobber;
 pub mod contents;
 pub mod effects;
-pub mod graph;
 pub mod in_place;
 pub mod late;
 pub mod loops;

@@ -10,7 +10,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
 
 use crate::cfg::{Cfg, Ends};
-use crate::graph::{dominators, on_cycles};
+use brolga_ir::graph::{dominators, on_cycles};
 
 /// A natural loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,6 +11,7 @@ pub mod block;
 pub mod diag;
 pub mod dot;
 pub mod entities;
+pub mod graph;
 pub mod inst;
 pub mod lift;
 pub mod lower;

@@ -108,7 +108,8 @@ pub fn forward(
             }
             insts.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::LeaveFrame, at: term_at });
         }
-        blocks.insert(*id, CfgBlock { id: *id, role: Role::Forward(b), params, insts, term, term_at, cold: primal.cold });
+        blocks
+            .insert(*id, CfgBlock { id: *id, role: Role::Forward(b), params, insts, term, term_at, cold: primal.cold });
     }
     let signature = facts.variant.forward_signature(&func.signature);
     Forward { graph: CfgBlocks { symbol, signature, blocks }, seg }

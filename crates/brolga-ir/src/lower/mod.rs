@@ -29,6 +29,7 @@ use crate::names::Names;
 use named::Named;
 use seen::{Cotangent, Kept, Seen};
 
+mod births;
 mod copy;
 pub mod debug;
 mod memory;
@@ -179,6 +180,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         seg_value: None,
     };
     let mut scope = None;
+    let mut begins = HashMap::default();
     for i in order(graph) {
         let block = &graph.blocks[i];
         let clif = blocks[&block.id];
@@ -207,7 +209,10 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
             cx.name(val, v);
         }
         if i == 0 {
-            cx.begin(&mut b, &seen);
+            begins = cx.begin(&mut b, graph, &seen);
+        }
+        for (variable, zero) in begins.remove(&i).into_iter().flatten() {
+            b.def_var(variable, zero);
         }
         for inst in block.insts.values() {
             cx.locate(&mut b, inst.at, false);
@@ -362,8 +367,13 @@ impl Cx<'_> {
         b.set_srcloc(loc);
     }
 
-    /// Declare variables; every cotangent is zero at the entry.
-    fn begin(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
+    /// Declare variables. Where cotangents begin as zero, and in which.
+    fn begin(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        graph: &CfgBlocks,
+        seen: &Seen,
+    ) -> HashMap<usize, Vec<(Variable, ir::Value)>> {
         if let Some(seg) = self.env.seg {
             self.seg_value = Some(self.get(seg));
             self.tape = Some(b.declare_var(types::I64));
@@ -374,13 +384,18 @@ impl Cx<'_> {
                 continue;
             }
             let ty = self.env.ct[v].expect("a value with a cotangent has a shape").ty();
-            let zero = *self.zeros.entry(ty).or_insert_with(|| ops::constant(b, ty, 0.0));
-            // What a single block asks for needs no variable: in straight code, that is all there is.
-            if let Cotangent::Shared(var) = &mut self.cts[v] {
-                let new = b.declare_var(ty);
-                b.def_var(new, zero);
-                *var = new.into();
-            }
+            self.zeros.entry(ty).or_insert_with(|| ops::constant(b, ty, 0.0));
+        }
+        // What a single block asks for needs no variable: in straight code, that is all there is.
+        let shared = |v| matches!(seen.cts[v], Cotangent::Shared(_));
+        let ty = |v| self.env.ct[v].expect("a value with a cotangent has a shape").ty();
+        let (births, types) = births::births(graph, &seen.asks, shared, ty);
+        let variables: Vec<Variable> = types.iter().map(|&ty| b.declare_var(ty)).collect();
+        let mut begins: HashMap<usize, Vec<(Variable, ir::Value)>> = HashMap::default();
+        for birth in births {
+            let variable = variables[birth.variable];
+            self.cts[birth.value] = Cotangent::Shared(variable.into());
+            begins.entry(birth.block).or_default().push((variable, self.zeros[&types[birth.variable]]));
         }
         for &v in &seen.watched {
             let ty = self.env.primal.dfg.value_type(v);
@@ -407,6 +422,7 @@ impl Cx<'_> {
                 _ => {}
             }
         }
+        begins
     }
 
     /// A variable that is zero at first: what is read on no path is never wrong.

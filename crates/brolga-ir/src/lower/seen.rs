@@ -30,6 +30,8 @@ pub enum Cotangent {
 #[derive(Default)]
 pub struct Seen {
     pub cts: SecondaryMap<ir::Value, Cotangent>,
+    /// Whose cotangents are asked for, and in which blocks, by position.
+    pub asks: Vec<(ir::Value, u32)>,
     /// Primal values that are watched.
     pub watched: Vec<ir::Value>,
     /// Instructions that read what is kept or held, and the types of what they read.
@@ -59,7 +61,10 @@ impl Seen {
                 let ty = inst.defs.first().map(|d| d.1);
                 match (&inst.op, ty) {
                     (AdOp::ZeroCt(v), _) => match seen.cts[*v] {
-                        Cotangent::Nowhere => seen.cts[*v] = Cotangent::Within(n),
+                        Cotangent::Nowhere => {
+                            seen.cts[*v] = Cotangent::Within(n);
+                            seen.asks.push((*v, n));
+                        }
                         _ => seen.asked(*v, n),
                     },
                     (AdOp::TakeCt(v) | AdOp::AddCt(v, _), _) => seen.asked(*v, n),
@@ -81,7 +86,10 @@ impl Seen {
     fn asked(&mut self, v: ir::Value, block: u32) {
         match self.cts[v] {
             Cotangent::Within(b) if b == block => {}
-            _ => self.cts[v] = Cotangent::Shared(None.into()),
+            _ => {
+                self.cts[v] = Cotangent::Shared(None.into());
+                self.asks.push((v, block));
+            }
         }
     }
 }

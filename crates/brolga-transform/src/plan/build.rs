@@ -34,7 +34,7 @@ const MAX_FOR_VARIABLES: usize = 1500;
 const MAX_WITHOUT_LOOPS: usize = 64;
 /// The same with little effort, for instructions times blocks: registers are then given out in a single pass, so that a variable is in
 /// memory wherever it is not in use. That takes no instructions of ours, but a table by block for each variable.
-const MAX_PLACES: usize = 1 << 20;
+const MAX_PLACES: usize = 1 << 16;
 /// And for instructions: what is spilled lies on the stack.
 const MAX_SPILLED: usize = 8000;
 /// Most bytes of a frame on the stack.

@@ -13,9 +13,9 @@
 //! that can be seen depends on the order of a hash map. Time and space are linear in the graph but for the dependences
 //! themselves, of which a block has as many as there are branches that decide on it.
 
-use brolga_analysis::graph::{dominators, order};
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};
+use brolga_ir::graph::{dominators, order};
 use brolga_ir::map::HashMap;
 use smallvec::{SmallVec, smallvec};
 
