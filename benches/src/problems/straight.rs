@@ -140,12 +140,11 @@ block{}:
     let (b, v) = (3 * turns + 1, 10 * (turns + 1));
     writeln!(text, "block{b}(v{v}: f64):\n    return v{v}\n}}").expect("strings grow");
     let args = vec![Input::Active(0.9), Input::Active(0.3)];
-    let f =
-        |x: &[Var]| {
-            let (high, low) = (x[0], x[1]);
-            let last = (0..turns)
-                .fold(high + low, |last, _| if last.is_below(low) { last * 0.25 + low } else { last * last * high });
-            vec![last]
-        };
+    let f = |x: &[Var]| {
+        let (high, low) = (x[0], x[1]);
+        let last = (0..turns)
+            .fold(high + low, |last, _| if last.is_below(low) { last * 0.25 + low } else { last * last * high });
+        vec![last]
+    };
     Problem { iterations: length, ..Problem::new("branches", "a branch in every eight instructions", text, args, f) }
 }

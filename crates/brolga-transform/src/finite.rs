@@ -7,7 +7,7 @@
 //! instruction for a number. The sum is finite only if all of them were. (It may overflow although they were, or depend on the order
 //! in which [`crate::lanes`] adds; then guards are asked for nothing, and the gradient is the same.) The pullback is there
 //! twice, with its guards and without those that are not needed if all watched numbers are finite; the variable decides where the
-//! halves meet. What is watched, for the product
+//! halves meet. The first is for rare runs, so its blocks are cold, and nothing that makes code longer is done to them. What is watched, for the product
 //! - `z̄ x`: `x`;
 //! - `z̄ / y` in the reverse of `z = x / y`: `z`, which is finite only if `y` is neither zero nor NaN;
 //! - `z̄ / 2s` in the reverse of `s = sqrt x`: `s`, which must not be zero either, unless that follows from what else is watched:

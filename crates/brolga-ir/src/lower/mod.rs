@@ -395,7 +395,9 @@ impl Cx<'_> {
         for birth in births {
             let variable = variables[birth.variable];
             self.cts[birth.value] = Cotangent::Shared(variable.into());
-            begins.entry(birth.block).or_default().push((variable, self.zeros[&types[birth.variable]]));
+            if let Some(block) = birth.block {
+                begins.entry(block).or_default().push((variable, self.zeros[&types[birth.variable]]));
+            }
         }
         for &v in &seen.watched {
             let ty = self.env.primal.dfg.value_type(v);

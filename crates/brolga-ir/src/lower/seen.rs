@@ -9,6 +9,7 @@ use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 
+use super::births::{Ask, Asked};
 use crate::block::CfgBlocks;
 use crate::inst::{AdOp, FrameSlot, Tape, Val};
 
@@ -30,8 +31,8 @@ pub enum Cotangent {
 #[derive(Default)]
 pub struct Seen {
     pub cts: SecondaryMap<ir::Value, Cotangent>,
-    /// Whose cotangents are asked for, and in which blocks, by position.
-    pub asks: Vec<(ir::Value, u32)>,
+    /// Who asks for cotangents.
+    pub asks: Vec<Ask>,
     /// Primal values that are watched.
     pub watched: Vec<ir::Value>,
     /// Instructions that read what is kept or held, and the types of what they read.
@@ -60,14 +61,21 @@ impl Seen {
             for inst in block.insts.values() {
                 let ty = inst.defs.first().map(|d| d.1);
                 match (&inst.op, ty) {
-                    (AdOp::ZeroCt(v), _) => match seen.cts[*v] {
-                        Cotangent::Nowhere => {
-                            seen.cts[*v] = Cotangent::Within(n);
-                            seen.asks.push((*v, n));
+                    (AdOp::ZeroCt(v), _) => {
+                        match seen.cts[*v] {
+                            Cotangent::Nowhere => seen.cts[*v] = Cotangent::Within(n),
+                            _ => seen.asked(*v, n),
                         }
-                        _ => seen.asked(*v, n),
-                    },
-                    (AdOp::TakeCt(v) | AdOp::AddCt(v, _), _) => seen.asked(*v, n),
+                        seen.asks.push(Ask { value: *v, block: n, what: Asked::Zero });
+                    }
+                    (AdOp::TakeCt(v), _) => {
+                        seen.asked(*v, n);
+                        seen.asks.push(Ask { value: *v, block: n, what: Asked::Take });
+                    }
+                    (AdOp::AddCt(v, _), _) => {
+                        seen.asked(*v, n);
+                        seen.asks.push(Ask { value: *v, block: n, what: Asked::Add });
+                    }
                     (AdOp::Watch(Val::Primal(v), _), _) => seen.watched.push(*v),
                     (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty)),
                     (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty)),
@@ -86,10 +94,7 @@ impl Seen {
     fn asked(&mut self, v: ir::Value, block: u32) {
         match self.cts[v] {
             Cotangent::Within(b) if b == block => {}
-            _ => {
-                self.cts[v] = Cotangent::Shared(None.into());
-                self.asks.push((v, block));
-            }
+            _ => self.cts[v] = Cotangent::Shared(None.into()),
         }
     }
 }
