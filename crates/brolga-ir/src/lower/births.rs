@@ -284,7 +284,6 @@ mod tests {
     use super::*;
     use crate::BlockId;
     use crate::block::{CfgBlock, Fragment, Ids, Role, Target, Term};
-    use crate::graph::on_cycles;
     use crate::inst::Val;
 
     fn noise() -> impl FnMut(usize) -> usize {
