@@ -259,11 +259,11 @@ pub struct BenchArgs {
     /// Measure gcc, Enzyme and JAX beside us, as far as python3 ($PYTHON) finds them.
     #[arg(long, conflicts_with_all = ["scaling", "disasm"])]
     pub peers: bool,
-    /// Measure a loop, a nest of loops and a straight line at growing lengths instead.
+    /// Measure a loop, a nest of loops, a straight line and branches at growing lengths instead.
     #[arg(long, conflicts_with_all = ["filter", "json", "disasm"])]
     pub scaling: bool,
     /// Measure what it takes to get ready instead: to differentiate and to compile, beside what Cranelift takes for the primal, and
-    /// all from the text to the first gradient; with --scaling, of straight lines of up to 100 000 instructions.
+    /// all from the text to the first gradient; with --scaling, of code of up to 100 000 instructions, with branches and without.
     #[arg(long, conflicts_with_all = ["calls", "peers", "disasm"])]
     pub latency: bool,
     /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
