@@ -106,34 +106,22 @@ pub fn branches(size: Size) -> Problem {
     let turns = (length / 8).max(1);
     for i in 0..turns {
         let (b, v) = (3 * i + 1, 10 * (i + 1));
-        let join = b + 3;
-        writeln!(
+        let (low, high, join) = (b + 1, b + 2, b + 3);
+        let [is_low, part, raised, square, lowered] = [1, 2, 3, 4, 5].map(|k| v + k);
+        write!(
             text,
             "block{b}(v{v}: f64):
-    v{} = fcmp lt v{v}, v1
-    brif v{}, block{}, block{}
-block{}:
-    v{} = fmul v{v}, v2
-    v{} = fadd v{}, v1
-    jump block{join}(v{})
-block{}:
-    v{} = fmul v{v}, v{v}
-    v{} = fmul v{}, v0
-    jump block{join}(v{})",
-            v + 1,
-            v + 1,
-            b + 1,
-            b + 2,
-            b + 1,
-            v + 2,
-            v + 3,
-            v + 2,
-            v + 3,
-            b + 2,
-            v + 4,
-            v + 5,
-            v + 4,
-            v + 5,
+    v{is_low} = fcmp lt v{v}, v1
+    brif v{is_low}, block{low}, block{high}
+block{low}:
+    v{part} = fmul v{v}, v2
+    v{raised} = fadd v{part}, v1
+    jump block{join}(v{raised})
+block{high}:
+    v{square} = fmul v{v}, v{v}
+    v{lowered} = fmul v{square}, v0
+    jump block{join}(v{lowered})
+"
         )
         .expect("strings grow");
     }

@@ -6,12 +6,12 @@
 
 use std::cell::OnceCell;
 
+use brolga_ir::graph::on_cycles;
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::reach::Stores;
-use brolga_ir::graph::on_cycles;
 
 /// The ends of a block's edges: mostly one or two.
 pub type Ends = SmallVec<[ir::Block; 2]>;

@@ -6,11 +6,11 @@
 //!
 //! Source: Aho, Lam, Sethi, Ullman, *Compilers*, section 9.6.
 
+use brolga_ir::graph::{dominators, on_cycles};
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
 
 use crate::cfg::{Cfg, Ends};
-use brolga_ir::graph::{dominators, on_cycles};
 
 /// A natural loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::THUNK;
-use brolga_ir::program::symbol_of;
+use brolga_ir::program::addresses;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::EntitySet;
@@ -207,14 +207,7 @@ fn is_leaf(program: &Program, func: &ir::Function) -> bool {
 
 /// Functions whose address is taken, by signature. Those of C have functions of the program that stand for them.
 fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<u64, Vec<FuncKey>> {
-    let mut symbols: HashSet<String> = HashSet::default();
-    for func in funcs.values() {
-        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
-            if let ir::InstructionData::FuncAddr { func_ref, .. } = func.dfg.insts[inst] {
-                symbols.insert(symbol_of(func, &func.dfg.ext_funcs[func_ref].name));
-            }
-        }
-    }
+    let symbols: HashSet<String> = funcs.values().flat_map(|f| addresses(f)).map(|a| a.0).collect();
     let mut found: HashMap<u64, Vec<FuncKey>> = HashMap::default();
     let taken = |k: &&FuncKey| {
         let symbol = program.funcs[**k].symbol.as_str();

@@ -134,6 +134,11 @@ impl Role {
 }
 
 impl CfgBlocks {
+    /// Say of all blocks that they are there for rare runs.
+    pub fn make_cold(&mut self) {
+        self.blocks.values_mut().for_each(|b| b.cold = true);
+    }
+
     /// The entry block.
     pub fn entry(&self) -> BlockId {
         self.blocks[0].id

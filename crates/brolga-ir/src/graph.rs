@@ -7,6 +7,8 @@
 //! sets of dominators meet by walking up the tree. *Cycles*: Tarjan's strongly connected components (1972). Both are iterative, so
 //! that a long chain of blocks does not overflow the stack.
 
+use std::cmp::Reverse;
+
 /// No node, or none yet.
 const NONE: usize = usize::MAX;
 
@@ -95,16 +97,25 @@ where
     if (0..n).all(|b| succs(b).all(|s| s > b)) {
         return (0..n).map(|b| (b, false)).collect();
     }
-    components(n, succs).0
+    components(n, succs).into_iter().map(|p| (p.component, p.cyclic)).collect()
 }
 
-/// The same, where what follows each other has numbers that do, too; and for each node when a depth-first walk from node 0, and then from
-/// those that have not been met, meets it.
-fn components<'a, I>(n: usize, succs: impl Fn(usize) -> I + 'a) -> (Vec<(usize, bool)>, Vec<usize>)
+/// A node as a depth-first walk from node 0 finds it, and then from those that have not been met.
+#[derive(Clone, Copy)]
+struct Found {
+    /// As [`order`] numbers it. What the walk finds one behind the other has numbers that follow each other.
+    component: usize,
+    cyclic: bool,
+    /// How many the walk has left before it.
+    left: usize,
+}
+
+fn components<'a, I>(n: usize, succs: impl Fn(usize) -> I + 'a) -> Vec<Found>
 where
     I: Iterator<Item = usize> + 'a,
 {
-    let mut found = vec![(n, false); n];
+    let mut found = vec![Found { component: n, cyclic: false, left: n }; n];
+    let mut left = 0;
     // Those that are found first come last.
     let mut number = n;
     let mut index = vec![NONE; n];
@@ -127,13 +138,15 @@ where
             match rest.next() {
                 Some(s) if index[s] == NONE => work.push((s, succs(s))),
                 Some(s) => {
-                    found[b].1 |= s == b;
+                    found[b].cyclic |= s == b;
                     if open[s] {
                         low[b] = low[b].min(index[s]);
                     }
                 }
                 None => {
                     work.pop();
+                    found[b].left = left;
+                    left += 1;
                     if let Some((above, _)) = work.last() {
                         low[*above] = low[*above].min(low[b]);
                     }
@@ -143,93 +156,47 @@ where
                         number -= 1;
                         for x in stack.drain(at..) {
                             open[x] = false;
-                            found[x].0 = number;
-                            found[x].1 |= several;
+                            found[x].component = number;
+                            found[x].cyclic |= several;
                         }
                     }
                 }
             }
         }
     }
-    (found, index)
+    found
 }
 
-/// A nest of cycles; see [`Nest::of`].
-pub struct Nest {
-    /// For each node a number of its own.
-    pub number: Vec<usize>,
-    /// For each node the innermost cycle that it is on, if it is on one.
-    pub innermost: Vec<Option<usize>>,
-    /// The cycles, outer ones before inner ones.
-    pub cycles: Vec<Cycle>,
+/// The nodes in a row.
+pub struct Row {
+    /// For each node its place. Edges lead to higher places, but for some on cycles.
+    pub place: Vec<usize>,
+    /// For each node the last place of all that are on cycles with it: the highest that may come up before it is left for good.
+    pub last: Vec<usize>,
+    /// For each node whether it is on a cycle.
+    pub cyclic: Vec<bool>,
 }
 
-/// A cycle of a nest.
-pub struct Cycle {
-    /// The one around it.
-    pub around: Option<usize>,
-    /// Its nodes have these numbers, and no others have.
-    pub numbers: std::ops::Range<usize>,
-}
-
-/// Cycles in cycles beyond which it is not worth to look.
-const DEEPEST: usize = 16;
-
-impl Nest {
-    /// The cycles of a graph and what they are nested in. Each cycle has a *head*: the node of it that a depth-first walk from node 0 meets first.
-    /// Cycles inside a cycle are those that remain without its head. Edges lead to higher numbers, unless they lead to the head of a cycle that they
-    /// are in, or stay in a cycle that is inside of so many that nobody has looked.
-    ///
-    /// No other node of a cycle dominates its head: the walk would have met that node before.
-    ///
-    /// Source: Bourdoncle, *Efficient chaotic iteration strategies with widenings* (1993), whose weak topological order this is.
+impl Row {
+    /// A row in which nodes on cycles with each other are together, and what only leads to one node is near it.
     pub fn of<'a, I>(n: usize, succs: impl Fn(usize) -> I + 'a) -> Self
     where
         I: Iterator<Item = usize> + 'a,
     {
-        let mut nest = Nest { number: vec![0; n], innermost: vec![None; n], cycles: vec![] };
-        let mut place = vec![usize::MAX; n];
-        // Nodes, the first of which is where to begin, the number of the first, and the cycle that they are in. An edge to a cycle's own head
-        // does not count.
-        let mut work = vec![((0..n).collect::<Vec<usize>>(), 0, None::<usize>, 0)];
-        while let Some((nodes, from, around, depth)) = work.pop() {
-            nodes.iter().enumerate().for_each(|(k, &b)| place[b] = k);
-            let mut starts = vec![0];
-            let mut inside: Vec<usize> = Vec::with_capacity(2 * nodes.len());
-            for &b in &nodes {
-                let kept = |s: &usize| *s != usize::MAX && (around.is_none() || *s != 0);
-                inside.extend(succs(b).map(|s| place[s]).filter(kept));
-                starts.push(inside.len());
+        let found = components(n, succs);
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_unstable_by_key(|&b| (found[b].component, Reverse(found[b].left)));
+        let cyclic = found.iter().map(|f| f.cyclic).collect();
+        let mut row = Row { place: vec![0; n], last: vec![0; n], cyclic };
+        let mut at = 0;
+        for same in order.chunk_by(|&a, &b| found[a].component == found[b].component) {
+            let end = at + same.len() - 1;
+            for &b in same {
+                (row.place[b], row.last[b]) = (at, end);
+                at += 1;
             }
-            let (found, met) = components(nodes.len(), |k| inside[starts[k]..starts[k + 1]].iter().copied());
-            let mut order: Vec<usize> = (0..nodes.len()).collect();
-            order.sort_by_key(|&k| (found[k].0, met[k]));
-            let mut at = 0;
-            for same in order.chunk_by(|&a, &b| found[a].0 == found[b].0) {
-                let members: Vec<usize> = same.iter().map(|&k| nodes[k]).collect();
-                let numbers = from + at..from + at + same.len();
-                at += same.len();
-                members.iter().zip(numbers.clone()).for_each(|(&b, k)| nest.number[b] = k);
-                if !found[same[0]].1 {
-                    continue;
-                }
-                let cycle = nest.cycles.len();
-                let first = numbers.start;
-                nest.cycles.push(Cycle { around, numbers });
-                members.iter().for_each(|&b| nest.innermost[b] = Some(cycle));
-                if depth < DEEPEST {
-                    work.push((members, first, Some(cycle), depth + 1));
-                }
-            }
-            nodes.iter().for_each(|&b| place[b] = usize::MAX);
         }
-        nest
-    }
-
-    /// The highest number that may come up before a node is left for good.
-    pub fn last(&self, node: usize) -> usize {
-        let around = std::iter::successors(self.innermost[node], |&c| self.cycles[c].around);
-        around.last().map_or(self.number[node], |c| self.cycles[c].numbers.end - 1)
+        row
     }
 }
 
@@ -308,35 +275,28 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_a_nest_lead_on_or_to_a_head() {
-        let (mut inner, mut heads) = (0, 0);
+    fn in_a_row_cycles_are_together() {
+        let mut back = 0;
         for succs in graphs() {
             let n = succs.len();
             let of = |b: usize| succs[b].iter().copied();
-            let nest = Nest::of(n, of);
-            let mut numbers = nest.number.clone();
-            numbers.sort_unstable();
-            assert!(numbers.into_iter().eq(0..n), "{succs:?}");
-            assert_eq!((0..n).map(|b| nest.innermost[b].is_some()).collect::<Vec<_>>(), on_cycles(n, of), "{succs:?}");
-            let dominates = dominators(n, 0, of);
-            for (a, b) in (0..n).flat_map(|a| succs[a].iter().map(move |&b| (a, b))) {
-                let around = |b: usize| std::iter::successors(nest.innermost[b], |&c| nest.cycles[c].around);
-                let head = around(b).any(|c| {
-                    let numbers = &nest.cycles[c].numbers;
-                    numbers.start == nest.number[b] && numbers.contains(&nest.number[a])
-                });
-                assert!(nest.number[a] < nest.number[b] || head, "{a} to {b} of {succs:?}");
-                heads += usize::from(head);
+            let Row { place, last, cyclic } = Row::of(n, of);
+            let mut all = place.clone();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..n), "{succs:?}");
+            assert_eq!(cyclic, on_cycles(n, of), "{succs:?}");
+            for class in tarjan_scc(&known(&succs)) {
+                let mut places: Vec<usize> = class.iter().map(|b| place[b.index()]).collect();
+                places.sort_unstable();
+                assert_eq!(places[places.len() - 1] - places[0] + 1, places.len(), "{succs:?}");
+                assert!(class.iter().all(|b| last[b.index()] == places[places.len() - 1]), "{succs:?}");
             }
-            for cycle in &nest.cycles {
-                inner += usize::from(cycle.around.is_some());
-                let with = |k: usize| nest.number.iter().position(|&x| x == k).unwrap();
-                let head = with(cycle.numbers.start);
-                let mut above = std::iter::successors(dominates[head], |&b| dominates[b]);
-                assert!(!above.any(|b| cycle.numbers.contains(&nest.number[b])), "{succs:?}");
+            for (a, b) in (0..n).flat_map(|a| succs[a].iter().map(move |&b| (a, b))) {
+                assert!(place[a] < place[b] || last[a] == last[b], "{a} to {b} of {succs:?}");
+                back += usize::from(place[a] >= place[b]);
             }
         }
-        assert!(inner > 30 && heads > 300, "{inner} {heads}");
+        assert!(back > 300, "{back}");
     }
 
     #[test]

@@ -488,6 +488,9 @@ impl Display for DisplayGraph<'_> {
         let preds = self.graph.predecessors();
         for block in self.graph.blocks.values() {
             write!(f, "\n{}{}:  ; {}", block.id, self.params(block), block.role)?;
+            if block.cold {
+                write!(f, ", cold")?;
+            }
             match preds[&block.id].as_slice() {
                 [] => writeln!(f)?,
                 ps => writeln!(f, ", from {}", List(ps))?,

@@ -121,6 +121,18 @@ pub fn symbol_in<'a>(func: &ir::Function, name: &'a ExternalName) -> Cow<'a, str
     }
 }
 
+/// The functions whose address a function takes, in order: symbols, and the signatures that they are declared with.
+pub fn addresses(func: &ir::Function) -> impl Iterator<Item = (String, ir::SigRef)> {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    insts.filter_map(|inst| match func.dfg.insts[inst] {
+        ir::InstructionData::FuncAddr { func_ref, .. } => {
+            let callee = &func.dfg.ext_funcs[func_ref];
+            Some((symbol_of(func, &callee.name), callee.signature))
+        }
+        _ => None,
+    })
+}
+
 /// The symbol under which a function defines itself.
 pub fn symbol_of_func(name: &UserFuncName) -> String {
     match name {

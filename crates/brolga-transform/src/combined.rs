@@ -90,7 +90,7 @@ pub fn combine(
             release_all(facts, release, &mut half, ids);
         }
         if twice && k == 0 {
-            half.blocks.values_mut().for_each(|b| b.cold = true);
+            half.make_cold();
         }
         whole.blocks.extend(half.blocks);
     }

@@ -15,7 +15,7 @@ use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::{Names, THUNK};
-use brolga_ir::program::symbol_of;
+use brolga_ir::program::addresses;
 use brolga_ir::{
     ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, Inline, Mode, Options, Program, Request,
     ResultActivity,
@@ -458,15 +458,10 @@ fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
     let mut thunks = Vec::new();
     for &k in &reached {
         let Some(body) = &program.funcs[k].body else { continue };
-        for b in body.layout.blocks() {
-            for inst in body.layout.block_insts(b) {
-                if let InstructionData::FuncAddr { func_ref, .. } = body.dfg.insts[inst] {
-                    let symbol = symbol_of(body, &body.dfg.ext_funcs[func_ref].name);
-                    let known = program.func(&symbol).is_none_or(|f| program.funcs[f].body.is_none());
-                    if known && math_rule(&symbol).is_some() {
-                        thunks.push((symbol, body.dfg.signatures[body.dfg.ext_funcs[func_ref].signature].clone()));
-                    }
-                }
+        for (symbol, sig) in addresses(body) {
+            let known = program.func(&symbol).is_none_or(|f| program.funcs[f].body.is_none());
+            if known && math_rule(&symbol).is_some() {
+                thunks.push((symbol, body.dfg.signatures[sig].clone()));
             }
         }
     }
@@ -508,16 +503,9 @@ fn primal_symbol(program: &Program, k: FuncKey) -> String {
 /// Functions with a body whose address is taken, in order of discovery.
 fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
     let mut out: IndexSet<FuncKey> = IndexSet::default();
-    for n in normalised.values() {
-        for b in n.func.layout.blocks() {
-            for inst in n.func.layout.block_insts(b) {
-                if let InstructionData::FuncAddr { func_ref, .. } = n.func.dfg.insts[inst] {
-                    let symbol = symbol_of(&n.func, &n.func.dfg.ext_funcs[func_ref].name);
-                    let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
-                    out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
-                }
-            }
-        }
+    for (symbol, _) in normalised.values().flat_map(|n| addresses(&n.func)) {
+        let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
+        out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
     }
     out.into_iter().filter(|k| normalised.contains_key(k)).collect()
 }

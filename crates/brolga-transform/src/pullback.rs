@@ -111,7 +111,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
         way.params.clear();
         way.insts.retain(|_, i| i.op != AdOp::OpenFrame);
     }
-    whole.blocks.values_mut().for_each(|b| b.cold = true);
+    whole.make_cold();
     let mut blocks: IndexMap<BlockId, CfgBlock> = IndexMap::default();
     blocks.insert(new, entry);
     blocks.extend(std::mem::take(&mut whole.blocks));

@@ -5,17 +5,17 @@
 //! 30 000 instructions with a branch in every nine would ask for a gigabyte, and the search would go through all of the forward half
 //! for each of them.
 //!
-//! **Answer.** Number the blocks so that edges lead to higher numbers, but for those that close a cycle ([`Nest`]). Each cotangent has a *span*
-//! of numbers, and two of one type share a variable if their spans do not meet.
+//! **Answer.** Put the blocks in a row so that edges lead to higher places, but for some on cycles, which are together ([`Row`]). Each cotangent has
+//! a *span* of places, and two of one type share a variable if their spans do not meet.
 //! - On a cycle it is said where a cotangent becomes zero before it is added to. Where that is so on all ways, its span is from the
-//!   lowest number to the highest of the blocks in which it is alive or asked for.
+//!   first place to the last of the blocks in which it is alive or asked for.
 //! - Any other is zero until it is added to. So its variable is set to zero where that is seen to be soon enough: at the start of the last block
 //!   that dominates all that ask for it and is on no cycle. From there its span goes to the last of those that ask; of the cycles that these are on
 //!   it has all.
 //!
 //! **Invariants.** In between the last time that a cotangent was set and a block that asks for it, on any way, there are only blocks of its
 //! span. If that is where it is alive, by definition. Otherwise, let it begin in B. B dominates those who ask, and runs once, when nobody has
-//! added yet. Behind B numbers go up, but on cycles, which the span has as a whole. And whoever shares the variable sets it within another span.
+//! added yet. Behind B places go up, but on cycles, which the span has as a whole. And whoever shares the variable sets it within another span.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 use cranelift_codegen::ir::{self, Type};
 
 use crate::block::CfgBlocks;
-use crate::graph::{Nest, dominators};
+use crate::graph::{Row, dominators};
 use crate::map::HashMap;
 
 /// What is done to a cotangent.
@@ -91,23 +91,22 @@ fn within(
     let ways = ways.flat_map(|(b, block)| block.term.successors().into_iter().map(move |s| (b, at(s))));
     let succs = Lists::new(n, ways.clone());
     let succs = |b: usize| succs.of(b).iter().copied();
-    let nest = Nest::of(n, succs);
-    let number = &nest.number;
-    let tree = Tree::new(&dominators(n, 0, succs), |b| nest.innermost[b].is_some());
+    let Row { place, last, cyclic } = Row::of(n, succs);
+    let tree = Tree::new(&dominators(n, 0, succs), &cyclic);
     let mut alive = Alive { preds: None, found: vec![0; n], round: 0, work: vec![], left: steps };
     let mut spans: Vec<Span> = Vec::new();
     for asks in asks.chunk_by(|a, b| a.value == b.value) {
         let value = asks[0].value;
         let blocks = || asks.iter().map(|a| a.block as usize);
         let dominates = blocks().reduce(|a, b| tree.meet(a, b)).expect("there is one");
-        let cyclic = nest.innermost[dominates].is_some();
-        let by_itself = cyclic.then(|| alive.span(asks, number, || Lists::new(n, ways.clone().map(|(a, b)| (b, a)))));
+        let by_itself =
+            cyclic[dominates].then(|| alive.span(asks, &place, || Lists::new(n, ways.clone().map(|(a, b)| (b, a)))));
         spans.push(match by_itself.flatten() {
             Some((first, last)) => Span { value, first, last, block: None },
             None => {
                 let block = tree.nodes[dominates].outside;
-                let last = blocks().map(|b| nest.last(b)).max().expect("there is one");
-                Span { value, first: number[block], last, block: Some(block) }
+                let last = blocks().map(|b| last[b]).max().expect("there is one");
+                Span { value, first: place[block], last, block: Some(block) }
             }
         });
     }
@@ -134,7 +133,7 @@ fn within(
     (births, types)
 }
 
-/// The numbers of a cotangent, both ends included, and the block in which it begins.
+/// The places of a cotangent, both ends included, and the block in which it begins.
 struct Span {
     value: ir::Value,
     first: usize,
@@ -180,14 +179,14 @@ struct Alive {
 }
 
 impl Alive {
-    /// The lowest and the highest number of all blocks in which a cotangent is alive or asked for. None if it is alive at the entry, or that
+    /// The first and the last place of all blocks in which a cotangent is alive or asked for. None if it is alive at the entry, or that
     /// takes too long to find out.
-    fn span(&mut self, asks: &[Ask], number: &[usize], preds: impl FnOnce() -> Lists) -> Option<(usize, usize)> {
+    fn span(&mut self, asks: &[Ask], place: &[usize], preds: impl FnOnce() -> Lists) -> Option<(usize, usize)> {
         let preds = self.preds.get_or_insert_with(preds);
         self.round += 1;
         self.work.clear();
         let (mut first, mut last) = (usize::MAX, 0);
-        let mut meet = |b: usize| (first, last) = (first.min(number[b]), last.max(number[b]));
+        let mut meet = |b: usize| (first, last) = (first.min(place[b]), last.max(place[b]));
         // The first thing that is done in each block.
         for here in asks.chunk_by(|a, b| a.block == b.block) {
             let b = here[0].block as usize;
@@ -234,7 +233,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(dominates: &[Option<usize>], cycles: impl Fn(usize) -> bool) -> Self {
+    fn new(dominates: &[Option<usize>], cyclic: &[bool]) -> Self {
         let root = Node { depth: 0, up: 0, jump: 0, outside: 0 };
         let mut known = vec![false; dominates.len()];
         known[0] = true;
@@ -248,7 +247,7 @@ impl Tree {
                 at = dominates[at].unwrap_or(0);
             }
             while let Some(b) = above.pop() {
-                tree.nodes[b] = tree.below(b, dominates[b].unwrap_or(0), cycles(b));
+                tree.nodes[b] = tree.below(b, dominates[b].unwrap_or(0), cyclic[b]);
             }
         }
         tree
@@ -417,7 +416,7 @@ mod tests {
                 dominates[names[i]] = (random(20) > 0).then_some(up);
             }
             let cyclic: Vec<bool> = (0..n).map(|b| b > 0 && random(2) == 0).collect();
-            let tree = Tree::new(&dominates, |b| cyclic[b]);
+            let tree = Tree::new(&dominates, &cyclic);
             let line = |b: usize| {
                 std::iter::successors(Some(b), |&b| (b != 0).then(|| dominates[b].unwrap_or(0))).collect::<Vec<_>>()
             };

@@ -61,21 +61,9 @@ impl Seen {
             for inst in block.insts.values() {
                 let ty = inst.defs.first().map(|d| d.1);
                 match (&inst.op, ty) {
-                    (AdOp::ZeroCt(v), _) => {
-                        match seen.cts[*v] {
-                            Cotangent::Nowhere => seen.cts[*v] = Cotangent::Within(n),
-                            _ => seen.asked(*v, n),
-                        }
-                        seen.asks.push(Ask { value: *v, block: n, what: Asked::Zero });
-                    }
-                    (AdOp::TakeCt(v), _) => {
-                        seen.asked(*v, n);
-                        seen.asks.push(Ask { value: *v, block: n, what: Asked::Take });
-                    }
-                    (AdOp::AddCt(v, _), _) => {
-                        seen.asked(*v, n);
-                        seen.asks.push(Ask { value: *v, block: n, what: Asked::Add });
-                    }
+                    (AdOp::ZeroCt(v), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Zero }),
+                    (AdOp::TakeCt(v), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Take }),
+                    (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Add }),
                     (AdOp::Watch(Val::Primal(v), _), _) => seen.watched.push(*v),
                     (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty)),
                     (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty)),
@@ -91,10 +79,13 @@ impl Seen {
         seen
     }
 
-    fn asked(&mut self, v: ir::Value, block: u32) {
-        match self.cts[v] {
-            Cotangent::Within(b) if b == block => {}
-            _ => self.cts[v] = Cotangent::Shared(None.into()),
-        }
+    fn asked(&mut self, ask: Ask) {
+        let ct = &mut self.cts[ask.value];
+        *ct = match *ct {
+            Cotangent::Nowhere if ask.what == Asked::Zero => Cotangent::Within(ask.block),
+            Cotangent::Within(b) if b == ask.block => Cotangent::Within(b),
+            _ => Cotangent::Shared(None.into()),
+        };
+        self.asks.push(ask);
     }
 }

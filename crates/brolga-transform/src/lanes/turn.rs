@@ -26,8 +26,8 @@ pub struct Loop {
     pub goes_on_if_not: bool,
 }
 
-/// All such cycles, in the order of the branches that leave them, but those that are cold: what is done to a loop costs time to compile. They share no block: one has a single branch, the others have none, and
-/// each block of it but the header one predecessor.
+/// All such cycles, in the order of the branches that leave them, but those that are cold: what is done to a loop costs time to compile.
+/// They share no block: one has a single branch, the others have none, and each block of it but the header one predecessor.
 pub fn loops(func: &ir::Function) -> Vec<Loop> {
     let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = SecondaryMap::new();
     let mut branches = Vec::new();
