@@ -1,6 +1,7 @@
 //! The command line, as clap sees it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use brolga_driver::wasm::Allocators;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -74,12 +75,23 @@ impl Command {
     /// The file that the command is about.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Self::Grad(a) => Some(&a.file),
-            Self::Run(a) => Some(&a.file),
-            Self::Check(a) => Some(&a.file),
-            Self::Explain(a) => Some(&a.file),
-            Self::Dump(a) => Some(&a.file),
+            Self::Grad(a) => Some(&a.input.file),
+            Self::Run(a) => Some(&a.input.file),
+            Self::Check(a) => Some(&a.input.file),
+            Self::Explain(a) => Some(&a.input.file),
+            Self::Dump(a) => Some(&a.input.file),
             Self::Bench(a) => a.file(),
+            _ => None,
+        }
+    }
+
+    /// How long it may take.
+    pub fn time_limit(&self) -> Option<Duration> {
+        match self {
+            Self::Grad(a) => a.limit.time_limit,
+            Self::Run(a) => a.limit.time_limit,
+            Self::Check(a) => a.limit.time_limit,
+            Self::Explain(a) => a.limit.time_limit,
             _ => None,
         }
     }
@@ -153,15 +165,41 @@ pub enum Memory {
     Restore,
 }
 
-/// `grad`.
+/// The file that a command is about.
 #[derive(Args)]
-pub struct GradArgs {
+pub struct Input {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
     /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
     /// none for none at all.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub allocators: Allocators,
+}
+
+/// How long the programs of a file may take.
+#[derive(Args)]
+pub struct Limit {
+    /// Give up if it takes longer, so that a program that does not end does not hang.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub time_limit: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|e| e.to_string())
+        .and_then(|d| if d.is_zero() { Err("nothing is done in no time".to_string()) } else { Ok(d) })
+}
+
+/// `grad`.
+#[derive(Args)]
+pub struct GradArgs {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
@@ -173,12 +211,12 @@ pub struct GradArgs {
 /// `run`.
 #[derive(Args)]
 pub struct RunArgs {
-    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
-    pub file: PathBuf,
-    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
-    /// none for none at all.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
-    pub allocators: Allocators,
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
     /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Without one, the file's `; grad:` lines.
     #[arg(long = "call", value_name = "CALL")]
     pub calls: Vec<String>,
@@ -190,12 +228,12 @@ pub struct RunArgs {
 /// `check`.
 #[derive(Args)]
 pub struct CheckArgs {
-    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
-    pub file: PathBuf,
-    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
-    /// none for none at all.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
-    pub allocators: Allocators,
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
@@ -207,12 +245,12 @@ pub struct CheckArgs {
 /// `explain`.
 #[derive(Args)]
 pub struct ExplainArgs {
-    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
-    pub file: PathBuf,
-    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
-    /// none for none at all.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
-    pub allocators: Allocators,
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// When to stop waiting.
+    #[command(flatten)]
+    pub limit: Limit,
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
@@ -294,12 +332,9 @@ pub enum BenchMode {
 /// `dump`.
 #[derive(Args)]
 pub struct DumpArgs {
-    /// A CLIF file, or a WebAssembly module (.wasm, .wat).
-    pub file: PathBuf,
-    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
-    /// none for none at all.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
-    pub allocators: Allocators,
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]
     pub func: Option<String>,

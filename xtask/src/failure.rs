@@ -18,7 +18,7 @@ pub enum Failure {
     Mismatch(String),
     /// The oracle cannot follow what it was asked about.
     Oracle(String),
-    /// A chore failed.
+    /// A chore failed, or the time is over.
     Chore(String),
 }
 

@@ -28,12 +28,17 @@ mod tidy;
 mod trust;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use failure::Failure;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(limit) = cli.command.time_limit() {
+        watch(limit, cli.command.file().map(|f| f.display().to_string()).unwrap_or_default());
+    }
     let result = match &cli.command {
         Command::Grad(args) => grad::run(args),
         Command::Run(args) => grad::run_primals(args),
@@ -56,4 +61,14 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// End the process when its time is over. Nothing else stops a function that does not return: it is machine code, and asks nobody.
+fn watch(limit: Duration, file: String) {
+    std::thread::spawn(move || {
+        std::thread::sleep(limit);
+        let seconds = limit.as_secs_f64();
+        report::print(&Failure::Chore(format!("{file}: not done within {seconds} s, which is the time limit")), None);
+        std::process::exit(1);
+    });
 }

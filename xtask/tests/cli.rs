@@ -231,6 +231,19 @@ fn refusals_and_traps_are_status_1() {
 }
 
 #[test]
+fn what_does_not_end_is_given_up() {
+    let text = "(module (func (export \"spin\") (param f64) (result f64) (loop $l (br $l)) (local.get 0)))";
+    let file = TempFile::new("spin.wat", text);
+    for command in ["run", "grad", "check", "explain"] {
+        file.xtask(command, &["--call", "%spin(1.0)", "--time-limit", "0.5"]).expect(1).says("within 0.5 s");
+    }
+    file.xtask("run", &["--call", "%spin(1.0)", "--time-limit=-1"]).expect(2).says("negative");
+    file.xtask("run", &["--call", "%spin(1.0)", "--time-limit", "soon"]).expect(2).says("not a number of seconds");
+    let file = TempFile::new("ends.clif", FILE);
+    file.xtask("grad", &["--call", "%trap(1, 4.0)", "--time-limit", "60"]).expect(0);
+}
+
+#[test]
 fn checks() {
     let file = TempFile::new("check.clif", FILE);
     let run = file.xtask("check", &[]).expect(0);
