@@ -34,12 +34,35 @@ pub struct ByHand {
     clock: Duration,
 }
 
+/// Arguments that have a shadow.
+fn shadows(call: &Invocation) -> impl Iterator<Item = usize> + '_ {
+    (0..call.args.len()).filter(|&i| call.activity[i] != ArgActivity::Const)
+}
+
 impl ByHand {
     /// That of a call of the program `name` of the folder `root`; `None` if there is none.
     ///
     /// # Errors
     /// [`Failure::Call`] if it does not fit.
     pub fn of(root: &Path, name: &str, call: &Invocation) -> Result<Option<Self>, Failure> {
+        let failed = |message: String| Failure::Call { name: format!("by_hand/{name}"), message };
+        let Some((file, adjoint)) = Self::read(root, name, call)? else { return Ok(None) };
+        let shadows = (call.args.len()..).zip(shadows(call)).collect();
+        // How the derivative is made does not matter to a program that is not differentiated.
+        let primal = Primal::new(&file.program, &[adjoint.func], &options(How::from(Mode::Gradient)));
+        let primal = primal.map_err(|e| failed(e.to_string()))?;
+        let memory = Memory::new(&adjoint).map_err(|e| failed(e.to_string()))?;
+        let values = memory.values();
+        let clock = (0..100).map(|_| Instant::now().elapsed()).min().unwrap_or_default();
+        let name = format!("by_hand/{name}");
+        Ok(Some(Self { name, primal, call: adjoint, shadows, memory, values, clock }))
+    }
+
+    /// The module and the call of the adjoint.
+    ///
+    /// # Errors
+    /// [`Failure::Call`] if it does not fit.
+    pub fn read(root: &Path, name: &str, call: &Invocation) -> Result<Option<(File, Invocation)>, Failure> {
         let path = root.join(format!("by_hand/{name}.wasm"));
         if !path.is_file() {
             return Ok(None);
@@ -49,15 +72,13 @@ impl ByHand {
         let wasm = file.wasm.clone().ok_or_else(|| failed("it is no module".to_owned()))?;
         let symbol = format!("{}_adjoint", call.symbol.trim_start_matches('%'));
         let Ok((func, _)) = wasm.module.function(&symbol) else { return Ok(None) };
-        let (mut args, mut shadows) = (call.args.clone(), Vec::new());
-        for (i, activity) in call.activity.iter().enumerate() {
-            let data = match (activity, &call.args[i]) {
-                (ArgActivity::Const, _) => continue,
-                (_, BoundArg::Value(_)) => vec![0; 8],
-                (_, BoundArg::Buffer { shadow, .. }) => shadow.clone(),
-                (_, BoundArg::Same(_)) => return Err(failed(format!("argument {i} is another one's buffer"))),
+        let mut args = call.args.clone();
+        for i in shadows(call) {
+            let data = match &call.args[i] {
+                BoundArg::Value(_) => vec![0; 8],
+                BoundArg::Buffer { shadow, .. } => shadow.clone(),
+                BoundArg::Same(_) => return Err(failed(format!("argument {i} is another one's buffer"))),
             };
-            shadows.push((args.len(), i));
             args.push(BoundArg::Buffer { elem: ElemType::F64, shadow: vec![0; data.len()], data });
         }
         let floats = call.returns.iter().zip(&call.seeds).filter(|(t, _)| t.is_float());
@@ -80,13 +101,7 @@ impl ByHand {
             args,
             wasm: Some(wasm),
         };
-        // How the derivative is made does not matter to a program that is not differentiated.
-        let primal = Primal::new(&file.program, &[func], &options(How::from(Mode::Gradient)));
-        let primal = primal.map_err(|e| failed(e.to_string()))?;
-        let memory = Memory::new(&call).map_err(|e| failed(e.to_string()))?;
-        let values = memory.values();
-        let clock = (0..100).map(|_| Instant::now().elapsed()).min().unwrap_or_default();
-        Ok(Some(Self { name: format!("by_hand/{name}"), primal, call, shadows, memory, values, clock }))
+        Ok(Some((file, call)))
     }
 
     /// Put buffers to what they are at first.

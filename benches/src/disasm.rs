@@ -8,22 +8,28 @@ use std::fmt::Write;
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 use brolga::cranelift_codegen::ir::Function;
-use brolga::{Error, Options, jit};
+use brolga::{Error, FuncKey, Options, Program, jit};
+use brolga_analysis::summary;
+use brolga_driver::Invocation;
+use brolga_transform::Derivation;
 
 use crate::How;
 use crate::prepared::{Failure, derive, options, requests};
 use crate::problem::{Problem, Size};
-use crate::selected;
+use crate::selection;
 
-/// Primal, derivative and adjoint by hand of all problems whose name contains `filter`.
+/// Primal, derivative and adjoint by hand of all problems and programs in C whose name contains `filter`.
 ///
 /// # Errors
 /// [`Failure::Unknown`], and what cannot be derived or compiled.
 pub fn text(filter: Option<&str>, how: How) -> Result<String, Failure> {
+    let (problems, programs) = selection(filter)?;
     let mut all = String::new();
-    for make in selected(filter)? {
-        let problem = make(Size::Full);
-        all += &problem_text(&problem, how)?;
+    for make in problems {
+        all += &problem_text(&make(Size::Full), how)?;
+    }
+    for program in programs {
+        all += &program.machine_code(how)?;
     }
     Ok(all)
 }
@@ -31,27 +37,75 @@ pub fn text(filter: Option<&str>, how: How) -> Result<String, Failure> {
 fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     let (program, requests) = requests(problem)?;
     let derivation = derive(problem, &program, &requests[0], how)?;
-    let mut functions = Vec::new();
-    let body_of = |symbol: &str| program.func(symbol).and_then(|key| program.funcs[key].body.clone());
-    functions.extend(body_of(problem.func).map(|body| ("primal", problem.func.to_owned(), body, None)));
-    if let Some(whole) = derivation.whole {
-        // With the door that it is called through.
-        let func = derivation.doors.into_iter().next().unwrap_or(whole.func);
-        functions.push(("derivative", whole.symbol, func, Some(whole.twice)));
-    }
-    for whole in derivation.wholes {
-        functions.push(("of a call", whole.symbol, whole.func, Some(whole.twice)));
-    }
-    for pair in derivation.pairs {
-        functions.push(("forward pass", pair.forward_symbol, pair.forward, Some(false)));
-        functions.push(("pullback", pair.pullback_symbol, pair.pullback, Some(false)));
-    }
-    let hand = problem.hand.and_then(|symbol| Some((symbol, body_of(symbol)?)));
-    functions.extend(hand.map(|(symbol, body)| ("by hand", symbol.to_owned(), body, None)));
+    let mut functions: Vec<_> = body_of(&program, "primal", problem.func).into_iter().collect();
+    functions.extend(derived(derivation));
+    functions.extend(problem.hand.and_then(|symbol| body_of(&program, "by hand", symbol)));
+    listings(functions, how).map_err(|error| Failure::Run { name: problem.name, error })
+}
+
+/// Of a call: the primal with everything that it calls, and what is derived.
+///
+/// # Errors
+/// What cannot be derived or compiled.
+pub fn of_call(program: &Program, call: &Invocation, how: How) -> Result<String, Error> {
+    let (request, options) = (call.request(), Options { memory: call.memory, ..options(how) });
+    let derivation = brolga_transform::derive(program, &request, &options, &*jit::host_isa(&options)?)?;
+    listings(reached(program, "primal", call.func).chain(derived(derivation)), how)
+}
+
+/// Of an adjoint by hand: everything that it calls.
+///
+/// # Errors
+/// What cannot be compiled.
+pub fn of_hand(program: &Program, func: FuncKey, how: How) -> Result<String, Error> {
+    listings(reached(program, "by hand", func), how)
+}
+
+/// A function whose machine code is wanted.
+struct Wanted {
+    /// What it is.
+    what: &'static str,
+    symbol: String,
+    func: Function,
+    /// Of what is derived: whether its pullback is there twice.
+    derived: Option<bool>,
+}
+
+fn body_of(program: &Program, what: &'static str, symbol: &str) -> Option<Wanted> {
+    let func = program.funcs[program.func(symbol)?].body.clone()?;
+    Some(Wanted { what, symbol: symbol.to_owned(), func, derived: None })
+}
+
+fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl Iterator<Item = Wanted> + 'p {
+    let all = summary::reachable_in(program, root, |k| program.funcs[k].body.as_ref()).into_iter();
+    all.filter_map(move |k| {
+        let func = program.funcs[k].body.clone()?;
+        Some(Wanted { what, symbol: program.funcs[k].symbol.clone(), func, derived: None })
+    })
+}
+
+fn derived(derivation: Derivation) -> impl Iterator<Item = Wanted> {
+    let Derivation { whole, doors, wholes, pairs, .. } = derivation;
+    // With the door that it is called through.
+    let whole = whole.map(|w| (doors.into_iter().next().unwrap_or(w.func), w.symbol, w.twice));
+    let whole = whole.map(|(func, symbol, twice)| Wanted { what: "derivative", symbol, func, derived: Some(twice) });
+    let of_calls = wholes.into_iter().map(|w| Wanted {
+        what: "of a call",
+        symbol: w.symbol,
+        func: w.func,
+        derived: Some(w.twice),
+    });
+    let pairs = pairs.into_iter().flat_map(|p| {
+        let half = |what, symbol, func| Wanted { what, symbol, func, derived: Some(false) };
+        [half("forward pass", p.forward_symbol, p.forward), half("pullback", p.pullback_symbol, p.pullback)]
+    });
+    whole.into_iter().chain(of_calls).chain(pairs)
+}
+
+fn listings(functions: impl IntoIterator<Item = Wanted>, how: How) -> Result<String, Error> {
     let mut text = String::new();
-    for (what, symbol, function, derived) in functions {
-        let listing = listing(function, derived, how).map_err(|error| Failure::Run { name: problem.name, error })?;
-        text += &format!("; {what}: %{symbol}, {listing}\n");
+    for Wanted { what, symbol, func, derived } in functions {
+        text += &format!("; {what}: %{symbol}, {}\n", listing(func, derived, how)?);
     }
     Ok(text)
 }

@@ -15,6 +15,7 @@ use brolga_driver::{BoundArg, File, Invocation};
 
 use crate::by_hand::ByHand;
 use crate::calls::{self, Beside, CallRow};
+use crate::disasm;
 use crate::measure::Effort;
 use crate::native::Native;
 use crate::{Failure, How};
@@ -117,6 +118,19 @@ impl WasmProblem {
         let beside = native.as_mut().map(|n| n as &mut dyn Beside);
         let mut hand = ByHand::of(&root(), self.program, &call)?;
         calls::measure(&self.name(), &file.program, &call, beside, hand.as_mut(), how, effort)
+    }
+
+    /// Machine code of the program, of what is derived, and of the adjoint written by hand.
+    ///
+    /// # Errors
+    /// [`Failure::Call`].
+    pub fn machine_code(&self, how: How) -> Result<String, Failure> {
+        let (file, call) = self.call("O2")?;
+        let failed = |e: brolga::Error| Failure::Call { name: self.name(), message: e.to_string() };
+        let code = disasm::of_call(&file.program, &call, how).map_err(failed)?;
+        let by_hand = ByHand::read(&root(), self.program, &call)?;
+        let by_hand = by_hand.map(|(file, call)| disasm::of_hand(&file.program, call.func, how)).transpose();
+        Ok(code + &by_hand.map_err(failed)?.unwrap_or_default())
     }
 }
 

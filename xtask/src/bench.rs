@@ -5,7 +5,7 @@ use brolga_driver::File;
 
 use crate::cli::{BenchArgs, BenchMode, CallOptions, inline};
 use crate::failure::Failure;
-use crate::grad::jobs;
+use crate::grad::{Job, jobs};
 use crate::report::show;
 
 /// Measure, or print machine code.
@@ -19,7 +19,14 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let ideas = ideas(args.without.as_deref().unwrap_or_default())?;
     let how = How { mode, ideas, inline: inline(args.inline), effort: args.effort.into() };
     let text = if let Some(path) = args.file() {
-        let rows = of_file(&File::read_with(path, &args.allocators)?, args, how)?;
+        let file = File::read_with(path, &args.allocators)?;
+        if args.disasm {
+            let code = calls_of(&file, args)?.into_iter().map(|job| disasm::of_call(&file.program, &job.call, how));
+            let code = code.collect::<Result<String, _>>();
+            show(&code.map_err(|e| Failure::Run(path.display().to_string(), e))?);
+            return Ok(());
+        }
+        let rows = of_file(&file, args, how)?;
         if args.json { json(report::calls_json(&rows)) } else { report::calls(&rows) + "\n" }
     } else if !args.calls.is_empty() {
         return Err(Failure::Usage("--call wants a file: .clif, .wasm or .wat".to_owned()));
@@ -76,9 +83,12 @@ fn json(rows: Vec<serde_json::Value>) -> String {
 }
 
 /// The calls of the command line, or else those of the file.
+fn calls_of<'f>(file: &'f File, args: &BenchArgs) -> Result<Vec<Job<'f>>, Failure> {
+    jobs(file, &CallOptions { calls: args.calls.clone(), ..CallOptions::default() })
+}
+
 fn of_file(file: &File, args: &BenchArgs, how: How) -> Result<Vec<CallRow>, Failure> {
-    let options = CallOptions { calls: args.calls.clone(), ..CallOptions::default() };
-    let measured = jobs(file, &options)?.into_iter().map(|job| {
+    let measured = calls_of(file, args)?.into_iter().map(|job| {
         let all: Vec<char> = job.text.chars().collect();
         let mut name: String = all.iter().take(NAME).collect();
         if all.len() > NAME {

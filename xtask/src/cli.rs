@@ -275,7 +275,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub allocators: Allocators,
     /// What to call in the file; the calls that it lists if not given. May be repeated.
-    #[arg(long = "call", value_name = "CALL", requires = "filter", conflicts_with_all = ["peers", "scaling", "disasm"])]
+    #[arg(long = "call", value_name = "CALL", requires = "filter", conflicts_with_all = ["peers", "scaling"])]
     pub calls: Vec<String>,
     /// Print a JSON array.
     #[arg(long)]

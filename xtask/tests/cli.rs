@@ -342,4 +342,11 @@ fn bench_says_what_there_is() {
     for what in ["primal: %dot, ", "derivative: %dot__gradient, ", "by hand: %dot_hand, "] {
         assert!(code.contains(what), "{code}");
     }
+    let code = xtask(&["bench", "wasm/quadrature", "--disasm"]).expect(0).stdout;
+    for what in ["primal: %refine, ", "derivative: %quadrature__gradient, ", "by hand: %quadrature_adjoint, "] {
+        assert!(code.contains(what), "{code}");
+    }
+    let file = TempFile::new("disasm.clif", FILE);
+    let code = file.xtask("bench", &["--disasm", "--call", "%trap(1, 4.0)"]).expect(0).stdout;
+    assert!(code.contains("primal: %trap, ") && code.contains("derivative: %trap__gradient, "), "{code}");
 }
