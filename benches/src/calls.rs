@@ -145,6 +145,11 @@ impl<'a> Repeated<'a> {
         all.into_iter().map(|item| item.map(floats)).collect()
     }
 
+    /// Bytes that the last gradient recorded.
+    pub fn tape_bytes(&self) -> usize {
+        self.tape_bytes
+    }
+
     /// What the last call returned.
     pub fn results(&self) -> &[DataValue] {
         &self.results

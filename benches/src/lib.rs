@@ -25,6 +25,7 @@ pub mod calls;
 pub mod data;
 pub mod disasm;
 pub mod entry;
+pub mod ideas;
 pub mod latency;
 pub mod measure;
 pub mod native;

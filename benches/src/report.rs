@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::calls::CallRow;
+use crate::ideas::{Part, Worth};
 use crate::latency::Latency;
 use crate::measure::Row;
 use crate::peers::Peers;
@@ -273,6 +274,44 @@ pub fn json(rows: &[Row], peers: Option<&Peers>) -> Vec<Value> {
             object
         })
         .collect()
+}
+
+/// For each idea: how many problems it has a part in, how long these take without it (the geometric mean), where that matters most and
+/// least, and what is recorded where that changes most.
+pub fn worths(worths: &[Worth]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["without", "problems", "time", "most", "least", "tape"]);
+    for (idea, parts) in worths {
+        let mut by_time: Vec<&Part> = parts.iter().collect();
+        by_time.sort_by(|a, b| b.time.total_cmp(&a.time));
+        let shown = |p: &&Part| format!("{} {:.2}x", p.problem, p.time);
+        let n = by_time.len();
+        let most = by_time.iter().take(3).map(shown).collect::<Vec<_>>().join(", ");
+        let least = by_time.iter().skip(3.max(n.saturating_sub(2))).map(shown).collect::<Vec<_>>().join(", ");
+        let grows = |p: &&&Part| (p.tape[1] + 1) as f64 / (p.tape[0] + 1) as f64;
+        let most_tape = by_time.iter().filter(|p| p.tape[0] != p.tape[1]).max_by(|a, b| grows(a).total_cmp(&grows(b)));
+        let tape = |p: &&Part| format!("{} {} -> {}", p.problem, bytes(p.tape[0] as f64), bytes(p.tape[1] as f64));
+        let mean = geometric_mean(parts.iter().map(|p| p.time));
+        let mean = if parts.is_empty() { "-".to_owned() } else { format!("{mean:.2}x") };
+        table.add_row([(*idea).to_owned(), n.to_string(), mean, most, least, most_tape.map(tape).unwrap_or_default()]);
+    }
+    table.column_iter_mut().skip(1).take(2).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+/// The same as an array with one object for each idea and problem.
+pub fn worths_json(worths: &[Worth]) -> Vec<Value> {
+    let object = |idea: &str, p: &Part| {
+        json!({
+            "without": idea,
+            "name": p.problem,
+            "time_ratio": (p.time * 1000.0).round() / 1000.0,
+            "tape_bytes": p.tape[0],
+            "tape_bytes_without": p.tape[1],
+        })
+    };
+    worths.iter().flat_map(|(idea, parts)| parts.iter().map(move |p| object(idea, p))).collect()
 }
 
 /// Three digits or so and a unit.

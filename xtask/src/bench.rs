@@ -1,6 +1,6 @@
 //! `bench`: what gradients cost.
 
-use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, latency, measure, peers, report, scaling};
+use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, ideas, latency, measure, peers, report, scaling};
 use brolga_driver::File;
 
 use crate::cli::{BenchArgs, BenchMode, CallOptions, inline};
@@ -16,9 +16,12 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Combined => Mode::Combined,
         BenchMode::Split => Mode::Split,
     };
-    let ideas = ideas(args.without.as_deref().unwrap_or_default())?;
+    let ideas = without(args.without.as_deref().unwrap_or_default())?;
     let how = How { mode, ideas, inline: inline(args.inline), effort: args.effort.into() };
-    let text = if let Some(path) = args.file() {
+    let text = if args.ideas {
+        let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
+        if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }
+    } else if let Some(path) = args.file() {
         let file = File::read_with(path, &args.allocators)?;
         if args.disasm {
             let code = calls_of(&file, args)?.into_iter().map(|job| disasm::of_call(&file.program, &job.call, how));
@@ -103,9 +106,9 @@ fn of_file(file: &File, args: &BenchArgs, how: How) -> Result<Vec<CallRow>, Fail
 const NAME: usize = 48;
 
 /// All ideas but those named.
-fn ideas(without: &str) -> Result<Ideas, Failure> {
+fn without(names: &str) -> Result<Ideas, Failure> {
     let mut bits = u32::MAX;
-    for name in without.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+    for name in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
         match Ideas::NAMES.iter().position(|n| *n == name) {
             Some(i) => bits &= !(1 << i),
             None => {

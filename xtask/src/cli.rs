@@ -304,6 +304,9 @@ pub struct BenchArgs {
     /// all from the text to the first gradient; with --scaling, of code of up to 100 000 instructions, with branches and without.
     #[arg(long, conflicts_with_all = ["calls", "peers", "disasm"])]
     pub latency: bool,
+    /// Measure what each of the planner's ideas is worth instead: gradients with all of them beside gradients without one.
+    #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "disasm"])]
+    pub ideas: bool,
     /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,

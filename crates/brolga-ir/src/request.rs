@@ -174,6 +174,55 @@ impl Ideas {
         }
     }
 
+    /// The number that [`Ideas::of_bits`] makes these of.
+    pub fn bits(self) -> u32 {
+        let Self {
+            carry,
+            hold,
+            last,
+            turn,
+            cut,
+            reload,
+            rewind,
+            in_place,
+            solid,
+            prune,
+            finite,
+            whole,
+            worth,
+            again,
+            summed,
+            lanes,
+            partial,
+            preaccumulate,
+            room,
+            stay,
+        } = self;
+        let all = [
+            carry,
+            hold,
+            last,
+            turn,
+            cut,
+            reload,
+            rewind,
+            in_place,
+            solid,
+            prune,
+            finite,
+            whole,
+            worth,
+            again,
+            summed,
+            lanes,
+            partial,
+            preaccumulate,
+            room,
+            stay,
+        ];
+        all.into_iter().rev().fold(0, |bits, on| bits << 1 | u32::from(on))
+    }
+
     /// Those of them that do not make code longer to make it faster.
     #[must_use]
     pub fn brief(self) -> Self {
@@ -309,5 +358,19 @@ impl Options {
             Effort::Quick => self.ideas.brief(),
         };
         Self { ideas, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ideas;
+
+    #[test]
+    fn ideas_are_bits() {
+        let all = (1 << Ideas::NAMES.len()) - 1;
+        assert_eq!(Ideas::default().bits(), all);
+        for i in 0..Ideas::NAMES.len() {
+            assert_eq!(Ideas::of_bits(1 << i).bits(), 1 << i, "{}", Ideas::NAMES[i]);
+        }
     }
 }
