@@ -33,9 +33,9 @@ const LISTS: &str = "
         return }";
 /// A number through a block: its square.
 const SQUARE: &str = "
-    function %f(i64 vmctx, i32, f64) -> f64 fast { fn0 = %malloc(i64 vmctx, i32) -> i32 fast
+    function %f(i64 vmctx, i32, f64) -> f64 fast { sig0 = (i64 vmctx, i32) -> i32 fast
+            fn0 = %malloc sig0
             fn1 = %free(i64 vmctx, i32) fast
-            sig0 = (i64 vmctx, i32) -> i32 fast
         block0(v0: i64, v1: i32, v2: f64):
             v10 = CALL
             v3 = uextend.i64 v10
@@ -63,11 +63,12 @@ fn derived(call: &str, options: &Options) -> Derivation {
     derive(&program, &request, options, &*host::isa()).unwrap()
 }
 
-/// Functions that were derived.
+/// Functions that were derived, however often.
 fn names(d: &Derivation) -> Vec<&str> {
     let keys = d.pairs.iter().map(|p| p.variant.func).chain(d.whole.iter().chain(&d.wholes).map(|w| w.variant.func));
     let mut names: Vec<&str> = keys.map(|k| &d.program.funcs[k].symbol[..]).collect();
     names.sort_unstable();
+    names.dedup();
     names
 }
 
@@ -103,5 +104,5 @@ fn a_call_through_a_pointer_finds_a_pair() {
     assert_eq!(d.captures.iter().map(|c| &c.symbol[..]).collect::<Vec<_>>(), ["malloc"]);
     // Where it is called by its name, too.
     let both = format!("v20 = call fn0(v0, v1)\n call fn1(v0, v20)\n {through}");
-    assert_eq!(names(&derived(&both, &Options::default())), ["f", "malloc", "malloc", "more"]);
+    assert_eq!(names(&derived(&both, &Options::default())), ["f", "malloc", "more"]);
 }
