@@ -128,6 +128,36 @@ fn what_they_handle() {
 }
 
 #[test]
+fn what_they_are_given_and_give() {
+    let with = |params: &str, results: &str, value: &str| {
+        let text = format!(
+            "function %free({params}) {results} fast {{ block0(v0: i64, v1: i32, v2: i32):
+                v3 = uextend.i64 v1
+                v4 = iadd v0, v3
+                store v1, v4
+                return {value} }}
+            function %g(i64 vmctx, i32) fast {{ fn0 = %free({params}) {results} fast block0(v0: i64, v1: i32):
+                call fn0(v0, v1, v1)
+                return }}"
+        );
+        !found_in(&program(&text), "g").is_empty()
+    };
+    assert!(with("i64 vmctx, i32, i32", "", ""));
+    assert!(with("i64 vmctx, i32, i32", "-> i32", "v2"));
+    assert!(!with("i64, i32, i32", "", ""), "an address of anything");
+    assert!(!with("i64 vmctx, i32, i32 sext", "-> i64", "v4"), "an address");
+    assert!(!with("i64 vmctx, i32, i32", "-> i32, i32", "v1, v2"));
+    let text = "function %free(i64 vmctx, f64) fast { block0(v0: i64, v1: f64):
+            v3 = load.i64 v0+8
+            store v3, v3
+            return }
+        function %g(i64 vmctx, f64) fast { fn0 = %free(i64 vmctx, f64) fast block0(v0: i64, v1: f64):
+            call fn0(v0, v1)
+            return }";
+    assert!(found_in(&program(text), "g").is_empty(), "a float");
+}
+
+#[test]
 fn what_they_call() {
     let with = |declared: &str, call: &str, more: &str| {
         let body = TAKES.replace("fast { block0", &format!("fast {{ {declared} block0"));

@@ -80,9 +80,12 @@ fn lists_are_not_derived() {
         for inline in [Inline::Never, Inline::SMALL] {
             let d = derived(DIRECT, &Options { mode, inline, ..Options::default() });
             assert_eq!(names(&d), ["f"], "{mode:?}, {inline:?}");
-            // They are there as they are, to be called.
+            // They are there as they are, to be called, and nothing is put in their place.
             assert_eq!(d.primals.len(), 4);
             assert_eq!(d.normalised.len(), 1);
+            let f = &d.normalised[0];
+            let insts = f.layout.blocks().flat_map(|b| f.layout.block_insts(b));
+            assert_eq!(insts.filter(|&i| f.dfg.insts[i].opcode().is_call()).count(), 2);
         }
     }
 }

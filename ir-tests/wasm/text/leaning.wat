@@ -135,11 +135,14 @@
       (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
     (local.get $sum))
 
-  ;; How much of the arena is in use, before and after: 8 x[0]^2.
-  (func (export "arena") (param $x i32) (result f64) (local $before i32) (local $p i32)
-    (local.set $before (i32.load (i32.const 24)))
-    (local.set $p (call $_Znam (i32.const 8)))
-    (f64.store (local.get $p) (f64.mul (f64.load (local.get $x)) (f64.load (local.get $x))))
-    (f64.sub
-      (f64.mul (f64.convert_i32_s (i32.load (i32.const 24))) (f64.load (local.get $p)))
-      (f64.mul (f64.convert_i32_s (local.get $before)) (f64.load (local.get $p))))))
+  ;; How much of the arena is in use, before and after each turn: 8 n x[0]^2.
+  (func (export "arena") (param $x i32) (param $n i32) (result f64) (local $before i32) (local $p i32) (local $sum f64)
+    (loop $next
+      (local.set $before (i32.load (i32.const 24)))
+      (local.set $p (call $_Znam (i32.const 8)))
+      (f64.store (local.get $p) (f64.mul (f64.load (local.get $x)) (f64.load (local.get $x))))
+      (local.set $sum (f64.add (local.get $sum) (f64.sub
+        (f64.mul (f64.convert_i32_s (i32.load (i32.const 24))) (f64.load (local.get $p)))
+        (f64.mul (f64.convert_i32_s (local.get $before)) (f64.load (local.get $p))))))
+      (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
+    (local.get $sum)))

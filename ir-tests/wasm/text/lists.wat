@@ -133,4 +133,10 @@
     (local.set $p (call $malloc (i32.const 8)))
     (f64.store (local.get $p) (f64.load (local.get $x)))
     (call $free (call $malloc (i32.const 8)))
-    (f64.mul (f64.convert_i32_s (i32.sub (global.get $calls) (local.get $before))) (f64.load (local.get $p)))))
+    (f64.mul (f64.convert_i32_s (i32.sub (global.get $calls) (local.get $before))) (f64.load (local.get $p))))
+
+  ;; There is no more memory: the allocator itself faults.
+  (func (export "far") (param $x i32) (result f64)
+    (drop (call $malloc (i32.const 0x700_0000)))
+    (f64.store (call $malloc (i32.const 8)) (f64.load (local.get $x)))
+    (f64.load (local.get $x))))
