@@ -25,7 +25,9 @@
 //!   than zero; *counts*, which are another number in each turn (all that leads back to the head of the loop adds
 //!   a constant to it, and no way leads round the store without passing there); and whatever it likes in front of memory, where
 //!   a WebAssembly module has its globals;
-//! - what allocates stores nothing at the address that it returns or behind it by a constant, nor hands that address on;
+//! - what allocates stores nothing at the address that it returns or behind it by a constant, nor hands that address on. Variables that lie
+//!   in memory, as all do without optimisation, are followed: what is loaded from a place that is reached from a global (the stack pointer) by a constant
+//!   is one and the same, and all that is stored there;
 //! - it writes somewhere whose address was found in memory, or given. What writes only to places that are plain to see is a
 //!   bump allocator, or something like it; it is short, and [`crate::effects`] says exactly what it writes;
 //! - its address is not taken. A call through a pointer asks for a derived pair.
@@ -154,11 +156,11 @@ impl Lists<'_> {
 fn look(program: &Program, k: FuncKey) -> Option<Own> {
     let func = program.funcs[k].body.as_ref()?;
     let cfg = Cfg::compute(func);
-    let mut body = Body { func, cfg: &cfg, steady: EntitySet::new() };
     let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
     if !instance || !func.dfg.values().all(|v| is_number(func.dfg.value_type(v))) {
         return None;
     }
+    let mut body = Body::new(func, &cfg);
     let returned = body.returned();
     let is_returned = |v: Value, end: i64| match &returned {
         Some(all) => all.get(&v).is_some_and(|&at| end > at),
@@ -181,11 +183,11 @@ fn look(program: &Program, k: FuncKey) -> Option<Own> {
                     | CalleeKind::Missing(_)
                     | CalleeKind::Indirect(_) => return None,
                 }
-                own.kept.fills |= func.dfg.inst_args(inst).iter().any(|&a| is_returned(body.sum(a).0, i64::MAX));
+                own.kept.fills |=
+                    func.dfg.inst_args(inst).iter().any(|&a| is_returned(body.loaded(body.sum(a).0), i64::MAX));
             } else if op.can_store() {
                 let address = access_address(func, inst)?;
-                let (base, at) = body.place(address);
-                let at = at.saturating_add(access_offset(func, inst).into());
+                let (base, at) = body.accessed(inst)?;
                 if base == body.instance() && at < 0 {
                     continue;
                 }
@@ -195,7 +197,7 @@ fn look(program: &Program, k: FuncKey) -> Option<Own> {
                     return None;
                 }
                 own.anywhere &= mark;
-                own.kept.fills |= is_returned(base, at.saturating_add(access_bytes(func, inst).into()));
+                own.kept.fills |= is_returned(body.loaded(base), at.saturating_add(access_bytes(func, inst).into()));
                 own.kept.heap = own.kept.heap || !body.is_steady(address);
             }
         }
@@ -235,9 +237,58 @@ struct Body<'a> {
     cfg: &'a Cfg,
     /// Values that are made of constants and the instance, as far as they have been looked at.
     steady: EntitySet<Value>,
+    /// Variables in memory: the first load of each, and what is stored there.
+    places: HashMap<(Value, i64), (Option<Value>, Vec<Value>)>,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    fn new(func: &'a ir::Function, cfg: &'a Cfg) -> Self {
+        let mut body = Self { func, cfg, steady: EntitySet::new(), places: HashMap::default() };
+        for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
+            let op = func.dfg.insts[inst].opcode();
+            if (op.can_load() || op.can_store())
+                && let Some(place) = body.accessed(inst)
+                && body.is_global(place.0)
+            {
+                let known = body.places.entry(place).or_default();
+                match func.dfg.inst_results(inst) {
+                    [] => known.1.push(func.dfg.inst_args(inst)[0]),
+                    [v, ..] => known.0 = known.0.or(Some(*v)),
+                }
+            }
+        }
+        body
+    }
+
+    /// The place that a load or a store accesses.
+    fn accessed(&self, inst: ir::Inst) -> Option<(Value, i64)> {
+        let (base, at) = self.place(access_address(self.func, inst)?);
+        Some((base, at.saturating_add(access_offset(self.func, inst).into())))
+    }
+
+    /// Whether a value is loaded from in front of memory.
+    fn is_global(&self, v: Value) -> bool {
+        self.func.dfg.value_def(v).inst().is_some_and(|inst| {
+            let place = self.accessed(inst);
+            self.func.dfg.insts[inst].opcode().can_load()
+                && place.is_some_and(|(base, at)| base == self.instance() && at < 0)
+        })
+    }
+
+    /// What is known of the variable that a value is loaded from.
+    fn source(&self, v: Value) -> Option<&(Option<Value>, Vec<Value>)> {
+        let inst = self.func.dfg.value_def(v).inst()?;
+        if !self.func.dfg.insts[inst].opcode().can_load() {
+            return None;
+        }
+        self.places.get(&self.accessed(inst)?)
+    }
+
+    /// Of all values that are loaded from one variable the first.
+    fn loaded(&self, v: Value) -> Value {
+        self.source(v).and_then(|s| s.0).unwrap_or(v)
+    }
+
     fn instance(&self) -> Value {
         self.func.dfg.block_params(self.cfg.blocks[0])[0]
     }
@@ -355,12 +406,13 @@ impl Body<'_> {
         while let Some((v, at)) = work.pop() {
             left = left.checked_sub(1)?;
             let (v, by) = self.sum(v);
-            let at = at.wrapping_add(by);
+            let (v, at) = (self.loaded(v), at.wrapping_add(by));
             // The instance is where all addresses begin, and a constant is no block.
             if v == self.instance() || self.constant(v).is_some() || found.get(&v).is_some_and(|&old| old <= at) {
                 continue;
             }
             found.insert(v, at);
+            work.extend(self.source(v).iter().flat_map(|s| &s.1).map(|&v| (v, at)));
             match dfg.value_def(v) {
                 ValueDef::Param(b, i) if b != self.cfg.blocks[0] => {
                     for (_, arg) in self.incoming(b, i) {

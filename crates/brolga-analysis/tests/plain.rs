@@ -129,7 +129,7 @@ fn what_they_handle() {
 
 #[test]
 fn what_they_are_given_and_give() {
-    let with = |params: &str, results: &str, value: &str| {
+    let with = |params: &str, results: &str, value: &str, defs: &str| {
         let text = format!(
             "function %free({params}) {results} fast {{ block0(v0: i64, v1: i32, v2: i32):
                 v3 = uextend.i64 v1
@@ -137,16 +137,16 @@ fn what_they_are_given_and_give() {
                 store v1, v4
                 return {value} }}
             function %g(i64 vmctx, i32) fast {{ fn0 = %free({params}) {results} fast block0(v0: i64, v1: i32):
-                call fn0(v0, v1, v1)
+                {defs} call fn0(v0, v1, v1)
                 return }}"
         );
         !found_in(&program(&text), "g").is_empty()
     };
-    assert!(with("i64 vmctx, i32, i32", "", ""));
-    assert!(with("i64 vmctx, i32, i32", "-> i32", "v2"));
-    assert!(!with("i64, i32, i32", "", ""), "an address of anything");
-    assert!(!with("i64 vmctx, i32, i32 sext", "-> i64", "v4"), "an address");
-    assert!(!with("i64 vmctx, i32, i32", "-> i32, i32", "v1, v2"));
+    assert!(with("i64 vmctx, i32, i32", "", "", ""));
+    assert!(with("i64 vmctx, i32, i32", "-> i32", "v2", "v9 ="));
+    assert!(!with("i64, i32, i32", "", "", ""), "an address of anything");
+    assert!(!with("i64 vmctx, i32, i32", "-> i64", "v4", "v9 ="), "an address");
+    assert!(!with("i64 vmctx, i32, i32", "-> i32, i32", "v1, v2", "v9, v10 ="));
     let text = "function %free(i64 vmctx, f64) fast { block0(v0: i64, v1: f64):
             v3 = load.i64 v0+8
             store v3, v3
@@ -342,6 +342,33 @@ fn blocks_that_are_filled() {
         return }";
     assert!(!allocates(&(text.replace("store v1, v4-4", "call fn0(v0, v2)") + helper)));
     assert!(allocates(&(text.replace("store v1, v4-4", "call fn0(v0, v1)") + helper)));
+    // Variables in memory, as they are without optimisation.
+    let in_memory = |result: &str, store: &str| {
+        allocates(&format!(
+            "function %malloc(i64 vmctx, i32) -> i32 fast {{ block0(v0: i64, v1: i32):
+                v2 = load.i32 v0-48
+                v3 = iconst.i32 16
+                v4 = isub v2, v3
+                v5 = uextend.i64 v4
+                v6 = iadd v0, v5
+                v7 = load.i32 v0+16
+                v20 = uextend.i64 v7
+                v21 = iadd v0, v20
+                v8 = iconst.i64 0
+                store v7, v6+12
+                v9 = load.i32 v6+12
+                v10 = uextend.i64 v9
+                v11 = iadd v0, v10
+                {store}
+                v12 = load.i32 v6+12
+                v13 = load.i32 v6+8
+                return {result} }}"
+        ))
+    };
+    assert!(in_memory("v12", "store v8, v11-8"));
+    assert!(!in_memory("v12", "store v8, v11"), "another load of the variable");
+    assert!(!in_memory("v12", "store v8, v21"), "what was stored in it");
+    assert!(in_memory("v13", "store v8, v11"), "another variable");
     // Who releases may do with the block what he likes.
     assert!(releases(&GIVES_BACK.replace("store v2, v4", "v9 = iconst.i64 0\n store v9, v4")));
 }
