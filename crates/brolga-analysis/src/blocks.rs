@@ -159,7 +159,7 @@ pub fn allocator_of(program: &Program, func: &ir::Function, call: ir::Inst) -> O
 
 /// The flows of all functions; none if no allocator is among them.
 pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<FuncKey, Flow> {
-    if !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
+    if program.plain.is_empty() && !funcs.keys().any(|&k| program.funcs[k].allocator.is_some()) {
         return HashMap::default();
     }
     // Nobody asks for the allocator's own.

@@ -10,6 +10,8 @@ use cranelift_codegen::ir::{self, InstructionData};
 pub enum CalleeKind {
     /// A function with a body, to be derived.
     Derived(FuncKey),
+    /// A function with a body that does not matter for derivatives and is called as it is: [`crate::plain`].
+    Plain(FuncKey),
     /// An imported function with a rule.
     Known(&'static MathRule),
     /// A function with a body that computes a known function. The first argument, the instance, is not the rule's.
@@ -32,6 +34,7 @@ impl CalleeKind {
                     Some(k) if program.funcs[k].body.is_some() && computed(program, k).is_some() => {
                         CalleeKind::Computes(computed(program, k)?)
                     }
+                    Some(k) if program.plain.contains(k) => CalleeKind::Plain(k),
                     Some(k) if program.funcs[k].body.is_some() => CalleeKind::Derived(k),
                     Some(k) if program.funcs[k].host.is_some() => CalleeKind::Host,
                     _ => match math_rule(&symbol) {

@@ -122,7 +122,7 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
                     }
                 };
             }
-            CalleeKind::Derived(k) => Some(k),
+            CalleeKind::Derived(k) | CalleeKind::Plain(k) => Some(k),
             CalleeKind::Computes(_) => called(program, func, inst),
             CalleeKind::Host | CalleeKind::Missing(_) | CalleeKind::Indirect(_) => None,
         };

@@ -16,6 +16,7 @@
 //! - [`blocks`]: which blocks of the program's own allocator an address may be in.
 //! - [`callee`]: what a call goes to.
 //! - [`private`]: memory that a function makes for itself and shows to nobody.
+//! - [`plain`]: which functions of the program's own allocator are called as they are.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
 //! - [`mod@cell`]: places that have a name.
 //! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
@@ -41,6 +42,7 @@ pub mod late;
 pub mod loops;
 pub mod modes;
 pub mod places;
+pub mod plain;
 pub mod pointers;
 pub mod private;
 pub mod reach;

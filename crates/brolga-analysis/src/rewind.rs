@@ -74,6 +74,8 @@ fn fate(program: &Program, func: &ir::Function, inst: ir::Inst, rewinding: &Hash
             _ => Fate::Stays,
         },
         Some(CalleeKind::Host) => Fate::None,
+        // There are none where memory is restored.
+        Some(CalleeKind::Plain(_)) => Fate::Stays,
         Some(CalleeKind::Indirect(_)) if rewinding.values().all(|ok| *ok) => Fate::Undone,
         Some(CalleeKind::Indirect(_) | CalleeKind::Missing(_)) => Fate::Stays,
         None if op.can_store() => Fate::Undone,

@@ -111,7 +111,9 @@ fn of_inst(program: &Program, func: &ir::Function, inst: ir::Inst, all: &HashMap
             let body = program.callee(func, func_ref).and_then(|k| all.get(&k).copied());
             return body.filter(|_| rule.only_computes());
         }
-        Some(CalleeKind::Host | CalleeKind::Missing(_) | CalleeKind::Indirect(_)) => return None,
+        Some(CalleeKind::Plain(_) | CalleeKind::Host | CalleeKind::Missing(_) | CalleeKind::Indirect(_)) => {
+            return None;
+        }
         None => {}
     }
     match opcode_rule(op) {

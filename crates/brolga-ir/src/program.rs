@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
-use cranelift_entity::{PrimaryMap, SecondaryMap};
+use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
 use crate::origin::Copies;
 use crate::{DataKey, FuncKey};
@@ -45,9 +45,9 @@ pub struct Func {
 /// function's first parameter, of purpose `vmctx`) by adding widened 32-bit numbers, as a WebAssembly module's is.
 ///
 /// Whoever sets [`Func::allocator`] promises what C does. What is allocated is a *block*: no access through another pointer
-/// touches it, and none through a pointer into it touches anything else, until it is released. A released block is not accessed. Of
-/// what the allocator keeps for itself, nothing is read by other functions than those that it consists of. The function
-/// keeps its body and is called as ever.
+/// touches it, and none through a pointer into it touches anything else, until it is released. A released block is not accessed, and
+/// what a new one holds is not asked for, unless it is zeroed. Of what the allocator keeps for itself, nothing is read by other functions
+/// than those that it consists of. The function keeps its body and is called as ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Allocator {
     /// The first result is where a new block begins, or a number that is not used as an address.
@@ -96,6 +96,8 @@ pub struct Program {
     pub traps: BTreeMap<u8, (&'static str, &'static str)>,
     /// Instructions that a derivation has copied from one function into another. No body that is held here has any.
     pub copies: Copies,
+    /// Functions that a derivation calls as they are, though they have bodies. None in a program that nobody derives.
+    pub plain: EntitySet<FuncKey>,
     func_by_symbol: HashMap<String, FuncKey>,
     data_by_symbol: HashMap<String, DataKey>,
 }

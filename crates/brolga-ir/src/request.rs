@@ -139,6 +139,8 @@ pub struct Ideas {
     pub room: bool,
     /// What a loop adds to one place in memory, turn by turn, is added up in a register.
     pub stay: bool,
+    /// Functions of the program's own allocator that only keep lists are called as they are.
+    pub plain: bool,
 }
 
 impl Ideas {
@@ -171,6 +173,7 @@ impl Ideas {
             preaccumulate: on(17),
             room: on(18),
             stay: on(19),
+            plain: on(20),
         }
     }
 
@@ -231,7 +234,7 @@ impl Ideas {
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 20] = [
+    pub const NAMES: [&str; 21] = [
         "carry",
         "hold",
         "last",
@@ -252,6 +255,7 @@ impl Ideas {
         "preaccumulate",
         "room",
         "stay",
+        "plain",
     ];
 }
 

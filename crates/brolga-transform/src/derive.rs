@@ -8,7 +8,7 @@
 //! collected and reported together.
 
 use brolga_analysis::modes::signature_id;
-use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, summary};
+use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, plain, summary};
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
@@ -17,8 +17,8 @@ use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::addresses;
 use brolga_ir::{
-    ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, Inline, Mode, Options, Program, Request,
-    ResultActivity,
+    ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, Inline, MemoryMode, Mode, Options, Program,
+    Request, ResultActivity,
 };
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, UserFuncName, types};
@@ -301,15 +301,20 @@ pub(crate) fn derive_once(
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
     let mut primals = reach(&mut program, request.func);
+    // Where memory is restored, allocators are derived, since all that they write is undone.
+    if options.ideas.plain && options.memory == MemoryMode::Leave {
+        program.plain = plain::functions(&program, &primals, request.func);
+    }
     let mut bodies = inlined(&mut program, &primals, inlining, isa);
     primals.retain(|&k| program.funcs[k].body.is_some());
-    // Functions all of whose calls were replaced need no derivative.
+    // Functions all of whose calls were replaced need no derivative, nor do those that are called as they are, with what they alone call.
     let mut reached = EntitySet::new();
-    reached
-        .extend(summary::reachable_in(&program, request.func, |k| bodies.get(&k).or(program.funcs[k].body.as_ref())));
+    reached.extend(summary::reachable_in(&program, request.func, |k| {
+        bodies.get(&k).or(program.funcs[k].body.as_ref()).filter(|_| !program.plain.contains(k))
+    }));
     for &k in &primals {
         let f = &program.funcs[k];
-        let needed = reached.contains(k) || f.symbol.ends_with(THUNK);
+        let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);
         let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
         match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), isa) {
             Ok(n) => {

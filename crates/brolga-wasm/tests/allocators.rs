@@ -18,6 +18,16 @@ const CALLS: &[(&str, &[i32])] = &[
     ("told", &[]),
 ];
 
+/// An allocator that is called as it is.
+const LISTS: &str = include_str!("../../../ir-tests/wasm/text/lists.wat");
+const LISTS_CALLS: &[(&str, &[i32])] = &[("nodes", &[3]), ("grows", &[5]), ("counted", &[3]), ("calls", &[])];
+
+/// Each text with each of its calls.
+fn all() -> impl Iterator<Item = (&'static str, &'static str, &'static [i32])> {
+    let of = |text, calls: &'static [(&str, &[i32])]| calls.iter().map(move |&(name, rest)| (text, name, rest));
+    of(BLOCKS, CALLS).chain(of(LISTS, LISTS_CALLS))
+}
+
 fn module(text: &str, allocators: Allocators) -> Module {
     Module::with_options(text, &ModuleOptions { allocators, ..ModuleOptions::default() }).unwrap()
 }
@@ -49,10 +59,10 @@ fn run(module: &Module, name: &str, x: &[f64], rest: &[i32], options: &Options) 
 
 #[test]
 fn gradients_do_not_depend_on_it() {
-    let (known, unknown) = (module(BLOCKS, Allocators::default()), module(BLOCKS, Allocators::none()));
     let x = [3.0, 7.0, 0.5];
     let mut saved = 0;
-    for &(name, rest) in CALLS {
+    for (text, name, rest) in all() {
+        let (known, unknown) = (module(text, Allocators::default()), module(text, Allocators::none()));
         for mode in [Mode::Combined, Mode::Gradient] {
             for memory in [MemoryMode::Leave, MemoryMode::Restore] {
                 let options = Options { mode, memory, ..Options::default() };
@@ -70,9 +80,9 @@ fn gradients_do_not_depend_on_it() {
 #[test]
 fn memory_is_left_as_by_a_call() {
     // The allocator's lists too, after releases that have waited.
-    let module = module(BLOCKS, Allocators::default());
     let x = [3.0, 7.0, 0.5];
-    for &(name, rest) in CALLS {
+    for (text, name, rest) in all() {
+        let module = module(text, Allocators::default());
         let mut instance = Instance::new(&module).unwrap();
         instance.write_f64(1024, &x).unwrap();
         let args: Vec<Val> = [1024].iter().chain(rest).map(|&i| Val::I32(i)).collect();
@@ -166,8 +176,8 @@ fn one_that_has_to_be_named() {
 #[test]
 fn where_bounds_are_checked_too() {
     let options = ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() };
-    let [checked, guarded] = [Module::with_options(BLOCKS, &options).unwrap(), Module::new(BLOCKS).unwrap()];
-    for &(name, rest) in CALLS {
+    for (text, name, rest) in all() {
+        let [checked, guarded] = [Module::with_options(text, &options).unwrap(), Module::new(text).unwrap()];
         let options = Options { mode: Mode::Gradient, ..Options::default() };
         let [a, b] = [&checked, &guarded].map(|m| run(m, name, &[3.0, 7.0, 0.5], rest, &options));
         assert_eq!(a.gradient, b.gradient, "{name}");

@@ -528,7 +528,7 @@ impl Cx<'_> {
                 }
                 _ => State::No,
             },
-            Some(CalleeKind::Missing(_) | CalleeKind::Host) | None => State::No,
+            Some(CalleeKind::Missing(_) | CalleeKind::Host | CalleeKind::Plain(_)) | None => State::No,
             Some(CalleeKind::Derived(_)) | Some(CalleeKind::Indirect(_)) => {
                 let p = self.i.pointers;
                 let reached = args.iter().any(|&a| self.a.state[a] != State::No || p.root(a).is_some())

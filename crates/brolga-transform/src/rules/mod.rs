@@ -50,12 +50,14 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
         Structural::DemoteLow => moves::demote_low(cx),
         Structural::Call | Structural::CallIndirect => {
             match CalleeKind::of(cx.facts().program, cx.func(), cx.inst()).expect("a call has a callee") {
-                CalleeKind::Derived(_) if cx.facts().blocks.is_late(cx.inst()) => calls::later(cx),
+                CalleeKind::Derived(_) | CalleeKind::Plain(_) if cx.facts().blocks.is_late(cx.inst()) => {
+                    calls::later(cx)
+                }
                 CalleeKind::Derived(f) => calls::derived(cx, f),
                 CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
                 CalleeKind::Known(rule) => known::call(cx, rule),
                 CalleeKind::Computes(rule) => known::computed(cx, rule),
-                CalleeKind::Host => {}
+                CalleeKind::Host | CalleeKind::Plain(_) => {}
                 CalleeKind::Missing(symbol) => calls::missing(cx, &symbol),
             }
         }
