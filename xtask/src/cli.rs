@@ -247,7 +247,7 @@ pub struct BenchArgs {
     pub mode: BenchMode,
     /// Turn some of the planner's ideas off, to see what they are worth: carry, hold, last, turn, cut, reload, rewind, in_place, solid,
     /// prune, finite, whole, worth, again, summed, lanes, partial,
-    /// preaccumulate, room or stay, separated by commas.
+    /// preaccumulate, room, stay or kept, separated by commas.
     #[arg(long, value_name = "LIST")]
     pub without: Option<String>,
     /// Replace calls of short functions by their bodies before differentiation.

@@ -1,7 +1,7 @@
 //! Which loads may be done again: places, effects and clobbering, on small functions.
 
 use brolga_analysis::clobber::{ClobberInput, reloadable};
-use brolga_analysis::effects::Effect;
+use brolga_analysis::effects::Span;
 use brolga_analysis::places::Places;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::map::HashMap;
@@ -185,12 +185,15 @@ fn effects_of_callees() {
             return }";
     let program = program(text);
     let summaries = Summaries::compute(&program, &bodies(&program));
-    let of = |name: &str| summaries.effects()[&program.func(name).unwrap()];
-    assert_eq!(of("pure"), Effect::Nothing);
-    assert_eq!(of("global"), Effect::Through(0, (-16, -12)));
-    assert_eq!(of("outer"), Effect::Through(0, (-48, -44)));
-    assert_eq!(of("memory"), Effect::Anything);
-    assert_eq!(of("walk"), Effect::Anything);
+    let of = |name: &str| -> Vec<(Option<usize>, Span)> {
+        let effect = &summaries.effects()[&program.func(name).unwrap()];
+        effect.writes().iter().map(|p| (p.through, p.span)).collect()
+    };
+    assert_eq!(of("pure"), []);
+    assert_eq!(of("global"), [(Some(0), Some((-16, -12)))]);
+    assert_eq!(of("outer"), [(Some(0), Some((-48, -44)))]);
+    assert_eq!(of("memory"), [(None, None)]);
+    assert_eq!(of("walk"), [(Some(0), None)]);
     let caller = |callee: &str| {
         format!(
             "{text}

@@ -139,6 +139,8 @@ pub struct Ideas {
     pub room: bool,
     /// What a loop adds to one place in memory, turn by turn, is added up in a register.
     pub stay: bool,
+    /// Where one function does both halves, those that it calls read memory again that nobody writes until their pullbacks have run.
+    pub kept: bool,
 }
 
 impl Ideas {
@@ -171,6 +173,7 @@ impl Ideas {
             preaccumulate: on(17),
             room: on(18),
             stay: on(19),
+            kept: on(20),
         }
     }
 
@@ -182,7 +185,7 @@ impl Ideas {
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 20] = [
+    pub const NAMES: [&str; 21] = [
         "carry",
         "hold",
         "last",
@@ -203,6 +206,7 @@ impl Ideas {
         "preaccumulate",
         "room",
         "stay",
+        "kept",
     ];
 }
 
