@@ -152,11 +152,6 @@ impl Blocks {
         self.addresses.is_some()
     }
 
-    /// Whether a block that the function allocates may be found by others, or in memory that is older.
-    pub fn any_escapes(&self) -> bool {
-        self.escaped != 0
-    }
-
     /// What a callee's set is made from here, where its parameters are these arguments.
     pub fn through(&self, args: &[ir::Value], set: Set) -> Set {
         if !self.known() {

@@ -126,16 +126,17 @@ fn has_instance(sig: &ir::Signature) -> bool {
     sig.params.first().is_some_and(|p| p.purpose == ir::ArgumentPurpose::VMContext)
 }
 
-/// Whether what is loaded and used as an address could lead to memory that the function has made itself.
+/// Whether what is loaded and used as an address could lead to memory that the function has made itself. Blocks of the program's
+/// allocator have bits of their own.
 fn makes_memory(places: Places<'_>) -> bool {
-    let Places { program, func, cfg, blocks } = places;
+    let Places { program, func, cfg, .. } = places;
     let makes = |inst| match CalleeKind::of(program, func, inst) {
         Some(CalleeKind::Known(r)) => {
             matches!(r.kind, MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Realloc))
         }
         _ => func.dfg.insts[inst].opcode() == Opcode::StackAddr,
     };
-    blocks.any_escapes() || cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).any(makes)
+    cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).any(makes)
 }
 
 /// What of that is kept which a function was told is, for addresses of its own.

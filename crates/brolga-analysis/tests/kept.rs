@@ -255,6 +255,9 @@ const MODULE: &str = "
         v5 = load.f64 v4
         v6 = load.f64 v0-32
         return v5 }
+    function %get(i64 vmctx, i32) -> i32 fast { block0(v0: i64, v1: i32):
+        v2 = load.i32 v0+64
+        return v2 }
     function %wrapped(i64 vmctx, i32, i32) -> f64 fast {
         fn0 = %malloc(i64 vmctx, i32) -> i32 fast
         fn1 = %free(i64 vmctx, i32) fast
@@ -275,7 +278,8 @@ const MODULES: &str = "fn0 = %malloc(i64 vmctx, i32) -> i32 fast
     fn3 = %global(i64 vmctx, i32) fast
     fn4 = %keep(i64 vmctx, i32) fast
     fn5 = %found(i64 vmctx, i32) -> f64 fast
-    fn6 = %wrapped(i64 vmctx, i32, i32) -> f64 fast";
+    fn6 = %wrapped(i64 vmctx, i32, i32) -> f64 fast
+    fn7 = %get(i64 vmctx, i32) -> i32 fast";
 
 fn module(body: &str) -> Program {
     let text = format!(
@@ -339,6 +343,13 @@ fn in_a_module_the_rest_is_all_but_blocks() {
     };
     assert_eq!(block(""), "r");
     assert_eq!(block("call fn4(v0, v3)"), "");
+    // So it may be what a call returns that was not given it.
+    let got = |between: &str| {
+        let body = format!("v3 = call fn0(v0, v2)\n {between}\n v8 = call fn7(v0, v1)\n v9 = call fn2(v0, v8, v3)");
+        last(&body, None)
+    };
+    assert_eq!(got(""), "2");
+    assert_eq!(got("call fn4(v0, v3)"), "");
 }
 
 #[test]
@@ -361,6 +372,13 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
     assert_eq!(loads(Kept::NOTHING.and_the_rest()), [false, false, true, false]);
     assert_eq!(last(body, Some(Kept::of_params([1]))), "2");
     assert_eq!(last(body, Some(Kept::of_params([2]))), "");
+    // One of two, of which one is kept.
+    let one = body.replace("iadd v1, v4", "select v4, v1, v2").replace("fn2(v0, v2, v1)", "fn2(v0, v2, v5)");
+    let loads = |kept| with_input(&module(&one), &[], |cx| crate::loads(cx.places(), kept));
+    assert_eq!(loads(Kept::of_params([1])), [false, false, false, false]);
+    assert_eq!(loads(Kept::of_params([1, 2])), [true, true, false, false]);
+    assert_eq!(last(&one, Some(Kept::of_params([1]))), "");
+    assert_eq!(last(&one, Some(Kept::of_params([1, 2]))), "2");
     // A block of its own is not kept, and what is found elsewhere may be one that has escaped.
     let own = "v3 = call fn0(v0, v2)\n v9 = call fn2(v0, v2, v3)";
     assert_eq!(last(own, Some(Kept::of_params([1, 2]).and_the_rest())), "");
