@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use brolga::Ideas;
 use brolga_driver::wasm::Allocators;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -283,10 +284,7 @@ pub struct BenchArgs {
     /// What is derived: the gradient alone, value and gradient in one function, or a forward pass and a pullback.
     #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
     pub mode: BenchMode,
-    /// Turn some of the planner's ideas off, to see what they are worth: carry, hold, last, turn, cut, reload, rewind, in_place, solid,
-    /// prune, finite, whole, worth, again, summed, lanes, partial,
-    /// preaccumulate, room, stay or plain, separated by commas.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", help = without())]
     pub without: Option<String>,
     /// Replace calls of short functions by their bodies before differentiation.
     #[arg(long)]
@@ -310,6 +308,13 @@ pub struct BenchArgs {
     /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,
+}
+
+/// The help of `--without`.
+fn without() -> String {
+    let (last, first) = Ideas::NAMES.split_last().expect("there are ideas");
+    let names = first.join(", ");
+    format!("Turn some of the planner's ideas off, to see what they are worth: {names} or {last}, separated by commas")
 }
 
 impl BenchArgs {

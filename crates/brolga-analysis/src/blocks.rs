@@ -11,8 +11,9 @@
 //!
 //! - an instruction passes on the sets of its operands, a block parameter those of its arguments;
 //! - a site *escapes* if something made from it is stored in the rest or in an escaped site, or is given to a call that may keep it
-//!   ([`Flow::keeps`]), or lies in a block of which a call is told. What is loaded from the rest, and what a call returns, is made from anything in
-//!   the rest or escaped. What is loaded from a site that has not escaped is made from what has been stored there;
+//!   ([`Flow::keeps`]), or lies in a block of which a call is told. What is loaded from the rest is made from anything in the rest or escaped;
+//!   what a call returns, from those of its arguments that the callee's results are made from (`memcpy` returns what it was given), and from anything
+//!   in the rest or escaped if they are made from anything else. What is loaded from a site that has not escaped is made from what has been stored there;
 //! - parameters are in the rest: what the caller knows is older than any block that this activation allocates.
 //!
 //! For addresses there is a second set, of what they are *based* on. There, what is scaled (a 32-bit `ishl` or `imul`) and then added
@@ -22,7 +23,7 @@
 //!
 //! **Lifetimes.** Sets say nothing of time: when a block has been released, its bytes may become another site's. Every client asks
 //! whether something is written between two points, and a release counts as a write to the block that is released
-//! ([`Blocks::written_by`]). If the bytes of a block have come to be another's, then such a write lies between.
+//! ([`crate::effects::written`]). If the bytes of a block have come to be another's, then such a write lies between.
 //!
 //! **Invariants.** An access stays in the object that its address was made from (C's rule, and the promise of [`Allocator`]). Sets
 //! are never empty for addresses, and have all bits where nothing is known. Sites beyond the sixty-fourth are in the rest.
@@ -43,11 +44,11 @@ use crate::pointers::access_address;
 pub type Set = u128;
 
 /// In the rest, and not from a parameter that has a bit.
-const OTHER: Set = 1 << 63;
+pub const OTHER: Set = 1 << 63;
 /// In sets of bases: not an address, or that of a static object. The instance, parameter 0, needs no bit.
 const NUMBER: Set = 1;
 /// Everything but sites.
-const REST: Set = u64::MAX as Set;
+pub const REST: Set = u64::MAX as Set;
 /// All sites.
 const SITES: Set = !REST;
 /// Anything at all.
@@ -63,53 +64,54 @@ pub fn is_new(set: Set) -> bool {
     set & REST == 0
 }
 
-/// What callers of a function must know.
+/// What callers of a function must know. What it may write is its [effect](crate::effects).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Memory that it may write: what these parameters point at, or anything that can be loaded.
-    pub writes: Set,
     /// Parameters that may be stored, in memory that outlives it.
     pub keeps: Set,
     /// It may call the allocator.
     pub allocates: bool,
+    /// What its results are made from. Its own sites stand for blocks that callers do not know.
+    pub made: Set,
+    /// What they are based on. Nothing if it does not return.
+    pub based: Set,
 }
 
 impl Flow {
-    const ANY: Self = Self { writes: REST, keeps: REST, allocates: true };
+    const ANY: Self = Self { keeps: REST, allocates: true, made: REST, based: REST };
 }
 
 /// The answers for one function. The default knows nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
     addresses: Option<SecondaryMap<ir::Value, Set>>,
-    calls: HashMap<ir::Inst, Set>,
+    /// What callees can reach through arguments.
+    passed: SecondaryMap<ir::Value, Set>,
+    /// Sites that anybody may know of.
+    escaped: Set,
     /// Calls that allocate, release, or may do so somewhere inside.
     allocating: EntitySet<ir::Inst>,
     /// Releases that wait: see [`crate::late`].
     pub(crate) late: EntitySet<ir::Inst>,
-    flow: Option<Flow>,
 }
 
 impl Blocks {
     /// Look at a function. Without flows there is no allocator, and nothing is known.
     pub fn compute(program: &Program, func: &ir::Function, cfg: &Cfg, flows: &HashMap<FuncKey, Flow>) -> Self {
-        let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
-        if !instance || flows.is_empty() {
-            return Self::default();
-        }
-        let mut pass = Pass::new(program, func, cfg, flows);
-        pass.run();
-        let mut addresses = SecondaryMap::new();
+        let Some(pass) = Pass::of(program, func, cfg, flows) else { return Self::default() };
+        let (mut addresses, mut passed) = (SecondaryMap::new(), SecondaryMap::new());
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
                 let seen = access_address(func, inst).into_iter().chain(func.dfg.inst_args(inst).iter().copied());
                 seen.for_each(|v| addresses[v] = pass.address(v));
+                let args = func.dfg.inst_args(inst).iter().filter(|_| func.dfg.insts[inst].opcode().is_call());
+                args.for_each(|&v| passed[v] = pass.address(v) | pass.made[v]);
             }
         }
         let mut allocating = EntitySet::new();
         allocating.extend(pass.known.iter().filter(|(_, c)| c.allocates()).map(|(&inst, _)| inst));
         let late = EntitySet::new();
-        Self { addresses: Some(addresses), calls: pass.calls, allocating, late, flow: Some(pass.flow) }
+        Self { addresses: Some(addresses), passed, escaped: pass.escaped, allocating, late }
     }
 
     /// The same for a function of the program. Of an allocator's own accesses nothing is known: they are not C's.
@@ -145,10 +147,29 @@ impl Blocks {
         }
     }
 
-    /// What a call may write, a block that it releases included.
-    pub fn written_by(&self, call: ir::Inst) -> Set {
-        self.calls.get(&call).copied().unwrap_or(ANYTHING)
+    /// Whether anything is known.
+    pub fn known(&self) -> bool {
+        self.addresses.is_some()
     }
+
+    /// What a callee's set is made from here, where its parameters are these arguments.
+    pub fn through(&self, args: &[ir::Value], set: Set) -> Set {
+        if !self.known() {
+            return ANYTHING;
+        }
+        let outside = if set & OTHER != 0 { OTHER | self.escaped } else { 0 };
+        // The instance pointer is not a block's.
+        let told = args.iter().enumerate().skip(1).filter(|(i, _)| set & bit(*i) != 0);
+        match told.fold(outside, |all, (_, &a)| all | self.passed[a]) {
+            0 => OTHER,
+            all => all,
+        }
+    }
+}
+
+/// What stands for a parameter.
+pub fn bit(param: usize) -> Set {
+    if (1..63).contains(&param) { 1 << param } else { OTHER }
 }
 
 /// What a call does for the program's memory, if its callee is part of an allocator.
@@ -170,12 +191,13 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     loop {
         let mut changed = false;
         for &k in &order {
-            let found = Blocks::compute(program, funcs[&k], &cfgs[&k], &all).flow.unwrap_or(Flow::ANY);
+            let found = Pass::of(program, funcs[&k], &cfgs[&k], &all).map_or(Flow::ANY, |p| p.flow);
             let old = all[&k];
             let now = Flow {
-                writes: old.writes | found.writes,
                 keeps: old.keeps | found.keeps,
                 allocates: old.allocates | found.allocates,
+                made: old.made | found.made,
+                based: old.based | found.based,
             };
             changed |= now != old;
             all.insert(k, now);
@@ -221,12 +243,31 @@ struct Pass<'a> {
     /// What has been stored in each site.
     held: [Set; 64],
     escaped: Set,
-    calls: HashMap<ir::Inst, Set>,
     flow: Flow,
     changed: bool,
 }
 
 impl<'a> Pass<'a> {
+    /// Look at a function, if there is an instance and an allocator.
+    fn of(program: &Program, func: &'a ir::Function, cfg: &'a Cfg, flows: &HashMap<FuncKey, Flow>) -> Option<Self> {
+        let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
+        if !instance || flows.is_empty() {
+            return None;
+        }
+        let mut pass = Self::new(program, func, cfg, flows);
+        pass.run();
+        for &b in &cfg.blocks {
+            let last = func.layout.last_inst(b).expect("a block has a terminator");
+            if func.dfg.insts[last].opcode() == Opcode::Return {
+                for &v in func.dfg.inst_args(last) {
+                    pass.flow.made |= pass.made[v];
+                    pass.flow.based |= pass.based[v];
+                }
+            }
+        }
+        Some(pass)
+    }
+
     fn new(program: &Program, func: &'a ir::Function, cfg: &'a Cfg, flows: &HashMap<FuncKey, Flow>) -> Self {
         let (mut known, mut site) = (HashMap::default(), HashMap::default());
         for inst in cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
@@ -264,13 +305,12 @@ impl<'a> Pass<'a> {
             based: SecondaryMap::new(),
             held: [0; 64],
             escaped: 0,
-            calls: HashMap::default(),
             flow: Flow { allocates, ..Flow::default() },
             changed: false,
         };
         for (i, &p) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             // The instance is where all addresses begin. It tells nothing, unless it is stored.
-            pass.made[p] = if (1..63).contains(&i) { 1 << i } else { OTHER };
+            pass.made[p] = bit(i);
             pass.based[p] = if i == 0 { NUMBER } else { pass.made[p] };
         }
         pass
@@ -344,20 +384,6 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// A call writes there.
-    fn writes(&mut self, call: ir::Inst, at: Set) {
-        let at = if at == 0 { OTHER } else { at };
-        let old = self.calls.insert(call, at).unwrap_or(0);
-        self.changed |= old != at;
-        self.written(at);
-    }
-
-    fn written(&mut self, at: Set) {
-        let now = self.flow.writes | at & REST;
-        self.changed |= now != self.flow.writes;
-        self.flow.writes = now;
-    }
-
     fn visit(&mut self, inst: ir::Inst) {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
@@ -371,7 +397,6 @@ impl<'a> Pass<'a> {
             if op.can_store() {
                 // Atomic updates are not asked which of their operands is the address.
                 let what = if op == Opcode::Store { self.stored(args[0]) } else { made | NUMBER };
-                self.written(at);
                 self.store(at, what);
             }
             if op.can_load() {
@@ -411,6 +436,13 @@ impl<'a> Pass<'a> {
         func.dfg.inst_results(inst).iter().for_each(|&r| self.set(r, made, based));
     }
 
+    /// What a callee's set is here. Blocks that it has allocated are not ours.
+    fn returned(&self, args: &[ir::Value], set: Set, of: impl Fn(&Self, ir::Value) -> Set) -> Set {
+        let outside = if set & (OTHER | SITES) != 0 { OTHER | self.escaped } else { 0 };
+        let passed = args.iter().enumerate().skip(1).filter(|(i, _)| set & bit(*i) != 0);
+        passed.fold(outside, |all, (_, &a)| all | of(self, a))
+    }
+
     fn call(&mut self, inst: ir::Inst, call: Call) {
         let func = self.func;
         let args = func.dfg.inst_args(inst);
@@ -419,18 +451,11 @@ impl<'a> Pass<'a> {
         match call {
             Call::Allocator(kind) => {
                 let site = self.site.get(&inst).map_or(OTHER, |s| 1 << (64 + s));
-                let mut at = OTHER;
                 match kind {
-                    Allocator::Release { pointer } => at = self.address(args[pointer]),
-                    Allocator::Reallocate { pointer } => {
-                        let old = self.address(args[pointer]);
-                        at |= old;
-                        self.store(site, self.held(old));
-                    }
+                    Allocator::Reallocate { pointer } => self.store(site, self.held(self.address(args[pointer]))),
                     Allocator::Allocate { zeroed: true } => self.store(site, NUMBER),
-                    Allocator::Allocate { zeroed: false } => {}
+                    Allocator::Allocate { zeroed: false } | Allocator::Release { .. } => {}
                 }
-                self.writes(inst, at);
                 let by_kind = if matches!(kind, Allocator::Release { .. }) { made | OTHER } else { site };
                 results.iter().for_each(|&r| self.set(r, by_kind, by_kind));
             }
@@ -442,31 +467,25 @@ impl<'a> Pass<'a> {
                 } else {
                     self.made[args[1]] | NUMBER
                 };
-                self.writes(inst, at);
                 self.store(at, what);
                 let (made, based) = (self.made[args[0]], self.based[args[0]]);
                 results.iter().for_each(|&r| self.set(r, made, based));
             }
             Call::Flow(flow) => {
-                let mut at = if flow.writes & OTHER != 0 { OTHER | self.escaped } else { 0 };
                 for (i, &a) in args.iter().enumerate() {
-                    let bit = if (1..63).contains(&i) { 1 << i } else { OTHER };
                     // What lies in a block that the callee is told of, it can find.
                     for s in sites(self.made[a]) {
                         self.keep(self.held[s]);
                         self.store(1 << (64 + s), OTHER | self.escaped);
                     }
                     // The instance pointer is not a block's.
-                    if i > 0 && flow.keeps & bit != 0 {
+                    if i > 0 && flow.keeps & bit(i) != 0 {
                         self.keep(self.made[a]);
                     }
-                    if i > 0 && flow.writes & bit != 0 {
-                        at |= self.address(a) | self.made[a];
-                    }
                 }
-                self.writes(inst, at);
-                let made = made | OTHER | self.escaped;
-                results.iter().for_each(|&r| self.set(r, made, made));
+                let made = self.returned(args, flow.made, |p, a| p.made[a]);
+                let based = self.returned(args, flow.based, |p, a| p.based[a]) | flow.based & NUMBER;
+                results.iter().for_each(|&r| self.set(r, made, based));
             }
         }
     }

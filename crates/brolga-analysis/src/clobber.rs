@@ -24,6 +24,7 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
+use smallvec::SmallVec;
 
 use crate::blocks::Blocks;
 use crate::callee::CalleeKind;
@@ -77,7 +78,8 @@ impl ClobberInput<'_> {
         x == y || symbol(x).is_none_or(|s| symbol(y).is_none_or(|t| s == t))
     }
 
-    pub(crate) fn places(&self) -> Places<'_> {
+    /// Its addresses.
+    pub fn places(&self) -> Places<'_> {
         Places { program: self.program, func: self.func, cfg: self.cfg, blocks: self.blocks }
     }
 
@@ -87,87 +89,116 @@ impl ClobberInput<'_> {
         matches!(self.places().origin(self.func.dfg.inst_args(free)[0]), Origin::Alloc(_))
     }
 
-    /// What an instruction may write to; `None` if it writes no memory.
-    fn writes(&self, inst: ir::Inst) -> Option<Place> {
+    /// The places that an instruction may write to.
+    fn writes(&self, inst: ir::Inst) -> SmallVec<[Place; 2]> {
         let is_free = match CalleeKind::of(self.program, self.func, inst) {
             Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
             _ => false,
         };
         // A block of this function is kept until the pullback is done: see `defers`, and [`crate::late`].
         if is_free && self.defers(inst) || self.blocks.is_late(inst) {
-            None
+            SmallVec::new()
         } else {
             effects::written(self.places(), inst, self.effects)
         }
     }
 }
 
-/// A load or a write.
-struct Access {
-    block: ir::Block,
-    inst: ir::Inst,
-    place: Place,
-}
-
 /// Loads that may be done again at the end of the function. When it has returned that is another matter: even what is marked
 /// `readonly` may have been a stack slot that is no more.
 pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
-    let (func, places) = (cx.func, cx.places());
     let mut found = EntitySet::new();
-    // For each origin that is written: where, and the blocks from whose start such a write can still come.
-    let mut writes: IndexMap<Origin, Vec<Access>> = IndexMap::new();
-    let mut order: SecondaryMap<ir::Inst, u32> = SecondaryMap::new();
     let mut loads: Vec<Access> = Vec::new();
     for &block in &cx.cfg.blocks {
-        for (n, inst) in func.layout.block_insts(block).enumerate() {
-            order[inst] = n as u32;
-            if let Some(place) = cx.writes(inst) {
-                writes.entry(place.origin).or_default().push(Access { block, inst, place });
-            } else if let InstructionData::Load { flags, .. } = func.dfg.insts[inst] {
-                if func.dfg.mem_flags[flags].readonly() {
-                    found.insert(inst);
-                } else {
-                    loads.push(Access { block, inst, place: places.of_access(inst) });
+        for inst in cx.func.layout.block_insts(block) {
+            let InstructionData::Load { flags, .. } = cx.func.dfg.insts[inst] else { continue };
+            if cx.func.dfg.mem_flags[flags].readonly() {
+                found.insert(inst);
+            } else {
+                loads.push(Access { block, inst, place: cx.places().of_access(inst) });
+            }
+        }
+    }
+    if loads.is_empty() {
+        return found;
+    }
+    let mut writes = Writes::of(cx, loads.len());
+    found.extend(loads.iter().filter(|l| !writes.may_follow(l)).map(|l| l.inst));
+    found
+}
+
+/// A load or a write.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    pub block: ir::Block,
+    pub inst: ir::Inst,
+    pub place: Place,
+}
+
+/// The writes of a function.
+pub(crate) struct Writes<'a> {
+    cx: &'a ClobberInput<'a>,
+    /// By origin, in the order of blocks.
+    by_origin: IndexMap<Origin, Vec<Access>>,
+    /// For each origin, the blocks from whose start such a write can still come.
+    ahead: IndexMap<Origin, EntitySet<ir::Block>>,
+    /// The last write to each origin in each block, by the order of its instructions.
+    last: HashMap<(Origin, ir::Block), u32>,
+    order: SecondaryMap<ir::Inst, u32>,
+    /// Whether each write is looked at.
+    closely: bool,
+    behind: SecondaryMap<ir::Block, Option<EntitySet<ir::Block>>>,
+}
+
+impl<'a> Writes<'a> {
+    /// Find them. So many questions are going to be asked.
+    pub fn of(cx: &'a ClobberInput<'a>, questions: usize) -> Self {
+        let mut by_origin: IndexMap<Origin, Vec<Access>> = IndexMap::new();
+        let mut order: SecondaryMap<ir::Inst, u32> = SecondaryMap::new();
+        for &block in &cx.cfg.blocks {
+            for (n, inst) in cx.func.layout.block_insts(block).enumerate() {
+                order[inst] = n as u32;
+                for place in cx.writes(inst) {
+                    by_origin.entry(place.origin).or_default().push(Access { block, inst, place });
                 }
             }
         }
-    }
-    let mut ahead: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::new();
-    // The last write to each origin in each block, by the order of its instructions.
-    let mut last: HashMap<(Origin, ir::Block), u32> = HashMap::default();
-    for (&o, at) in &writes {
-        last.extend(at.iter().map(|w| ((o, w.block), order[w.inst])));
-        let mut set = EntitySet::new();
-        let mut work: Vec<ir::Block> = at.iter().map(|w| w.block).collect();
-        while let Some(b) = work.pop() {
-            if set.insert(b) {
-                work.extend(&cx.cfg.preds[b]);
+        let mut ahead: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::new();
+        let mut last: HashMap<(Origin, ir::Block), u32> = HashMap::default();
+        for (&o, at) in &by_origin {
+            last.extend(at.iter().map(|w| ((o, w.block), order[w.inst])));
+            let mut set = EntitySet::new();
+            let mut work: Vec<ir::Block> = at.iter().map(|w| w.block).collect();
+            while let Some(b) = work.pop() {
+                if set.insert(b) {
+                    work.extend(&cx.cfg.preds[b]);
+                }
             }
+            ahead.insert(o, set);
         }
-        ahead.insert(o, set);
+        let pairs = questions.saturating_mul(by_origin.values().map(Vec::len).sum());
+        let blocks = cx.cfg.blocks.len();
+        let closely = pairs <= MOST_PAIRS && blocks.saturating_mul(blocks) <= MOST_PAIRS;
+        Self { cx, by_origin, ahead, last, order, closely, behind: SecondaryMap::new() }
     }
-    let follows = |l: &Access, w: &Access| w.block == l.block && order[w.inst] > order[l.inst];
-    let pairs = loads.len().saturating_mul(writes.values().map(Vec::len).sum());
-    let blocks = cx.cfg.blocks.len();
-    let closely = pairs <= MOST_PAIRS && blocks.saturating_mul(blocks) <= MOST_PAIRS;
-    let mut behind: SecondaryMap<ir::Block, Option<EntitySet<ir::Block>>> = SecondaryMap::new();
-    for l in loads {
-        let clobbered = writes.iter().filter(|w| cx.may_alias(*w.0, l.place.origin)).any(|(o, at)| {
-            let here = last.get(&(*o, l.block)).is_some_and(|&w| w > order[l.inst]);
+
+    /// Whether the place of an access may be written by its instruction or behind it, on any way.
+    pub fn may_follow(&mut self, l: &Access) -> bool {
+        let Self { cx, by_origin, ahead, last, order, closely, behind } = self;
+        let places = cx.places();
+        by_origin.iter().filter(|w| cx.may_alias(*w.0, l.place.origin)).any(|(o, at)| {
+            let here = last.get(&(*o, l.block)).is_some_and(|&w| w >= order[l.inst]);
             let after = here || cx.cfg.succs[l.block].iter().any(|&s| ahead[o].contains(s));
             let overlaps = |w: &&Access| !places.apart(&l.place, &w.place);
+            let follows = |w: &Access| w.block == l.block && order[w.inst] >= order[l.inst];
             after
-                && (!closely
+                && (!*closely
                     || at.iter().filter(overlaps).any(|w| {
                         let behind = behind[l.block].get_or_insert_with(|| reached_from(cx.cfg, l.block));
-                        follows(&l, w) || behind.contains(w.block)
+                        follows(w) || behind.contains(w.block)
                     }))
-        });
-        if !clobbered {
-            found.insert(l.inst);
-        }
+        })
     }
-    found
 }
 
 /// Blocks that can run when a block has ended.

@@ -1,63 +1,155 @@
-//! What memory a function may write to, for its callers.
+//! What memory a function may write to, and what it reads, for its callers.
 //!
-//! **Lattice.** Nothing; a span of bytes around what one parameter points at; anything. A function's effect is the join of its own
-//! writes and of those of the functions that it calls, seen through the arguments that it passes. Its own stack slots are
-//! gone when it has returned, so writing to them is nothing.
+//! **Lattice.** An effect is a short list of [`Part`]s, none of which lies within another: bytes at some distance from where a parameter
+//! points, or anywhere, and in which [blocks](crate::blocks) of the program's allocator that may be. A function's effect is the join
+//! of its own writes and of those of the functions that it calls, seen through the arguments that it passes. Parts about the same
+//! parameter and the same blocks become one with a span that has both in it, but for what lies in front of where the parameter
+//! points: in WebAssembly those are globals and sizes, and behind is all of memory.
 //!
-//! **Errs** on the side of anything: calls through pointers, functions of the embedder, whatever is not known to be harmless, and
-//! spans that keep growing through recursion.
+//! **Not seen** by callers are the function's own stack slots, which are gone when it has returned, and the blocks that it
+//! has allocated itself, C's as well as the program's. They did not exist before the call, and whatever is loaded from them behind it is
+//! loaded behind these writes. If their bytes were another block's before, that has been released, which is a write to it.
 //!
-//! Nor is writing to a block that the function has allocated itself ([`crate::blocks`]): its callers have not seen it. What a call of the
-//! program's allocator writes is taken on trust where it is not plain to see: nothing that the program reads but what lies in front of
-//! memory (its size), and the block that is released.
+//! **Errs** on the side of anything: calls through pointers, functions of the embedder, whatever is not known to be harmless. Spans that keep
+//! growing through recursion have no bounds.
 //!
-//! In WebAssembly it tells functions that only compute, or only write globals, from those that write to memory.
+//! What a call of the program's allocator writes is taken on trust where it is not plain to see: nothing that the program reads
+//! ([`Allocator`]) but what lies in front of memory (its size), and the block that is released.
+//!
+//! In WebAssembly it tells functions that only compute, or only write globals, from those that write to memory, and which arrays
+//! the latter write to.
+//!
+//! What a function *reads* is a set of parameters: a load whose address is made from a parameter reads through that, any other reads
+//! what is not a parameter's. It serves to tell what is worth knowing of a call ([`crate::kept`]); nothing relies on it.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
-use cranelift_codegen::ir::{self, Opcode};
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use smallvec::{SmallVec, smallvec};
 
-use crate::blocks::{self, Blocks, Flow};
+use crate::blocks::{self, Blocks, Flow, REST};
 use crate::callee::CalleeKind;
+use crate::kept;
 use crate::places::{Origin, Place, Places};
 use crate::summary::Body;
 
-/// What a function may write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effect {
-    /// Nothing that its caller could see.
-    #[default]
-    Nothing,
-    /// These bytes, from where a parameter points: the first, and behind the last.
-    Through(usize, (i64, i64)),
-    /// Anything.
-    Anything,
+/// The first byte and behind the last, from some address; `None` if there are no bounds.
+pub type Span = Option<(i64, i64)>;
+
+/// Bytes that a function may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// The parameter from which their distance is measured. `None` is anywhere.
+    pub through: Option<usize>,
+    /// That distance.
+    pub span: Span,
+    /// What is in none of these blocks is not written: those that parameters lead to, or the rest.
+    pub within: blocks::Set,
+}
+
+impl Part {
+    const ANYTHING: Self = Self { through: None, span: None, within: REST };
+
+    /// Of a write to a place; `None` if callers do not see it.
+    fn of(place: &Place) -> Option<Self> {
+        let within = place.within_blocks() & REST;
+        match place.origin {
+            _ if place.is_new() => None,
+            Origin::Slot(_) | Origin::Alloc(_) => None,
+            Origin::Param(i) => Some(Self { through: Some(i), span: place.span(), within }),
+            Origin::Data(_) | Origin::Unknown => Some(Self { through: None, span: None, within }),
+        }
+    }
+
+    /// Whether it lies in front of where the parameter points.
+    fn in_front(&self) -> bool {
+        self.span.is_some_and(|s| s.1 <= 0)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        let spans = match (self.span, other.span) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(a), Some(b)) => a.0 <= b.0 && b.1 <= a.1,
+        };
+        other.within & !self.within == 0 && (self.through.is_none() || self.through == other.through && spans)
+    }
+
+    /// Both, if they are measured from the same address.
+    fn join(&self, other: &Self) -> Self {
+        let span = self.span.zip(other.span).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1)));
+        Self { through: self.through, span, within: self.within | other.within }
+    }
+}
+
+/// Parts beyond which they are joined.
+const MOST_PARTS: usize = 8;
+
+/// What a function does to memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// In order.
+    writes: Vec<Part>,
+    /// What it reads: parameters, and the rest.
+    pub reads: blocks::Set,
 }
 
 impl Effect {
-    fn join(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Nothing, e) | (e, Self::Nothing) => e,
-            (Self::Through(p, a), Self::Through(q, b)) if p == q => Self::Through(p, (a.0.min(b.0), a.1.max(b.1))),
-            _ => Self::Anything,
+    /// It writes nothing that its caller could see.
+    pub fn is_nothing(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// What it may write.
+    pub fn writes(&self) -> &[Part] {
+        &self.writes
+    }
+
+    fn add(&mut self, part: Part) {
+        if self.writes.iter().any(|p| p.covers(&part)) {
+            return;
+        }
+        let key = |p: &Part| (p.through, p.within, p.in_front());
+        let same = self.writes.iter().find(|p| key(p) == key(&part));
+        let part = same.map_or(part, |p| p.join(&part));
+        self.writes.retain(|p| !part.covers(p));
+        self.writes.push(part);
+        self.writes.sort_unstable();
+        if self.writes.len() > MOST_PARTS {
+            self.merge();
         }
     }
 
-    /// Of a write to a place.
-    fn of(place: &Place) -> Self {
-        match (place.origin, place.span()) {
-            _ if place.is_new() => Self::Nothing,
-            (Origin::Slot(_), _) => Self::Nothing,
-            (Origin::Param(i), Some(span)) => Self::Through(i, span),
-            _ => Self::Anything,
+    /// One part for each parameter, or one.
+    fn merge(&mut self) {
+        let mut merged: Vec<Part> = Vec::new();
+        for part in std::mem::take(&mut self.writes) {
+            match merged.last_mut() {
+                // They are in order of their parameters.
+                Some(last) if last.through == part.through => *last = last.join(&part),
+                _ => merged.push(part),
+            }
         }
+        self.writes = if merged.len() > MOST_PARTS { vec![Part::ANYTHING] } else { merged };
+    }
+
+    /// The join, in which what grows has no bounds if so.
+    fn joined(&self, other: &Self, unbounded: bool) -> Self {
+        let mut all = Self { writes: self.writes.clone(), reads: self.reads | other.reads };
+        for part in &other.writes {
+            let known = self.writes.iter().any(|p| p.covers(part));
+            all.add(if unbounded && !known { Part { span: None, ..*part } } else { *part });
+        }
+        all
     }
 }
 
+/// Rounds after which spans that still grow have no bounds.
+const BOUNDED_ROUNDS: usize = 8;
 /// Rounds after which what still changes is taken to be anything.
-const MOST_ROUNDS: usize = 8;
-/// Bytes of state that an allocator may keep at places that do not vary. What writes to more is taken to write to the heap.
+const MOST_ROUNDS: usize = 64;
+/// Bytes of state in front of memory that an allocator may write. What writes to more is taken to write to all that is there.
 const MOST_STATE: i64 = 1 << 16;
 /// In front of memory, from where the instance pointer points.
 const FRONT: (i64, i64) = (-(1 << 40), 0);
@@ -72,14 +164,18 @@ pub fn compute(
     order.sort_unstable();
     let blocks: HashMap<FuncKey, Blocks> =
         order.iter().map(|&k| (k, Blocks::of_function(program, k, funcs[&k].func, funcs[&k].cfg, flows))).collect();
-    let mut all: HashMap<FuncKey, Effect> = order.iter().map(|&k| (k, Effect::Nothing)).collect();
+    let mut all: HashMap<FuncKey, Effect> = order.iter().map(|&k| (k, Effect::default())).collect();
     for round in 0.. {
         let mut changed = false;
         for &k in &order {
             let places = Places { program, func: funcs[&k].func, cfg: funcs[&k].cfg, blocks: &blocks[&k] };
-            let now = all[&k].join(of_function(places, &all));
+            let mut now = all[&k].joined(&of_function(places, &all), round >= BOUNDED_ROUNDS);
             if now != all[&k] {
-                all.insert(k, if round < MOST_ROUNDS { now } else { Effect::Anything });
+                if round >= MOST_ROUNDS {
+                    now.add(Part::ANYTHING);
+                    now.reads = REST;
+                }
+                all.insert(k, now);
                 changed = true;
             }
         }
@@ -91,67 +187,105 @@ pub fn compute(
 }
 
 fn of_function(places: Places<'_>, all: &HashMap<FuncKey, Effect>) -> Effect {
-    let mut effect = Effect::Nothing;
+    let mut effect = Effect::default();
     for &b in &places.cfg.blocks {
         for inst in places.func.layout.block_insts(b) {
-            if let Some(place) = written(places, inst, all) {
-                effect = effect.join(Effect::of(&place));
-            }
+            written(places, inst, all).iter().filter_map(Part::of).for_each(|part| effect.add(part));
+            effect.reads |= read(places, inst, all);
         }
     }
     effect
 }
 
-/// What an instruction may write to; `None` if it writes no memory. A block that is freed counts as written.
-pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> Option<Place> {
+/// What an instruction reads, as far as it could be read again.
+fn read(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> blocks::Set {
+    let (program, func) = (places.program, places.func);
+    match func.dfg.insts[inst] {
+        InstructionData::Load { arg, .. } => kept::leads_to(places, arg) & REST,
+        // An allocator is told nothing.
+        InstructionData::Call { .. } if blocks::allocator_of(program, func, inst).is_some() => 0,
+        InstructionData::Call { func_ref, .. } => {
+            let effect = program.callee(func, func_ref).and_then(|k| all.get(&k));
+            effect.map_or(0, |e| kept::through(places, func.dfg.inst_args(inst), e.reads) & REST)
+        }
+        _ => 0,
+    }
+}
+
+/// The places that an instruction may write to. A block that is freed counts as written.
+pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> SmallVec<[Place; 2]> {
     let (program, func) = (places.program, places.func);
     let op = func.dfg.insts[inst].opcode();
     if op.is_call() {
         let args = func.dfg.inst_args(inst);
-        let callee = match CalleeKind::of(program, func, inst)? {
-            CalleeKind::Known(r) => {
+        let anything = || smallvec![Place::ANYWHERE.within(places.blocks.through(args, REST))];
+        let callee = match CalleeKind::of(program, func, inst) {
+            Some(CalleeKind::Known(r)) => {
                 return match r.kind {
                     MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Memcmp)
                     | MathKind::Expr(_)
-                    | MathKind::Inactive => None,
+                    | MathKind::Inactive => smallvec![],
                     MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset) => {
-                        Some(places.of_range(args[0], args[2]))
+                        smallvec![places.of_range(args[0], args[2])]
                     }
-                    MathKind::Memory(MemFn::Realloc | MemFn::Free) | MathKind::Writes(..) => {
-                        Some(Place::ANYWHERE.within(places.blocks.written_by(inst)))
+                    MathKind::Memory(MemFn::Free) if matches!(places.origin(args[0]), Origin::Alloc(_)) => {
+                        smallvec![places.of_address(args[0]).unbounded()]
                     }
+                    MathKind::Memory(MemFn::Realloc | MemFn::Free) | MathKind::Writes(..) => anything(),
                 };
             }
-            CalleeKind::Derived(k) | CalleeKind::Plain(k) => Some(k),
-            CalleeKind::Computes(_) => called(program, func, inst),
-            CalleeKind::Host | CalleeKind::Missing(_) | CalleeKind::Indirect(_) => None,
+            Some(CalleeKind::Derived(k) | CalleeKind::Plain(k)) => Some(k),
+            Some(CalleeKind::Computes(_)) => called(program, func, inst),
+            Some(CalleeKind::Host | CalleeKind::Missing(_) | CalleeKind::Indirect(_)) | None => None,
         };
-        let effect = callee.and_then(|k| all.get(&k)).copied().unwrap_or(Effect::Anything);
-        let within = places.blocks.written_by(inst);
-        return match (blocks::allocator_of(program, func, inst), effect) {
-            // Even if nothing is done with the block, its bytes may be given out again.
-            (Some(Allocator::Release { .. } | Allocator::Reallocate { .. }), _) => Some(Place::ANYWHERE.within(within)),
-            (Some(Allocator::Allocate { .. }), Effect::Anything) => {
-                Some(places.of_address(args[0]).shifted(FRONT).within(within))
-            }
-            (Some(Allocator::Allocate { .. }), Effect::Through(_, (low, high))) if high - low > MOST_STATE => {
-                Some(places.of_address(args[0]).shifted(FRONT).within(within))
-            }
-            (_, Effect::Nothing) => None,
-            (_, Effect::Through(i, span)) => Some(places.of_address(args[i]).shifted(span).within(within)),
-            (_, Effect::Anything) => Some(Place::ANYWHERE.within(within)),
+        let Some(effect) = callee.and_then(|k| all.get(&k)) else { return anything() };
+        return match blocks::allocator_of(program, func, inst) {
+            Some(kind) => by_allocator(places, args, kind, effect),
+            None => effect.writes.iter().map(|part| through(places, args, part)).collect(),
         };
     }
     if op.can_store() {
-        return Some(places.of_access(inst));
+        return smallvec![places.of_access(inst)];
     }
-    (op == Opcode::Fence).then_some(Place::ANYWHERE)
+    if op == Opcode::Fence { smallvec![Place::ANYWHERE] } else { smallvec![] }
+}
+
+/// What a callee writes, where these are its arguments.
+fn through(places: Places<'_>, args: &[ir::Value], part: &Part) -> Place {
+    let place = match (part.through, part.span) {
+        (Some(i), Some(span)) => places.of_address(args[i]).shifted(span),
+        (Some(i), None) => places.of_address(args[i]).unbounded(),
+        (None, _) => Place::ANYWHERE,
+    };
+    place.within(places.blocks.through(args, part.within))
+}
+
+/// What the program sees of a call of its allocator. Even if nothing is done with a block that is released, its bytes may be given
+/// out again.
+fn by_allocator(places: Places<'_>, args: &[ir::Value], kind: Allocator, effect: &Effect) -> SmallVec<[Place; 2]> {
+    let mut found = smallvec![];
+    if let Allocator::Release { pointer } | Allocator::Reallocate { pointer } = kind {
+        found.push(Place::ANYWHERE.within(places.blocks.of(args[pointer])));
+    }
+    if matches!(kind, Allocator::Release { .. }) {
+        return found;
+    }
+    let instance = places.of_address(args[0]);
+    let small = |p: &Part| p.through == Some(0) && p.span.is_some_and(|s| s.1 - s.0 <= MOST_STATE);
+    if effect.writes.iter().all(small) {
+        // Behind the instance pointer lies what the allocator keeps for itself.
+        let front = effect.writes.iter().filter_map(|p| p.span).filter(|s| s.0 < 0);
+        found.extend(front.map(|s| instance.shifted(s)));
+    } else {
+        found.push(instance.shifted(FRONT));
+    }
+    found
 }
 
 /// The function of the program that a direct call goes to.
 fn called(program: &Program, func: &ir::Function, inst: ir::Inst) -> Option<FuncKey> {
     match func.dfg.insts[inst] {
-        ir::InstructionData::Call { func_ref, .. } => program.callee(func, func_ref),
+        InstructionData::Call { func_ref, .. } => program.callee(func, func_ref),
         _ => None,
     }
 }

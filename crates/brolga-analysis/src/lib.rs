@@ -6,6 +6,7 @@
 //! - [`bits`]: bitwise operations that mean something for floats.
 //! - [`cfg`]: predecessors, successors, which blocks run at most once per call.
 //! - [`in_place`]: additions in place, which leave a cotangent where it is.
+//! - [`kept`]: which memory a callee's pullback may read again.
 //! - [`late`]: which releases of blocks can wait until the pullback is done.
 //! - [`graph`]: dominators and cycles of numbered nodes.
 //! - [`loops`]: dominators and natural loops.
@@ -38,6 +39,7 @@ pub mod clobber;
 pub mod contents;
 pub mod effects;
 pub mod in_place;
+pub mod kept;
 pub mod late;
 pub mod loops;
 pub mod modes;
@@ -58,6 +60,7 @@ pub use blocks::Blocks;
 pub use callee::CalleeKind;
 pub use cfg::Cfg;
 pub use contents::Contents;
+pub use kept::Kept;
 pub use loops::{Loop, LoopId, Loops};
 pub use modes::{ParamMode, ResultMode, Variant};
 pub use pointers::{Delta, Pointers, RootKind};

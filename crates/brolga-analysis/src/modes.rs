@@ -17,6 +17,8 @@ use brolga_ir::{ArgActivity, FuncKey, Request, ResultActivity};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
+use crate::kept::Kept;
+
 /// How a parameter takes part in the derivative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ParamMode {
@@ -66,6 +68,8 @@ pub struct Variant {
     pub noalias: Vec<bool>,
     /// One per parameter, or nothing: its shadow holds nothing before the call. Only what the caller has said.
     pub fresh: Vec<bool>,
+    /// Which memory nobody writes until its pullback has run.
+    pub kept: Kept,
 }
 
 impl Variant {
@@ -94,13 +98,18 @@ impl Variant {
         // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
         let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
         let (noalias, fresh) = (said(&request.noalias), said(&request.fresh));
-        Self { func: request.func, params, results, noalias, fresh }
+        Self { func: request.func, params, results, noalias, fresh, kept: Kept::NOTHING }
+    }
+
+    /// The variant that a call asks for.
+    pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
+        Self { func, params, results, noalias: vec![], fresh: vec![], kept: Kept::NOTHING }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its signature allows to be active
     /// is active, so that caller and callee agree without knowing each other.
     pub fn canonical(func: FuncKey, sig: &Signature) -> Self {
-        Self { func, params: canonical_params(sig), results: canonical_results(sig), noalias: vec![], fresh: vec![] }
+        Self::of_call(func, canonical_params(sig), canonical_results(sig))
     }
 
     /// Signature of the forward pass.

@@ -137,6 +137,16 @@ impl Place {
         Self { within: set, ..self }
     }
 
+    /// The blocks that it may be in.
+    pub fn within_blocks(&self) -> blocks::Set {
+        self.within
+    }
+
+    /// Any number of bytes at any distance from the same origin.
+    pub fn unbounded(self) -> Self {
+        Self { from: None, bytes: None, ..self }
+    }
+
     /// Whether all of it is in blocks that the function's activation has allocated.
     pub fn is_new(&self) -> bool {
         blocks::is_new(self.within)

@@ -130,11 +130,11 @@ impl<'a> Rewind<'a> {
                 if fate == Fate::None {
                     continue;
                 }
-                let place = effects::written(cx.places(), inst, cx.effects);
-                // A function that writes nothing, whatever it may be.
-                let Some(place) = place else { continue };
-                stays |= fate == Fate::Stays;
-                writes[b].push(Write { at: at as u32, place, undone: fate == Fate::Undone });
+                // Nothing of a function that writes nothing, whatever it may be.
+                for place in effects::written(cx.places(), inst, cx.effects) {
+                    stays |= fate == Fate::Stays;
+                    writes[b].push(Write { at: at as u32, place, undone: fate == Fate::Undone });
+                }
             }
         }
         Self { cx, writes, position, stays, known: HashMap::default(), pairs: 0 }

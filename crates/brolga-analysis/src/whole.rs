@@ -72,7 +72,7 @@ pub fn delays(
 ) -> HashMap<FuncKey, Delay> {
     let mut all: HashMap<FuncKey, Delay> = HashMap::default();
     for &k in funcs.keys() {
-        if effects.get(&k) == Some(&Effect::Nothing) {
+        if effects.get(&k).is_some_and(Effect::is_nothing) {
             all.insert(k, Delay::default());
         }
     }
@@ -260,7 +260,7 @@ impl WholeInput<'_> {
             Some(_) => true,
         };
         Ahead {
-            writes: effects::written(places, inst, self.effects).is_some(),
+            writes: !effects::written(places, inst, self.effects).is_empty(),
             accesses,
             returns: op == Opcode::Return,
         }

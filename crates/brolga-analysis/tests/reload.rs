@@ -1,7 +1,7 @@
 //! Which loads may be done again: places, effects and clobbering, on small functions.
 
 use brolga_analysis::clobber::{ClobberInput, reloadable};
-use brolga_analysis::effects::Effect;
+use brolga_analysis::effects::Span;
 use brolga_analysis::places::Places;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::map::HashMap;
@@ -185,12 +185,15 @@ fn effects_of_callees() {
             return }";
     let program = program(text);
     let summaries = Summaries::compute(&program, &bodies(&program));
-    let of = |name: &str| summaries.effects()[&program.func(name).unwrap()];
-    assert_eq!(of("pure"), Effect::Nothing);
-    assert_eq!(of("global"), Effect::Through(0, (-16, -12)));
-    assert_eq!(of("outer"), Effect::Through(0, (-48, -44)));
-    assert_eq!(of("memory"), Effect::Anything);
-    assert_eq!(of("walk"), Effect::Anything);
+    let of = |name: &str| -> Vec<(Option<usize>, Span)> {
+        let effect = &summaries.effects()[&program.func(name).unwrap()];
+        effect.writes().iter().map(|p| (p.through, p.span)).collect()
+    };
+    assert_eq!(of("pure"), []);
+    assert_eq!(of("global"), [(Some(0), Some((-16, -12)))]);
+    assert_eq!(of("outer"), [(Some(0), Some((-48, -44)))]);
+    assert_eq!(of("memory"), [(None, None)]);
+    assert_eq!(of("walk"), [(Some(0), None)]);
     let caller = |callee: &str| {
         format!(
             "{text}
@@ -207,4 +210,32 @@ fn effects_of_callees() {
     assert_eq!(again(&caller("pure")), [true, true]);
     assert_eq!(again(&caller("memory")), [false, false]);
     assert_eq!(again(&caller("walk")), [false, false]);
+}
+
+#[test]
+fn effects_of_many_parts() {
+    // Through each of its parameters, at two distances; through more than are told apart.
+    let writes = |n: usize| {
+        let params: Vec<String> = (0..n).map(|i| format!("v{i}: i64")).collect();
+        let stores: String =
+            (0..n).map(|i| format!("store v90, v{i}\n store v90, v{i}+16\n store v90, v{i}-16\n")).collect();
+        let types = vec!["i64"; n].join(", ");
+        let program = program(&format!(
+            "function %g({types}) {{ block0({}): v90 = f64const 0.0\n {stores} return }}",
+            params.join(", ")
+        ));
+        let effects = Summaries::compute(&program, &bodies(&program)).effects().clone();
+        let parts: Vec<_> = effects[&program.func("g").unwrap()].writes().to_vec();
+        parts.iter().map(|p| (p.through, p.span)).collect::<Vec<_>>()
+    };
+    let apart = |i: usize| [(Some(i), Some((-16, -8))), (Some(i), Some((0, 24)))];
+    assert_eq!(writes(1), apart(0));
+    assert_eq!(writes(4), (0..4).flat_map(apart).collect::<Vec<_>>());
+    let found = writes(8);
+    assert!(found.len() <= 8);
+    for (param, span) in (0..8).flat_map(apart) {
+        let has = |p: &Span| p.unwrap().0 <= span.unwrap().0 && span.unwrap().1 <= p.unwrap().1;
+        assert!(found.iter().any(|p| p.0 == param && has(&p.1)), "{param:?}, {span:?}");
+    }
+    assert_eq!(writes(9), [(None, None)]);
 }

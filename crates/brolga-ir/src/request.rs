@@ -92,55 +92,86 @@ pub enum MemoryMode {
     Restore,
 }
 
-/// What the planner may do to record less and compute less. All of it is on by default. Each may cost or save time and space;
-/// none changes a gradient by a bit, but for `again`, `partial` and `preaccumulate`, which add or multiply in another order. That is what
-/// turning them off is for: to measure what they are worth, and to test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ideas {
+/// Declare [`Ideas`], so that each is named once.
+macro_rules! ideas {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What the planner may do to record less and compute less. All of it is on by default. Each may cost or save time and space;
+        /// none changes a gradient by a bit, but for `again`, `partial` and `preaccumulate`, which add or multiply in another order. That is what
+        /// turning them off is for: to measure what they are worth, and to test.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct Ideas {
+            $($(#[$doc])* pub $name: bool,)*
+        }
+
+        impl Ideas {
+            /// Names, in the order of the bits.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            /// One for each bit of a number, in the order of the fields.
+            pub fn of_bits(mut bits: u32) -> Self {
+                let mut next = || {
+                    let on = bits & 1 != 0;
+                    bits >>= 1;
+                    on
+                };
+                Self { $($name: next()),* }
+            }
+
+            /// The number that [`Ideas::of_bits`] makes these of.
+            pub fn bits(self) -> u32 {
+                [$(self.$name),*].into_iter().rev().fold(0, |bits, on| bits << 1 | u32::from(on))
+            }
+        }
+    };
+}
+
+ideas! {
     /// Integers run backwards instead of being recorded.
-    pub carry: bool,
+    carry,
     /// What a loop reads from outside of it is recorded once, behind the loop.
-    pub hold: bool,
+    hold,
     /// Induction variables are known behind their loops, from the bound; and what goes in steps beside them.
-    pub last: bool,
+    last,
     /// Predecessors follow from induction variables and conditions.
-    pub turn: bool,
+    turn,
     /// Values are computed again from others, as a minimum cut says; otherwise what is read is recorded.
-    pub cut: bool,
+    cut,
     /// A combined function reads memory again that nobody has written since.
-    pub reload: bool,
+    reload,
     /// Where every write is undone (memory mode `restore`) by a function that does both halves at once, memory is read again
     /// when it is again what it was.
-    pub rewind: bool,
+    rewind,
     /// Additions in place leave cotangents where they are.
-    pub in_place: bool,
+    in_place,
     /// Products are guarded only where a cotangent may be zero by accident.
-    pub solid: bool,
+    solid,
     /// What nobody needs is removed.
-    pub prune: bool,
+    prune,
     /// Where all numbers are finite, products need no guards.
-    pub finite: bool,
+    finite,
     /// Where only a gradient is asked for, a function that is called for its derivative alone is run once, in the reverse half.
-    pub whole: bool,
+    whole,
     /// What takes more code is done only where that is expected to pay.
-    pub worth: bool,
+    worth,
     /// Where only a gradient is asked for, a loop that adds up is run once, forwards, in the reverse half, rather than logged.
-    pub again: bool,
+    again,
     /// The shadow of an array whose elements are all added to one sum is one number in a variable.
-    pub summed: bool,
+    summed,
     /// Loops over neighbours in memory run several turns at a time, in the lanes of vector registers.
-    pub lanes: bool,
+    lanes,
     /// Where only a gradient is asked for, such a loop adds a cotangent up in partial sums.
-    pub partial: bool,
+    partial,
     /// Where only a gradient is asked for, what a turn of a loop multiplies a cotangent by is multiplied out before the cotangent is
     /// there.
-    pub preaccumulate: bool,
+    preaccumulate,
     /// A loop of which it is known how much it records asks once whether there is room on the tape.
-    pub room: bool,
+    room,
     /// What a loop adds to one place in memory, turn by turn, is added up in a register.
-    pub stay: bool,
+    stay,
     /// Functions of the program's own allocator that only keep lists are called as they are.
-    pub plain: bool,
+    plain,
+    /// Where one function does both halves, those that it calls read memory again that nobody writes until their pullbacks have run.
+    kept,
 }
 
 impl Ideas {
@@ -149,114 +180,12 @@ impl Ideas {
         Self { again: false, partial: false, preaccumulate: false, ..self }
     }
 
-    /// One for each bit of a number, in the order of the fields.
-    pub fn of_bits(bits: u32) -> Self {
-        let on = |i: u32| bits >> i & 1 != 0;
-        Self {
-            carry: on(0),
-            hold: on(1),
-            last: on(2),
-            turn: on(3),
-            cut: on(4),
-            reload: on(5),
-            rewind: on(6),
-            in_place: on(7),
-            solid: on(8),
-            prune: on(9),
-            finite: on(10),
-            whole: on(11),
-            worth: on(12),
-            again: on(13),
-            summed: on(14),
-            lanes: on(15),
-            partial: on(16),
-            preaccumulate: on(17),
-            room: on(18),
-            stay: on(19),
-            plain: on(20),
-        }
-    }
-
-    /// The number that [`Ideas::of_bits`] makes these of.
-    pub fn bits(self) -> u32 {
-        let Self {
-            carry,
-            hold,
-            last,
-            turn,
-            cut,
-            reload,
-            rewind,
-            in_place,
-            solid,
-            prune,
-            finite,
-            whole,
-            worth,
-            again,
-            summed,
-            lanes,
-            partial,
-            preaccumulate,
-            room,
-            stay,
-        } = self;
-        let all = [
-            carry,
-            hold,
-            last,
-            turn,
-            cut,
-            reload,
-            rewind,
-            in_place,
-            solid,
-            prune,
-            finite,
-            whole,
-            worth,
-            again,
-            summed,
-            lanes,
-            partial,
-            preaccumulate,
-            room,
-            stay,
-        ];
-        all.into_iter().rev().fold(0, |bits, on| bits << 1 | u32::from(on))
-    }
-
     /// Those of them that do not make code longer to make it faster.
     #[must_use]
     pub fn brief(self) -> Self {
         let (lanes, partial, preaccumulate, room, stay) = (false, false, false, false, false);
         Self { finite: false, lanes, partial, preaccumulate, room, stay, ..self }
     }
-
-    /// Names, in the order of the bits.
-    pub const NAMES: [&str; 21] = [
-        "carry",
-        "hold",
-        "last",
-        "turn",
-        "cut",
-        "reload",
-        "rewind",
-        "in_place",
-        "solid",
-        "prune",
-        "finite",
-        "whole",
-        "worth",
-        "again",
-        "summed",
-        "lanes",
-        "partial",
-        "preaccumulate",
-        "room",
-        "stay",
-        "plain",
-    ];
 }
 
 impl Default for Ideas {

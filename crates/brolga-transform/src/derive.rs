@@ -8,7 +8,7 @@
 //! collected and reported together.
 
 use brolga_analysis::modes::signature_id;
-use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, plain, summary};
+use brolga_analysis::{CalleeKind, Kept, ParamMode, ResultMode, Summaries, Variant, plain, summary};
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
@@ -162,6 +162,8 @@ enum Kind {
 struct Worklist {
     variants: IndexSet<(Variant, Kind)>,
     per_func: HashMap<(FuncKey, Kind), u32>,
+    /// What has been told is kept, by function.
+    kept: HashMap<FuncKey, IndexSet<Kept>>,
     /// Forward pass and pullback, or the one function and nothing.
     names: Vec<(String, String)>,
     symbols: HashMap<FuncKey, String>,
@@ -193,8 +195,19 @@ impl Worklist {
     }
 }
 
+/// Ways in which memory may be kept for which a function is derived; all others are told nothing.
+const MOST_KEPT: usize = 4;
+
 impl Callees for Worklist {
-    fn derive(&mut self, variant: Variant) -> (String, String) {
+    fn derive(&mut self, mut variant: Variant) -> (String, String) {
+        if !variant.kept.is_nothing() {
+            let known = self.kept.entry(variant.func).or_default();
+            if known.len() < MOST_KEPT {
+                known.insert(variant.kept);
+            } else if !known.contains(&variant.kept) {
+                variant.kept = Kept::NOTHING;
+            }
+        }
         self.ask(variant, Kind::Pair)
     }
 

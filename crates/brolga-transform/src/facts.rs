@@ -7,10 +7,11 @@ use brolga_analysis::places::Places;
 use brolga_analysis::pointers::PointerInput;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place, late,
-    solid, summary, unit,
+    Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place,
+    kept, late, solid, summary, unit,
 };
 use brolga_ir::inst::Val;
+use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
@@ -40,6 +41,8 @@ pub struct Facts<'a> {
     pub release: Option<FuncKey>,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
+    /// Which memory direct calls are told is kept.
+    pub kept: HashMap<ir::Inst, Kept>,
     /// Calls of `free` whose blocks stay until the pullback is done.
     pub deferred: EntitySet<ir::Inst>,
     /// Loads and stores of additions in place.
@@ -97,6 +100,11 @@ impl<'a> Facts<'a> {
             reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
             deferred = clobber::deferred(&input);
         }
+        let mut told = HashMap::default();
+        if options.ideas.kept {
+            told = kept::calls(&input, (mode == Mode::Split).then_some(variant.kept));
+            reload.extend(kept::loads(input.places(), variant.kept).iter());
+        }
         let input =
             PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy: EntitySet::new() };
         let (pointers, contents, _) = summary::solve(&input, uses);
@@ -145,6 +153,7 @@ impl<'a> Facts<'a> {
             blocks,
             release,
             reload,
+            kept: told,
             deferred,
             in_place,
             private,

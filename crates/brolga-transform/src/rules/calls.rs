@@ -40,11 +40,12 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     if quiet && !shared {
         return;
     }
-    let variant = Variant { func: f, params, results, noalias: vec![], fresh: vec![] };
+    let mut variant = Variant::of_call(f, params, results);
     if facts.whole.contains(cx.inst()) && by_value(&variant) {
         whole(cx, &variant, sig);
         return;
     }
+    variant.kept = facts.kept.get(&cx.inst()).copied().unwrap_or_default();
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));
@@ -84,13 +85,13 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
     let facts = cx.facts();
     let ir::InstructionData::Call { func_ref, .. } = facts.func().dfg.insts[cx.inst()] else { return };
     let Some(f) = facts.program.callee(facts.func(), func_ref) else { return };
-    let silent = facts.summaries.effects().get(&f) == Some(&Effect::Nothing);
+    let silent = facts.summaries.effects().get(&f).is_some_and(Effect::is_nothing);
     if silent || facts.options.memory != MemoryMode::Restore {
         return;
     }
     let sig = &facts.program.funcs[f].signature;
     let (params, results) = (vec![ParamMode::Const; sig.params.len()], vec![ResultMode::None; sig.returns.len()]);
-    let variant = Variant { func: f, params, results, noalias: vec![], fresh: vec![] };
+    let variant = Variant::of_call(f, params, results);
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));

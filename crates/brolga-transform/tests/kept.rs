@@ -1,0 +1,93 @@
+//! Pairs that read memory again: what they record, and for how many ways of being called they are derived.
+
+mod host;
+
+use brolga_ir::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request};
+use brolga_transform::derive::{Derivation, derive};
+use cranelift_codegen::ir::{self, Opcode};
+
+/// `%g` multiplies what its three arguments lead to, and `%f` squares what it is given.
+fn derived(f: &str, options: &Options) -> Derivation {
+    let text = format!(
+        "function %g(i64, i64, i64) -> f64 {{
+        block0(v0: i64, v1: i64, v2: i64):
+            v3 = load.f64 v0
+            v4 = load.f64 v1
+            v5 = load.f64 v2
+            v6 = fmul v3, v4
+            v7 = fmul v6, v5
+            return v7 }}
+        function %f(i64, i64) -> f64 {{
+            fn0 = %g(i64, i64, i64) -> f64
+        block0(v0: i64, v1: i64):
+        {f} }}"
+    );
+    let mut program = Program::new();
+    for f in cranelift_reader::parse_functions(&text).unwrap() {
+        let name = f.name.to_string();
+        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
+    }
+    let request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
+    derive(&program, &request, options, &*host::isa()).unwrap()
+}
+
+fn all(mode: Mode) -> Options {
+    Options { mode, ..Options::default() }
+}
+
+/// Floats that each forward pass of `%g` stores, which writes nothing itself.
+fn recorded(d: &Derivation) -> Vec<usize> {
+    let floats = |f: &ir::Function| {
+        let insts = f.layout.blocks().flat_map(|b| f.layout.block_insts(b));
+        let is_float = |i: &ir::Inst| {
+            f.dfg.insts[*i].opcode() == Opcode::Store && f.dfg.value_type(f.dfg.inst_args(*i)[0]).is_float()
+        };
+        insts.filter(is_float).count()
+    };
+    let of_g = d.pairs.iter().filter(|p| p.forward_symbol.starts_with("g__forward"));
+    of_g.map(|p| floats(&p.forward)).collect()
+}
+
+const SQUARED: &str = "v2 = call fn0(v0, v1, v1)
+    v3 = fmul v2, v2
+    return v3";
+
+#[test]
+fn what_is_kept_is_not_recorded() {
+    for mode in [Mode::Combined, Mode::Gradient] {
+        assert_eq!(recorded(&derived(SQUARED, &all(mode))), [0]);
+    }
+    let d = derived(SQUARED, &Options { memory: MemoryMode::Restore, ..all(Mode::Combined) });
+    assert_eq!(recorded(&d), [0]);
+}
+
+#[test]
+fn who_may_be_called_later_records() {
+    assert!(recorded(&derived(SQUARED, &all(Mode::Split)))[0] > 0);
+    let ideas = Ideas { kept: false, ..Ideas::default() };
+    assert!(recorded(&derived(SQUARED, &Options { ideas, ..all(Mode::Combined) }))[0] > 0);
+    let written = SQUARED.replace("return", "store v2, v0\n return");
+    assert!(recorded(&derived(&written, &all(Mode::Combined)))[0] > 0);
+}
+
+#[test]
+fn few_ways_of_being_called() {
+    // What the first pointer leads to is written behind the calls: all subsets of three arguments.
+    let mut calls = String::new();
+    for n in 0..8 {
+        let arg = |i: usize| if n >> i & 1 == 0 { "v1" } else { "v0" };
+        calls.push_str(&format!("v{} = call fn0({}, {}, {})\n", 10 + n, arg(0), arg(1), arg(2)));
+    }
+    let products: String =
+        (0..7).map(|n| format!("v{} = fmul v{}, v{}\n", 20 + n, if n == 0 { 10 } else { 19 + n }, 11 + n)).collect();
+    let f = format!("{calls} {products} store v26, v0\n return v26");
+    let pairs = |d: &Derivation| d.pairs.iter().filter(|p| p.forward_symbol.starts_with("g__forward")).count();
+    // Two parameters may be one, so nothing is known.
+    assert_eq!(pairs(&derived(&f, &all(Mode::Combined))), 1);
+    // The same where the first argument is told apart: four of seven, and the one for all else.
+    let program = derived(&f, &all(Mode::Split)).program;
+    let request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
+    let request = Request { noalias: vec![true, false], ..request };
+    let d = derive(&program, &request, &all(Mode::Combined), &*host::isa()).unwrap();
+    assert_eq!(pairs(&d), 5);
+}
