@@ -119,7 +119,7 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
     let mut order: SecondaryMap<ir::Inst, u32> = SecondaryMap::new();
     let mut loads: Vec<Access> = Vec::new();
     for &block in &cx.cfg.blocks {
-        for (n, inst) in func.layout.block_insts(block).enumerate() {
+        for (n, inst) in cx.cfg.insts(block).iter().copied().enumerate() {
             order[inst] = n as u32;
             if let Some(place) = cx.writes(inst) {
                 writes.entry(place.origin).or_default().push(Access { block, inst, place });
@@ -184,7 +184,7 @@ fn reached_from(cfg: &Cfg, b: ir::Block) -> EntitySet<ir::Block> {
 
 /// Calls of `free` whose blocks must stay until the pullback is done.
 pub fn deferred(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
-    let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
+    let insts = cx.cfg.calls.iter().copied();
     let is_free = |inst: &ir::Inst| match CalleeKind::of(cx.program, cx.func, *inst) {
         Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
         _ => false,

@@ -35,7 +35,7 @@ pub fn compute(
     let (func, cfg) = (i.func, i.cfg);
     let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
     for &b in &cfg.blocks {
-        let results = func.layout.block_insts(b).flat_map(|inst| func.dfg.inst_results(inst));
+        let results = cfg.insts(b).iter().flat_map(|&inst| func.dfg.inst_results(inst));
         all.extend(func.dfg.block_params(b).iter().chain(results).filter(|v| active(**v)).map(|&v| (v, b)));
     }
     let mut solid: EntitySet<ir::Value> = EntitySet::new();

@@ -53,7 +53,7 @@ pub fn compute(
     let func = i.func;
     let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
     for &b in &i.cfg.blocks {
-        let results = func.layout.block_insts(b).flat_map(|inst| func.dfg.inst_results(inst));
+        let results = i.cfg.insts(b).iter().flat_map(|&inst| func.dfg.inst_results(inst));
         let values = func.dfg.block_params(b).iter().chain(results).copied();
         all.extend(values.filter(|&v| active(v) && func.dfg.value_type(v).is_float()).map(|v| (v, b)));
     }

@@ -13,7 +13,7 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
-use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet, Table};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::addresses;
 use brolga_ir::{
@@ -141,9 +141,9 @@ pub struct Stages<'a> {
     /// The pullback graph; empty for a combined function.
     pub pullback: CfgBlocks,
     /// Reverse block of each primal block.
-    pub reverse_of: IndexMap<ir::Block, BlockId>,
+    pub reverse_of: Table<ir::Block, BlockId>,
     /// Forward block of each primal block.
-    pub forward_of: IndexMap<ir::Block, BlockId>,
+    pub forward_of: Table<ir::Block, BlockId>,
     /// What became of loops.
     pub loops: Loops,
     /// The emitted functions.
@@ -554,7 +554,7 @@ fn derive_one<'a>(
     let mut stmts = AdStmts::default();
     if t.problems.is_empty() {
         for &b in &facts.cfg.blocks {
-            for inst in primal.func.layout.block_insts(b) {
+            for &inst in facts.cfg.insts(b) {
                 let stmt = rules::translate(&mut t, inst);
                 stmts.insert(inst, stmt);
             }
@@ -659,7 +659,7 @@ fn derive_one<'a>(
     } else {
         let whole = &pulls[0].graph;
         let (symbol, signature) = (whole.symbol.clone(), whole.signature.clone());
-        let empty = CfgBlocks { symbol, signature, blocks: IndexMap::default() };
+        let empty = CfgBlocks { symbol, signature, blocks: Table::default() };
         loop {
             let seg = fwd.seg;
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);

@@ -7,12 +7,11 @@
 
 use brolga_ir::map::HashMap;
 
-use brolga_analysis::cfg::edge_args;
 use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::lift::BlockMap;
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::Table;
 use cranelift_codegen::ir::{self, types};
 use smallvec::{SmallVec, smallvec};
 
@@ -49,8 +48,8 @@ pub fn forward(
 ) -> Forward {
     let func = facts.func();
     let seg = Val::D(ids.dv());
-    let mut blocks = IndexMap::default();
-    for (&b, id) in map {
+    let mut blocks = Table::with_capacity(map.len(), ids.blocks());
+    for (&b, id) in map.iter() {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
         let mut insts = Fragment::with_capacity(primal.insts.len() + 4);
@@ -181,7 +180,6 @@ fn terminator(
     insts: &mut Insts,
     ids: &mut Ids,
 ) -> Term {
-    let func = facts.func();
     let mut zero: Option<Val> = None;
     let mut none = |insts: &mut Insts| {
         *zero.get_or_insert_with(|| {
@@ -193,7 +191,7 @@ fn terminator(
     };
     let mut extend = |t: &Target, insts: &mut Insts| -> Target {
         let Role::Forward(to) = lifted.blocks[&t.block].role else { unreachable!("a target is a primal block") };
-        let args = edge_args(func, b, to);
+        let args = facts.cfg.args(b, to);
         let mut t = t.clone();
         for (i, _) in delta_params(facts, to) {
             let d = facts.delta(args[i]).unwrap_or_else(|| none(insts));

@@ -5,7 +5,6 @@
 //! branches. Backward data flow over the primal's blocks, to a fixed point. Whoever assembles reverse blocks sets cotangents to zero
 //! where they begin to mean something.
 
-use brolga_analysis::cfg::edge_args;
 use brolga_ir::inst::AdOp;
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -52,8 +51,8 @@ pub struct Liveness {
 
 /// Active arguments of the edge `p -> b`, with the parameters that they feed.
 pub fn active_args(facts: &Facts<'_>, p: ir::Block, b: ir::Block) -> Vec<(ir::Value, ir::Value)> {
-    edge_args(facts.func(), p, b)
-        .into_iter()
+    let args = facts.cfg.args(p, b).iter().copied();
+    args
         .zip(facts.func().dfg.block_params(b).iter().copied())
         .filter(|&(a, q)| facts.is_active(a) && facts.is_active(q))
         .collect()
@@ -71,7 +70,7 @@ impl Liveness {
             let mut touched: Vec<ir::Value> =
                 func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
             let mut used = Vec::new();
-            for inst in func.layout.block_insts(b) {
+            for &inst in facts.cfg.insts(b) {
                 for i in stmts[&inst].rvs.values() {
                     match i.op {
                         AdOp::AddCt(v, _) => {

@@ -19,7 +19,7 @@ use brolga_ir::map::HashMap;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{IndexMap, Table};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::{SmallVec, smallvec};
 
@@ -36,7 +36,7 @@ pub struct Pullback {
     /// The segment.
     pub seg: Val,
     /// Reverse block of each primal block.
-    pub reverse_of: IndexMap<ir::Block, BlockId>,
+    pub reverse_of: Table<ir::Block, BlockId>,
 }
 
 mod again;
@@ -48,11 +48,11 @@ struct Builder<'a, 'f> {
     aux: &'a IndexMap<Val, Type>,
     live: &'a Liveness,
     ids: &'a mut Ids,
-    reverse_of: IndexMap<ir::Block, BlockId>,
+    reverse_of: Table<ir::Block, BlockId>,
     /// Loops that are run again, by header.
     again: IndexMap<ir::Block, again::Way>,
     exit: BlockId,
-    blocks: IndexMap<BlockId, CfgBlock>,
+    blocks: Table<BlockId, CfgBlock>,
 }
 
 /// Assemble it. `seeds` names the cotangent of each result that is a parameter of the pullback.
@@ -70,11 +70,11 @@ pub fn pullback(
 ) -> Pullback {
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
-    let reverse_of: IndexMap<ir::Block, BlockId> =
+    let reverse_of: Table<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
     let again = plan.again.iter().map(|a| (a.header, again::Way::new(a, &reverse_of, ids))).collect();
-    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks: IndexMap::default() };
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks: Table::default() };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
         match plan.again(block) {
@@ -112,7 +112,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
         way.insts.retain(|_, i| i.op != AdOp::OpenFrame);
     }
     whole.make_cold();
-    let mut blocks: IndexMap<BlockId, CfgBlock> = IndexMap::default();
+    let mut blocks: Table<BlockId, CfgBlock> = Table::default();
     blocks.insert(new, entry);
     blocks.extend(std::mem::take(&mut whole.blocks));
     blocks.extend(others);
@@ -205,7 +205,7 @@ impl Builder<'_, '_> {
                 self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
-        let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
+        let insts = facts.cfg.insts(b);
         let stmts = self.stmts;
         f.reserve(plan.sources.len() + insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>());
         for inst in insts.iter().rev() {

@@ -6,7 +6,7 @@
 
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Tape, Val};
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::{SmallVec, smallvec};
@@ -57,7 +57,7 @@ impl AdStmt {
 }
 
 /// All statements of a function, by instruction, in layout order.
-pub type AdStmts = IndexMap<ir::Inst, AdStmt>;
+pub type AdStmts = Table<ir::Inst, AdStmt>;
 
 /// What translation shares between statements.
 pub struct Translation<'a, 'f> {

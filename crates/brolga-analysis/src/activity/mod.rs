@@ -202,7 +202,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     let func = input.func;
     for &b in &input.cfg.blocks {
         let params = func.dfg.block_params(b).iter().copied();
-        let results = func.layout.block_insts(b).flat_map(|i| func.dfg.inst_results(i).iter().copied());
+        let results = input.cfg.insts(b).iter().flat_map(|&i| func.dfg.inst_results(i).iter().copied());
         for v in params.chain(results) {
             if cx.a.is_varied(v) && cx.useful.contains(v) {
                 cx.a.ct[v] = cx.a.shape(func, v);

@@ -16,7 +16,7 @@ impl Cx<'_> {
         while changed {
             changed = false;
             for &b in cfg.blocks.iter().rev() {
-                for inst in func.layout.block_insts(b).rev() {
+                for &inst in cfg.insts(b).iter().rev() {
                     for &v in func.dfg.inst_results(inst) {
                         changed |= self.mark(v);
                     }

@@ -11,7 +11,6 @@ use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
-use crate::cfg::edge_args;
 use crate::contents::{Kinds, becomes_float, moves_half};
 use crate::modes::ParamMode;
 use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
@@ -53,9 +52,8 @@ impl Cx<'_> {
             changed = false;
             for &b in &cfg.blocks {
                 if b != cfg.blocks[0] && !func.dfg.block_params(b).is_empty() {
-                    let edges: SmallVec<[_; 2]> = cfg.preds[b].iter().map(|&q| edge_args(func, q, b)).collect();
                     for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
-                        let args: SmallVec<[ir::Value; 4]> = edges.iter().map(|args| args[i]).collect();
+                        let args: SmallVec<[ir::Value; 4]> = cfg.incoming(b, i).collect();
                         let mut s = self.any_state(&args);
                         if let State::Varied { definite } = s {
                             s = self.received(v, &args, definite);
@@ -63,7 +61,7 @@ impl Cx<'_> {
                         changed |= self.raise(v, s);
                     }
                 }
-                for inst in func.layout.block_insts(b) {
+                for &inst in cfg.insts(b) {
                     changed |= self.stored(inst);
                     for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
                         let s = self.transfer(inst, k, v);
@@ -83,14 +81,10 @@ impl Cx<'_> {
                 self.reached_from_outside(r);
             }
         }
-        for &b in &cfg.blocks {
-            for inst in func.layout.block_insts(b) {
-                if func.dfg.insts[inst].opcode().is_call() {
-                    for &a in func.dfg.inst_args(inst) {
-                        if p.root(a).is_some() {
-                            self.reached_from_outside(a);
-                        }
-                    }
+        for &call in &cfg.calls {
+            for &a in func.dfg.inst_args(call) {
+                if p.root(a).is_some() {
+                    self.reached_from_outside(a);
                 }
             }
         }

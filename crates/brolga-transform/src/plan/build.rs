@@ -608,8 +608,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             }
         }
         for &b in facts.cfg.blocks.iter().filter(|b| self.plan.reversed(**b)).collect::<Vec<_>>() {
-            for (n, inst) in facts.func().layout.block_insts(b).enumerate() {
-                for v in self.stmts[&inst].comms() {
+            for (n, inst) in facts.cfg.insts(b).iter().enumerate() {
+                for v in self.stmts[inst].comms() {
                     self.needed[b].insert(v);
                     if self.rewind.is_some() {
                         self.read_at.insert((b, v), n as u32 + 1);
