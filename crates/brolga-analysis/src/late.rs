@@ -29,7 +29,8 @@ pub fn releases(program: &Program, func: &ir::Function, cfg: &Cfg, blocks: &mut 
     let is_bad = |i: ir::Inst| func.dfg.insts[i].opcode().is_call() && blocks.allocates(i) && !is_one(i);
     // Blocks from whose start something bad can come.
     let mut ahead: EntitySet<ir::Block> = EntitySet::new();
-    let mut work: Vec<ir::Block> = cfg.blocks.iter().copied().filter(|&b| cfg.insts(b).iter().any(|&i| is_bad(i))).collect();
+    let mut work: Vec<ir::Block> =
+        cfg.blocks.iter().copied().filter(|&b| cfg.insts(b).iter().any(|&i| is_bad(i))).collect();
     while let Some(b) = work.pop() {
         if ahead.insert(b) {
             work.extend(&cfg.preds[b]);

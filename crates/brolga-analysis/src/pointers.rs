@@ -176,25 +176,25 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
     let func = cx.func;
     let mut work: Vec<ir::Value> = Vec::new();
     for &inst in cx.cfg.all_insts() {
-            work.extend(access_address(func, inst));
-            match CalleeKind::of(cx.program, func, inst) {
-                Some(CalleeKind::Derived(k)) => {
-                    let args = func.dfg.inst_args(inst);
-                    work.extend(args.iter().enumerate().filter(|(i, _)| cx.summaries.is_address(k, *i)).map(|a| *a.1));
-                }
-                Some(CalleeKind::Known(rule)) => {
-                    let args = func.dfg.inst_args(inst);
-                    work.extend(args.iter().zip(&rule.params).filter(|a| *a.1 == brolga_rules::Ty::Ptr).map(|a| *a.0));
-                }
-                // What none of those that may be meant uses as an address is none.
-                _ => {
-                    if let InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
-                        let signature = signature_id(&func.dfg.signatures[sig_ref]);
-                        let args = func.dfg.inst_args(inst)[1..].iter().enumerate();
-                        work.extend(args.filter(|a| cx.summaries.is_address_through(signature, a.0)).map(|a| *a.1));
-                    }
+        work.extend(access_address(func, inst));
+        match CalleeKind::of(cx.program, func, inst) {
+            Some(CalleeKind::Derived(k)) => {
+                let args = func.dfg.inst_args(inst);
+                work.extend(args.iter().enumerate().filter(|(i, _)| cx.summaries.is_address(k, *i)).map(|a| *a.1));
+            }
+            Some(CalleeKind::Known(rule)) => {
+                let args = func.dfg.inst_args(inst);
+                work.extend(args.iter().zip(&rule.params).filter(|a| *a.1 == brolga_rules::Ty::Ptr).map(|a| *a.0));
+            }
+            // What none of those that may be meant uses as an address is none.
+            _ => {
+                if let InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
+                    let signature = signature_id(&func.dfg.signatures[sig_ref]);
+                    let args = func.dfg.inst_args(inst)[1..].iter().enumerate();
+                    work.extend(args.filter(|a| cx.summaries.is_address_through(signature, a.0)).map(|a| *a.1));
                 }
             }
+        }
     }
     while let Some(v) = work.pop() {
         if func.dfg.value_type(v) != types::I64 || !p.address.insert(v) {

@@ -17,7 +17,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::activity::ActivityInput;
 use crate::contents::Use;
 use crate::modes::ResultMode;
-use crate::solid::{Through, unit};
+use crate::solid::{Left, Through, unit};
 
 /// Most blocks that are followed from one definition.
 const MAX_BLOCKS: u32 = 64;
@@ -58,14 +58,11 @@ pub fn compute(
         all.extend(values.filter(|&v| active(v) && func.dfg.value_type(v).is_float()).map(|v| (v, b)));
     }
     units.found.extend(all.iter().map(|x| x.0));
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for &(v, b) in all.iter().rev() {
-            if units.found.contains(v) && !units.has_one(v, b) {
-                units.found.remove(v);
-                changed = true;
-            }
+    let mut left = Left::new(i, &all, through);
+    while let Some((v, b)) = left.next() {
+        if units.found.contains(v) && !units.has_one(v, b) {
+            units.found.remove(v);
+            left.lost(i, v);
         }
     }
     units.found

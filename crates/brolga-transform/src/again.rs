@@ -325,7 +325,7 @@ impl Finder<'_, '_> {
             }
             if found.blocks.contains(&s) {
                 // What is no sum must not become one.
-                let alone = active_args(facts, b, s).iter().any(|(a, q)| found.sums.get(a) != found.sums.get(q));
+                let alone = active_args(facts, b, s).any(|(a, q)| found.sums.get(&a) != found.sums.get(&q));
                 if alone || passed.len() != now.len() {
                     return None;
                 }

@@ -2,6 +2,7 @@
 
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::SecondaryMap;
 
 use super::{Cx, MemRole, State};
 use crate::callee::CalleeKind;
@@ -12,17 +13,29 @@ impl Cx<'_> {
     /// Backwards: what an output depends on.
     pub(super) fn usefulness(&mut self) {
         let (func, cfg) = (self.i.func, self.i.cfg);
+        // A block is looked at again if something that is made of its values has become useful.
+        let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
+        open.resize(func.dfg.num_blocks());
         let mut changed = true;
-        while changed {
-            changed = false;
+        while std::mem::take(&mut changed) {
             for &b in cfg.blocks.iter().rev() {
+                if !std::mem::take(&mut open[b]) {
+                    continue;
+                }
                 for &inst in cfg.insts(b).iter().rev() {
                     for &v in func.dfg.inst_results(inst) {
-                        changed |= self.mark(v);
+                        if self.mark(v) {
+                            changed = true;
+                            let args = func.dfg.inst_args(inst).iter();
+                            args.filter_map(|&a| cfg.def_block[a]).for_each(|b| open[b] = true);
+                        }
                     }
                 }
-                for &v in func.dfg.block_params(b) {
-                    changed |= self.mark(v);
+                for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                    if self.mark(v) {
+                        changed = true;
+                        cfg.incoming(b, i).filter_map(|a| cfg.def_block[a]).for_each(|b| open[b] = true);
+                    }
                 }
             }
         }

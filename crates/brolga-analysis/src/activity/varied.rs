@@ -5,13 +5,14 @@ use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
+use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
-use crate::contents::{Kinds, becomes_float, moves_half};
+use crate::contents::{Kinds, Use, becomes_float, moves_half};
 use crate::modes::ParamMode;
 use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
 use crate::reach;
@@ -47,10 +48,15 @@ impl Cx<'_> {
             }
         }
         self.memory_from_outside();
+        // A block is looked at again if something that it reads has changed.
+        let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
+        open.resize(func.dfg.num_blocks());
         let mut changed = true;
-        while changed {
-            changed = false;
+        while std::mem::take(&mut changed) {
             for &b in &cfg.blocks {
+                if !std::mem::take(&mut open[b]) {
+                    continue;
+                }
                 if b != cfg.blocks[0] && !func.dfg.block_params(b).is_empty() {
                     for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
                         let args: SmallVec<[ir::Value; 4]> = cfg.incoming(b, i).collect();
@@ -58,16 +64,44 @@ impl Cx<'_> {
                         if let State::Varied { definite } = s {
                             s = self.received(v, &args, definite);
                         }
-                        changed |= self.raise(v, s);
+                        if self.raise(v, s) {
+                            changed = true;
+                            self.open_users(v, &mut open);
+                        }
                     }
                 }
                 for &inst in cfg.insts(b) {
-                    changed |= self.stored(inst);
+                    if self.stored(inst) {
+                        changed = true;
+                        cfg.blocks.iter().for_each(|&b| open[b] = true);
+                    }
                     for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
                         let s = self.transfer(inst, k, v);
-                        changed |= self.raise(v, s);
+                        if self.raise(v, s) {
+                            changed = true;
+                            self.open_users(v, &mut open);
+                        }
                     }
                 }
+            }
+        }
+    }
+
+    /// Note the blocks in which somebody may see that a value has changed. Expressions and branches see no more than their operands, bit
+    /// operations where those come from, and loads what was stored.
+    fn open_users(&self, v: ir::Value, open: &mut SecondaryMap<ir::Block, bool>) {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        for u in self.i.uses.of(v) {
+            let block = match *u {
+                Use::Edge(_, p) => cfg.def_block[p],
+                Use::Inst(inst, _) => match opcode_rule(func.dfg.insts[inst].opcode()) {
+                    OpcodeRule::Expr(_) => func.layout.inst_block(inst),
+                    _ => None,
+                },
+            };
+            match block {
+                Some(b) => open[b] = true,
+                None => cfg.blocks.iter().for_each(|&b| open[b] = true),
             }
         }
     }
