@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
@@ -84,8 +85,8 @@ pub struct DataObject {
 /// A closed set of functions and data objects.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Functions in order of declaration.
-    pub funcs: PrimaryMap<FuncKey, Func>,
+    /// Functions in order of declaration. Copies of the program share them: a derivation makes one, to add few or none.
+    pub funcs: PrimaryMap<FuncKey, Arc<Func>>,
     /// Data objects in order of declaration.
     pub data: PrimaryMap<DataKey, DataObject>,
     /// Only parameters with the purpose `vmctx`, and what is computed from them, are pointers. Frontends of languages whose
@@ -96,8 +97,8 @@ pub struct Program {
     pub traps: BTreeMap<u8, (&'static str, &'static str)>,
     /// Instructions that a derivation has copied from one function into another. No body that is held here has any.
     pub copies: Copies,
-    func_by_symbol: HashMap<String, FuncKey>,
-    data_by_symbol: HashMap<String, DataKey>,
+    func_by_symbol: HashMap<Arc<str>, FuncKey>,
+    data_by_symbol: HashMap<Arc<str>, DataKey>,
 }
 
 /// The symbol that an external name of `func` stands for.
@@ -177,7 +178,7 @@ impl Program {
         if let Some(&k) = self.func_by_symbol.get(symbol) {
             return k;
         }
-        let k = self.funcs.push(Func {
+        let k = self.funcs.push(Arc::new(Func {
             symbol: symbol.to_owned(),
             signature: signature.clone(),
             body: None,
@@ -186,8 +187,8 @@ impl Program {
             host: None,
             computes: None,
             allocator: None,
-        });
-        self.func_by_symbol.insert(symbol.to_owned(), k);
+        }));
+        self.func_by_symbol.insert(symbol.into(), k);
         k
     }
 
@@ -202,7 +203,7 @@ impl Program {
         lines: impl Fn(ir::Inst) -> u32,
     ) -> Result<FuncKey, String> {
         let key = self.declare(symbol, &body.signature);
-        let f = &mut self.funcs[key];
+        let f = Arc::make_mut(&mut self.funcs[key]);
         if f.body.is_some()
             || f.host.is_some()
             || f.signature.params != body.signature.params
@@ -235,9 +236,9 @@ impl Program {
             .values()
             .map(|e| (symbol_of(&body, &e.name), body.dfg.signatures[e.signature].clone()))
             .collect();
-        self.funcs[key].body = Some(body);
+        Arc::make_mut(&mut self.funcs[key]).body = Some(body);
         for (s, sig) in refs {
-            if !self.data_by_symbol.contains_key(&s) {
+            if !self.data_by_symbol.contains_key(s.as_str()) {
                 self.declare(&s, &sig);
             }
         }
@@ -263,7 +264,7 @@ impl Program {
         address: usize,
     ) -> Result<FuncKey, String> {
         let key = self.declare(symbol, signature);
-        let f = &mut self.funcs[key];
+        let f = Arc::make_mut(&mut self.funcs[key]);
         let ints = signature.params.iter().chain(&signature.returns).all(|p| p.value_type.is_int());
         if f.body.is_some() || f.host.is_some() || f.signature != *signature || !ints {
             return Err(symbol.to_owned());
@@ -274,10 +275,12 @@ impl Program {
 
     /// Define a data object; gives its symbol back if it is taken.
     pub fn define_data(&mut self, object: DataObject) -> Result<DataKey, String> {
-        if self.data_by_symbol.contains_key(&object.symbol) || self.func_by_symbol.contains_key(&object.symbol) {
+        if self.data_by_symbol.contains_key(object.symbol.as_str())
+            || self.func_by_symbol.contains_key(object.symbol.as_str())
+        {
             return Err(object.symbol);
         }
-        let symbol = object.symbol.clone();
+        let symbol = object.symbol.as_str().into();
         let k = self.data.push(object);
         self.data_by_symbol.insert(symbol, k);
         Ok(k)

@@ -158,16 +158,19 @@ enum Kind {
 }
 
 /// Names of variants, in the order in which they were asked for.
-#[derive(Default)]
-struct Worklist {
+struct Worklist<'a> {
+    program: &'a Program,
     variants: IndexSet<(Variant, Kind)>,
     per_func: HashMap<(FuncKey, Kind), u32>,
     /// Forward pass and pullback, or the one function and nothing.
     names: Vec<(String, String)>,
-    symbols: HashMap<FuncKey, String>,
 }
 
-impl Worklist {
+impl<'a> Worklist<'a> {
+    fn new(program: &'a Program) -> Self {
+        Self { program, variants: IndexSet::default(), per_func: HashMap::default(), names: Vec::new() }
+    }
+
     /// A suffix that no other variant of the function has.
     fn suffix(&mut self, func: FuncKey, kind: Kind) -> String {
         let n = self.per_func.entry((func, kind)).or_default();
@@ -182,7 +185,7 @@ impl Worklist {
         }
         let func = key.0.func;
         let suffix = self.suffix(func, kind);
-        let base = &self.symbols[&func];
+        let base = &self.program.funcs[func].symbol;
         let names = match kind {
             Kind::Pair => (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}")),
             Kind::Whole => (format!("{base}__gradient{suffix}"), String::new()),
@@ -193,7 +196,7 @@ impl Worklist {
     }
 }
 
-impl Callees for Worklist {
+impl Callees for Worklist<'_> {
     fn derive(&mut self, variant: Variant) -> (String, String) {
         self.ask(variant, Kind::Pair)
     }
@@ -324,8 +327,7 @@ pub(crate) fn derive_once(
     let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
     let addressed = addressed(&program, &normalised);
 
-    let mut work =
-        Worklist { symbols: program.funcs.iter().map(|(k, f)| (k, f.symbol.clone())).collect(), ..Worklist::default() };
+    let mut work = Worklist::new(&program);
     let root = Variant::of_request(request, &program.funcs[request.func].signature);
     let mut first = (options.mode != Mode::Split).then_some(root.clone());
     if first.is_none() {
@@ -531,7 +533,7 @@ fn derive_one<'a>(
     options: &'a Options,
     summaries: &'a Summaries,
     Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }: Wanted,
-    work: &mut Worklist,
+    work: &mut Worklist<'_>,
     names: &mut Names,
     isa: &dyn TargetIsa,
 ) -> Result<Stages<'a>, Diagnostics> {
