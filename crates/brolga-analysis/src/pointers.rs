@@ -167,6 +167,7 @@ pub fn access_address(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> 
 /// Compute addresses and deltas.
 pub fn compute(cx: PointerInput<'_>) -> Pointers {
     let mut p = Pointers { pointer_copy: cx.pointer_copy.clone(), ..Pointers::default() };
+    p.delta.resize(cx.func.dfg.num_values());
     addresses(&cx, &mut p);
     deltas(&cx, &mut p);
     p

@@ -114,6 +114,12 @@ impl Units<'_> {
                 Passes::Same(_) | Passes::Other => return false,
             }
         }
+        // The only one, where the value is made: whichever way goes on from there has had it, and has no other.
+        if let [Use::Inst(inst, _)] = ones[..]
+            && func.layout.inst_block(inst) == Some(b)
+        {
+            return true;
+        }
         let count = |at: &dyn Fn(&Use) -> bool| ones.iter().filter(|u| at(u)).count();
         let in_block =
             |block: ir::Block| count(&|u| matches!(u, Use::Inst(i, _) if func.layout.inst_block(*i) == Some(block)));

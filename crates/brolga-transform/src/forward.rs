@@ -121,29 +121,31 @@ pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], 
     if plan.blocks[b].keeps.is_empty() {
         return;
     }
-    let mut waiting: HashMap<Val, Vec<FrameSlot>> = HashMap::default();
+    let mut waiting: HashMap<Val, SmallVec<[FrameSlot; 1]>> = HashMap::default();
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);
     }
     let mut out = Insts::with_capacity(insts.len() + waiting.len());
-    let mut keep = |v: Val, at: Option<ir::Inst>, out: &mut Insts| {
-        for slot in waiting.remove(&v).unwrap_or_default() {
+    let mut keep = |v: Val, slots: SmallVec<[FrameSlot; 1]>, at: Option<ir::Inst>, out: &mut Insts| {
+        for slot in slots {
             out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at });
         }
     };
     // The frame must have been entered before anything can be kept in it.
     let enters = insts.values().any(|i| i.op == AdOp::EnterFrame);
+    let take = |waiting: &mut HashMap<_, _>, v: Val| waiting.remove(&v).unwrap_or_default();
     if !enters {
-        params.iter().for_each(|p| keep(p.0, None, &mut out));
+        params.iter().for_each(|p| keep(p.0, take(&mut waiting, p.0), None, &mut out));
     }
     for (id, inst) in std::mem::take(insts) {
-        let entered = inst.op == AdOp::EnterFrame;
-        let (defs, at) = (inst.defs.clone(), inst.at);
+        let (entered, at) = (matches!(inst.op, AdOp::EnterFrame), inst.at);
+        let kept = inst.defs.iter().filter_map(|d| Some((d.0, waiting.remove(&d.0)?)));
+        let kept: SmallVec<[_; 1]> = kept.collect();
         out.insert(id, inst);
         if entered {
-            params.iter().for_each(|p| keep(p.0, None, &mut out));
+            params.iter().for_each(|p| keep(p.0, take(&mut waiting, p.0), None, &mut out));
         }
-        defs.iter().for_each(|d| keep(d.0, at, &mut out));
+        kept.into_iter().for_each(|(v, slots)| keep(v, slots, at, &mut out));
     }
     // What an earlier block defined.
     for &(slot, v) in &plan.blocks[b].keeps {

@@ -136,8 +136,8 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// What held variables get on the edges from a block's predecessors.
-type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
+/// What held variables get on the edges from a block's predecessors, which are mostly one or two.
+type Holds = SmallVec<[(ir::Block, Vec<(Val, Val)>); 2]>;
 
 fn to(block: BlockId) -> Target {
     Target { block, args: vec![] }
@@ -221,7 +221,7 @@ impl Builder<'_, '_> {
             self.finish(id, Role::Reverse(b), vec![], f, Term::Jump(to(self.exit)), first);
             return;
         };
-        let holds: IndexMap<ir::Block, Vec<(Val, Val)>> = facts.cfg.preds[b]
+        let holds: Holds = facts.cfg.preds[b]
             .iter()
             .map(|&p| (p, self.plan.holds.get(&(p, b)).map_or(vec![], |h| self.held(&mut f, h, &mut waiting, first))))
             .collect();
@@ -422,7 +422,7 @@ impl Builder<'_, '_> {
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
     fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
         let at = self.facts.func().layout.last_inst(p);
-        for &(name, v) in &holds[&p] {
+        for &(name, v) in holds.iter().filter(|h| h.0 == p).flat_map(|h| &h.1) {
             self.add(f, smallvec![], AdOp::Hold(name, v), at);
         }
         let live = self.live;

@@ -43,14 +43,14 @@ pub struct Guard {
 
 impl AdStmt {
     /// Names of the forward pass that the reverse fragment reads, in order of first use.
-    pub fn comms(&self) -> Vec<Val> {
-        let mut out: Vec<Val> = Vec::new();
+    pub fn comms(&self) -> SmallVec<[Val; 8]> {
+        let mut out = SmallVec::new();
         for i in self.rvs.values() {
-            for v in i.reads() {
+            i.each_read(|v| {
                 if !matches!(v, Val::D(_)) && !out.contains(&v) {
                     out.push(v);
                 }
-            }
+            });
         }
         out
     }
