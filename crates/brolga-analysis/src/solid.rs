@@ -70,48 +70,51 @@ pub fn compute(
             _ => n == 0 && through(inst).is_some_and(|v| solid.contains(v)),
         }
     };
-    let mut left = Left::new(i, &all, through);
-    while let Some((v, b)) = left.next() {
-        if !solid.contains(v) {
-            continue;
-        }
-        let in_block = |solid: &EntitySet<ir::Value>, block: ir::Block| {
+    let is_solid = |solid: &EntitySet<ir::Value>, v: ir::Value, b: ir::Block| {
+        let in_block = |block: ir::Block| {
             i.uses.of(v).iter().any(|&u| match u {
                 Use::Inst(inst, n) => func.layout.inst_block(inst) == Some(block) && passes(solid, inst, n),
                 Use::Edge(..) => false,
             })
         };
-        let on_edge = |solid: &EntitySet<ir::Value>, from: ir::Block, to: ir::Block| {
+        let on_edge = |from: ir::Block, to: ir::Block| {
             i.uses.of(v).iter().any(|&u| match u {
                 Use::Edge(b, p) => b == from && cfg.def_block[p] == Some(to) && solid.contains(p),
                 Use::Inst(..) => false,
             })
         };
         // Follow every way from the definition until the cotangent is passed on.
-        let mut ok = true;
         let mut seen = EntitySet::new();
-        let mut work = if in_block(&solid, b) { vec![] } else { vec![b] };
+        let mut work = if in_block(b) { vec![] } else { vec![b] };
         let mut steps = 0;
         while let Some(x) = work.pop() {
             let last = func.layout.last_inst(x).expect("a block has a terminator");
             steps += 1;
-            ok &= func.dfg.insts[last].opcode() != Opcode::Return && steps < MAX_BLOCKS;
-            for &s in cfg.succs[x].iter().filter(|&&s| !on_edge(&solid, x, s)) {
+            let mut ok = func.dfg.insts[last].opcode() != Opcode::Return && steps < MAX_BLOCKS;
+            for &s in cfg.succs[x].iter().filter(|&&s| !on_edge(x, s)) {
                 // Back at the definition, the value is gone.
                 ok &= s != b;
-                if !in_block(&solid, s) && seen.insert(s) {
+                if !in_block(s) && seen.insert(s) {
                     work.push(s);
                 }
             }
             if !ok {
-                break;
+                return false;
             }
         }
-        if !ok {
+        true
+    };
+    let mut left = Left::new(i, &all, through);
+    while let Some((v, b)) = left.next() {
+        if solid.contains(v) && !is_solid(&solid, v, b) {
             solid.remove(v);
             left.lost(i, v);
         }
     }
+    debug_assert!(
+        all.iter().all(|&(v, b)| !solid.contains(v) || is_solid(&solid, v, b)),
+        "one was not looked at again"
+    );
     solid
 }
 

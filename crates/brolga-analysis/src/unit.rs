@@ -65,6 +65,10 @@ pub fn compute(
             left.lost(i, v);
         }
     }
+    debug_assert!(
+        all.iter().all(|&(v, b)| !units.found.contains(v) || units.has_one(v, b)),
+        "one was not looked at again"
+    );
     units.found
 }
 

@@ -95,6 +95,13 @@ impl Liveness {
                 }
             }
         }
+        let live_out = |l: &Self, b: ir::Block| {
+            let mut out = passed[b].clone();
+            for &s in facts.cfg.succs[b].iter().filter(|s| returning.contains(**s)) {
+                out.extend(l.live_in[s].iter());
+            }
+            Values::new(out)
+        };
         // A block is looked at again if more has become live in one that it leads to.
         let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
         open.resize(func.dfg.num_blocks());
@@ -104,11 +111,7 @@ impl Liveness {
                 if !std::mem::take(&mut open[b]) {
                     continue;
                 }
-                let mut out = passed[b].clone();
-                for &s in facts.cfg.succs[b].iter().filter(|s| returning.contains(**s)) {
-                    out.extend(l.live_in[s].iter());
-                }
-                let out = Values::new(out);
+                let out = live_out(&l, b);
                 let live = &mut l.live_in[b];
                 let before = live.0.len();
                 live.0.extend(out.iter().filter(|&v| facts.cfg.def_block[v] != Some(b)));
@@ -122,6 +125,8 @@ impl Liveness {
                 l.live_out[b] = out;
             }
         }
+        let mut all = facts.cfg.blocks.iter().filter(|b| returning.contains(**b));
+        debug_assert!(all.all(|&b| l.live_out[b] == live_out(&l, b)), "a block was not looked at again");
         l
     }
 }

@@ -39,17 +39,23 @@ impl Cx<'_> {
                 }
             }
         }
+        debug_assert!(self.i.func.dfg.values().all(|v| !self.is_missed(v)), "a block was not looked at again");
+    }
+
+    /// Whether a value is useful, and has not been marked.
+    fn is_missed(&self, v: ir::Value) -> bool {
+        self.a.state[v] != State::No && !self.useful.contains(v) && self.is_used(v)
     }
 
     pub(super) fn mark(&mut self, v: ir::Value) -> bool {
-        if self.a.state[v] == State::No || self.useful.contains(v) {
-            return false;
-        }
-        let useful = self.i.uses.of(v).iter().any(|&u| match u {
+        self.is_missed(v) && self.useful.insert(v)
+    }
+
+    fn is_used(&self, v: ir::Value) -> bool {
+        self.i.uses.of(v).iter().any(|&u| match u {
             Use::Edge(_, p) => self.useful.contains(p),
             Use::Inst(i, n) => self.use_is_useful(i, n, v),
-        });
-        useful && self.useful.insert(v)
+        })
     }
 
     pub(super) fn use_is_useful(&self, inst: ir::Inst, n: usize, v: ir::Value) -> bool {

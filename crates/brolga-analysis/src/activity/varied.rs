@@ -54,37 +54,52 @@ impl Cx<'_> {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for &b in &cfg.blocks {
-                if !std::mem::take(&mut open[b]) {
-                    continue;
-                }
-                if b != cfg.blocks[0] && !func.dfg.block_params(b).is_empty() {
-                    for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
-                        let args: SmallVec<[ir::Value; 4]> = cfg.incoming(b, i).collect();
-                        let mut s = self.any_state(&args);
-                        if let State::Varied { definite } = s {
-                            s = self.received(v, &args, definite);
-                        }
-                        if self.raise(v, s) {
-                            changed = true;
-                            self.open_users(v, &mut open);
-                        }
-                    }
-                }
-                for &inst in cfg.insts(b) {
-                    if self.stored(inst) {
-                        changed = true;
-                        cfg.blocks.iter().for_each(|&b| open[b] = true);
-                    }
-                    for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
-                        let s = self.transfer(inst, k, v);
-                        if self.raise(v, s) {
-                            changed = true;
-                            self.open_users(v, &mut open);
-                        }
-                    }
+                if std::mem::take(&mut open[b]) {
+                    changed |= self.varied_in(b, &mut open);
                 }
             }
         }
+        debug_assert!(self.nothing_more(&mut open), "a block was not looked at again");
+    }
+
+    /// Whether all blocks have nothing to add, nor to object.
+    fn nothing_more(&mut self, open: &mut SecondaryMap<ir::Block, bool>) -> bool {
+        let problems = self.problems.len();
+        let cfg = self.i.cfg;
+        !cfg.blocks.iter().any(|&b| self.varied_in(b, open)) && self.problems.len() == problems
+    }
+
+    /// Look at a block; whether anything has changed, in which case `open` has the blocks that may see it.
+    fn varied_in(&mut self, b: ir::Block, open: &mut SecondaryMap<ir::Block, bool>) -> bool {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        let mut changed = false;
+        if b != cfg.blocks[0] {
+            for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                let args: SmallVec<[ir::Value; 4]> = cfg.incoming(b, i).collect();
+                let mut s = self.any_state(&args);
+                if let State::Varied { definite } = s {
+                    s = self.received(v, &args, definite);
+                }
+                if self.raise(v, s) {
+                    changed = true;
+                    self.open_users(v, open);
+                }
+            }
+        }
+        for &inst in cfg.insts(b) {
+            if self.stored(inst) {
+                changed = true;
+                cfg.blocks.iter().for_each(|&b| open[b] = true);
+            }
+            for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
+                let s = self.transfer(inst, k, v);
+                if self.raise(v, s) {
+                    changed = true;
+                    self.open_users(v, open);
+                }
+            }
+        }
+        changed
     }
 
     /// Note the blocks in which somebody may see that a value has changed. Expressions and branches see no more than their operands, bit
