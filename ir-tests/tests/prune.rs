@@ -136,7 +136,7 @@ fn cut_and_pruned(
             if let Err(e) = brolga::cranelift_codegen::verify_function(&lowered, &*isa) {
                 panic!("{}, {}, pruned: {is_pruned}: {e}\n{lowered}", file.name, f.symbol);
             }
-            program.funcs[key].body = Some(lowered);
+            program.func_mut(key).body = Some(lowered);
         }
         let after = count(&graph);
         seen.insts += before.0;

@@ -26,7 +26,16 @@ pub enum CalleeKind {
 
 impl CalleeKind {
     /// Classify a call instruction; `None` if it is no call.
+    #[inline]
     pub fn of(program: &Program, func: &ir::Function, inst: ir::Inst) -> Option<Self> {
+        // Analyses ask of each instruction.
+        match func.dfg.insts[inst] {
+            InstructionData::Call { .. } | InstructionData::CallIndirect { .. } => Self::of_call(program, func, inst),
+            _ => None,
+        }
+    }
+
+    fn of_call(program: &Program, func: &ir::Function, inst: ir::Inst) -> Option<Self> {
         match func.dfg.insts[inst] {
             InstructionData::Call { func_ref, .. } => {
                 let symbol = symbol_in(func, &func.dfg.ext_funcs[func_ref].name);

@@ -16,6 +16,9 @@ use crate::reach::Stores;
 /// The ends of a block's edges: mostly one or two.
 pub type Ends = SmallVec<[ir::Block; 2]>;
 
+/// A part of a list: from here to there.
+type Part = (u32, u32);
+
 /// Control flow of a normalised function.
 #[derive(Clone, Debug, Default)]
 pub struct Cfg {
@@ -29,6 +32,16 @@ pub struct Cfg {
     pub cyclic: EntitySet<ir::Block>,
     /// Block of each instruction's result or each parameter.
     pub def_block: SecondaryMap<ir::Value, Option<ir::Block>>,
+    /// All calls, in layout order.
+    pub calls: Vec<ir::Inst>,
+    /// All instructions, in layout order. Two dozen analyses go through them, and the layout itself is a linked list.
+    insts: Vec<ir::Inst>,
+    /// Where those of each block are.
+    of_block: SecondaryMap<ir::Block, Part>,
+    /// What is passed along each edge, one after the other.
+    args: Vec<ir::Value>,
+    /// For each predecessor of a block, where that is.
+    passed: SecondaryMap<ir::Block, SmallVec<[Part; 2]>>,
     /// Where memory is written, once somebody has asked for the last store before a load.
     pub(crate) stores: OnceCell<Stores>,
 }
@@ -40,26 +53,62 @@ impl Cfg {
         cfg.preds.resize(func.dfg.num_blocks());
         cfg.succs.resize(func.dfg.num_blocks());
         cfg.def_block.resize(func.dfg.num_values());
-        for &b in &cfg.blocks {
+        cfg.of_block.resize(func.dfg.num_blocks());
+        cfg.passed.resize(func.dfg.num_blocks());
+        cfg.insts.reserve(func.dfg.num_insts());
+        for i in 0..cfg.blocks.len() {
+            let b = cfg.blocks[i];
             for &p in func.dfg.block_params(b) {
                 cfg.def_block[p] = Some(b);
             }
+            let first = cfg.insts.len() as u32;
             for inst in func.layout.block_insts(b) {
                 for &r in func.dfg.inst_results(inst) {
                     cfg.def_block[r] = Some(b);
                 }
+                if func.dfg.insts[inst].opcode().is_call() {
+                    cfg.calls.push(inst);
+                }
+                cfg.insts.push(inst);
             }
-            let last = func.layout.last_inst(b).expect("a block has a terminator");
+            cfg.of_block[b] = (first, cfg.insts.len() as u32);
+            let last = *cfg.insts.last().expect("a block has a terminator");
             for call in func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables) {
                 let s = call.block(&func.dfg.value_lists);
                 cfg.succs[b].push(s);
                 cfg.preds[s].push(b);
+                let first = cfg.args.len() as u32;
+                cfg.args.extend(call.args(&func.dfg.value_lists).filter_map(|a| a.as_value()));
+                cfg.passed[s].push((first, cfg.args.len() as u32));
             }
         }
         let node = cfg.numbers();
         let cyclic = on_cycles(cfg.blocks.len(), |b| cfg.succs[cfg.blocks[b]].iter().map(|&s| node[s]));
         cfg.cyclic.extend(cfg.blocks.iter().zip(cyclic).filter(|x| x.1).map(|x| *x.0));
         cfg
+    }
+
+    /// The instructions of a block.
+    pub fn insts(&self, b: ir::Block) -> &[ir::Inst] {
+        let (first, end) = self.of_block[b];
+        &self.insts[first as usize..end as usize]
+    }
+
+    /// All instructions, in layout order.
+    pub fn all_insts(&self) -> &[ir::Inst] {
+        &self.insts
+    }
+
+    /// What a predecessor passes to a block, one for each of its parameters.
+    pub fn args(&self, from: ir::Block, to: ir::Block) -> &[ir::Value] {
+        let found = self.preds[to].iter().position(|&p| p == from).map(|i| self.passed[to][i]);
+        let (first, end) = found.unwrap_or_default();
+        &self.args[first as usize..end as usize]
+    }
+
+    /// What each predecessor of a block passes for one of its parameters.
+    pub fn incoming(&self, to: ir::Block, param: usize) -> impl Iterator<Item = ir::Value> + '_ {
+        self.passed[to].iter().map(move |p| self.args[p.0 as usize..p.1 as usize][param])
     }
 
     /// The position of each block in the layout.

@@ -110,7 +110,7 @@ pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
     let mut loads: Vec<Access> = Vec::new();
     for &block in &cx.cfg.blocks {
-        for inst in cx.func.layout.block_insts(block) {
+        for &inst in cx.cfg.insts(block) {
             let InstructionData::Load { flags, .. } = cx.func.dfg.insts[inst] else { continue };
             if cx.func.dfg.mem_flags[flags].readonly() {
                 found.insert(inst);
@@ -156,7 +156,7 @@ impl<'a> Writes<'a> {
         let mut by_origin: IndexMap<Origin, Vec<Access>> = IndexMap::new();
         let mut order: SecondaryMap<ir::Inst, u32> = SecondaryMap::new();
         for &block in &cx.cfg.blocks {
-            for (n, inst) in cx.func.layout.block_insts(block).enumerate() {
+            for (n, &inst) in cx.cfg.insts(block).iter().enumerate() {
                 order[inst] = n as u32;
                 for place in cx.writes(inst) {
                     by_origin.entry(place.origin).or_default().push(Access { block, inst, place });
@@ -215,7 +215,7 @@ fn reached_from(cfg: &Cfg, b: ir::Block) -> EntitySet<ir::Block> {
 
 /// Calls of `free` whose blocks must stay until the pullback is done.
 pub fn deferred(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
-    let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
+    let insts = cx.cfg.calls.iter().copied();
     let is_free = |inst: &ir::Inst| match CalleeKind::of(cx.program, cx.func, *inst) {
         Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
         _ => false,

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
-use crate::cfg::{Cfg, edge_args};
+use crate::cfg::Cfg;
 use crate::modes::ParamMode;
 use crate::pointers::{PointerInput, Pointers, access_address, constant_int};
 
@@ -124,13 +124,13 @@ impl Uses {
         let mut u = Uses(SecondaryMap::new());
         u.0.resize(func.dfg.num_values());
         for &b in &cfg.blocks {
-            for inst in func.layout.block_insts(b) {
+            for &inst in cfg.insts(b) {
                 for (i, &a) in func.dfg.inst_args(inst).iter().enumerate() {
                     u.0[a].push(Use::Inst(inst, i));
                 }
             }
             for &s in &cfg.succs[b] {
-                for (a, &p) in edge_args(func, b, s).into_iter().zip(func.dfg.block_params(s)) {
+                for (&a, &p) in cfg.args(b, s).iter().zip(func.dfg.block_params(s)) {
                     u.0[a].push(Use::Edge(b, p));
                 }
             }
@@ -275,7 +275,7 @@ const MOST_COPIED: i64 = 4096;
 
 fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
     let func = cx.func;
-    let insts = cx.cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+    let insts = cx.cfg.calls.iter().copied();
     let copied = |inst: ir::Inst| {
         use brolga_rules::MemFn::{Memcpy, Memmove};
         let Some(CalleeKind::Known(rule)) = CalleeKind::of(cx.program, func, inst) else { return None };
@@ -387,13 +387,11 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
         if b != cx.cfg.blocks[0] {
             for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
                 if p.address.contains(v) || p.root(v).is_some() {
-                    for &q in &cx.cfg.preds[b] {
-                        c.union(v, edge_args(func, q, b)[i]);
-                    }
+                    cx.cfg.incoming(b, i).for_each(|a| c.union(v, a));
                 }
             }
         }
-        for inst in func.layout.block_insts(b) {
+        for &inst in cx.cfg.insts(b) {
             let args = func.dfg.inst_args(inst);
             let data = func.dfg.insts[inst];
             match data.opcode() {
@@ -426,10 +424,8 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
         }
     }
     // Evidence.
-    for &b in &cx.cfg.blocks {
-        for inst in func.layout.block_insts(b) {
-            evidence(cx, p, uses, &mut c, inst);
-        }
+    for &inst in cx.cfg.all_insts() {
+        evidence(cx, p, uses, &mut c, inst);
     }
     c.copy_cells(&copied_blocks(cx));
     // Copies of pointers: decided by what the place holds otherwise.

@@ -25,7 +25,7 @@ pub fn in_place(places: Places<'_>, uses: &Uses, activity: &Activity) -> EntityS
     for &b in &cfg.blocks {
         // Loads from places that nothing has written to since.
         let mut loads: Vec<ir::Inst> = Vec::new();
-        for inst in func.layout.block_insts(b) {
+        for &inst in cfg.insts(b) {
             let op = func.dfg.insts[inst].opcode();
             if op == Opcode::Load {
                 loads.push(inst);

@@ -24,14 +24,13 @@ use crate::cfg::Cfg;
 
 /// Note which releases of a function wait, and give the function that is called to do it.
 pub fn releases(program: &Program, func: &ir::Function, cfg: &Cfg, blocks: &mut Blocks) -> Option<FuncKey> {
-    let insts = |b: ir::Block| func.layout.block_insts(b);
-    let all = || cfg.blocks.iter().flat_map(|&b| insts(b));
-    let callee = all().find_map(|i| simple(program, func, i))?;
+    let callee = cfg.calls.iter().find_map(|&i| simple(program, func, i))?;
     let is_one = |i: ir::Inst| simple(program, func, i) == Some(callee);
     let is_bad = |i: ir::Inst| func.dfg.insts[i].opcode().is_call() && blocks.allocates(i) && !is_one(i);
     // Blocks from whose start something bad can come.
     let mut ahead: EntitySet<ir::Block> = EntitySet::new();
-    let mut work: Vec<ir::Block> = cfg.blocks.iter().copied().filter(|&b| insts(b).any(is_bad)).collect();
+    let mut work: Vec<ir::Block> =
+        cfg.blocks.iter().copied().filter(|&b| cfg.insts(b).iter().any(|&i| is_bad(i))).collect();
     while let Some(b) = work.pop() {
         if ahead.insert(b) {
             work.extend(&cfg.preds[b]);
@@ -40,7 +39,7 @@ pub fn releases(program: &Program, func: &ir::Function, cfg: &Cfg, blocks: &mut 
     let mut late = EntitySet::new();
     for &b in &cfg.blocks {
         let mut waits = !cfg.succs[b].iter().any(|&s| ahead.contains(s));
-        for i in insts(b).collect::<Vec<_>>().into_iter().rev() {
+        for &i in cfg.insts(b).iter().rev() {
             waits &= !is_bad(i);
             if waits && is_one(i) {
                 late.insert(i);

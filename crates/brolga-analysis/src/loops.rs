@@ -96,11 +96,11 @@ impl Loops {
     fn find(&mut self, cfg: &Cfg) {
         let mut found: Vec<Loop> = Vec::new();
         for &header in &cfg.blocks {
-            let (latches, entries): (Vec<_>, Vec<_>) =
-                cfg.preds[header].iter().copied().partition(|&p| self.dominates(header, p));
-            if latches.is_empty() {
+            if !cfg.preds[header].iter().any(|&p| self.dominates(header, p)) {
                 continue;
             }
+            let (latches, entries): (Vec<_>, Vec<_>) =
+                cfg.preds[header].iter().copied().partition(|&p| self.dominates(header, p));
             let mut blocks = EntitySet::new();
             blocks.insert(header);
             let mut work = latches.clone();

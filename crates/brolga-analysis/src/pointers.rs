@@ -25,11 +25,10 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use indexmap::IndexMap;
-use smallvec::SmallVec;
 
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
-use crate::cfg::{Cfg, edge_args};
+use crate::cfg::Cfg;
 use crate::modes::{ParamMode, signature_id};
 use crate::reach::last_store;
 use crate::summary::Summaries;
@@ -128,7 +127,7 @@ fn rank(func: &ir::Function, cx: &PointerInput<'_>, v: ir::Value, depth: u32) ->
                 return if matches!(cx.params.get(i), Some(ParamMode::Dup { sure: true, .. })) { 2 } else { 1 };
             }
             // The likeliest of what flows in; a cycle adds nothing.
-            let arg = cx.cfg.preds[b].iter().map(|&p| edge_args(func, p, b)[i]).find(|&a| a != v);
+            let arg = cx.cfg.incoming(b, i).find(|&a| a != v);
             arg.map_or(0, |a| rank(func, cx, a, depth + 4).min(2))
         }
         ValueDef::Result(inst, _) => match func.dfg.insts[inst].opcode() {
@@ -168,6 +167,7 @@ pub fn access_address(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> 
 /// Compute addresses and deltas.
 pub fn compute(cx: PointerInput<'_>) -> Pointers {
     let mut p = Pointers { pointer_copy: cx.pointer_copy.clone(), ..Pointers::default() };
+    p.delta.resize(cx.func.dfg.num_values());
     addresses(&cx, &mut p);
     deltas(&cx, &mut p);
     p
@@ -176,25 +176,23 @@ pub fn compute(cx: PointerInput<'_>) -> Pointers {
 fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
     let func = cx.func;
     let mut work: Vec<ir::Value> = Vec::new();
-    for &b in &cx.cfg.blocks {
-        for inst in func.layout.block_insts(b) {
-            work.extend(access_address(func, inst));
-            match CalleeKind::of(cx.program, func, inst) {
-                Some(CalleeKind::Derived(k)) => {
-                    let args = func.dfg.inst_args(inst);
-                    work.extend(args.iter().enumerate().filter(|(i, _)| cx.summaries.is_address(k, *i)).map(|a| *a.1));
-                }
-                Some(CalleeKind::Known(rule)) => {
-                    let args = func.dfg.inst_args(inst);
-                    work.extend(args.iter().zip(&rule.params).filter(|a| *a.1 == brolga_rules::Ty::Ptr).map(|a| *a.0));
-                }
-                // What none of those that may be meant uses as an address is none.
-                _ => {
-                    if let InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
-                        let signature = signature_id(&func.dfg.signatures[sig_ref]);
-                        let args = func.dfg.inst_args(inst)[1..].iter().enumerate();
-                        work.extend(args.filter(|a| cx.summaries.is_address_through(signature, a.0)).map(|a| *a.1));
-                    }
+    for &inst in cx.cfg.all_insts() {
+        work.extend(access_address(func, inst));
+        match CalleeKind::of(cx.program, func, inst) {
+            Some(CalleeKind::Derived(k)) => {
+                let args = func.dfg.inst_args(inst);
+                work.extend(args.iter().enumerate().filter(|(i, _)| cx.summaries.is_address(k, *i)).map(|a| *a.1));
+            }
+            Some(CalleeKind::Known(rule)) => {
+                let args = func.dfg.inst_args(inst);
+                work.extend(args.iter().zip(&rule.params).filter(|a| *a.1 == brolga_rules::Ty::Ptr).map(|a| *a.0));
+            }
+            // What none of those that may be meant uses as an address is none.
+            _ => {
+                if let InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
+                    let signature = signature_id(&func.dfg.signatures[sig_ref]);
+                    let args = func.dfg.inst_args(inst)[1..].iter().enumerate();
+                    work.extend(args.filter(|a| cx.summaries.is_address_through(signature, a.0)).map(|a| *a.1));
                 }
             }
         }
@@ -206,7 +204,7 @@ fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
         match func.dfg.value_def(v) {
             ValueDef::Param(b, i) => {
                 if func.layout.entry_block() != Some(b) {
-                    work.extend(cx.cfg.preds[b].iter().map(|&q| edge_args(func, q, b)[i]));
+                    work.extend(cx.cfg.incoming(b, i));
                 }
             }
             ValueDef::Result(inst, _) => {
@@ -263,15 +261,14 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
         changed = false;
         for &b in &cx.cfg.blocks {
             if b != entry {
-                let edges: SmallVec<[_; 2]> = cx.cfg.preds[b].iter().map(|&q| edge_args(func, q, b)).collect();
                 for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
                     if func.dfg.value_type(v) != types::I64 || p.delta[v] == Delta::Lost || p.delta[v] == Delta::Root(v)
                     {
                         continue;
                     }
                     let mut d = Delta::Unknown;
-                    for args in &edges {
-                        d = match (d, p.delta[args[i]]) {
+                    for arg in cx.cfg.incoming(b, i) {
+                        d = match (d, p.delta[arg]) {
                             (d, Delta::Unknown) | (Delta::Unknown, d) => d,
                             (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
                             (a, b) if a == b => a,
@@ -284,7 +281,7 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
                     changed |= set(p, v, d);
                 }
             }
-            for inst in func.layout.block_insts(b) {
+            for &inst in cx.cfg.insts(b) {
                 for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
                     if func.dfg.value_type(v) != types::I64 {
                         p.delta[v] = Delta::None;
@@ -299,7 +296,7 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
     // What nothing reaches has no shadow.
     for &b in &cx.cfg.blocks {
         let values = func.dfg.block_params(b).iter().copied();
-        let results = func.layout.block_insts(b).flat_map(|i| func.dfg.inst_results(i).iter().copied());
+        let results = cx.cfg.insts(b).iter().flat_map(|&i| func.dfg.inst_results(i).iter().copied());
         for v in values.chain(results) {
             if p.delta[v] == Delta::Unknown {
                 p.delta[v] = Delta::None;
@@ -460,7 +457,7 @@ fn number(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, seen: &mut EntitySe
         Delta::Lost if !seen.insert(v) => true,
         Delta::Lost => match cx.func.dfg.value_def(v) {
             ValueDef::Result(inst, _) => cx.func.dfg.inst_args(inst).iter().all(|&a| number(cx, p, a, seen)),
-            ValueDef::Param(b, i) => cx.cfg.preds[b].iter().all(|&q| number(cx, p, edge_args(cx.func, q, b)[i], seen)),
+            ValueDef::Param(b, i) => cx.cfg.incoming(b, i).all(|a| number(cx, p, a, seen)),
             ValueDef::Union(..) => false,
         },
     }
@@ -530,7 +527,7 @@ fn closed(cx: &PointerInput<'_>, p: &Pointers, mut set: EntitySet<ir::Value>) ->
     loop {
         let wrong = choices.iter().find(|(v, kind)| {
             let ok = match kind {
-                RootKind::Phi(b, i) => cx.cfg.preds[*b].iter().all(|&q| is_in(&set, edge_args(func, q, *b)[*i])),
+                RootKind::Phi(b, i) => cx.cfg.incoming(*b, *i).all(|a| is_in(&set, a)),
                 RootKind::Select(inst) => func.dfg.inst_args(*inst)[1..].iter().all(|&a| is_in(&set, a)),
                 _ => true,
             };

@@ -49,7 +49,7 @@ impl Private {
     pub fn compute(places: Places<'_>, uses: &Uses) -> Self {
         let mut found = Self::default();
         let (func, cfg) = (places.func, places.cfg);
-        let insts = || cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+        let insts = || cfg.all_insts().iter().copied();
         let mut roots: Vec<(Origin, Vec<ir::Value>)> = Vec::new();
         for inst in insts() {
             let origin = match func.dfg.insts[inst] {

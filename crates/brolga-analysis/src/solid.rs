@@ -11,8 +11,8 @@
 //! **Greatest fixpoint**: everything is assumed solid, then taken back.
 
 use brolga_rules::{MathKind, OpcodeRule, Partial, Structural, opcode_rule};
-use cranelift_codegen::ir::{self, Opcode};
-use cranelift_entity::EntitySet;
+use cranelift_codegen::ir::{self, Opcode, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::activity::ActivityInput;
 use crate::callee::CalleeKind;
@@ -35,7 +35,7 @@ pub fn compute(
     let (func, cfg) = (i.func, i.cfg);
     let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
     for &b in &cfg.blocks {
-        let results = func.layout.block_insts(b).flat_map(|inst| func.dfg.inst_results(inst));
+        let results = cfg.insts(b).iter().flat_map(|&inst| func.dfg.inst_results(inst));
         all.extend(func.dfg.block_params(b).iter().chain(results).filter(|v| active(**v)).map(|&v| (v, b)));
     }
     let mut solid: EntitySet<ir::Value> = EntitySet::new();
@@ -70,52 +70,113 @@ pub fn compute(
             _ => n == 0 && through(inst).is_some_and(|v| solid.contains(v)),
         }
     };
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for &(v, b) in all.iter().rev() {
-            if !solid.contains(v) {
-                continue;
-            }
-            let in_block = |solid: &EntitySet<ir::Value>, block: ir::Block| {
-                i.uses.of(v).iter().any(|&u| match u {
-                    Use::Inst(inst, n) => func.layout.inst_block(inst) == Some(block) && passes(solid, inst, n),
-                    Use::Edge(..) => false,
-                })
-            };
-            let on_edge = |solid: &EntitySet<ir::Value>, from: ir::Block, to: ir::Block| {
-                i.uses.of(v).iter().any(|&u| match u {
-                    Use::Edge(b, p) => b == from && cfg.def_block[p] == Some(to) && solid.contains(p),
-                    Use::Inst(..) => false,
-                })
-            };
-            // Follow every way from the definition until the cotangent is passed on.
-            let mut ok = true;
-            let mut seen = EntitySet::new();
-            let mut work = if in_block(&solid, b) { vec![] } else { vec![b] };
-            let mut steps = 0;
-            while let Some(x) = work.pop() {
-                let last = func.layout.last_inst(x).expect("a block has a terminator");
-                steps += 1;
-                ok &= func.dfg.insts[last].opcode() != Opcode::Return && steps < MAX_BLOCKS;
-                for &s in cfg.succs[x].iter().filter(|&&s| !on_edge(&solid, x, s)) {
-                    // Back at the definition, the value is gone.
-                    ok &= s != b;
-                    if !in_block(&solid, s) && seen.insert(s) {
-                        work.push(s);
-                    }
-                }
-                if !ok {
-                    break;
+    let is_solid = |solid: &EntitySet<ir::Value>, v: ir::Value, b: ir::Block| {
+        let in_block = |block: ir::Block| {
+            i.uses.of(v).iter().any(|&u| match u {
+                Use::Inst(inst, n) => func.layout.inst_block(inst) == Some(block) && passes(solid, inst, n),
+                Use::Edge(..) => false,
+            })
+        };
+        let on_edge = |from: ir::Block, to: ir::Block| {
+            i.uses.of(v).iter().any(|&u| match u {
+                Use::Edge(b, p) => b == from && cfg.def_block[p] == Some(to) && solid.contains(p),
+                Use::Inst(..) => false,
+            })
+        };
+        // Follow every way from the definition until the cotangent is passed on.
+        let mut seen = EntitySet::new();
+        let mut work = if in_block(b) { vec![] } else { vec![b] };
+        let mut steps = 0;
+        while let Some(x) = work.pop() {
+            let last = func.layout.last_inst(x).expect("a block has a terminator");
+            steps += 1;
+            let mut ok = func.dfg.insts[last].opcode() != Opcode::Return && steps < MAX_BLOCKS;
+            for &s in cfg.succs[x].iter().filter(|&&s| !on_edge(x, s)) {
+                // Back at the definition, the value is gone.
+                ok &= s != b;
+                if !in_block(s) && seen.insert(s) {
+                    work.push(s);
                 }
             }
             if !ok {
-                solid.remove(v);
-                changed = true;
+                return false;
+            }
+        }
+        true
+    };
+    let mut left = Left::new(i, &all, through);
+    while let Some((v, b)) = left.next() {
+        if solid.contains(v) && !is_solid(&solid, v, b) {
+            solid.remove(v);
+            left.lost(i, v);
+        }
+    }
+    debug_assert!(
+        all.iter().all(|&(v, b)| !solid.contains(v) || is_solid(&solid, v, b)),
+        "one was not looked at again"
+    );
+    solid
+}
+
+/// Values of which something is assumed that is to be looked at again: last ones first, round by round. In later rounds those whose uses pass on
+/// the cotangent of a value that has lost it.
+pub(crate) struct Left<'a> {
+    all: &'a [(ir::Value, ir::Block)],
+    /// Where each is in the list, one more.
+    at: SecondaryMap<ir::Value, u32>,
+    /// Which of them are to be looked at.
+    open: Vec<bool>,
+    /// How many come before those that have been looked at in this round.
+    before: usize,
+    /// Whether some are for another round.
+    again: bool,
+    /// Whether a store passes on the cotangent of a value that is not its result: then all are looked at again.
+    through: bool,
+}
+
+impl<'a> Left<'a> {
+    pub(crate) fn new(i: &ActivityInput<'_>, all: &'a [(ir::Value, ir::Block)], through: Through<'_>) -> Self {
+        let mut at = SecondaryMap::new();
+        at.resize(i.func.dfg.num_values());
+        all.iter().zip(1..).for_each(|(x, n)| at[x.0] = n);
+        let stores = |inst: &ir::Inst| i.func.dfg.insts[*inst].opcode().can_store();
+        let through = i.cfg.all_insts().iter().any(|inst| stores(inst) && through(*inst).is_some());
+        Self { all, at, open: vec![true; all.len()], before: all.len(), again: false, through }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<(ir::Value, ir::Block)> {
+        loop {
+            match self.open[..self.before].iter().rposition(|&open| open) {
+                Some(at) => {
+                    self.before = at;
+                    self.open[at] = false;
+                    return Some(self.all[at]);
+                }
+                None if std::mem::take(&mut self.again) => self.before = self.all.len(),
+                None => return None,
             }
         }
     }
-    solid
+
+    /// What was assumed of a value is not so.
+    pub(crate) fn lost(&mut self, i: &ActivityInput<'_>, v: ir::Value) {
+        if self.through {
+            self.open.fill(true);
+            self.again = true;
+            return;
+        }
+        let mut open = |v: ir::Value| {
+            if let Some(at) = (self.at[v] as usize).checked_sub(1) {
+                self.open[at] = true;
+                self.again |= at >= self.before;
+            }
+        };
+        match i.func.dfg.value_def(v) {
+            ValueDef::Result(inst, _) => i.func.dfg.inst_args(inst).iter().for_each(|&a| open(a)),
+            ValueDef::Param(b, k) => i.cfg.incoming(b, k).for_each(open),
+            ValueDef::Union(..) => {}
+        }
+    }
 }
 
 /// A factor of one, or of minus one.

@@ -16,7 +16,7 @@ use crate::activity::{ActivityInput, lanes};
 use crate::blocks::{self, Flow};
 use crate::callee::CalleeKind;
 use crate::cell;
-use crate::cfg::{Cfg, edge_args};
+use crate::cfg::Cfg;
 use crate::contents::{self, Kinds, Uses};
 use crate::effects::{self, Effect};
 use crate::modes::{ParamMode, ResultMode, signature_id};
@@ -304,7 +304,7 @@ pub(crate) fn origins(
             out.params.insert(*i);
             vec![]
         }
-        Some(RootKind::Phi(b, i)) => cx.cfg.preds[*b].iter().map(|&q| edge_args(cx.func, q, *b)[*i]).collect(),
+        Some(RootKind::Phi(b, i)) => cx.cfg.incoming(*b, *i).collect(),
         Some(RootKind::Select(inst)) => cx.func.dfg.inst_args(*inst)[1..].to_vec(),
         Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => vec![*a, *b],
         // A callee that passes on what it is given, perhaps to itself, has no pointers of its own.

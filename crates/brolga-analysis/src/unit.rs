@@ -17,7 +17,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::activity::ActivityInput;
 use crate::contents::Use;
 use crate::modes::ResultMode;
-use crate::solid::{Through, unit};
+use crate::solid::{Left, Through, unit};
 
 /// Most blocks that are followed from one definition.
 const MAX_BLOCKS: u32 = 64;
@@ -53,21 +53,22 @@ pub fn compute(
     let func = i.func;
     let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
     for &b in &i.cfg.blocks {
-        let results = func.layout.block_insts(b).flat_map(|inst| func.dfg.inst_results(inst));
+        let results = i.cfg.insts(b).iter().flat_map(|&inst| func.dfg.inst_results(inst));
         let values = func.dfg.block_params(b).iter().chain(results).copied();
         all.extend(values.filter(|&v| active(v) && func.dfg.value_type(v).is_float()).map(|v| (v, b)));
     }
     units.found.extend(all.iter().map(|x| x.0));
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for &(v, b) in all.iter().rev() {
-            if units.found.contains(v) && !units.has_one(v, b) {
-                units.found.remove(v);
-                changed = true;
-            }
+    let mut left = Left::new(i, &all, through);
+    while let Some((v, b)) = left.next() {
+        if units.found.contains(v) && !units.has_one(v, b) {
+            units.found.remove(v);
+            left.lost(i, v);
         }
     }
+    debug_assert!(
+        all.iter().all(|&(v, b)| !units.found.contains(v) || units.has_one(v, b)),
+        "one was not looked at again"
+    );
     units.found
 }
 
@@ -116,6 +117,12 @@ impl Units<'_> {
                 Passes::Same(w) if self.found.contains(w) => ones.push(u),
                 Passes::Same(_) | Passes::Other => return false,
             }
+        }
+        // The only one, where the value is made: whichever way goes on from there has had it, and has no other.
+        if let [Use::Inst(inst, _)] = ones[..]
+            && func.layout.inst_block(inst) == Some(b)
+        {
+            return true;
         }
         let count = |at: &dyn Fn(&Use) -> bool| ones.iter().filter(|u| at(u)).count();
         let in_block =

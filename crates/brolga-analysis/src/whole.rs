@@ -212,15 +212,15 @@ impl Ahead {
 /// The calls that can be derived whole, as far as values and memory are concerned.
 pub fn whole_calls(cx: &WholeInput<'_>) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
-    let insts = || cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
-    if !insts().any(|i| cx.delay(i).is_some()) {
+    let insts = || cx.cfg.all_insts().iter().copied();
+    if !cx.cfg.calls.iter().any(|&i| cx.delay(i).is_some()) {
         return found;
     }
     let slots = insts().any(|i| cx.func.dfg.insts[i].opcode() == Opcode::StackAddr);
     let behind = cx.behind();
     for &b in &cx.cfg.blocks {
         let mut ahead = behind[b];
-        let last_first: Vec<ir::Inst> = cx.func.layout.block_insts(b).collect();
+        let last_first = cx.cfg.insts(b);
         for &inst in last_first.iter().rev() {
             if let Some(delay) = cx.delay(inst)
                 && ahead.returns
@@ -270,7 +270,7 @@ impl WholeInput<'_> {
     fn behind(&self) -> SecondaryMap<ir::Block, Ahead> {
         let mut own: SecondaryMap<ir::Block, Ahead> = SecondaryMap::new();
         for &b in &self.cfg.blocks {
-            own[b] = self.func.layout.block_insts(b).fold(Ahead::default(), |a, i| a.join(self.does(i)));
+            own[b] = self.cfg.insts(b).iter().fold(Ahead::default(), |a, &i| a.join(self.does(i)));
         }
         let mut behind: SecondaryMap<ir::Block, Ahead> = SecondaryMap::new();
         let mut changed = true;

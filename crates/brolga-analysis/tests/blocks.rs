@@ -72,7 +72,7 @@ fn program(body: &str, known: bool) -> Program {
     ];
     for (name, kind) in all.into_iter().filter(|_| known) {
         let key = program.func(name).unwrap();
-        program.funcs[key].allocator = Some(kind);
+        program.func_mut(key).allocator = Some(kind);
     }
     program
 }

@@ -291,7 +291,7 @@ fn module(body: &str) -> Program {
     for (name, kind) in [("malloc", Allocator::Allocate { zeroed: false }), ("free", Allocator::Release { pointer: 1 })]
     {
         let key = program.func(name).unwrap();
-        program.funcs[key].allocator = Some(kind);
+        program.func_mut(key).allocator = Some(kind);
     }
     program
 }

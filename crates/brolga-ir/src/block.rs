@@ -4,7 +4,7 @@
 //! nothing is renumbered while a graph grows, and [`crate::lower`] makes CLIF of it in one go when it is complete. Source:
 //! Mooncake's `CFGBlock`.
 
-use crate::map::IndexMap;
+use crate::map::Table;
 use cranelift_codegen::ir::{self, TrapCode, Type};
 use cranelift_entity::PrimaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -115,7 +115,7 @@ pub struct CfgBlocks {
     /// Its signature.
     pub signature: ir::Signature,
     /// Blocks in layout order.
-    pub blocks: IndexMap<BlockId, CfgBlock>,
+    pub blocks: Table<BlockId, CfgBlock>,
 }
 
 impl Role {
@@ -154,6 +154,11 @@ pub struct Ids {
 }
 
 impl Ids {
+    /// How many block ids there are.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// A fresh block id.
     pub fn block(&mut self) -> BlockId {
         self.blocks.push(())

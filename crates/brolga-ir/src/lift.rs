@@ -3,7 +3,7 @@
 //! `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is the lifted primal plus insertions, so
 //! this is what guarantees that a forward pass computes the primal's result bit for bit.
 
-use crate::map::IndexMap;
+use crate::map::Table;
 use cranelift_codegen::ir::{self, InstructionData};
 
 use crate::BlockId;
@@ -11,7 +11,7 @@ use crate::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use crate::inst::{AdInst, AdOp, Val};
 
 /// The block of the lifted graph that mirrors each primal block.
-pub type BlockMap = IndexMap<ir::Block, BlockId>;
+pub type BlockMap = Table<ir::Block, BlockId>;
 
 /// Lift a normalised function.
 pub fn lift(func: &ir::Function, symbol: &str, ids: &mut Ids) -> (CfgBlocks, BlockMap) {

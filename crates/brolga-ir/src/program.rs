@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
@@ -84,8 +85,8 @@ pub struct DataObject {
 /// A closed set of functions and data objects.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Functions in order of declaration.
-    pub funcs: PrimaryMap<FuncKey, Func>,
+    /// Functions in order of declaration. Copies of the program share them: a derivation makes one, to add few or none.
+    pub funcs: PrimaryMap<FuncKey, Arc<Func>>,
     /// Data objects in order of declaration.
     pub data: PrimaryMap<DataKey, DataObject>,
     /// Only parameters with the purpose `vmctx`, and what is computed from them, are pointers. Frontends of languages whose
@@ -98,8 +99,8 @@ pub struct Program {
     pub copies: Copies,
     /// Functions that a derivation calls as they are, though they have bodies. None in a program that nobody derives.
     pub plain: EntitySet<FuncKey>,
-    func_by_symbol: HashMap<String, FuncKey>,
-    data_by_symbol: HashMap<String, DataKey>,
+    func_by_symbol: HashMap<Arc<str>, FuncKey>,
+    data_by_symbol: HashMap<Arc<str>, DataKey>,
 }
 
 /// The symbol that an external name of `func` stands for.
@@ -179,7 +180,7 @@ impl Program {
         if let Some(&k) = self.func_by_symbol.get(symbol) {
             return k;
         }
-        let k = self.funcs.push(Func {
+        let k = self.funcs.push(Arc::new(Func {
             symbol: symbol.to_owned(),
             signature: signature.clone(),
             body: None,
@@ -188,8 +189,8 @@ impl Program {
             host: None,
             computes: None,
             allocator: None,
-        });
-        self.func_by_symbol.insert(symbol.to_owned(), k);
+        }));
+        self.func_by_symbol.insert(symbol.into(), k);
         k
     }
 
@@ -204,7 +205,7 @@ impl Program {
         lines: impl Fn(ir::Inst) -> u32,
     ) -> Result<FuncKey, String> {
         let key = self.declare(symbol, &body.signature);
-        let f = &mut self.funcs[key];
+        let f = self.func_mut(key);
         if f.body.is_some()
             || f.host.is_some()
             || f.signature.params != body.signature.params
@@ -237,9 +238,9 @@ impl Program {
             .values()
             .map(|e| (symbol_of(&body, &e.name), body.dfg.signatures[e.signature].clone()))
             .collect();
-        self.funcs[key].body = Some(body);
+        self.func_mut(key).body = Some(body);
         for (s, sig) in refs {
-            if !self.data_by_symbol.contains_key(&s) {
+            if !self.data_by_symbol.contains_key(s.as_str()) {
                 self.declare(&s, &sig);
             }
         }
@@ -265,7 +266,7 @@ impl Program {
         address: usize,
     ) -> Result<FuncKey, String> {
         let key = self.declare(symbol, signature);
-        let f = &mut self.funcs[key];
+        let f = self.func_mut(key);
         let ints = signature.params.iter().chain(&signature.returns).all(|p| p.value_type.is_int());
         if f.body.is_some() || f.host.is_some() || f.signature != *signature || !ints {
             return Err(symbol.to_owned());
@@ -274,12 +275,19 @@ impl Program {
         Ok(key)
     }
 
+    /// A function, to say more of it. If copies of the program share it, it is copied first.
+    pub fn func_mut(&mut self, key: FuncKey) -> &mut Func {
+        Arc::make_mut(&mut self.funcs[key])
+    }
+
     /// Define a data object; gives its symbol back if it is taken.
     pub fn define_data(&mut self, object: DataObject) -> Result<DataKey, String> {
-        if self.data_by_symbol.contains_key(&object.symbol) || self.func_by_symbol.contains_key(&object.symbol) {
+        if self.data_by_symbol.contains_key(object.symbol.as_str())
+            || self.func_by_symbol.contains_key(object.symbol.as_str())
+        {
             return Err(object.symbol);
         }
-        let symbol = object.symbol.clone();
+        let symbol = object.symbol.as_str().into();
         let k = self.data.push(object);
         self.data_by_symbol.insert(symbol, k);
         Ok(k)

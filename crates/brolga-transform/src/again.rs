@@ -161,7 +161,7 @@ impl Finder<'_, '_> {
         let computes = |b: &ir::Block| {
             self.plan.returning.contains(*b)
                 && delta_params(facts, *b).is_empty()
-                && facts.func().layout.block_insts(*b).all(|i| self.computes(i))
+                && facts.cfg.insts(*b).iter().all(|&i| self.computes(i))
         };
         if !facts.cfg.once(entry) || !blocks.iter().all(computes) || !self.any_order(&blocks) {
             return None;
@@ -194,7 +194,7 @@ impl Finder<'_, '_> {
     fn has_turns(&self, id: LoopId, blocks: &IndexSet<ir::Block>) -> bool {
         let facts = self.facts;
         let l = &facts.loops.loops[id];
-        let idle = |b: ir::Block| facts.func().layout.block_insts(b).all(|i| self.stmts[&i].rvs.is_empty());
+        let idle = |b: ir::Block| facts.cfg.insts(b).iter().all(|i| self.stmts[i].rvs.is_empty());
         l.exits.iter().all(|&(from, _)| from == l.header)
             && idle(l.header)
             && l.latches.iter().all(|&b| b != l.header && facts.loops.innermost[b] == Some(id))
@@ -325,7 +325,7 @@ impl Finder<'_, '_> {
             }
             if found.blocks.contains(&s) {
                 // What is no sum must not become one.
-                let alone = active_args(facts, b, s).iter().any(|(a, q)| found.sums.get(a) != found.sums.get(q));
+                let alone = active_args(facts, b, s).any(|(a, q)| found.sums.get(&a) != found.sums.get(&q));
                 if alone || passed.len() != now.len() {
                     return None;
                 }

@@ -74,7 +74,6 @@ pub fn combine(
     let twice = pullbacks.len() > 1;
     for (k, Pullback { graph: mut half, .. }) in pullbacks.into_iter().enumerate() {
         let entry = half.entry();
-        half.blocks.shift_remove(&entry);
         let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
         let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
         let mut out = Vec::new();
@@ -92,7 +91,7 @@ pub fn combine(
         if twice && k == 0 {
             half.make_cold();
         }
-        whole.blocks.extend(half.blocks);
+        whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
     }
     whole
 }

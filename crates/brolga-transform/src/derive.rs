@@ -13,7 +13,7 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{LowerEnv, lower};
-use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet, Table};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::addresses;
 use brolga_ir::{
@@ -141,9 +141,9 @@ pub struct Stages<'a> {
     /// The pullback graph; empty for a combined function.
     pub pullback: CfgBlocks,
     /// Reverse block of each primal block.
-    pub reverse_of: IndexMap<ir::Block, BlockId>,
+    pub reverse_of: Table<ir::Block, BlockId>,
     /// Forward block of each primal block.
-    pub forward_of: IndexMap<ir::Block, BlockId>,
+    pub forward_of: Table<ir::Block, BlockId>,
     /// What became of loops.
     pub loops: Loops,
     /// The emitted functions.
@@ -158,18 +158,22 @@ enum Kind {
 }
 
 /// Names of variants, in the order in which they were asked for.
-#[derive(Default)]
-struct Worklist {
+struct Worklist<'a> {
+    program: &'a Program,
     variants: IndexSet<(Variant, Kind)>,
     per_func: HashMap<(FuncKey, Kind), u32>,
     /// What has been told is kept, by function.
     kept: HashMap<FuncKey, IndexSet<Kept>>,
     /// Forward pass and pullback, or the one function and nothing.
     names: Vec<(String, String)>,
-    symbols: HashMap<FuncKey, String>,
 }
 
-impl Worklist {
+impl<'a> Worklist<'a> {
+    fn new(program: &'a Program) -> Self {
+        let (variants, per_func, kept, names) = Default::default();
+        Self { program, variants, per_func, kept, names }
+    }
+
     /// A suffix that no other variant of the function has.
     fn suffix(&mut self, func: FuncKey, kind: Kind) -> String {
         let n = self.per_func.entry((func, kind)).or_default();
@@ -184,7 +188,7 @@ impl Worklist {
         }
         let func = key.0.func;
         let suffix = self.suffix(func, kind);
-        let base = &self.symbols[&func];
+        let base = &self.program.funcs[func].symbol;
         let names = match kind {
             Kind::Pair => (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}")),
             Kind::Whole => (format!("{base}__gradient{suffix}"), String::new()),
@@ -198,7 +202,7 @@ impl Worklist {
 /// Ways in which memory may be kept for which a function is derived; all others are told nothing.
 const MOST_KEPT: usize = 4;
 
-impl Callees for Worklist {
+impl Callees for Worklist<'_> {
     fn derive(&mut self, mut variant: Variant) -> (String, String) {
         if !variant.kept.is_nothing() {
             let known = self.kept.entry(variant.func).or_default();
@@ -342,8 +346,7 @@ pub(crate) fn derive_once(
     let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
     let addressed = addressed(&program, &normalised);
 
-    let mut work =
-        Worklist { symbols: program.funcs.iter().map(|(k, f)| (k, f.symbol.clone())).collect(), ..Worklist::default() };
+    let mut work = Worklist::new(&program);
     let root = Variant::of_request(request, &program.funcs[request.func].signature);
     let mut first = (options.mode != Mode::Split).then_some(root.clone());
     if first.is_none() {
@@ -549,7 +552,7 @@ fn derive_one<'a>(
     options: &'a Options,
     summaries: &'a Summaries,
     Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }: Wanted,
-    work: &mut Worklist,
+    work: &mut Worklist<'_>,
     names: &mut Names,
     isa: &dyn TargetIsa,
 ) -> Result<Stages<'a>, Diagnostics> {
@@ -572,7 +575,7 @@ fn derive_one<'a>(
     let mut stmts = AdStmts::default();
     if t.problems.is_empty() {
         for &b in &facts.cfg.blocks {
-            for inst in primal.func.layout.block_insts(b) {
+            for &inst in facts.cfg.insts(b) {
                 let stmt = rules::translate(&mut t, inst);
                 stmts.insert(inst, stmt);
             }
@@ -677,7 +680,7 @@ fn derive_one<'a>(
     } else {
         let whole = &pulls[0].graph;
         let (symbol, signature) = (whole.symbol.clone(), whole.signature.clone());
-        let empty = CfgBlocks { symbol, signature, blocks: IndexMap::default() };
+        let empty = CfgBlocks { symbol, signature, blocks: Table::default() };
         loop {
             let seg = fwd.seg;
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);

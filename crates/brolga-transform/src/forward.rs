@@ -7,12 +7,11 @@
 
 use brolga_ir::map::HashMap;
 
-use brolga_analysis::cfg::edge_args;
 use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::lift::BlockMap;
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::Table;
 use cranelift_codegen::ir::{self, types};
 use smallvec::{SmallVec, smallvec};
 
@@ -49,8 +48,8 @@ pub fn forward(
 ) -> Forward {
     let func = facts.func();
     let seg = Val::D(ids.dv());
-    let mut blocks = IndexMap::default();
-    for (&b, id) in map {
+    let mut blocks = Table::with_capacity(map.len(), ids.blocks());
+    for (&b, id) in map.iter() {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
         let mut insts = Fragment::with_capacity(primal.insts.len() + 4);
@@ -122,29 +121,31 @@ pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], 
     if plan.blocks[b].keeps.is_empty() {
         return;
     }
-    let mut waiting: HashMap<Val, Vec<FrameSlot>> = HashMap::default();
+    let mut waiting: HashMap<Val, SmallVec<[FrameSlot; 1]>> = HashMap::default();
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);
     }
     let mut out = Insts::with_capacity(insts.len() + waiting.len());
-    let mut keep = |v: Val, at: Option<ir::Inst>, out: &mut Insts| {
-        for slot in waiting.remove(&v).unwrap_or_default() {
+    let mut keep = |v: Val, slots: SmallVec<[FrameSlot; 1]>, at: Option<ir::Inst>, out: &mut Insts| {
+        for slot in slots {
             out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at });
         }
     };
     // The frame must have been entered before anything can be kept in it.
     let enters = insts.values().any(|i| i.op == AdOp::EnterFrame);
+    let take = |waiting: &mut HashMap<_, _>, v: Val| waiting.remove(&v).unwrap_or_default();
     if !enters {
-        params.iter().for_each(|p| keep(p.0, None, &mut out));
+        params.iter().for_each(|p| keep(p.0, take(&mut waiting, p.0), None, &mut out));
     }
     for (id, inst) in std::mem::take(insts) {
-        let entered = inst.op == AdOp::EnterFrame;
-        let (defs, at) = (inst.defs.clone(), inst.at);
+        let (entered, at) = (matches!(inst.op, AdOp::EnterFrame), inst.at);
+        let kept = inst.defs.iter().filter_map(|d| Some((d.0, waiting.remove(&d.0)?)));
+        let kept: SmallVec<[_; 1]> = kept.collect();
         out.insert(id, inst);
         if entered {
-            params.iter().for_each(|p| keep(p.0, None, &mut out));
+            params.iter().for_each(|p| keep(p.0, take(&mut waiting, p.0), None, &mut out));
         }
-        defs.iter().for_each(|d| keep(d.0, at, &mut out));
+        kept.into_iter().for_each(|(v, slots)| keep(v, slots, at, &mut out));
     }
     // What an earlier block defined.
     for &(slot, v) in &plan.blocks[b].keeps {
@@ -181,7 +182,6 @@ fn terminator(
     insts: &mut Insts,
     ids: &mut Ids,
 ) -> Term {
-    let func = facts.func();
     let mut zero: Option<Val> = None;
     let mut none = |insts: &mut Insts| {
         *zero.get_or_insert_with(|| {
@@ -193,7 +193,7 @@ fn terminator(
     };
     let mut extend = |t: &Target, insts: &mut Insts| -> Target {
         let Role::Forward(to) = lifted.blocks[&t.block].role else { unreachable!("a target is a primal block") };
-        let args = edge_args(func, b, to);
+        let args = facts.cfg.args(b, to);
         let mut t = t.clone();
         for (i, _) in delta_params(facts, to) {
             let d = facts.delta(args[i]).unwrap_or_else(|| none(insts));

@@ -5,7 +5,6 @@
 //! branches. Backward data flow over the primal's blocks, to a fixed point. Whoever assembles reverse blocks sets cotangents to zero
 //! where they begin to mean something.
 
-use brolga_analysis::cfg::edge_args;
 use brolga_ir::inst::AdOp;
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -51,27 +50,30 @@ pub struct Liveness {
 }
 
 /// Active arguments of the edge `p -> b`, with the parameters that they feed.
-pub fn active_args(facts: &Facts<'_>, p: ir::Block, b: ir::Block) -> Vec<(ir::Value, ir::Value)> {
-    edge_args(facts.func(), p, b)
-        .into_iter()
-        .zip(facts.func().dfg.block_params(b).iter().copied())
-        .filter(|&(a, q)| facts.is_active(a) && facts.is_active(q))
-        .collect()
+pub fn active_args<'a>(
+    facts: &'a Facts<'_>,
+    p: ir::Block,
+    b: ir::Block,
+) -> impl Iterator<Item = (ir::Value, ir::Value)> + 'a {
+    let args = facts.cfg.args(p, b).iter().copied();
+    args.zip(facts.func().dfg.block_params(b).iter().copied())
+        .filter(move |&(a, q)| facts.is_active(a) && facts.is_active(q))
 }
 
 impl Liveness {
     /// Compute it. `returning` are the blocks that may return: the others have no reverse.
     pub fn compute(facts: &Facts<'_>, returning: &EntitySet<ir::Block>, stmts: &AdStmts) -> Self {
         let func = facts.func();
-        let mut l =
-            Liveness { live_in: SecondaryMap::new(), live_out: SecondaryMap::new(), touched: SecondaryMap::new() };
+        let blocks = func.dfg.num_blocks();
+        let table = || SecondaryMap::with_capacity(blocks);
+        let mut l = Liveness { live_in: table(), live_out: table(), touched: table() };
         // What is live at the end of each block for the sake of its branches' arguments.
-        let mut passed: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::new();
+        let mut passed: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::with_capacity(blocks);
         for &b in &facts.cfg.blocks {
             let mut touched: Vec<ir::Value> =
                 func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
             let mut used = Vec::new();
-            for inst in func.layout.block_insts(b) {
+            for &inst in facts.cfg.insts(b) {
                 for i in stmts[&inst].rvs.values() {
                     match i.op {
                         AdOp::AddCt(v, _) => {
@@ -89,32 +91,42 @@ impl Liveness {
             if returning.contains(b) {
                 l.live_in[b] = Values::new(used);
                 for &s in facts.cfg.succs[b].iter().filter(|s| returning.contains(**s)) {
-                    passed[b].extend(active_args(facts, b, s).into_iter().map(|a| a.0));
+                    passed[b].extend(active_args(facts, b, s).map(|a| a.0));
                 }
             }
         }
-        let mut first = true;
+        let live_out = |l: &Self, b: ir::Block| {
+            let mut out = passed[b].clone();
+            for &s in facts.cfg.succs[b].iter().filter(|s| returning.contains(**s)) {
+                out.extend(l.live_in[s].iter());
+            }
+            Values::new(out)
+        };
+        // A block is looked at again if more has become live in one that it leads to.
+        let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
+        open.resize(func.dfg.num_blocks());
         let mut changed = true;
-        while changed {
-            changed = false;
+        while std::mem::take(&mut changed) {
             for &b in facts.cfg.blocks.iter().rev().filter(|b| returning.contains(**b)) {
-                let mut out = passed[b].clone();
-                for &s in facts.cfg.succs[b].iter().filter(|s| returning.contains(**s)) {
-                    out.extend(l.live_in[s].iter());
-                }
-                let out = Values::new(out);
-                if !first && out == l.live_out[b] {
+                if !std::mem::take(&mut open[b]) {
                     continue;
                 }
-                let mut live = l.live_in[b].0.clone();
-                live.extend(out.iter().filter(|&v| facts.cfg.def_block[v] != Some(b)));
-                let live = Values::new(live);
-                changed |= live != l.live_in[b];
-                l.live_in[b] = live;
+                let out = live_out(&l, b);
+                let live = &mut l.live_in[b];
+                let before = live.0.len();
+                live.0.extend(out.iter().filter(|&v| facts.cfg.def_block[v] != Some(b)));
+                if live.0.len() > before {
+                    *live = Values::new(std::mem::take(&mut live.0));
+                }
+                if live.0.len() > before {
+                    changed = true;
+                    facts.cfg.preds[b].iter().for_each(|&p| open[p] = true);
+                }
                 l.live_out[b] = out;
             }
-            first = false;
         }
+        let mut all = facts.cfg.blocks.iter().filter(|b| returning.contains(**b));
+        debug_assert!(all.all(|&b| l.live_out[b] == live_out(&l, b)), "a block was not looked at again");
         l
     }
 }

@@ -54,7 +54,7 @@ impl Loops {
         isa: &dyn TargetIsa,
     ) {
         // Blocks have the order of the graph.
-        let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.1.role);
+        let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.role);
         // What is handed from turn to turn by a reverse, and added to, is a cotangent.
         let reverses = |b| mode == Mode::Gradient && matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
         if ideas.room {

@@ -50,10 +50,10 @@ pub struct Normalised {
 }
 
 impl Normalised {
-    /// With what all analyses ask for.
-    fn new(key: FuncKey, func: ir::Function) -> Self {
+    /// With what all analyses ask for. Loops may be known from before: they are made of nothing but blocks.
+    fn new(key: FuncKey, func: ir::Function, loops: Option<Loops>) -> Self {
         let cfg = Cfg::compute(&func);
-        let loops = Loops::compute(&cfg);
+        let loops = loops.unwrap_or_else(|| Loops::compute(&cfg));
         let uses = Uses::compute(&func, &cfg);
         Self { key, func, cfg, loops, uses }
     }
@@ -73,7 +73,7 @@ pub fn normalise(
 ) -> Result<Normalised, Diagnostics> {
     let mut ctx = Context::for_function(body);
     ctx.func.stack_limit = None;
-    ctx.func.dfg.resolve_all_aliases();
+    resolve_aliases(&mut ctx.func);
     ctx.compute_cfg();
     ctx.compute_domtree();
     let internal = |what: &str, e: &dyn std::fmt::Display| {
@@ -84,7 +84,7 @@ pub fn normalise(
     ctx.eliminate_unreachable_code(isa).map_err(|e| internal("unreachable code elimination", &e))?;
     refuse(program, key, &ctx.func)?;
     ctx.remove_constant_phis(isa).map_err(|e| internal("constant parameter removal", &e))?;
-    ctx.func.dfg.resolve_all_aliases();
+    resolve_aliases(&mut ctx.func);
     let mut func = ctx.func;
     tail_calls(program, key, &mut func);
     lay_out(&mut func);
@@ -93,7 +93,15 @@ pub fn normalise(
     let (cfg, loops) = canonical(&mut func);
     let order = order(&cfg, &loops);
     common(&mut func, &cfg, &loops, &order);
-    Ok(Normalised::new(key, renumber(&func, &order)))
+    let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);
+    Ok(Normalised::new(key, renumber(&func, &order), same.then_some(loops)))
+}
+
+/// No value is another name of one. Mostly none is to begin with.
+fn resolve_aliases(func: &mut ir::Function) {
+    if func.dfg.values().any(|v| func.dfg.value_is_alias(v)) {
+        func.dfg.resolve_all_aliases();
+    }
 }
 
 /// Diagnostics for everything in a function that we do not support.

@@ -164,7 +164,7 @@ fn loads(facts: &Facts<'_>, pointer: ir::Value) -> Option<Vec<ir::Inst>> {
             }
         }
     }
-    let insts = facts.cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+    let insts = facts.cfg.all_insts().iter().copied();
     Some(insts.filter(|i| found.contains(*i)).collect())
 }
 

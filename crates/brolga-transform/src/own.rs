@@ -66,7 +66,7 @@ pub(crate) struct Event {
 pub fn own(facts: &Facts<'_>, out: &mut Overwrites) {
     let mut touching: Vec<Option<Vec<ir::Inst>>> = facts.private.origins.iter().map(|_| Some(Vec::new())).collect();
     let func = facts.func();
-    for inst in facts.cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)) {
+    for &inst in facts.cfg.all_insts() {
         let plain = match func.dfg.insts[inst] {
             InstructionData::Load { arg, .. } => Some(arg),
             InstructionData::Store { args: [_, p], .. } => Some(p),

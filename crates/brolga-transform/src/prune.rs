@@ -39,7 +39,7 @@
 //! function reads it, as with held variables. Private memory is read where it was made: a pullback that is a function of its
 //! own never reads the primal's memory. A frame slot is read at the offset at which it is kept, or not at all.
 
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, HashSet};
 
 use brolga_analysis::Private;
 use brolga_analysis::places::Origin;
@@ -76,10 +76,11 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     let items = Items::collect(graph, known.primal, &control);
     let live = Live::compute(known, &control, &items);
     let kept = Kept::of(&control, items, live);
+    // Where all branches stay nothing is cut off.
+    let all = control.blocks.len() == graph.blocks.len() && kept.bypasses.iter().all(Option::is_none);
     sweep(graph, &control, kept);
-    let reached = reachable(graph);
-    if reached.len() < graph.blocks.len() {
-        let reached: brolga_ir::map::HashSet<BlockId> = reached.into_iter().collect();
+    if !all {
+        let reached: HashSet<BlockId> = reachable(graph).into_iter().collect();
         graph.blocks.retain(|id, _| reached.contains(id));
     }
 }
@@ -248,7 +249,7 @@ impl Live {
         let mut live =
             Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
         let blocks = || items.blocks.iter().enumerate();
-        let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| i.op == AdOp::LeaveFrame));
+        let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| matches!(i.op, AdOp::LeaveFrame)));
         let mut writers = Writers::default();
         let moment = |b: usize, item: ItemId, reads: bool| match control.order[b] {
             (number, false) => (number as u32, item as u32),

@@ -19,7 +19,7 @@ use brolga_ir::map::HashMap;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{IndexMap, Table};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::{SmallVec, smallvec};
 
@@ -36,7 +36,7 @@ pub struct Pullback {
     /// The segment.
     pub seg: Val,
     /// Reverse block of each primal block.
-    pub reverse_of: IndexMap<ir::Block, BlockId>,
+    pub reverse_of: Table<ir::Block, BlockId>,
 }
 
 mod again;
@@ -48,11 +48,11 @@ struct Builder<'a, 'f> {
     aux: &'a IndexMap<Val, Type>,
     live: &'a Liveness,
     ids: &'a mut Ids,
-    reverse_of: IndexMap<ir::Block, BlockId>,
+    reverse_of: Table<ir::Block, BlockId>,
     /// Loops that are run again, by header.
     again: IndexMap<ir::Block, again::Way>,
     exit: BlockId,
-    blocks: IndexMap<BlockId, CfgBlock>,
+    blocks: Table<BlockId, CfgBlock>,
 }
 
 /// Assemble it. `seeds` names the cotangent of each result that is a parameter of the pullback.
@@ -70,11 +70,11 @@ pub fn pullback(
 ) -> Pullback {
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
-    let reverse_of: IndexMap<ir::Block, BlockId> =
+    let reverse_of: Table<ir::Block, BlockId> =
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
     let again = plan.again.iter().map(|a| (a.header, again::Way::new(a, &reverse_of, ids))).collect();
-    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks: IndexMap::default() };
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks: Table::default() };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
         match plan.again(block) {
@@ -112,7 +112,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
         way.insts.retain(|_, i| i.op != AdOp::OpenFrame);
     }
     whole.make_cold();
-    let mut blocks: IndexMap<BlockId, CfgBlock> = IndexMap::default();
+    let mut blocks: Table<BlockId, CfgBlock> = Table::default();
     blocks.insert(new, entry);
     blocks.extend(std::mem::take(&mut whole.blocks));
     blocks.extend(others);
@@ -136,8 +136,8 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// What held variables get on the edges from a block's predecessors.
-type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
+/// What held variables get on the edges from a block's predecessors, which are mostly one or two.
+type Holds = SmallVec<[(ir::Block, Vec<(Val, Val)>); 2]>;
 
 fn to(block: BlockId) -> Target {
     Target { block, args: vec![] }
@@ -205,7 +205,7 @@ impl Builder<'_, '_> {
                 self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
-        let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
+        let insts = facts.cfg.insts(b);
         let stmts = self.stmts;
         f.reserve(plan.sources.len() + insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>());
         for inst in insts.iter().rev() {
@@ -221,7 +221,7 @@ impl Builder<'_, '_> {
             self.finish(id, Role::Reverse(b), vec![], f, Term::Jump(to(self.exit)), first);
             return;
         };
-        let holds: IndexMap<ir::Block, Vec<(Val, Val)>> = facts.cfg.preds[b]
+        let holds: Holds = facts.cfg.preds[b]
             .iter()
             .map(|&p| (p, self.plan.holds.get(&(p, b)).map_or(vec![], |h| self.held(&mut f, h, &mut waiting, first))))
             .collect();
@@ -422,7 +422,7 @@ impl Builder<'_, '_> {
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
     fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
         let at = self.facts.func().layout.last_inst(p);
-        for &(name, v) in &holds[&p] {
+        for &(name, v) in holds.iter().filter(|h| h.0 == p).flat_map(|h| &h.1) {
             self.add(f, smallvec![], AdOp::Hold(name, v), at);
         }
         let live = self.live;

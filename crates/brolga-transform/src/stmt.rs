@@ -6,7 +6,7 @@
 
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Tape, Val};
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::{SmallVec, smallvec};
@@ -43,21 +43,21 @@ pub struct Guard {
 
 impl AdStmt {
     /// Names of the forward pass that the reverse fragment reads, in order of first use.
-    pub fn comms(&self) -> Vec<Val> {
-        let mut out: Vec<Val> = Vec::new();
+    pub fn comms(&self) -> SmallVec<[Val; 8]> {
+        let mut out = SmallVec::new();
         for i in self.rvs.values() {
-            for v in i.reads() {
+            i.each_read(|v| {
                 if !matches!(v, Val::D(_)) && !out.contains(&v) {
                     out.push(v);
                 }
-            }
+            });
         }
         out
     }
 }
 
 /// All statements of a function, by instruction, in layout order.
-pub type AdStmts = IndexMap<ir::Inst, AdStmt>;
+pub type AdStmts = Table<ir::Inst, AdStmt>;
 
 /// What translation shares between statements.
 pub struct Translation<'a, 'f> {

@@ -56,7 +56,7 @@ fn derived(call: &str, options: &Options) -> Derivation {
     for (name, kind) in [("malloc", Allocator::Allocate { zeroed: false }), ("free", Allocator::Release { pointer: 1 })]
     {
         let key = program.func(name).unwrap();
-        program.funcs[key].allocator = Some(kind);
+        program.func_mut(key).allocator = Some(kind);
     }
     let activity = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
     let request = Request::new(program.func("f").unwrap(), activity);

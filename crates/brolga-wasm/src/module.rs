@@ -110,7 +110,7 @@ impl Module {
         let mut inner = Inner::new(&info, &layout, &provider, mode)?;
         for (index, kind) in options.allocators.of(&info)? {
             if let Some(key) = inner.translated.funcs[index as usize] {
-                inner.translated.program.funcs[key].allocator = Some(kind);
+                inner.translated.program.func_mut(key).allocator = Some(kind);
             }
         }
         let candidates = mathlib::candidates(&info);
@@ -118,7 +118,7 @@ impl Module {
             // Whatever has such a name is run, so it must end.
             let tried = Inner::new(&info, &layout, &provider, Mode { fuel: true, ..mode })?;
             for (key, symbol) in mathlib::confirmed(&Self(Arc::new(tried)), &candidates)? {
-                inner.translated.program.funcs[key].computes = Some(symbol);
+                inner.translated.program.func_mut(key).computes = Some(symbol);
             }
         }
         Ok(Self(Arc::new(inner)))

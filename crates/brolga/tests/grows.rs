@@ -19,12 +19,14 @@ struct Counting;
 
 thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
+    static REQUESTS: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.with(|n| n.set(n.get() + layout.size()));
+        REQUESTS.with(|n| n.set(n.get() + 1));
         // SAFETY: our contract.
         unsafe { System.alloc(layout) }
     }
@@ -93,14 +95,29 @@ fn in_a_table(n: usize) -> String {
     text + &format!("\nblock{join}(v4: f64):\n    return v4\n}}")
 }
 
-fn bytes(text: &str, options: &Options) -> usize {
+/// The bytes and the requests that deriving `%f` takes.
+fn asked(text: &str, options: &Options) -> (usize, usize) {
     use ArgActivity::{Active, Const};
     let p = program(text);
     let request = Request::new(p.func("f").unwrap(), [Active, Active, Const]);
     let isa = host_isa(options).unwrap();
-    let before = BYTES.get();
+    let before = (BYTES.get(), REQUESTS.get());
     drop(derive(&p, &request, options, &*isa).unwrap_or_else(|e| panic!("{e}")));
-    BYTES.get() - before
+    (BYTES.get() - before.0, REQUESTS.get() - before.1)
+}
+
+fn bytes(text: &str, options: &Options) -> usize {
+    asked(text, options).0
+}
+
+/// What a function of two instructions takes is what all of the analyses and passes take that have nothing to do.
+#[test]
+fn little_is_little() {
+    let text = format!("{HEAD}\n    v3 = fmul v0, v1\n    return v3\n}}");
+    let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::default() };
+    asked(&text, &options);
+    let (_, requests) = asked(&text, &options);
+    assert!(requests < 430, "{requests} requests");
 }
 
 #[test]

@@ -8,7 +8,6 @@ use cranelift_entity::SecondaryMap;
 use super::ActivityInput;
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
-use crate::cfg::edge_args;
 use crate::contents::{Kinds, moves_half};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::access_address;
@@ -28,9 +27,9 @@ pub fn lanes(i: &ActivityInput<'_>) -> SecondaryMap<ir::Value, u32> {
     }
     for &b in &cfg.blocks {
         for &s in &cfg.succs[b] {
-            pairs.extend(edge_args(func, b, s).into_iter().zip(func.dfg.block_params(s).iter().copied()));
+            pairs.extend(cfg.args(b, s).iter().copied().zip(func.dfg.block_params(s).iter().copied()));
         }
-        for inst in func.layout.block_insts(b) {
+        for &inst in cfg.insts(b) {
             let args = func.dfg.inst_args(inst);
             let results = func.dfg.inst_results(inst);
             match func.dfg.insts[inst].opcode() {

@@ -100,6 +100,15 @@ pub struct Activity {
 }
 
 impl Activity {
+    /// With room for all values: a table that grows with each is filled a little at a time.
+    fn with_room(func: &ir::Function) -> Self {
+        let mut a = Self::default();
+        a.ct.resize(func.dfg.num_values());
+        a.state.resize(func.dfg.num_values());
+        a.mem.resize(func.dfg.num_insts());
+        a
+    }
+
     /// Whether a value depends on an active input.
     pub fn is_varied(&self, v: ir::Value) -> bool {
         matches!(self.state[v], State::Varied { .. })
@@ -190,7 +199,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     let mut cx = Cx {
         i: input,
         turns: Here::compute(&local, &input.summaries.turns),
-        a: Activity::default(),
+        a: Activity::with_room(input.func),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
         problems: Vec::new(),
@@ -202,7 +211,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     let func = input.func;
     for &b in &input.cfg.blocks {
         let params = func.dfg.block_params(b).iter().copied();
-        let results = func.layout.block_insts(b).flat_map(|i| func.dfg.inst_results(i).iter().copied());
+        let results = input.cfg.insts(b).iter().flat_map(|&i| func.dfg.inst_results(i).iter().copied());
         for v in params.chain(results) {
             if cx.a.is_varied(v) && cx.useful.contains(v) {
                 cx.a.ct[v] = cx.a.shape(func, v);

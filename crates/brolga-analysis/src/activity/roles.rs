@@ -20,7 +20,7 @@ impl Cx<'_> {
     pub(super) fn roles(&mut self) {
         let func = self.i.func;
         for &b in &self.i.cfg.blocks {
-            for inst in func.layout.block_insts(b) {
+            for &inst in self.i.cfg.insts(b) {
                 if func.dfg.insts[inst].opcode() == Opcode::Return {
                     self.returned(inst);
                 }

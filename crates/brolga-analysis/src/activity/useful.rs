@@ -2,6 +2,7 @@
 
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::SecondaryMap;
 
 use super::{Cx, MemRole, State};
 use crate::callee::CalleeKind;
@@ -12,31 +13,49 @@ impl Cx<'_> {
     /// Backwards: what an output depends on.
     pub(super) fn usefulness(&mut self) {
         let (func, cfg) = (self.i.func, self.i.cfg);
+        // A block is looked at again if something that is made of its values has become useful.
+        let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
+        open.resize(func.dfg.num_blocks());
         let mut changed = true;
-        while changed {
-            changed = false;
+        while std::mem::take(&mut changed) {
             for &b in cfg.blocks.iter().rev() {
-                for inst in func.layout.block_insts(b).rev() {
+                if !std::mem::take(&mut open[b]) {
+                    continue;
+                }
+                for &inst in cfg.insts(b).iter().rev() {
                     for &v in func.dfg.inst_results(inst) {
-                        changed |= self.mark(v);
+                        if self.mark(v) {
+                            changed = true;
+                            let args = func.dfg.inst_args(inst).iter();
+                            args.filter_map(|&a| cfg.def_block[a]).for_each(|b| open[b] = true);
+                        }
                     }
                 }
-                for &v in func.dfg.block_params(b) {
-                    changed |= self.mark(v);
+                for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                    if self.mark(v) {
+                        changed = true;
+                        cfg.incoming(b, i).filter_map(|a| cfg.def_block[a]).for_each(|b| open[b] = true);
+                    }
                 }
             }
         }
+        debug_assert!(self.i.func.dfg.values().all(|v| !self.is_missed(v)), "a block was not looked at again");
+    }
+
+    /// Whether a value is useful, and has not been marked.
+    fn is_missed(&self, v: ir::Value) -> bool {
+        self.a.state[v] != State::No && !self.useful.contains(v) && self.is_used(v)
     }
 
     pub(super) fn mark(&mut self, v: ir::Value) -> bool {
-        if self.a.state[v] == State::No || self.useful.contains(v) {
-            return false;
-        }
-        let useful = self.i.uses.of(v).iter().any(|&u| match u {
+        self.is_missed(v) && self.useful.insert(v)
+    }
+
+    fn is_used(&self, v: ir::Value) -> bool {
+        self.i.uses.of(v).iter().any(|&u| match u {
             Use::Edge(_, p) => self.useful.contains(p),
             Use::Inst(i, n) => self.use_is_useful(i, n, v),
-        });
-        useful && self.useful.insert(v)
+        })
     }
 
     pub(super) fn use_is_useful(&self, inst: ir::Inst, n: usize, v: ir::Value) -> bool {

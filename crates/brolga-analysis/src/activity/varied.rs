@@ -5,14 +5,14 @@ use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
+use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
-use crate::cfg::edge_args;
-use crate::contents::{Kinds, becomes_float, moves_half};
+use crate::contents::{Kinds, Use, becomes_float, moves_half};
 use crate::modes::ParamMode;
 use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
 use crate::reach;
@@ -48,28 +48,75 @@ impl Cx<'_> {
             }
         }
         self.memory_from_outside();
+        // A block is looked at again if something that it reads has changed.
+        let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
+        open.resize(func.dfg.num_blocks());
         let mut changed = true;
-        while changed {
-            changed = false;
+        while std::mem::take(&mut changed) {
             for &b in &cfg.blocks {
-                if b != cfg.blocks[0] && !func.dfg.block_params(b).is_empty() {
-                    let edges: SmallVec<[_; 2]> = cfg.preds[b].iter().map(|&q| edge_args(func, q, b)).collect();
-                    for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
-                        let args: SmallVec<[ir::Value; 4]> = edges.iter().map(|args| args[i]).collect();
-                        let mut s = self.any_state(&args);
-                        if let State::Varied { definite } = s {
-                            s = self.received(v, &args, definite);
-                        }
-                        changed |= self.raise(v, s);
-                    }
+                if std::mem::take(&mut open[b]) {
+                    changed |= self.varied_in(b, &mut open);
                 }
-                for inst in func.layout.block_insts(b) {
-                    changed |= self.stored(inst);
-                    for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
-                        let s = self.transfer(inst, k, v);
-                        changed |= self.raise(v, s);
-                    }
+            }
+        }
+        debug_assert!(self.nothing_more(&mut open), "a block was not looked at again");
+    }
+
+    /// Whether all blocks have nothing to add, nor to object.
+    fn nothing_more(&mut self, open: &mut SecondaryMap<ir::Block, bool>) -> bool {
+        let problems = self.problems.len();
+        let cfg = self.i.cfg;
+        !cfg.blocks.iter().any(|&b| self.varied_in(b, open)) && self.problems.len() == problems
+    }
+
+    /// Look at a block; whether anything has changed, in which case `open` has the blocks that may see it.
+    fn varied_in(&mut self, b: ir::Block, open: &mut SecondaryMap<ir::Block, bool>) -> bool {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        let mut changed = false;
+        if b != cfg.blocks[0] {
+            for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                let args: SmallVec<[ir::Value; 4]> = cfg.incoming(b, i).collect();
+                let mut s = self.any_state(&args);
+                if let State::Varied { definite } = s {
+                    s = self.received(v, &args, definite);
                 }
+                if self.raise(v, s) {
+                    changed = true;
+                    self.open_users(v, open);
+                }
+            }
+        }
+        for &inst in cfg.insts(b) {
+            if self.stored(inst) {
+                changed = true;
+                cfg.blocks.iter().for_each(|&b| open[b] = true);
+            }
+            for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
+                let s = self.transfer(inst, k, v);
+                if self.raise(v, s) {
+                    changed = true;
+                    self.open_users(v, open);
+                }
+            }
+        }
+        changed
+    }
+
+    /// Note the blocks in which somebody may see that a value has changed. Expressions and branches see no more than their operands, bit
+    /// operations where those come from, and loads what was stored.
+    fn open_users(&self, v: ir::Value, open: &mut SecondaryMap<ir::Block, bool>) {
+        let (func, cfg) = (self.i.func, self.i.cfg);
+        for u in self.i.uses.of(v) {
+            let block = match *u {
+                Use::Edge(_, p) => cfg.def_block[p],
+                Use::Inst(inst, _) => match opcode_rule(func.dfg.insts[inst].opcode()) {
+                    OpcodeRule::Expr(_) => func.layout.inst_block(inst),
+                    _ => None,
+                },
+            };
+            match block {
+                Some(b) => open[b] = true,
+                None => cfg.blocks.iter().for_each(|&b| open[b] = true),
             }
         }
     }
@@ -83,14 +130,10 @@ impl Cx<'_> {
                 self.reached_from_outside(r);
             }
         }
-        for &b in &cfg.blocks {
-            for inst in func.layout.block_insts(b) {
-                if func.dfg.insts[inst].opcode().is_call() {
-                    for &a in func.dfg.inst_args(inst) {
-                        if p.root(a).is_some() {
-                            self.reached_from_outside(a);
-                        }
-                    }
+        for &call in &cfg.calls {
+            for &a in func.dfg.inst_args(call) {
+                if p.root(a).is_some() {
+                    self.reached_from_outside(a);
                 }
             }
         }

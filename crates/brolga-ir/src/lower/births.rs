@@ -87,9 +87,11 @@ fn within(
     asks.sort_by_key(|a| a.value);
     let n = graph.blocks.len();
     let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
-    let ways = graph.blocks.values().enumerate();
-    let ways = ways.flat_map(|(b, block)| block.term.successors().into_iter().map(move |s| (b, at(s))));
-    let succs = Lists::new(n, ways.clone());
+    let mut ways: Vec<(usize, usize)> = Vec::with_capacity(2 * n);
+    for (b, block) in graph.blocks.values().enumerate() {
+        ways.extend(block.term.successors().into_iter().map(|s| (b, at(s))));
+    }
+    let succs = Lists::new(n, ways.iter().copied());
     let succs = |b: usize| succs.of(b).iter().copied();
     let Row { place, last, cyclic } = Row::of(n, succs);
     let tree = Tree::new(&dominators(n, 0, succs), &cyclic);
@@ -100,7 +102,7 @@ fn within(
         let blocks = || asks.iter().map(|a| a.block as usize);
         let dominates = blocks().reduce(|a, b| tree.meet(a, b)).expect("there is one");
         let by_itself =
-            cyclic[dominates].then(|| alive.span(asks, &place, || Lists::new(n, ways.clone().map(|(a, b)| (b, a)))));
+            cyclic[dominates].then(|| alive.span(asks, &place, || Lists::new(n, ways.iter().map(|&(a, b)| (b, a)))));
         spans.push(match by_itself.flatten() {
             Some((first, last)) => Span { value, first, last, block: None },
             None => {

@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
 
-use crate::map::{HashMap, IndexMap};
+use crate::map::{HashMap, IndexMap, Table};
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
@@ -143,11 +143,11 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
     let mut fctx = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(&mut func, &mut fctx);
-    let blocks: HashMap<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();
-    let mut waiting: HashMap<crate::BlockId, usize> = graph.blocks.keys().map(|&id| (id, 0)).collect();
-    for s in graph.blocks.values().flat_map(|b| b.term.successors()) {
-        *waiting.get_mut(&s).expect("a successor is a block") += 1;
-    }
+    let blocks: Table<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();
+    // By position, as far as blocks are counted.
+    let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
+    let mut waiting = vec![0_usize; graph.blocks.len()];
+    graph.blocks.values().flat_map(|b| b.term.successors()).for_each(|s| waiting[at(s)] += 1);
     // Laid out as the graph is, in whatever order they are filled.
     graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
@@ -227,7 +227,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         // A block all of whose predecessors are there is sealed at once: every block left open gets a parameter for every
         // variable that is read in it.
         for s in block.term.successors() {
-            let n = waiting.get_mut(&s).expect("a successor is a block");
+            let n = &mut waiting[at(s)];
             *n -= 1;
             if *n == 0 {
                 b.seal_block(blocks[&s]);
@@ -568,7 +568,7 @@ impl Cx<'_> {
         t.args.iter().map(|&a| BlockArg::Value(self.get(a))).collect()
     }
 
-    fn term(&mut self, b: &mut FunctionBuilder<'_>, term: &Term, blocks: &HashMap<crate::BlockId, ir::Block>) {
+    fn term(&mut self, b: &mut FunctionBuilder<'_>, term: &Term, blocks: &Table<crate::BlockId, ir::Block>) {
         match term {
             Term::Jump(t) => {
                 let args = self.args(t);

@@ -16,11 +16,13 @@ use brolga_ir::{Effort, MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
+use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
+use super::names::NameSet;
 use super::{Hold, Last, Plan, Source, def_block, type_of};
 use crate::again::Again;
 use crate::canonical::{exit_test, induction, steps};
@@ -51,6 +53,32 @@ type Operands = SmallVec<[Val; 3]>;
 /// How far expressions are followed.
 const MAX_DEPTH: u32 = 64;
 
+/// The instruction of each value that is cheap to have again.
+fn cheap(facts: &Facts<'_>, combined: bool) -> SecondaryMap<ir::Value, PackedOption<ir::Inst>> {
+    let dfg = &facts.func().dfg;
+    let mut found = SecondaryMap::new();
+    found.resize(dfg.num_values());
+    for &inst in facts.cfg.all_insts() {
+        let op = dfg.insts[inst].opcode();
+        let again = || {
+            facts.reload.contains(inst)
+                || is_pure(op) && cost(op) <= 2 && op != Opcode::FuncAddr
+                || op == Opcode::StackAddr && combined
+        };
+        if let &[v] = dfg.inst_results(inst)
+            && again()
+        {
+            found[v] = inst.into();
+        }
+    }
+    found
+}
+
+/// Values of the primal by name.
+fn operands(values: &[ir::Value]) -> Operands {
+    values.iter().map(|&v| Val::Primal(v)).collect()
+}
+
 /// What is known of loads where every write is undone.
 fn rewind<'a>(facts: &'a Facts<'_>) -> Rewind<'a> {
     let input = ClobberInput {
@@ -71,6 +99,10 @@ pub struct Planner<'a, 'f> {
     pub(super) plan: Plan,
     aux: &'a IndexMap<Val, Type>,
     carry: Carry,
+    /// The instruction of each value that is cheap to have again: pure arithmetic, or memory that still holds it.
+    again: SecondaryMap<ir::Value, PackedOption<ir::Inst>>,
+    /// The names that the block that is being planned has already.
+    seen: NameSet,
     /// Values that are known not to be made of constants alone.
     varies: RefCell<EntitySet<ir::Value>>,
     /// Names that the reverse of each block must have.
@@ -111,21 +143,24 @@ impl<'a, 'f> Planner<'a, 'f> {
         let options = facts.options;
         let at_once = options.memory == MemoryMode::Restore && options.mode != Mode::Split;
         let rewinds = at_once && options.ideas.rewind;
+        let func = facts.func();
         let mut p = Planner {
             facts,
+            again: cheap(facts, combined),
+            seen: NameSet::new(func.dfg.num_values()),
             stmts,
             loops: facts.loops,
             plan: Plan { combined, again, ..Plan::default() },
             aux,
             carry: Carry::default(),
             varies: RefCell::default(),
-            needed: SecondaryMap::new(),
+            needed: SecondaryMap::with_capacity(func.dfg.num_blocks()),
             read_at: HashMap::default(),
             had_at: HashMap::default(),
             rewind: rewinds.then(|| RefCell::new(rewind(facts))),
             carried: IndexSet::default(),
             hoisted: IndexSet::default(),
-            free: SecondaryMap::new(),
+            free: SecondaryMap::with_capacity(func.dfg.num_blocks()),
             slots: IndexMap::default(),
             home,
             size: if home == FrameHome::Variables { 0 } else { 8 },
@@ -204,23 +239,15 @@ impl<'a, 'f> Planner<'a, 'f> {
         self.plan.frame = Some(layout);
     }
 
-    /// Operands of a primal value that is cheap to have again: pure arithmetic, or memory that still holds it.
-    fn operands(&self, v: Val) -> Option<(ir::Inst, Operands)> {
+    /// Operands of a primal value that is cheap to have again.
+    fn operands(&self, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let Val::Primal(p) = v else { return None };
-        let func = self.facts.func();
-        let inst = func.dfg.value_def(p).inst()?;
-        let op = func.dfg.insts[inst].opcode();
-        let again = self.facts.reload.contains(inst)
-            || is_pure(op) && cost(op) <= 2 && op != Opcode::FuncAddr
-            || op == Opcode::StackAddr && self.plan.combined;
-        if !again || func.dfg.inst_results(inst).len() != 1 {
-            return None;
-        }
-        Some((inst, func.dfg.inst_args(inst).iter().map(|&a| Val::Primal(a)).collect()))
+        let inst = self.again[p].expand()?;
+        Some((inst, self.facts.func().dfg.inst_args(inst)))
     }
 
     /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
-    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, Operands)> {
+    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         self.operands(v).or_else(|| {
             let at = *self.had_at.get(&v)?;
             let (inst, args) = self.load(v)?;
@@ -229,12 +256,12 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// A value that is loaded, with its address.
-    fn load(&self, v: Val) -> Option<(ir::Inst, Operands)> {
+    fn load(&self, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
         let inst = func.dfg.value_def(p).inst()?;
-        let InstructionData::Load { arg, .. } = func.dfg.insts[inst] else { return None };
-        Some((inst, smallvec![Val::Primal(arg)]))
+        let InstructionData::Load { .. } = func.dfg.insts[inst] else { return None };
+        Some((inst, func.dfg.inst_args(inst)))
     }
 
     /// Find out when each name is had in the reverse of a block, at the earliest in the order of the pullback: with the last
@@ -255,7 +282,7 @@ impl<'a, 'f> Planner<'a, 'f> {
                 continue;
             }
             at.insert(v, n);
-            let args = self.operands(v).or_else(|| self.load(v)).map(|x| x.1);
+            let args = self.operands(v).or_else(|| self.load(v)).map(|x| operands(x.1));
             let args = args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()));
             work.extend(args.into_iter().flatten().map(|a| (n, Reverse(a))));
         }
@@ -268,8 +295,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             let known = |v: ir::Value| p.varies.borrow().contains(v);
             depth < 6
                 && !matches!(v, Val::Primal(v) if known(v))
-                && p.operands(v)
-                    .is_some_and(|(i, args)| !p.facts.reload.contains(i) && args.iter().all(|&a| go(p, a, depth + 1)))
+                && p.operands(v).is_some_and(|(i, args)| {
+                    !p.facts.reload.contains(i) && args.iter().all(|&a| go(p, Val::Primal(a), depth + 1))
+                })
         }
         let found = go(self, v, 0);
         if let (false, Val::Primal(v)) = (found, v) {
@@ -384,7 +412,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             || depth < MAX_DEPTH
                 && self
                     .operands_in(b, v)
-                    .is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, a, depth + 1)));
+                    .is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, Val::Primal(a), depth + 1)));
         // A "no" that is owed to the depth alone is not remembered.
         if f || depth == 0 {
             self.free[b].insert(v, f);
@@ -464,18 +492,21 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// What the reverse of a block can compute a name from, if it does not record that.
     fn made_of(&self, b: ir::Block, v: Val) -> Option<Operands> {
-        let args = self.operands_in(b, v).map(|x| x.1);
+        let args = self.operands_in(b, v).map(|x| operands(x.1));
         args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()))
     }
 
     /// Decide where a block gets everything from that it needs.
     fn block(&mut self, b: ir::Block) {
         let record = self.record(b);
-        let mut seen: IndexSet<Val> = record.clone();
+        self.seen.clear();
+        for &v in &record {
+            self.seen.insert(v);
+        }
         let mut sources: Vec<_> = record.iter().map(|&v| (v, Source::Record)).collect();
         let needed: Vec<Val> = self.needed[b].iter().copied().collect();
         for v in needed {
-            self.source(b, v, &mut seen, &mut sources);
+            self.source(b, v, &mut sources);
         }
         let mut record: Vec<Val> = record.into_iter().collect();
         // Wide fields first, so that nothing needs padding.
@@ -486,21 +517,21 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// Where a block gets a name from, after the names that it is computed from.
-    fn source(&mut self, b: ir::Block, v: Val, seen: &mut IndexSet<Val>, out: &mut Vec<(Val, Source)>) {
-        if !seen.insert(v) {
+    fn source(&mut self, b: ir::Block, v: Val, out: &mut Vec<(Val, Source)>) {
+        if !self.seen.insert(v) {
             return;
         }
         let source = self.choose(b, v);
         match source {
             Source::Recompute(_) => {
                 let (_, args) = self.operands_in(b, v).expect("it can be computed");
-                for a in args {
-                    self.source(b, a, seen, out);
+                for &a in args {
+                    self.source(b, Val::Primal(a), out);
                 }
             }
             Source::Last(last) => {
                 for o in last.operands() {
-                    self.source(b, Val::Primal(o), seen, out);
+                    self.source(b, Val::Primal(o), out);
                 }
             }
             Source::Frame(_) | Source::Record | Source::Held => {}
@@ -608,8 +639,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             }
         }
         for &b in facts.cfg.blocks.iter().filter(|b| self.plan.reversed(**b)).collect::<Vec<_>>() {
-            for (n, inst) in facts.func().layout.block_insts(b).enumerate() {
-                for v in self.stmts[&inst].comms() {
+            for (n, inst) in facts.cfg.insts(b).iter().enumerate() {
+                for v in self.stmts[inst].comms() {
                     self.needed[b].insert(v);
                     if self.rewind.is_some() {
                         self.read_at.insert((b, v), n as u32 + 1);

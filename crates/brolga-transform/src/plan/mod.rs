@@ -32,6 +32,7 @@
 mod build;
 mod carry;
 mod flow;
+mod names;
 mod preds;
 pub mod why;
 

@@ -16,7 +16,7 @@
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};
 use brolga_ir::graph::{dominators, order};
-use brolga_ir::map::HashMap;
+use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 
 /// Nodes at the ends of edges: mostly one or two.
@@ -54,7 +54,7 @@ pub struct Control {
     /// By block: its number in an order in which no block can run after one of a higher number, and whether it can run after itself. Blocks
     /// of one cycle have one number.
     pub order: Vec<(usize, bool)>,
-    at: HashMap<BlockId, usize>,
+    at: SecondaryMap<BlockId, u32>,
     /// Immediate post-dominators, by node: blocks first, then edges, then the virtual exit; none for the exit and for nodes that cannot
     /// reach it.
     ipdom: Vec<Option<usize>>,
@@ -66,9 +66,9 @@ pub fn reachable(graph: &CfgBlocks) -> Vec<BlockId> {
     let mut seen = vec![false; graph.blocks.len()];
     let mut work: Vec<BlockId> = graph.blocks.keys().copied().take(1).collect();
     while let Some(b) = work.pop() {
-        let (i, _, block) = graph.blocks.get_full(&b).expect("a successor is a block");
+        let i = graph.blocks.get_index_of(&b).expect("a successor is a block");
         if !std::mem::replace(&mut seen[i], true) {
-            work.extend(block.term.successors());
+            work.extend(graph.blocks[i].term.successors());
         }
     }
     graph.blocks.keys().zip(seen).filter(|x| x.1).map(|x| *x.0).collect()
@@ -90,7 +90,8 @@ impl Control {
     /// Compute it; `None` if no exit can be reached at all, or nothing is there.
     pub fn compute(graph: &CfgBlocks) -> Option<Self> {
         let blocks = reachable(graph);
-        let at: HashMap<BlockId, usize> = blocks.iter().enumerate().map(|(i, &b)| (b, i)).collect();
+        let mut at: SecondaryMap<BlockId, u32> = SecondaryMap::new();
+        blocks.iter().zip(0..).for_each(|(&b, i)| at[b] = i);
         let n = blocks.len();
         let mut edges: Vec<Edge> = Vec::new();
         let mut incoming = vec![Vec::new(); n];
@@ -98,7 +99,7 @@ impl Control {
         for (from, b) in blocks.iter().enumerate() {
             let term = &graph.blocks[b].term;
             for (target, s) in term.successors().into_iter().enumerate() {
-                let to = at[&s];
+                let to = at[s] as usize;
                 if graph.blocks[&s].params.is_empty() || matches!(term, Term::Switch(..)) {
                     block_succs[from].push(Place::Block(to));
                 } else {
@@ -152,7 +153,7 @@ impl Control {
 
     /// The position of a reachable block.
     pub fn position(&self, b: BlockId) -> usize {
-        self.at[&b]
+        self.at[b] as usize
     }
 
     /// How many places there are.

@@ -98,7 +98,7 @@ impl Builder<'_, '_> {
         self.finish(begin, Role::Begin(a.header), vec![], f, Term::Jump(first), at);
         let mut edges: Vec<(BlockId, ir::Block)> = Vec::new();
         let mut map: BlockMap = a.blocks.iter().flat_map(|&b| &facts.cfg.succs[b]).map(|&s| (s, end)).collect();
-        map.extend(&blocks);
+        map.extend(blocks.iter().map(|(&b, &id)| (b, id)));
         for &b in &a.blocks {
             let latch = a.turns && facts.cfg.succs[b].contains(&a.header);
             let edge = latch.then(|| self.ids.block());
@@ -162,7 +162,7 @@ impl Builder<'_, '_> {
                 self.add(&mut block.insts, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
-        let insts: Vec<ir::Inst> = func.layout.block_insts(b).collect();
+        let insts = self.facts.cfg.insts(b);
         for (&id, i) in insts.iter().rev().flat_map(|inst| self.stmts[inst].rvs.iter()) {
             let i = match i.op {
                 AdOp::AddCt(v, _) if a.sums.contains_key(&v) => continue,

@@ -384,7 +384,7 @@ fn reverse_arms(store: bool) -> Case {
             return v1
         }",
     );
-    let [entry, one, two, _] = [0, 1, 2, 3].map(|n| *case.graph.blocks.get_index(n).unwrap().0);
+    let [entry, one, two, _] = [0, 1, 2, 3].map(|n| case.graph.blocks.get_index(n).unwrap().id);
     case.add(0, &[(d(1), types::I32)], AdOp::PeekBlock);
     let cases: Vec<(u32, BlockId)> = vec![(1, one), (2, two)];
     case.graph.blocks[&entry].term = Term::Switch(d(1), cases);
