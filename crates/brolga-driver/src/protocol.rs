@@ -85,8 +85,8 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     // Some of the ideas, others for each call. They have the lower bits, modes some above all of them.
     let text = format!("{}{:?}", call.symbol, call.args);
     let bits = text.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193)) >> 7;
-    let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(bits >> 20 & 3) as usize];
-    let memory = if bits & 1 << 22 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
+    let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(bits >> 22 & 3) as usize];
+    let memory = if bits & 1 << 24 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
     // A guard that is not needed makes zero of what is zero times infinity without it.
     let all = Ideas::of_bits(bits);
     let some = Ideas { solid: true, ..all.in_order() };

@@ -139,6 +139,9 @@ pub struct Ideas {
     pub room: bool,
     /// What a loop adds to one place in memory, turn by turn, is added up in a register.
     pub stay: bool,
+    /// A quotient is computed again where its reverse divides by the same number, if much less is recorded by that: two divisions by one number are
+    /// one, in two lanes.
+    pub quotient: bool,
 }
 
 impl Ideas {
@@ -171,6 +174,7 @@ impl Ideas {
             preaccumulate: on(17),
             room: on(18),
             stay: on(19),
+            quotient: on(20),
         }
     }
 
@@ -178,11 +182,11 @@ impl Ideas {
     #[must_use]
     pub fn brief(self) -> Self {
         let (lanes, partial, preaccumulate, room, stay) = (false, false, false, false, false);
-        Self { finite: false, lanes, partial, preaccumulate, room, stay, ..self }
+        Self { finite: false, lanes, partial, preaccumulate, room, stay, quotient: false, ..self }
     }
 
     /// Names, in the order of the bits.
-    pub const NAMES: [&str; 20] = [
+    pub const NAMES: [&str; 21] = [
         "carry",
         "hold",
         "last",
@@ -203,6 +207,7 @@ impl Ideas {
         "preaccumulate",
         "room",
         "stay",
+        "quotient",
     ];
 }
 
