@@ -82,11 +82,10 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
             Err(e) => found.push(format!("{mode:?}, {memory:?}: {e}")),
         }
     }
-    // Some of the ideas, others for each call. They have the lower bits, modes some above all of them.
-    let text = format!("{}{:?}", call.symbol, call.args);
-    let bits = text.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193)) >> 7;
-    let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(bits >> 21 & 3) as usize];
-    let memory = if bits & 1 << 23 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
+    // Some of the ideas, others for each call, and in the same way what else there is to choose from.
+    let (bits, choice) = chosen(call);
+    let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(choice & 3) as usize];
+    let memory = if choice >> 2 & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
     // A guard that is not needed makes zero of what is zero times infinity without it.
     let all = Ideas::of_bits(bits);
     let some = Ideas { solid: true, ..all.in_order() };
@@ -108,8 +107,18 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
             Err(e) => found.push(format!("{mode:?}, {effort:?} with {ideas:?}: {e}")),
         }
     }
-    found.extend(inlined::violations(program, call, tol, bits, rule, (&leave, &restore)));
+    found.extend(inlined::violations(program, call, tol, (bits, choice), rule, (&leave, &restore)));
     Ok(found)
+}
+
+/// Two numbers that differ from call to call and are the same in every run: one bit for each idea, and others for whatever else there is to
+/// choose from.
+fn chosen(call: &Invocation) -> (u32, u32) {
+    let text = format!("{}{:?}", call.symbol, call.args);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    // The last bytes of the text have not reached all bits.
+    let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed as u32 ^ (mixed >> 32) as u32, (mixed >> 40) as u32)
 }
 
 /// What one function for both halves does differently from two.

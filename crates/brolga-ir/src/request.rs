@@ -172,6 +172,9 @@ ideas! {
     plain,
     /// Where one function does both halves, those that it calls read memory again that nobody writes until their pullbacks have run.
     kept,
+    /// A quotient is computed again where its reverse divides by the same number, if much less is recorded by that: two divisions by one
+    /// number are one, in two lanes.
+    quotient,
 }
 
 impl Ideas {
@@ -184,7 +187,7 @@ impl Ideas {
     #[must_use]
     pub fn brief(self) -> Self {
         let (lanes, partial, preaccumulate, room, stay) = (false, false, false, false, false);
-        Self { finite: false, lanes, partial, preaccumulate, room, stay, ..self }
+        Self { finite: false, lanes, partial, preaccumulate, room, stay, quotient: false, ..self }
     }
 }
 

@@ -17,6 +17,7 @@
 //! prune        what a derived graph computes for nobody is removed
 //! room         loops ask once whether there is room on the tape
 //! lanes        loops run several turns at a time
+//! quotients    two divisions by one number are one of two lanes
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
 //! orient       branches at the edge of other loops, turned for Cranelift
@@ -53,6 +54,7 @@ pub mod plan;
 pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
+pub mod quotients;
 pub mod room;
 pub mod rotate;
 pub mod rules;

@@ -11,6 +11,7 @@ use cranelift_entity::EntitySet;
 
 use crate::lanes::{self, How, Taken, has_lanes, lanes};
 use crate::preaccumulate::{self, preaccumulate};
+use crate::quotients::quotients;
 use crate::room::{self, room};
 use crate::shape::shape;
 
@@ -72,6 +73,9 @@ impl Loops {
         if ideas.preaccumulate && mode == Mode::Gradient {
             let found = preaccumulate(func, &reverses, ideas.worth);
             self.ahead.extend(found.into_iter().filter_map(|l| Some((role(l.header)?, l.factors))));
+        }
+        if ideas.quotient && has_lanes(isa) {
+            quotients(func);
         }
         shape(func);
     }

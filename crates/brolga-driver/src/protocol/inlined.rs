@@ -11,33 +11,33 @@ use super::{Deriver, Subject, describe, run_anywhere, same_contents};
 use crate::bind::Invocation;
 use crate::run::Outcome;
 
-/// What comes out otherwise if calls are replaced, or if they are not. `bits` are those of the call; `leave` and `restore` are what
+/// What comes out otherwise if calls are replaced, or if they are not. `bits` and `choice` are those of the call; `leave` and `restore` are what
 /// came out in both memory modes.
 pub fn violations(
     program: &Program,
     call: &Invocation,
     tol: f64,
-    bits: u32,
+    (bits, choice): (u32, u32),
     rule: Deriver<'_>,
     (leave, restore): (&Outcome, &Outcome),
 ) -> Vec<String> {
     if !calls(program) {
         return Vec::new();
     }
-    let bounds = [(100, 2000, 1000), (1000, 0, 10_000), (12, 100, 40), (40, 12, 20)][(bits >> 24 & 3) as usize];
+    let bounds = [(100, 2000, 1000), (1000, 0, 10_000), (12, 100, 40), (40, 12, 20)][(choice >> 3 & 3) as usize];
     let inline = match Options::default().inline {
         Inline::Never => Inline::Small { callee: bounds.0, once: bounds.1, growth: bounds.2 },
         Inline::Small { .. } => Inline::Never,
     };
     let mut found = Vec::new();
     let memory = [MemoryMode::Leave, MemoryMode::Restore];
-    let memory = if bits >> 26 & 1 == 0 { memory } else { [memory[1], memory[0]] };
+    let memory = if choice >> 5 & 1 == 0 { memory } else { [memory[1], memory[0]] };
 
     let options = Options { memory: memory[0], inline, ..Options::default() };
     let mut broken = Vec::new();
     let split = Subject::new(program, call, options, rule).and_then(|s| s.one_run(&mut broken));
-    let mode = if bits >> 27 & 1 == 0 { Mode::Combined } else { Mode::Gradient };
-    let ideas = if bits >> 28 & 3 == 0 { Ideas { solid: true, ..Ideas::of_bits(bits) } } else { Ideas::default() };
+    let mode = if choice >> 6 & 1 == 0 { Mode::Combined } else { Mode::Gradient };
+    let ideas = if choice >> 7 & 3 == 0 { Ideas { solid: true, ..Ideas::of_bits(bits) } } else { Ideas::default() };
     let options = Options { memory: memory[1], inline, mode, ideas, ..Options::default() };
     let one = rule(&options).and_then(|rule| run_anywhere(&rule, call));
     for (mode, memory, outcome) in [(Mode::Split, memory[0], split), (mode, memory[1], one)] {

@@ -15,7 +15,7 @@ use brolga_ir::map::{IndexMap, IndexSet};
 use brolga_ir::{Effort, MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef, types};
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -47,6 +47,8 @@ const MAX_CUT: usize = 20_000;
 const MANY_AGAIN: u32 = 24;
 /// Bytes that are recorded instead of each.
 const BYTES_FOR_EACH: u32 = 6;
+/// What part of a block's record may be left for quotients to be computed again: otherwise the division is waited for longer than the tape.
+const OF_ALL: (u32, u32) = (3, 5);
 /// Operands of an instruction.
 type Operands = SmallVec<[Val; 3]>;
 
@@ -117,6 +119,8 @@ pub struct Planner<'a, 'f> {
     carried: IndexSet<ir::Value>,
     /// Names that are held in a loop from behind it.
     hoisted: IndexSet<(LoopId, Val)>,
+    /// Blocks whose reverses compute quotients again.
+    divides: EntitySet<ir::Block>,
     /// What can be had for nothing in a block.
     free: SecondaryMap<ir::Block, HashMap<Val, bool>>,
     /// Frame slots of names, and of names as seen by one block.
@@ -160,6 +164,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             rewind: rewinds.then(|| RefCell::new(rewind(facts))),
             carried: IndexSet::default(),
             hoisted: IndexSet::default(),
+            divides: EntitySet::new(),
             free: SecondaryMap::with_capacity(func.dfg.num_blocks()),
             slots: IndexMap::default(),
             home,
@@ -246,9 +251,23 @@ impl<'a, 'f> Planner<'a, 'f> {
         Some((inst, self.facts.func().dfg.inst_args(inst)))
     }
 
+    /// Operands of a quotient whose reverse, in that of its block, divides by the same number, so that both are one division
+    /// ([`crate::quotients`]).
+    fn divided(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
+        let Val::Primal(p) = v else { return None };
+        let func = self.facts.func();
+        let inst = func.dfg.value_def(p).inst()?;
+        let divides = func.dfg.insts[inst].opcode() == Opcode::Fdiv && self.facts.is_active(p);
+        let scalar = matches!(func.dfg.value_type(p), types::F64 | types::F32);
+        if !self.divides.contains(b) || !divides || !scalar || func.layout.inst_block(inst) != Some(b) {
+            return None;
+        }
+        Some((inst, func.dfg.inst_args(inst)))
+    }
+
     /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
     fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
-        self.operands(v).or_else(|| {
+        self.operands(v).or_else(|| self.divided(b, v)).or_else(|| {
             let at = *self.had_at.get(&v)?;
             let (inst, args) = self.load(v)?;
             self.rewind.as_ref()?.borrow_mut().again(inst, b, at).then_some((inst, args))
@@ -282,7 +301,7 @@ impl<'a, 'f> Planner<'a, 'f> {
                 continue;
             }
             at.insert(v, n);
-            let args = self.operands(v).or_else(|| self.load(v)).map(|x| operands(x.1));
+            let args = self.operands(v).or_else(|| self.divided(b, v)).or_else(|| self.load(v)).map(|x| operands(x.1));
             let args = args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()));
             work.extend(args.into_iter().flatten().map(|a| (n, Reverse(a))));
         }
@@ -420,8 +439,32 @@ impl<'a, 'f> Planner<'a, 'f> {
         f
     }
 
-    /// The values that a block pushes.
+    /// The values that a block pushes. Whether it computes quotients again is decided here: if the record gets so much shorter by that.
     fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
+        let func = self.facts.func();
+        self.divides.remove(b);
+        self.free[b].clear();
+        let recorded = self.record_as_it_is(b);
+        let mut insts = func.layout.block_insts(b);
+        let ideas = self.facts.options.ideas;
+        if !ideas.quotient || recorded.is_empty() || !insts.any(|i| func.dfg.insts[i].opcode() == Opcode::Fdiv) {
+            return recorded;
+        }
+        let before = self.bytes(&recorded);
+        self.divides.insert(b);
+        self.free[b].clear();
+        let fewer = self.record_as_it_is(b);
+        let after = self.bytes(&fewer);
+        let pays = if ideas.worth { after * OF_ALL.1 <= before * OF_ALL.0 } else { after < before };
+        if pays {
+            return fewer;
+        }
+        self.divides.remove(b);
+        self.free[b].clear();
+        self.record_as_it_is(b)
+    }
+
+    fn record_as_it_is(&mut self, b: ir::Block) -> IndexSet<Val> {
         self.when(b);
         if self.plan.once(self.facts, b) {
             // All of it is free.
@@ -471,12 +514,13 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
     }
 
+    fn bytes<'v>(&self, all: impl IntoIterator<Item = &'v Val>) -> u32 {
+        all.into_iter().map(|&v| type_of(self.facts, self.aux, v).bytes()).sum()
+    }
+
     /// Whether a block would compute so much from what is recorded that it is better to record what it needs.
     fn is_dear(&mut self, b: ir::Block, needed: &[Val], recorded: &IndexSet<Val>) -> bool {
-        let bytes = |all: &mut dyn Iterator<Item = &Val>| -> u32 {
-            all.map(|&v| type_of(self.facts, self.aux, v).bytes()).sum()
-        };
-        let more = bytes(&mut needed.iter()).saturating_sub(bytes(&mut recorded.iter()));
+        let more = self.bytes(needed).saturating_sub(self.bytes(recorded));
         let mut seen: IndexSet<Val> = recorded.clone();
         let mut work: Vec<Val> = needed.to_vec();
         let mut floats = 0;

@@ -7,7 +7,7 @@ use brolga_analysis::RootKind;
 use brolga_ir::Mode;
 use brolga_ir::inst::Val;
 use brolga_rules::is_pure;
-use cranelift_codegen::ir::{self, ValueDef};
+use cranelift_codegen::ir::{self, Opcode, ValueDef};
 
 use super::{Last, Other, Plan, PredSource, Source, def_block};
 use crate::facts::Facts;
@@ -88,6 +88,9 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, v: Val, source: Source) -> &'stati
         }
         Source::Recompute(inst) if facts.func().dfg.inst_args(inst).is_empty() => {
             "it is the same wherever it is computed"
+        }
+        Source::Recompute(inst) if facts.func().dfg.insts[inst].opcode() == Opcode::Fdiv => {
+            "its reverse divides by the same number, and both are one division"
         }
         Source::Recompute(_) => "this costs less than memory, and the operands are there",
     }
