@@ -238,10 +238,12 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
             Some(CalleeKind::Computes(_)) => called(program, func, inst),
             Some(CalleeKind::Host | CalleeKind::Missing(_) | CalleeKind::Indirect(_)) | None => None,
         };
-        let Some(effect) = callee.and_then(|k| all.get(&k)) else { return anything() };
-        return match blocks::allocator_of(program, func, inst) {
-            Some(kind) => by_allocator(places, args, kind, effect),
-            None => effect.writes.iter().map(|part| through(places, args, part)).collect(),
+        // Those of an allocator that is called as it is are not asked.
+        let effect = callee.and_then(|k| all.get(&k));
+        return match (blocks::allocator_of(program, func, inst), effect) {
+            (Some(kind), effect) => by_allocator(places, args, kind, effect),
+            (None, Some(effect)) => effect.writes.iter().map(|part| through(places, args, part)).collect(),
+            (None, None) => anything(),
         };
     }
     if op.can_store() {
@@ -262,7 +264,12 @@ fn through(places: Places<'_>, args: &[ir::Value], part: &Part) -> Place {
 
 /// What the program sees of a call of its allocator. Even if nothing is done with a block that is released, its bytes may be given
 /// out again.
-fn by_allocator(places: Places<'_>, args: &[ir::Value], kind: Allocator, effect: &Effect) -> SmallVec<[Place; 2]> {
+fn by_allocator(
+    places: Places<'_>,
+    args: &[ir::Value],
+    kind: Allocator,
+    effect: Option<&Effect>,
+) -> SmallVec<[Place; 2]> {
     let mut found = smallvec![];
     if let Allocator::Release { pointer } | Allocator::Reallocate { pointer } = kind {
         found.push(Place::ANYWHERE.within(places.blocks.of(args[pointer])));
@@ -272,12 +279,13 @@ fn by_allocator(places: Places<'_>, args: &[ir::Value], kind: Allocator, effect:
     }
     let instance = places.of_address(args[0]);
     let small = |p: &Part| p.through == Some(0) && p.span.is_some_and(|s| s.1 - s.0 <= MOST_STATE);
-    if effect.writes.iter().all(small) {
+    match effect {
         // Behind the instance pointer lies what the allocator keeps for itself.
-        let front = effect.writes.iter().filter_map(|p| p.span).filter(|s| s.0 < 0);
-        found.extend(front.map(|s| instance.shifted(s)));
-    } else {
-        found.push(instance.shifted(FRONT));
+        Some(effect) if effect.writes.iter().all(small) => {
+            let front = effect.writes.iter().filter_map(|p| p.span).filter(|s| s.0 < 0);
+            found.extend(front.map(|s| instance.shifted(s)));
+        }
+        _ => found.push(instance.shifted(FRONT)),
     }
     found
 }
