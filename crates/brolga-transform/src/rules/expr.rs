@@ -82,9 +82,10 @@ impl Walker<'_> {
         let mut r = self.ct;
         let mut guard = false;
         if let Some(e) = s.over {
+            // Zero divided by a number that is not zero is zero.
+            guard = !matches!(*e.node(), Node::Operand(i) if self.is_nonzero(cx, i));
             let e = self.expr(cx, e);
             r = cx.arith(Arith::Fdiv, &[r, e], self.ty);
-            guard = true;
         }
         if let Some(t) = s.times.filter(|t| !self.is_one(cx, *t)) {
             let e = self.expr(cx, t);
@@ -109,6 +110,11 @@ impl Walker<'_> {
             Node::Operand(i) => constant(cx.func(), self.operands[i]) == Some(1.0),
             _ => false,
         }
+    }
+
+    /// Whether an operand is a constant, and a number other than zero.
+    fn is_nonzero(&self, cx: &StmtCx<'_, '_, '_>, operand: usize) -> bool {
+        constant(cx.func(), self.operands[operand]).is_some_and(|c| c != 0.0 && !c.is_nan())
     }
 
     /// What makes zero times a factor zero.
