@@ -6,16 +6,32 @@ use brolga_ir::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request}
 use brolga_transform::derive::{Derivation, derive};
 use cranelift_codegen::ir::{self, Opcode};
 
-/// `%g` multiplies what its three arguments lead to, and `%f` squares what it is given.
+/// `%g` adds up products of what its three arguments lead to, in a loop: what runs once has a frame for what is read. `%f` is given.
 fn derived(f: &str, options: &Options) -> Derivation {
     let text = format!(
         "function %g(i64, i64, i64) -> f64 {{
         block0(v0: i64, v1: i64, v2: i64):
-            v3 = load.f64 v0
-            v4 = load.f64 v1
-            v5 = load.f64 v2
-            v6 = fmul v3, v4
-            v7 = fmul v6, v5
+            v3 = iconst.i64 0
+            v4 = f64const 0.0
+            jump block1(v3, v4)
+        block1(v5: i64, v6: f64):
+            v20 = iconst.i64 3
+            v21 = ishl v5, v20
+            v8 = iadd v0, v21
+            v9 = iadd v1, v21
+            v10 = iadd v2, v21
+            v11 = load.f64 v8
+            v12 = load.f64 v9
+            v13 = load.f64 v10
+            v14 = fmul v11, v12
+            v15 = fmul v14, v13
+            v7 = fadd v6, v15
+            v18 = iconst.i64 1
+            v16 = iadd v5, v18
+            v19 = iconst.i64 4
+            v17 = icmp ult v16, v19
+            brif v17, block1(v16, v7), block2
+        block2:
             return v7 }}
         function %f(i64, i64) -> f64 {{
             fn0 = %g(i64, i64, i64) -> f64
