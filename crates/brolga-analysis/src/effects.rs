@@ -13,8 +13,8 @@
 //! **Errs** on the side of anything: calls through pointers, functions of the embedder, whatever is not known to be harmless. Spans that keep
 //! growing through recursion have no bounds.
 //!
-//! What a call of the program's allocator writes is taken on trust where it is not plain to see: nothing that the program reads
-//! ([`Allocator`]) but what lies in front of memory (its size), and the block that is released.
+//! What a call of the program's allocator writes is taken on trust where it is not plain to see ([`MOST_STATE`]): nothing that the program
+//! reads ([`Allocator`]) but what lies in front of memory (its size), and the block that is released.
 //!
 //! In WebAssembly it tells functions that only compute, or only write globals, from those that write to memory, and which arrays
 //! the latter write to.
@@ -149,7 +149,8 @@ impl Effect {
 const BOUNDED_ROUNDS: usize = 8;
 /// Rounds after which what still changes is taken to be anything.
 const MOST_ROUNDS: usize = 64;
-/// Bytes of state in front of memory that an allocator may write. What writes to more is taken to write to all that is there.
+/// Bytes of state that an allocator may write at places that do not vary, to be believed. What writes to more is taken to write to all that lies in
+/// front of memory.
 const MOST_STATE: i64 = 1 << 16;
 /// In front of memory, from where the instance pointer points.
 const FRONT: (i64, i64) = (-(1 << 40), 0);
@@ -280,10 +281,9 @@ fn by_allocator(
     let instance = places.of_address(args[0]);
     let small = |p: &Part| p.through == Some(0) && p.span.is_some_and(|s| s.1 - s.0 <= MOST_STATE);
     match effect {
-        // Behind the instance pointer lies what the allocator keeps for itself.
+        // It is plain to see what that is, so that the program may read it after all: how far an arena is used, say.
         Some(effect) if effect.writes.iter().all(small) => {
-            let front = effect.writes.iter().filter_map(|p| p.span).filter(|s| s.0 < 0);
-            found.extend(front.map(|s| instance.shifted(s)));
+            found.extend(effect.writes.iter().filter_map(|p| p.span).map(|s| instance.shifted(s)));
         }
         _ => found.push(instance.shifted(FRONT)),
     }
