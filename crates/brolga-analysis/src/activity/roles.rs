@@ -4,13 +4,14 @@ use brolga_ir::Diagnostic;
 use brolga_ir::inst::Shape;
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
+use cranelift_entity::EntitySet;
 
 use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
 use crate::contents::Kinds;
 use crate::modes::{ParamMode, ResultMode};
-use crate::pointers::{Delta, access_address, constant_int};
+use crate::pointers::{Delta, RootKind, access_address, constant_int};
 
 const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
 const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
@@ -26,6 +27,7 @@ impl Cx<'_> {
                 }
                 if func.dfg.insts[inst].opcode().is_call() {
                     self.floats_of_callees(inst);
+                    self.bits_for_callees(inst);
                 }
                 if let Some(addr) = access_address(func, inst) {
                     match self.i.pointers.delta[addr] {
@@ -53,6 +55,9 @@ impl Cx<'_> {
             if knows && self.i.results[i] == ResultMode::Ptr && self.i.pointers.delta[v] == Delta::Lost {
                 self.lost(inst);
             }
+            if matches!(self.i.results[i], ResultMode::Bits(_)) && self.is_from_anyone(v, &mut EntitySet::new()) {
+                self.bits_from_anyone(inst);
+            }
             if matches!((self.i.results[i], self.a.state[v]), (ResultMode::Bits(_), State::Taint { definite: true })) {
                 let d = Diagnostic::new(
                     "AD0113",
@@ -60,6 +65,43 @@ impl Cx<'_> {
                 )
                 .help(BITS_HELP);
                 self.problem(inst, None, d);
+            }
+        }
+    }
+
+    /// Whether an integer is what a function that was called through a pointer has returned: that comes with the delta of a pointer, not
+    /// with a cotangent.
+    fn is_from_anyone(&self, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> bool {
+        let func = self.i.func;
+        let Some(root) = self.i.pointers.root(v).filter(|r| seen.insert(*r)) else { return false };
+        match self.i.pointers.roots.get(&root) {
+            Some(RootKind::Call(inst, _)) => func.dfg.insts[*inst].opcode() == Opcode::CallIndirect,
+            Some(RootKind::Phi(b, i)) => self.i.cfg.incoming(*b, *i).any(|a| self.is_from_anyone(a, seen)),
+            Some(RootKind::Select(inst)) => {
+                func.dfg.inst_args(*inst)[1..].iter().any(|&a| self.is_from_anyone(a, seen))
+            }
+            _ => false,
+        }
+    }
+
+    /// Such an integer is put where a float is read. If it is an address, it has no business there.
+    fn bits_from_anyone(&mut self, inst: ir::Inst) {
+        let d = Diagnostic::new(
+            "AD0113",
+            "an integer that a function called through a pointer returned goes where a float is read",
+        )
+        .note("which callees return the bits of a float cannot be told here")
+        .help("return the float as a float");
+        self.problem(inst, None, d);
+    }
+
+    /// The same where a function is called that makes a float of what it is given.
+    fn bits_for_callees(&mut self, inst: ir::Inst) {
+        let func = self.i.func;
+        let Some(CalleeKind::Derived(callee)) = CalleeKind::of(self.i.program, func, inst) else { return };
+        for (i, &v) in func.dfg.inst_args(inst).iter().enumerate() {
+            if self.i.summaries.param_lane(callee, i) != 0 && self.is_from_anyone(v, &mut EntitySet::new()) {
+                self.bits_from_anyone(inst);
             }
         }
     }
@@ -109,6 +151,11 @@ impl Cx<'_> {
                 let kill = |checked| MemRole::Kill { bytes, checked };
                 let k = self.kinds_at(inst, addr);
                 if self.i.pointers.root(x).is_some() {
+                    let over = self.i.contents.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes);
+                    let float = over != Kinds::NONE || k.has_float() || self.declared_floats(addr, bytes);
+                    if float && self.is_from_anyone(x, &mut EntitySet::new()) {
+                        self.bits_from_anyone(inst);
+                    }
                     return MemRole::Pointer;
                 }
                 if self.i.pointers.delta[x] == Delta::Lost && k.has(Kinds::POINTER) {

@@ -383,7 +383,7 @@ impl Cx<'_> {
     }
 
     /// Whether the caller has said that there are floats, of no more than `bytes` bytes each, and nothing else.
-    fn declared_floats(&self, addr: ir::Value, bytes: u32) -> bool {
+    pub(super) fn declared_floats(&self, addr: ir::Value, bytes: u32) -> bool {
         let (func, cfg, contents) = (self.i.func, self.i.cfg, self.i.contents);
         let class = contents.find(addr);
         let params = func.dfg.block_params(cfg.blocks[0]).iter().zip(self.i.params);
