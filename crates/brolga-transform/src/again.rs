@@ -88,7 +88,7 @@ impl Again {
 
 /// Values whose cotangents are live on an edge: arguments, once for each parameter, and what lives on.
 fn on_edge(facts: &Facts<'_>, live: &Liveness, p: ir::Block, b: ir::Block) -> Vec<ir::Value> {
-    active_args(facts, p, b).into_iter().map(|a| a.0).chain(live.live_in[b].iter()).collect()
+    active_args(facts, p, b).map(|a| a.0).chain(live.live_in[b].iter()).collect()
 }
 
 /// Whether a block records anything.
@@ -250,7 +250,7 @@ impl Finder<'_, '_> {
                 }
             }
             for &s in facts.cfg.succs[b].iter().filter(|s| blocks.contains(*s)) {
-                active_args(facts, b, s).into_iter().for_each(|(a, q)| next.entry(a).or_default().push(q));
+                active_args(facts, b, s).for_each(|(a, q)| next.entry(a).or_default().push(q));
             }
         }
         let starts = func.dfg.block_params(header).iter().copied().filter(|&q| facts.is_active(q));
