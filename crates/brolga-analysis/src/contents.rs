@@ -359,6 +359,12 @@ pub fn becomes_float(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
     fate(func, uses, v, &mut EntitySet::new(), 0).kinds.has_float()
 }
 
+/// Whether a value goes, by moves alone, to memory, to another function, or to the caller.
+pub fn is_handed_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
+    let fate = fate(func, uses, v, &mut EntitySet::new(), 0);
+    fate.stored || fate.passed
+}
+
 /// Whether an instruction moves one half of a 64-bit word to the other, or to or from 32 bits.
 pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
     let args = func.dfg.inst_args(inst);

@@ -45,6 +45,8 @@ pub struct Origins {
     pub own: bool,
     /// From these parameters, if they are pointers.
     pub params: BTreeSet<usize>,
+    /// From a function that was called through a pointer, which may have returned the bits of a float instead.
+    pub anyone: bool,
 }
 
 /// A normalised function, with what everybody asks of one.
@@ -129,6 +131,17 @@ impl Summaries {
     /// The same for a result.
     pub fn result_lane(&self, f: FuncKey, i: usize) -> u32 {
         self.funcs.get(&f).and_then(|s| s.lanes.1.get(i)).copied().unwrap_or(0)
+    }
+
+    /// Whether a function that may be called through a pointer with this signature makes a float of what it is given, as far as such
+    /// functions tell.
+    pub fn takes_bits_through(&self, signature: u64, i: usize) -> bool {
+        self.addressed.get(&signature).into_iter().flatten().any(|&f| self.param_lane(f, i) != 0)
+    }
+
+    /// The same of what it returns.
+    pub fn returns_bits_through(&self, signature: u64, i: usize) -> bool {
+        self.addressed.get(&signature).into_iter().flatten().any(|&f| self.result_lane(f, i) != 0)
     }
 
     /// What accesses of an alias region say that it holds.
@@ -314,9 +327,12 @@ pub(crate) fn origins(
         {
             let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
             out.own |= from.own;
+            out.anyone |= from.anyone;
             from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]).collect()
         }
-        _ => {
+        kind => {
+            let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
+            out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
             out.own = true;
             vec![]
         }

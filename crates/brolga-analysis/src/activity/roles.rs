@@ -10,7 +10,7 @@ use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
 use crate::contents::Kinds;
-use crate::modes::{ParamMode, ResultMode};
+use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, constant_int};
 
 const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
@@ -28,6 +28,12 @@ impl Cx<'_> {
                 if func.dfg.insts[inst].opcode().is_call() {
                     self.floats_of_callees(inst);
                     self.bits_for_callees(inst);
+                }
+                if func.dfg.insts[inst].opcode() == Opcode::Bitcast
+                    && self.is_float(func.dfg.first_result(inst))
+                    && self.is_from_anyone(func.dfg.inst_args(inst)[0], &mut EntitySet::new())
+                {
+                    self.bits_from_anyone(inst);
                 }
                 if let Some(addr) = access_address(func, inst) {
                     match self.i.pointers.delta[addr] {
@@ -75,7 +81,14 @@ impl Cx<'_> {
         let func = self.i.func;
         let Some(root) = self.i.pointers.root(v).filter(|r| seen.insert(*r)) else { return false };
         match self.i.pointers.roots.get(&root) {
-            Some(RootKind::Call(inst, _)) => func.dfg.insts[*inst].opcode() == Opcode::CallIndirect,
+            Some(RootKind::Call(inst, k)) => match CalleeKind::of(self.i.program, func, *inst) {
+                Some(CalleeKind::Indirect(_)) => true,
+                Some(CalleeKind::Derived(f)) => self.i.summaries.pointer_result(f, *k).is_some_and(|from| {
+                    let args = func.dfg.inst_args(*inst);
+                    from.anyone || from.params.iter().any(|&i| self.is_from_anyone(args[i], seen))
+                }),
+                _ => false,
+            },
             Some(RootKind::Phi(b, i)) => self.i.cfg.incoming(*b, *i).any(|a| self.is_from_anyone(a, seen)),
             Some(RootKind::Select(inst)) => {
                 func.dfg.inst_args(*inst)[1..].iter().any(|&a| self.is_from_anyone(a, seen))
@@ -84,7 +97,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Such an integer is put where a float is read. If it is an address, it has no business there.
+    /// Such an integer is put where a float is read, or becomes one. If it is an address, it has no business there.
     fn bits_from_anyone(&mut self, inst: ir::Inst) {
         let d = Diagnostic::new(
             "AD0113",
@@ -98,11 +111,18 @@ impl Cx<'_> {
     /// The same where a function is called that makes a float of what it is given.
     fn bits_for_callees(&mut self, inst: ir::Inst) {
         let func = self.i.func;
-        let Some(CalleeKind::Derived(callee)) = CalleeKind::of(self.i.program, func, inst) else { return };
-        for (i, &v) in func.dfg.inst_args(inst).iter().enumerate() {
-            if self.i.summaries.param_lane(callee, i) != 0 && self.is_from_anyone(v, &mut EntitySet::new()) {
-                self.bits_from_anyone(inst);
+        let args = func.dfg.inst_args(inst);
+        let summaries = self.i.summaries;
+        let takes_bits = |i: usize| match (CalleeKind::of(self.i.program, func, inst), func.dfg.insts[inst]) {
+            (Some(CalleeKind::Derived(callee)), _) => summaries.param_lane(callee, i) != 0,
+            // The first is the address of the code.
+            (_, InstructionData::CallIndirect { sig_ref, .. }) => {
+                i > 0 && summaries.takes_bits_through(signature_id(&func.dfg.signatures[sig_ref]), i - 1)
             }
+            _ => false,
+        };
+        if (0..args.len()).any(|i| takes_bits(i) && self.is_from_anyone(args[i], &mut EntitySet::new())) {
+            self.bits_from_anyone(inst);
         }
     }
 

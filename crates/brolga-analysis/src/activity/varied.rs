@@ -12,8 +12,8 @@ use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
-use crate::contents::{Kinds, Use, becomes_float, moves_half};
-use crate::modes::ParamMode;
+use crate::contents::{Kinds, Use, becomes_float, is_handed_on, moves_half};
+use crate::modes::{ParamMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
 use crate::reach;
 
@@ -576,16 +576,25 @@ impl Cx<'_> {
                 let p = self.i.pointers;
                 let reached = args.iter().any(|&a| self.a.state[a] != State::No || p.root(a).is_some())
                     || self.i.program.data.values().any(|d| d.writable);
-                let indirect = func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
-                if reached && indirect && !self.is_float(v) && becomes_float(func, self.i.uses, v) {
-                    // Every integer that such a callee returns comes with the delta of a pointer, not with a cotangent.
+                // Every integer that a function called through a pointer returns comes with the delta of a pointer, not with a cotangent.
+                let signature = match func.dfg.insts[inst] {
+                    InstructionData::CallIndirect { sig_ref, .. } if reached && !self.is_float(v) => {
+                        Some(signature_id(&func.dfg.signatures[sig_ref]))
+                    }
+                    _ => None,
+                };
+                let becomes = signature.is_some() && becomes_float(func, self.i.uses, v);
+                let bits = signature.is_some_and(|s| self.i.summaries.returns_bits_through(s, k));
+                let handed_on = bits && is_handed_on(func, self.i.uses, v);
+                if becomes || handed_on {
                     let d = Diagnostic::new(
                         "AD0113",
                         "float bits are returned in an integer by a function called through a pointer",
                     )
                     .note("which callees return the bits of a float cannot be told here")
                     .help("return the float as a float");
-                    self.problem(inst, Some(v), d);
+                    // Where bits go that are handed on nobody follows, so nobody can say that they are of no use.
+                    self.problem(inst, (!handed_on).then_some(v), d);
                     self.carried(v, false)
                 } else if !reached || p.root(v).is_some() {
                     State::No
