@@ -49,8 +49,7 @@ enum Enough {
 }
 
 fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
-    let bits = std::env::var("XIDEAS").map_or(u32::MAX, |v| u32::from_str_radix(&v, 16).unwrap());
-    let how = How { mode: brolga::Mode::Gradient, effort, ideas: brolga::Ideas::of_bits(bits), ..How::default() };
+    let how = How { mode: brolga::Mode::Gradient, effort, ..How::default() };
     let (program, all) = requests(problem).expect("it can be read");
     let wanted = &all[0];
     let isa = brolga::jit::host_isa(&brolga::Options::default()).expect("the host");

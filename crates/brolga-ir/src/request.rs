@@ -175,6 +175,8 @@ ideas! {
     /// A quotient is computed again where its reverse divides by the same number, if much less is recorded by that: two divisions by one
     /// number are one, in two lanes.
     quotient,
+    /// What a derivative asks a C function for is taken from the primal, where it asks the same.
+    share,
 }
 
 impl Ideas {

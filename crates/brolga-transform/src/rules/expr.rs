@@ -1,10 +1,12 @@
 //! Rows that are formulas: each operand's cotangent is the result's times a partial derivative.
 
+use brolga_analysis::CalleeKind;
+use brolga_analysis::contents::Use;
 use brolga_ir::map::HashMap;
 
 use brolga_ir::inst::{Arith, Val};
 use brolga_rules::expr::CondNode;
-use brolga_rules::{Cond, E, ExprRow, Node, Partial, Scale};
+use brolga_rules::{Cond, E, ExprRow, MathFn, Node, Partial, Scale};
 use cranelift_codegen::ir::{self, Type};
 use smallvec::SmallVec;
 
@@ -168,7 +170,10 @@ impl Walker<'_> {
             Node::Sqrt(a) => self.op(cx, Arith::Sqrt, &[a]),
             Node::Abs(a) => self.op(cx, Arith::Fabs, &[a]),
             Node::Copysign(a, b) => self.op(cx, Arith::Copysign, &[a, b]),
-            Node::Math(f, args) => self.op(cx, Arith::Math(f.symbol()), args),
+            Node::Math(f, args) => match self.shared(cx, f, args) {
+                Some(result) => Val::Primal(result),
+                None => self.op(cx, Arith::Math(f.symbol()), args),
+            },
             Node::Select(c, a, b) => {
                 let c = self.cond(cx, c);
                 let (a, b) = (self.expr(cx, a), self.expr(cx, b));
@@ -177,6 +182,33 @@ impl Walker<'_> {
         };
         self.seen.insert(key, v);
         v
+    }
+
+    /// What the primal has from the same function of the same operands: who rotates asks for a sine and a cosine, and each of them is in the
+    /// derivative of the other. It must be there whenever the statement has run, so its block comes before the statement's on all
+    /// ways, or is the same. No operand can be another one by then: whatever defines it lies before both.
+    fn shared(&self, cx: &StmtCx<'_, '_, '_>, f: MathFn, args: &[E]) -> Option<ir::Value> {
+        let facts = cx.facts();
+        let operand = |e: &E| match *e.node() {
+            Node::Operand(i) => Some(self.operands[i]),
+            _ => None,
+        };
+        let wanted: SmallVec<[ir::Value; 2]> = args.iter().map(operand).collect::<Option<_>>()?;
+        let (func, layout) = (facts.func(), &facts.func().layout);
+        let here = layout.inst_block(cx.inst())?;
+        let symbol = if self.ty == ir::types::F32 { f.symbol_f32() } else { f.symbol() };
+        let asks = |inst: ir::Inst| {
+            let args = func.dfg.inst_args(inst);
+            let (rule, args) = match CalleeKind::of(facts.program, func, inst)? {
+                CalleeKind::Known(rule) => (rule, args),
+                CalleeKind::Computes(rule) => (rule, &args[1..]),
+                _ => return None,
+            };
+            let before = layout.inst_block(inst).is_some_and(|b| b == here || facts.loops.dominates(b, here));
+            (rule.symbol == symbol && *args == wanted[..] && before).then(|| func.dfg.first_result(inst))
+        };
+        let users = facts.uses.of(wanted[0]).iter().filter(|_| facts.options.ideas.share);
+        users.filter_map(|u| if let Use::Inst(inst, _) = *u { Some(inst) } else { None }).find_map(asks)
     }
 
     fn op(&mut self, cx: &mut StmtCx<'_, '_, '_>, op: Arith, args: &[E]) -> Val {
