@@ -589,6 +589,13 @@ impl<'a, 'f> Planner<'a, 'f> {
             return Source::Recompute(inst);
         }
         if self.once(v) {
+            // On the tape it would be read again in each turn.
+            if self.home == FrameHome::Tape
+                && let Some(l) = self.holder(b, v)
+            {
+                self.hoisted.insert((l, v));
+                return Source::Held;
+            }
             return Source::Frame(self.slot(b, v));
         }
         let last = self.last(b, v, 0);
