@@ -97,7 +97,8 @@ impl WasmProblem {
             seeds: returns.iter().map(|t| seed(*t).unwrap_or(DataValue::I32(0))).collect(),
             returns,
             activity: activity.collect(),
-            noalias: vec![false; args.len()],
+            // As in the problems, and as whoever writes an adjoint knows.
+            noalias: args.iter().map(|a| matches!(a, BoundArg::Buffer { .. })).collect(),
             fresh: vec![false; args.len()],
             args,
             memory: brolga::MemoryMode::Leave,

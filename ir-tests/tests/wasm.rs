@@ -53,10 +53,13 @@ fn main() -> ExitCode {
     run(&args, trials(&Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm"))).exit_code()
 }
 
+/// A function, what is made of it, and which arguments are said to be `noalias`.
+type Asked = (String, Kind, Vec<bool>);
+
 /// A module with the derivatives that were asked for so far.
 struct Loaded {
     module: Module,
-    gradients: Mutex<HashMap<(String, Kind), Gradient>>,
+    gradients: Mutex<HashMap<Asked, Gradient>>,
 }
 
 fn trials(root: &Path) -> Vec<Trial> {
@@ -129,10 +132,13 @@ struct Kind {
     ideas: u32,
     /// Whether calls are replaced by what they call, if that is not the default; otherwise the reverse.
     inline: bool,
+    /// Whether buffers are said to be reached through their arguments alone, where no two are one.
+    noalias: bool,
 }
 
 /// A forward pass and a pullback that leaves memory alone.
-const LEAVE: Kind = Kind { mode: Mode::Split, memory: MemoryMode::Leave, debug: false, ideas: u32::MAX, inline: false };
+const LEAVE: Kind =
+    Kind { mode: Mode::Split, memory: MemoryMode::Leave, debug: false, ideas: u32::MAX, inline: false, noalias: false };
 
 /// The same, but that it restores memory.
 const RESTORE: Kind = Kind { memory: MemoryMode::Restore, ..LEAVE };
@@ -277,13 +283,16 @@ impl<'a> Subject<'a> {
     }
 
     fn derivative(&self, kind: Kind) -> Result<Gradient, String> {
-        let key = (self.call.symbol.clone(), kind);
+        let args = &self.call.args;
+        let alone = |i| matches!(args[i], BoundArg::Buffer { .. }) && !args.contains(&BoundArg::Same(i));
+        let said: Vec<bool> = (0..args.len()).map(|i| kind.noalias && alone(i)).collect();
+        let key = (self.call.symbol.clone(), kind, said.clone());
         let mut known = self.loaded.gradients.lock().map_err(|_| "another test panicked".to_owned())?;
         if let Some(gradient) = known.get(&key) {
             return Ok(gradient.clone());
         }
         let activity: Vec<_> = self.ty.params().iter().map(|t| brolga_wasm::default_activity(*t)).collect();
-        let Kind { mode, memory, debug, ideas, inline } = kind;
+        let Kind { mode, memory, debug, ideas, inline, noalias: _ } = kind;
         let inline = match (Options::default().inline, inline) {
             (usual, false) => usual,
             (Inline::Never, true) => Inline::SMALL,
@@ -291,7 +300,9 @@ impl<'a> Subject<'a> {
         };
         let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), inline, ..Options::default() };
         let name = self.call.symbol.trim_start_matches('%');
-        let gradient = Gradient::with_options(&self.loaded.module, name, &activity, &options).map_err(described)?;
+        let mut request = self.loaded.module.request(name, &activity).map_err(described)?;
+        request.noalias[1..].clone_from_slice(&said);
+        let gradient = Gradient::with_request(&self.loaded.module, &request, &options).map_err(described)?;
         known.insert(key, gradient.clone());
         Ok(gradient)
     }
@@ -415,6 +426,8 @@ impl<'a> Subject<'a> {
             Kind { ideas: some, ..LEAVE },
             Kind { mode: Mode::Gradient, inline: true, ..LEAVE },
             Kind { inline: true, ..RESTORE },
+            Kind { mode: Mode::Combined, noalias: true, ..LEAVE },
+            Kind { mode: Mode::Combined, noalias: true, ..RESTORE },
         ] {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };

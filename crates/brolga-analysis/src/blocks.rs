@@ -14,7 +14,8 @@
 //!   ([`Flow::keeps`]), or lies in a block of which a call is told. What is loaded from the rest is made from anything in the rest or escaped;
 //!   what a call returns, from those of its arguments that the callee's results are made from (`memcpy` returns what it was given), and from anything
 //!   in the rest or escaped if they are made from anything else. What is loaded from a site that has not escaped is made from what has been stored there;
-//! - parameters are in the rest: what the caller knows is older than any block that this activation allocates.
+//! - parameters are in the rest: what the caller knows is older than any block that this activation allocates. But one of which the caller
+//!   has said that nothing else leads to its memory (`noalias`) is a site as well, of a block that holds what others have put there.
 //!
 //! For addresses there is a second set, of what they are *based* on. There, what is scaled (a 32-bit `ishl` or `imul`) and then added
 //! is an index, as in [`crate::places`], and so are constants: a [`NUMBER`]. A number alone is the address of a static object, which is in
@@ -96,9 +97,16 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Look at a function. Without flows there is no allocator, and nothing is known.
-    pub fn compute(program: &Program, func: &ir::Function, cfg: &Cfg, flows: &HashMap<FuncKey, Flow>) -> Self {
-        let Some(pass) = Pass::of(program, func, cfg, flows) else { return Self::default() };
+    /// Look at a function. Without flows there is no allocator, and nothing is known but what its caller has said: to memory behind which
+    /// parameters nothing else leads.
+    pub fn compute(
+        program: &Program,
+        func: &ir::Function,
+        cfg: &Cfg,
+        flows: &HashMap<FuncKey, Flow>,
+        noalias: &[bool],
+    ) -> Self {
+        let Some(pass) = Pass::of(program, func, cfg, flows, noalias) else { return Self::default() };
         let (mut addresses, mut passed) = (SecondaryMap::new(), SecondaryMap::new());
         for &b in &cfg.blocks {
             for inst in func.layout.block_insts(b) {
@@ -121,10 +129,11 @@ impl Blocks {
         func: &ir::Function,
         cfg: &Cfg,
         flows: &HashMap<FuncKey, Flow>,
+        noalias: &[bool],
     ) -> Self {
         match program.funcs[key].allocator {
             Some(_) => Self::default(),
-            None => Self::compute(program, func, cfg, flows),
+            None => Self::compute(program, func, cfg, flows, noalias),
         }
     }
 
@@ -191,7 +200,7 @@ pub fn flows(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     loop {
         let mut changed = false;
         for &k in &order {
-            let found = Pass::of(program, funcs[&k], &cfgs[&k], &all).map_or(Flow::ANY, |p| p.flow);
+            let found = Pass::of(program, funcs[&k], &cfgs[&k], &all, &[]).map_or(Flow::ANY, |p| p.flow);
             let old = all[&k];
             let now = Flow {
                 keeps: old.keeps | found.keeps,
@@ -248,13 +257,20 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Look at a function, if there is an instance and an allocator.
-    fn of(program: &Program, func: &'a ir::Function, cfg: &'a Cfg, flows: &HashMap<FuncKey, Flow>) -> Option<Self> {
+    /// Look at a function, if there is an instance, and an allocator or a parameter of which something is said.
+    fn of(
+        program: &Program,
+        func: &'a ir::Function,
+        cfg: &'a Cfg,
+        flows: &HashMap<FuncKey, Flow>,
+        noalias: &[bool],
+    ) -> Option<Self> {
         let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
-        if !instance || flows.is_empty() {
+        if !instance || flows.is_empty() && !noalias.contains(&true) {
             return None;
         }
         let mut pass = Self::new(program, func, cfg, flows);
+        pass.given(noalias);
         pass.run();
         for &b in &cfg.blocks {
             let last = func.layout.last_inst(b).expect("a block has a terminator");
@@ -314,6 +330,16 @@ impl<'a> Pass<'a> {
             pass.based[p] = if i == 0 { NUMBER } else { pass.made[p] };
         }
         pass
+    }
+
+    /// Parameters that lead to memory which nothing else leads to are sites, whose blocks hold what others have put there.
+    fn given(&mut self, noalias: &[bool]) {
+        let params = self.func.dfg.block_params(self.cfg.blocks[0]);
+        let said = params.iter().zip(noalias).skip(1).filter(|(_, said)| **said);
+        for ((&p, _), s) in said.zip(self.site.len()..64) {
+            (self.made[p], self.based[p]) = (1 << (64 + s), 1 << (64 + s));
+            self.held[s] = OTHER;
+        }
     }
 
     fn run(&mut self) {

@@ -163,8 +163,10 @@ pub fn compute(
 ) -> HashMap<FuncKey, Effect> {
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
     order.sort_unstable();
-    let blocks: HashMap<FuncKey, Blocks> =
-        order.iter().map(|&k| (k, Blocks::of_function(program, k, funcs[&k].func, funcs[&k].cfg, flows))).collect();
+    let blocks: HashMap<FuncKey, Blocks> = order
+        .iter()
+        .map(|&k| (k, Blocks::of_function(program, k, funcs[&k].func, funcs[&k].cfg, flows, &[])))
+        .collect();
     let mut all: HashMap<FuncKey, Effect> = order.iter().map(|&k| (k, Effect::default())).collect();
     for round in 0.. {
         let mut changed = false;

@@ -1,14 +1,16 @@
 //! Blocks of an allocator that the program brings along: which loads may be done again, on small functions.
 
+mod common;
+
 use brolga_analysis::blocks::{Flow, allocator_of};
 use brolga_analysis::clobber::{ClobberInput, reloadable};
 use brolga_analysis::effects::Part;
 use brolga_analysis::rewind::Rewind;
 use brolga_analysis::{Blocks, Cfg, Summaries, late};
-use brolga_ir::map::HashMap;
-use brolga_ir::{Allocator, FuncKey, Program};
+use brolga_ir::{Allocator, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
-use cranelift_reader::parse_functions;
+
+use common::{MALLOC_AND_FREE, NOTHING_SAID, bodies, module, with_input};
 
 /// An allocator of which nothing but its names tells that it is one: it writes wherever it wants.
 const LIBRARY: &str = "
@@ -58,27 +60,9 @@ const CALLEES: &str = "fn0 = %malloc(i64 vmctx, i32) -> i32 fast
     fn5 = %scratch(i64 vmctx, i32) -> f64 fast";
 
 fn program(body: &str, known: bool) -> Program {
-    let mut program = Program::new();
-    program.vmctx_pointers_only = true;
     let text = format!("{LIBRARY} function %f(i64 vmctx, i32, i32, f64) -> f64 fast {{ {CALLEES}\n{body} }}");
-    for f in parse_functions(&text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
-    let all = [
-        ("malloc", Allocator::Allocate { zeroed: false }),
-        ("free", Allocator::Release { pointer: 1 }),
-        ("realloc", Allocator::Reallocate { pointer: 1 }),
-    ];
-    for (name, kind) in all.into_iter().filter(|_| known) {
-        let key = program.func(name).unwrap();
-        program.func_mut(key).allocator = Some(kind);
-    }
-    program
-}
-
-fn bodies(program: &Program) -> HashMap<FuncKey, &Function> {
-    program.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?))).collect()
+    let all = [MALLOC_AND_FREE[0], MALLOC_AND_FREE[1], ("realloc", Allocator::Reallocate { pointer: 1 })];
+    module(&text, if known { &all } else { &[] })
 }
 
 fn floats(func: &Function) -> Vec<Inst> {
@@ -90,20 +74,10 @@ fn floats(func: &Function) -> Vec<Inst> {
     all.filter(is_float).collect()
 }
 
-fn with_input<R>(program: &Program, ask: impl FnOnce(ClobberInput<'_>, &Summaries) -> R) -> R {
-    let summaries = Summaries::compute(program, &bodies(program));
-    let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
-    let cfg = Cfg::compute(func);
-    let blocks = Blocks::compute(program, func, &cfg, summaries.flows());
-    let noalias = vec![false; func.signature.params.len()];
-    let effects = summaries.effects();
-    ask(ClobberInput { program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks }, &summaries)
-}
-
 /// For each load of a float of `%f`, whether it may be done again at the end.
 fn again(body: &str) -> Vec<bool> {
     let of = |known: bool| {
-        with_input(&program(body, known), |input, _| {
+        with_input(&program(body, known), NOTHING_SAID, |input, _| {
             let found = reloadable(&input);
             floats(input.func).into_iter().map(|l| found.contains(l)).collect::<Vec<_>>()
         })
@@ -398,7 +372,7 @@ fn what_lies_in_front_of_memory_is_written_by_an_allocation() {
             return v4",
         true,
     );
-    let found = with_input(&program, |input, _| {
+    let found = with_input(&program, NOTHING_SAID, |input, _| {
         let found = reloadable(&input);
         floats(input.func).into_iter().map(|l| found.contains(l)).collect::<Vec<_>>()
     });
@@ -408,7 +382,7 @@ fn what_lies_in_front_of_memory_is_written_by_an_allocation() {
 #[test]
 fn for_callers() {
     let program = program("block0(v0: i64, v1: i32, v2: i32, v3: f64):\n return v3", true);
-    with_input(&program, |_, summaries| {
+    with_input(&program, NOTHING_SAID, |_, summaries| {
         let flow = |name: &str| summaries.flows()[&program.func(name).unwrap()];
         let effect = |name: &str| summaries.effects()[&program.func(name).unwrap()].writes();
         // It keeps the float, whatever that may be.
@@ -440,7 +414,7 @@ fn until_it_is_released() {
             return v13",
         true,
     );
-    let found: String = with_input(&program, |input, summaries| {
+    let found: String = with_input(&program, NOTHING_SAID, |input, summaries| {
         let (func, load) = (input.func, floats(input.func)[0]);
         let block = func.layout.entry_block().unwrap();
         let n = func.layout.block_insts(block).count() as u32;
@@ -456,7 +430,7 @@ fn late(body: &str) -> Vec<bool> {
     let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
     let cfg = Cfg::compute(func);
     let summaries = Summaries::compute(&program, &bodies(&program));
-    let mut blocks = Blocks::compute(&program, func, &cfg, summaries.flows());
+    let mut blocks = Blocks::compute(&program, func, &cfg, summaries.flows(), &[]);
     let release = late::releases(&program, func, &cfg, &mut blocks);
     let all = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let frees = all.filter(|&i| matches!(allocator_of(&program, func, i), Some(Allocator::Release { .. })));
@@ -497,10 +471,68 @@ fn a_block_whose_release_waits_is_not_written() {
     let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
     let cfg = Cfg::compute(func);
     let summaries = Summaries::compute(&program, &bodies(&program));
-    let mut blocks = Blocks::compute(&program, func, &cfg, summaries.flows());
+    let mut blocks = Blocks::compute(&program, func, &cfg, summaries.flows(), &[]);
     assert!(late::releases(&program, func, &cfg, &mut blocks).is_some());
     let (noalias, effects) = (vec![false; 4], summaries.effects());
     let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks };
     let found = reloadable(&input);
     assert_eq!(floats(func).into_iter().map(|l| found.contains(l)).collect::<Vec<_>>(), [true, false, true]);
+}
+
+/// Whether the loads may be done again, with and without an allocator, if nothing is said, and if it is said of the parameters in turn
+/// that nothing else leads to their memory.
+fn said(body: &str) -> [Vec<bool>; 3] {
+    let text = format!(
+        "block0(v0: i64, v1: i32, v2: i32, v3: f64):
+            v11 = uextend.i64 v1
+            v12 = iadd v0, v11
+            v21 = uextend.i64 v2
+            v22 = iadd v0, v21
+            {body}
+            return v3"
+    );
+    [[false, false], [true, false], [false, true]].map(|[one, two]| {
+        let found = [true, false].map(|known| {
+            with_input(&program(&text, known), (&[], &[false, one, two, false]), |input, _| {
+                let found = reloadable(&input);
+                floats(input.func).into_iter().map(|l| found.contains(l)).collect::<Vec<_>>()
+            })
+        });
+        // Of callees nothing is known without an allocator.
+        assert!(body.contains("call") || found[0] == found[1], "{found:?}");
+        found[0].clone()
+    })
+}
+
+#[test]
+fn what_nothing_else_leads_to_is_apart() {
+    let stores = "v4 = load.f64 v12+8\n store v3, v22\n v5 = load.f64 v22";
+    assert_eq!(said(stores), [[false, true], [true, true], [true, true]]);
+    // Computed from either of them.
+    let either = "v4 = load.f64 v12\n v5 = select v3, v1, v2\n v6 = uextend.i64 v5\n v7 = iadd v0, v6\n store v3, v7";
+    let either = either.replace("select v3", "select v2");
+    assert_eq!(said(&either), [[false], [false], [false]]);
+    // From a difference, or from what only might be an address.
+    let differs = "v4 = load.f64 v12\n v5 = isub v2, v1\n v6 = iadd v1, v5\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(differs), [[false], [false], [false]]);
+    let fixed = "v4 = load.f64 v12\n v5 = load.f64 v22\n v6 = iconst.i32 1024\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(fixed), [[false, false], [true, false], [false, true]]);
+    // What lies in memory leads elsewhere.
+    let found = "v4 = load.f64 v12\n v6 = load.i32 v22\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(found), [[false], [true], [false]]);
+}
+
+#[test]
+fn unless_the_function_tells_others_of_it() {
+    // Stored where it is found again.
+    let stored =
+        "v4 = load.f64 v12\n store v1, v22\n v6 = load.i32 v22\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(stored), [[false], [false], [false]]);
+    // Of an object that only one argument leads to, what is stored there is what is found there, or what has been there.
+    let own = "v4 = load.f64 v12\n store v2, v12+16\n v6 = load.i32 v12+16\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(own), [[false], [true], [false]]);
+    // Given to a function that keeps it, and to one that writes through another.
+    let kept = "v4 = load.f64 v12\n call fn4(v0, v1)\n v6 = load.i32 v22\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(kept), [[false], [false], [false]]);
+    assert_eq!(said("v4 = load.f64 v12\n call fn3(v0, v2, v3)"), [[false], [true], [true]]);
 }

@@ -1,12 +1,13 @@
 //! Which memory calls are told is kept, and which loads may rely on it, on small functions.
 
-use brolga_analysis::clobber::ClobberInput;
+mod common;
+
 use brolga_analysis::places::Places;
-use brolga_analysis::{Blocks, Cfg, Kept, Summaries, kept};
-use brolga_ir::map::HashMap;
-use brolga_ir::{Allocator, FuncKey, Program};
-use cranelift_codegen::ir::{Function, Inst, InstructionData};
-use cranelift_reader::parse_functions;
+use brolga_analysis::{Kept, kept};
+use brolga_ir::Program;
+use cranelift_codegen::ir::{Inst, InstructionData};
+
+use common::{MALLOC_AND_FREE, NOTHING_SAID, program, with_input};
 
 /// Functions to call.
 const LIBRARY: &str = "
@@ -55,28 +56,9 @@ const CALLEES: &str = "ss0 = explicit_slot 16
     fn6 = %malloc(i64) -> i64
     fn7 = %free(i64)";
 
-fn program(text: &str) -> Program {
-    let mut program = Program::new();
-    for f in parse_functions(text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
-    program
-}
-
-fn with_input<R>(program: &Program, noalias: &[bool], ask: impl FnOnce(ClobberInput<'_>) -> R) -> R {
-    let bodies: HashMap<FuncKey, &Function> =
-        program.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?))).collect();
-    let summaries = Summaries::compute(program, &bodies);
-    let func = bodies[&program.func("f").unwrap()];
-    let cfg = Cfg::compute(func);
-    let blocks = Blocks::compute(program, func, &cfg, summaries.flows());
-    ask(ClobberInput { program, func, cfg: &cfg, noalias, effects: summaries.effects(), blocks: &blocks })
-}
-
 /// What each call of `%f` of a function of the program is told, in order: parameters, and `r` for the rest.
 fn told(program: &Program, noalias: &[bool], kept: Option<Kept>) -> Vec<String> {
-    with_input(program, noalias, |cx| {
+    with_input(program, (noalias, &[]), |cx, _| {
         let found = kept::calls(&cx, kept);
         let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
         let derived = |i: &Inst| match cx.func.dfg.insts[*i] {
@@ -173,7 +155,7 @@ fn pair(body: &str, kept: Kept) -> (Vec<String>, Vec<bool>) {
         block0(v0: i64, v1: i64, v2: f64):\n{body}\n return v2 }}"
     );
     let program = program(&text);
-    let loads = with_input(&program, &[], |cx| loads(cx.places(), kept));
+    let loads = with_input(&program, NOTHING_SAID, |cx, _| loads(cx.places(), kept));
     (told(&program, &[], Some(kept)), loads)
 }
 
@@ -286,14 +268,7 @@ fn module(body: &str) -> Program {
         "{MODULE} function %f(i64 vmctx, i32, i32) -> i32 fast {{ {MODULES}
         block0(v0: i64, v1: i32, v2: i32):\n{body}\n return v1 }}"
     );
-    let mut program = program(&text);
-    program.vmctx_pointers_only = true;
-    for (name, kind) in [("malloc", Allocator::Allocate { zeroed: false }), ("free", Allocator::Release { pointer: 1 })]
-    {
-        let key = program.func(name).unwrap();
-        program.func_mut(key).allocator = Some(kind);
-    }
-    program
+    common::module(&text, &MALLOC_AND_FREE)
 }
 
 /// What the last call is told, all calls of allocators being told nothing.
@@ -366,7 +341,7 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
         v13 = load.f64 v12
         v14 = load.f64 v0-16
         v9 = call fn2(v0, v2, v1)";
-    let loads = |kept| with_input(&module(body), &[], |cx| loads(cx.places(), kept));
+    let loads = |kept| with_input(&module(body), NOTHING_SAID, |cx, _| loads(cx.places(), kept));
     assert_eq!(loads(Kept::of_params([1])), [true, true, false, false]);
     assert_eq!(loads(Kept::of_params([2])), [false, false, false, false]);
     assert_eq!(loads(Kept::NOTHING.and_the_rest()), [false, false, true, false]);
@@ -374,7 +349,7 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
     assert_eq!(last(body, Some(Kept::of_params([2]))), "");
     // One of two, of which one is kept.
     let one = body.replace("iadd v1, v4", "select v4, v1, v2").replace("fn2(v0, v2, v1)", "fn2(v0, v2, v5)");
-    let loads = |kept| with_input(&module(&one), &[], |cx| crate::loads(cx.places(), kept));
+    let loads = |kept| with_input(&module(&one), NOTHING_SAID, |cx, _| crate::loads(cx.places(), kept));
     assert_eq!(loads(Kept::of_params([1])), [false, false, false, false]);
     assert_eq!(loads(Kept::of_params([1, 2])), [true, true, false, false]);
     assert_eq!(last(&one, Some(Kept::of_params([1]))), "");

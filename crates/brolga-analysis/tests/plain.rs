@@ -1,10 +1,13 @@
 //! Which functions of an allocator are called as they are, on small ones.
 
+mod common;
+
 use brolga_analysis::{CalleeKind, Summaries, plain, summary};
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use cranelift_codegen::ir::Function;
-use cranelift_reader::parse_functions;
+
+use common::{MALLOC_AND_FREE, module};
 
 /// Takes the first block of a list, and puts one back.
 const TAKES: &str = "
@@ -33,19 +36,7 @@ const CALLER: &str = "
         return v2 }";
 
 fn program(text: &str) -> Program {
-    let mut program = Program::new();
-    program.vmctx_pointers_only = true;
-    for f in parse_functions(text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
-    let kinds = [("malloc", Allocator::Allocate { zeroed: false }), ("free", Allocator::Release { pointer: 1 })];
-    for (name, kind) in kinds {
-        if let Some(key) = program.func(name) {
-            program.func_mut(key).allocator = Some(kind);
-        }
-    }
-    program
+    module(text, &MALLOC_AND_FREE)
 }
 
 fn found_in(program: &Program, root: &str) -> Vec<String> {

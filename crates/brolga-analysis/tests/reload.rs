@@ -1,27 +1,14 @@
 //! Which loads may be done again: places, effects and clobbering, on small functions.
 
-use brolga_analysis::clobber::{ClobberInput, reloadable};
+mod common;
+
+use brolga_analysis::clobber::reloadable;
 use brolga_analysis::effects::Span;
 use brolga_analysis::places::Places;
 use brolga_analysis::{Blocks, Cfg, Summaries};
-use brolga_ir::map::HashMap;
-use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
-use cranelift_reader::parse_functions;
 
-/// A program with every function of a text.
-fn program(text: &str) -> Program {
-    let mut program = Program::new();
-    for f in parse_functions(text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
-    program
-}
-
-fn bodies(program: &Program) -> HashMap<FuncKey, &Function> {
-    program.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?))).collect()
-}
+use common::{NOTHING_SAID, bodies, program, with_input};
 
 /// Loads of a function in layout order.
 fn loads(func: &Function) -> Vec<Inst> {
@@ -31,16 +18,10 @@ fn loads(func: &Function) -> Vec<Inst> {
 
 /// For each load of `%f`, whether it may be done again.
 fn again(text: &str) -> Vec<bool> {
-    let program = program(text);
-    let summaries = Summaries::compute(&program, &bodies(&program));
-    let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
-    let cfg = Cfg::compute(func);
-    let noalias = vec![false; func.signature.params.len()];
-    let blocks = Blocks::compute(&program, func, &cfg, summaries.flows());
-    let effects = summaries.effects();
-    let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks };
-    let found = reloadable(&input);
-    loads(func).into_iter().map(|l| found.contains(l)).collect()
+    with_input(&program(text), NOTHING_SAID, |input, _| {
+        let found = reloadable(&input);
+        loads(input.func).into_iter().map(|l| found.contains(l)).collect()
+    })
 }
 
 #[test]

@@ -1,45 +1,28 @@
 //! Which loads can be done again where, when every write is undone.
 
-use brolga_analysis::clobber::ClobberInput;
-use brolga_analysis::rewind::Rewind;
-use brolga_analysis::{Blocks, Cfg, Summaries};
-use brolga_ir::map::HashMap;
-use brolga_ir::{FuncKey, Program};
-use cranelift_codegen::ir::{Block, Function, Inst, InstructionData};
-use cranelift_reader::parse_functions;
+mod common;
 
-fn program(text: &str) -> Program {
-    let mut program = Program::new();
-    for f in parse_functions(text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
-    program
-}
+use brolga_analysis::rewind::Rewind;
+use cranelift_codegen::ir::{Block, Inst, InstructionData};
+
+use common::{NOTHING_SAID, program, with_input};
 
 /// For the first load of `%f`: in each block, the positions at which it can be done again, as a string of `+` and `-`.
 fn reach(text: &str) -> Vec<String> {
-    let program = program(text);
-    let bodies: HashMap<FuncKey, &Function> =
-        program.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?))).collect();
-    let summaries = Summaries::compute(&program, &bodies);
-    let func = program.funcs[program.func("f").unwrap()].body.as_ref().unwrap();
-    let cfg = Cfg::compute(func);
-    let noalias = vec![false; func.signature.params.len()];
-    let blocks = Blocks::compute(&program, func, &cfg, summaries.flows());
-    let effects = summaries.effects();
-    let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks };
-    let mut rewind = Rewind::new(input, summaries.rewinding());
-    let insts = |b: Block| func.layout.block_insts(b).collect::<Vec<Inst>>();
-    let load =
-        func.layout.blocks().flat_map(insts).find(|i| matches!(func.dfg.insts[*i], InstructionData::Load { .. }));
-    let load = load.unwrap();
-    let blocks = func.layout.blocks();
-    let of_block = |b: Block| {
-        let positions = 0..=insts(b).len() as u32;
-        positions.map(|at| if rewind.again(load, b, at) { '+' } else { '-' }).collect()
-    };
-    blocks.map(of_block).collect()
+    with_input(&program(text), NOTHING_SAID, |input, summaries| {
+        let func = input.func;
+        let mut rewind = Rewind::new(input, summaries.rewinding());
+        let insts = |b: Block| func.layout.block_insts(b).collect::<Vec<Inst>>();
+        let load =
+            func.layout.blocks().flat_map(insts).find(|i| matches!(func.dfg.insts[*i], InstructionData::Load { .. }));
+        let load = load.unwrap();
+        let blocks = func.layout.blocks();
+        let of_block = |b: Block| {
+            let positions = 0..=insts(b).len() as u32;
+            positions.map(|at| if rewind.again(load, b, at) { '+' } else { '-' }).collect()
+        };
+        blocks.map(of_block).collect()
+    })
 }
 
 #[test]

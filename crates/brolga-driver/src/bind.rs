@@ -113,7 +113,9 @@ impl Invocation {
                 ArgActivity::Active => ArgActivity::Active,
                 _ => ArgActivity::Const,
             });
-            return Request::new(self.func, [ArgActivity::Duplicated].into_iter().chain(args));
+            let mut request = Request::new(self.func, [ArgActivity::Duplicated].into_iter().chain(args));
+            request.noalias[1..].clone_from_slice(&self.noalias);
+            return request;
         }
         let mut request = Request::new(self.func, self.activity.iter().copied());
         request.noalias.clone_from(&self.noalias);

@@ -140,6 +140,19 @@ impl File {
         }
         let mut bound = Invocation::bind(&self.program, text, &named, clauses)?;
         bound.symbol.clone_from(&call.func.node);
+        // Arguments of a module are numbers, so a debug run does not see that they lead to one buffer.
+        for said in clauses.noalias.iter().flatten() {
+            let owner = bound.buffer(said.node).map(|b| b.0);
+            if let Some(other) =
+                (0..bound.args.len()).find(|&j| j != said.node && bound.buffer(j).map(|b| b.0) == owner)
+            {
+                let message =
+                    format!("argument {} is said to be noalias, but is the buffer of argument {other}", said.node);
+                return Err(
+                    SyntaxError::new(text, said.span.clone(), message).help("leave it out, or pass another buffer")
+                );
+            }
+        }
         // Later instances are made like this one.
         wasm.place(&bound).map_err(|e| SyntaxError::new(text, call.span.clone(), e.to_string()))?;
         bound.wasm = Some(wasm.clone());

@@ -48,7 +48,8 @@ pub struct Request {
     /// One per parameter: what a pointer points at, if the caller knows.
     pub elems: Vec<Option<Elem>>,
     /// One per parameter: the caller promises that the memory behind this pointer is reached through no other one while the
-    /// function runs (C's `restrict`). A debug run checks it as far as lengths are declared.
+    /// function runs (C's `restrict`). A debug run checks it as far as lengths are declared. Where memory is one piece (WebAssembly's), what is
+    /// a pointer is a number, and nothing checks it.
     pub noalias: Vec<bool>,
     /// One per parameter: the shadow of this pointer holds nothing before the call. What it does hold must be zeros, unless
     /// the derived rule says that it overwrites it (`DerivedRule::overwrites`): then it may be anything, and what the

@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
     ) -> (Self, Vec<Diagnostic>) {
         let func = &primal.func;
         let Normalised { cfg, loops, uses, .. } = primal;
-        let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows());
+        let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), &variant.noalias);
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
         let release = if waits { late::releases(program, func, cfg, &mut blocks) } else { None };

@@ -62,18 +62,34 @@ impl Gradient {
         activity: &[ArgActivity],
         options: &Options,
     ) -> Result<Self, Error> {
-        let (func, ty) = module.function(name)?;
-        if activity.len() != ty.params().len() {
-            let (n, m) = (activity.len(), ty.params().len());
-            return Err(Error::Usage(format!("{n} activities are given, `{name}` has {m} parameters")));
+        Self::with_request(module, &module.request(name, activity)?, options)
+    }
+
+    /// [`Self::with_options`] of a [request](Module::request), in which more can be said.
+    ///
+    /// An `i32` that is said to be [`noalias`](Request::noalias) is the address of an object that is reached through addresses computed from it, and
+    /// through no others: from no other argument, no global, no constant and nothing that lies in memory; and nothing else is reached
+    /// from it. C's `restrict` pointers are of that kind. Less is recorded then: what has been read of one object is
+    /// still there when another one has been written. It is taken on trust.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and [`Error::Usage`] for a request of no exported function of this module, or if a number that is no address is
+    /// said to be one.
+    pub fn with_request(module: &Module, request: &Request, options: &Options) -> Result<Self, Error> {
+        let mut exported = module.functions().filter(|f| module.function(f.0).is_ok_and(|f| f.0 == request.func));
+        let Some((name, ty)) = exported.next() else {
+            return Err(Error::Usage("what the request asks for is no exported function of the module".to_owned()));
+        };
+        let said = request.noalias.iter().enumerate().filter(|s| *s.1);
+        for (i, _) in said {
+            if i == 0 || !matches!(ty.params().get(i - 1), Some(ValType::I32)) {
+                let which = if i == 0 { "the instance".to_owned() } else { format!("argument {}", i - 1) };
+                return Err(Error::Usage(format!(
+                    "{which} of `{name}` is said to be noalias, but is no address: that is an i32"
+                )));
+            }
         }
-        if let Some(i) = activity.iter().position(|a| *a == ArgActivity::Duplicated) {
-            return Err(Error::Usage(format!(
-                "argument {i} of `{name}` is duplicated, but Wasm's pointers are numbers: all of memory has a shadow"
-            )));
-        }
-        let args = [ArgActivity::Duplicated].into_iter().chain(activity.iter().copied());
-        let rule = DerivedRule::new(module.program(), &Request::new(func, args), options)?;
+        let rule = DerivedRule::new(module.program(), request, options)?;
         Ok(Self { module: module.clone(), rule, ty: ty.clone(), mode: options.mode })
     }
 

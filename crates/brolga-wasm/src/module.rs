@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use brolga::{FuncKey, Options, Primal, Program};
+use brolga::{ArgActivity, FuncKey, Options, Primal, Program, Request};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::allocators::Allocators;
@@ -154,6 +154,25 @@ impl Module {
         let key = self.0.translated.funcs[index as usize]
             .ok_or_else(|| Error::Usage(format!("`{name}` is an imported function that is exported again")))?;
         Ok((key, &self.0.types[index as usize]))
+    }
+
+    /// What is asked of the function exported under `name`, with one activity for each of its parameters. Parameter 0 of a request is the
+    /// instance, so those of the function count from 1 there.
+    ///
+    /// # Errors
+    /// As [`Self::function`], or if there is not one activity for each, or if one is duplicated.
+    pub fn request(&self, name: &str, activity: &[ArgActivity]) -> Result<Request, Error> {
+        let (func, ty) = self.function(name)?;
+        if activity.len() != ty.params().len() {
+            let (n, m) = (activity.len(), ty.params().len());
+            return Err(Error::Usage(format!("{n} activities are given, `{name}` has {m} parameters")));
+        }
+        if let Some(i) = activity.iter().position(|a| *a == ArgActivity::Duplicated) {
+            return Err(Error::Usage(format!(
+                "argument {i} of `{name}` is duplicated, but Wasm's pointers are numbers: all of memory has a shadow"
+            )));
+        }
+        Ok(Request::new(func, [ArgActivity::Duplicated].into_iter().chain(activity.iter().copied())))
     }
 
     /// The compiled functions, without derivatives.

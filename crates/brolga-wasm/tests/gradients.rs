@@ -450,3 +450,60 @@ fn mathematics_in_the_module_keeps_its_values() {
     assert_eq!(value, [Val::F64(7.0)]);
     assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap(), [Some(Val::F64(1.25))]);
 }
+
+/// `y[i] = x[i]²`, and back again, for `n` floats: what is read of one is overwritten by way of the other, unless they are said to be apart.
+const SQUARES: &str = r#"(module (memory (export "memory") 1)
+    (func (export "f") (param $x i32) (param $y i32) (param $n i32)
+        (local $i i32) (local $t f64)
+        (loop $again
+            (local.set $t (f64.load (i32.add (local.get $x) (i32.shl (local.get $i) (i32.const 3)))))
+            (f64.store (i32.add (local.get $y) (i32.shl (local.get $i) (i32.const 3)))
+                (f64.mul (local.get $t) (local.get $t)))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br_if $again (i32.lt_u (local.get $i) (local.get $n)))))
+    (func (export "g") (param f64) (result f64) (local.get 0)))"#;
+
+#[test]
+fn arrays_that_are_said_to_be_apart_are_read_again() {
+    let module = Module::new(SQUARES).unwrap();
+    let activity = [ArgActivity::Const; 3];
+    let x: Vec<f64> = (0..20).map(|i| 0.5 - f64::from(i)).collect();
+    let taped = |said: &[usize], mode| {
+        let mut request = module.request("f", &activity).unwrap();
+        said.iter().for_each(|i| request.noalias[i + 1] = true);
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::default() }).unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
+        instance.set_shadow_f64(from, &[1.0; 20]).unwrap();
+        instance.set_shadow_f64(to, &[0.5; 20]).unwrap();
+        let args = [Val::I32(from as i32), Val::I32(to as i32), Val::I32(20)];
+        let found = instance.gradient(&gradient, &args, &[]).unwrap();
+        assert_eq!(instance.shadow_f64(from, 20).unwrap(), x.iter().map(|x| 1.0 + x).collect::<Vec<_>>());
+        assert_eq!(instance.shadow_f64(to, 20).unwrap(), [0.0; 20]);
+        found.tape_bytes
+    };
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let all = taped(&[], mode);
+        assert!(all >= 160, "{all}");
+        for said in [&[0][..], &[1], &[0, 1]] {
+            let less = taped(said, mode);
+            assert!(less < 32, "{said:?}: {less}");
+        }
+    }
+}
+
+#[test]
+fn only_of_addresses_it_can_be_said() {
+    let module = Module::new(SQUARES).unwrap();
+    let says = |name: &str, activity: &[ArgActivity], i: usize| {
+        let mut request = module.request(name, activity).unwrap();
+        request.noalias[i] = true;
+        Gradient::with_request(&module, &request, &Options::default()).err().map(|e| e.to_string())
+    };
+    assert_eq!(says("f", &[ArgActivity::Const; 3], 2), None);
+    let message = says("f", &[ArgActivity::Const; 3], 0).unwrap();
+    assert!(message.contains("the instance of `f` is said to be noalias"), "{message}");
+    let message = says("g", &[ArgActivity::Active], 1).unwrap();
+    assert!(message.contains("argument 0 of `g` is said to be noalias"), "{message}");
+    assert!(matches!(module.request("g", &[]), Err(Error::Usage(_))));
+}
