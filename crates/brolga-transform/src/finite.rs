@@ -20,7 +20,7 @@
 //!
 //! **Where.** In loops, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
 //! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for,
-//! and counts for more than an instruction (`spmv` takes 20.1 us with it and 18.2 with guards).
+//! and counts for more than an instruction (`spmv` takes 20.1 us with the chain and 18.2 with guards).
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
 
