@@ -475,7 +475,14 @@ pub enum AdOp {
     /// Trap if an integer is not zero.
     TrapIf(Val, Check),
     /// Remember if a float is infinite or NaN, or, if so, zero.
-    Watch(Val, bool),
+    Watch {
+        /// The number.
+        value: Val,
+        /// Whether it must not be zero, either.
+        not_zero: bool,
+        /// Whether its sum is in memory: in a loop, a turn that does not come here has nothing to do with it then.
+        aside: bool,
+    },
     /// Whether any float that was watched so far was such: not zero if so.
     Watched,
 }
@@ -503,7 +510,11 @@ macro_rules! each_read {
             }
             AdOp::LoadOld { addr, .. } | AdOp::Lookup { addr, .. } => put(addr),
             AdOp::StoreOld { addr, value, .. } => [addr, value].into_iter().for_each(put),
-            AdOp::Keep(_, v) | AdOp::Hold(_, v) | AdOp::AddCt(_, v) | AdOp::TrapIf(v, _) | AdOp::Watch(v, _) => put(v),
+            AdOp::Keep(_, v)
+            | AdOp::Hold(_, v)
+            | AdOp::AddCt(_, v)
+            | AdOp::TrapIf(v, _)
+            | AdOp::Watch { value: v, .. } => put(v),
             AdOp::Push(vs, _) => vs.into_iter().for_each(put),
             AdOp::AddMem { addr, delta, by, .. } => [addr, delta, by].into_iter().for_each(put),
             AdOp::TakeMem { addr, delta, .. }

@@ -326,8 +326,9 @@ impl Display for DisplayInst<'_> {
             }
             AdOp::Lookup { addr, signature } => write!(f, "lookup {addr}, signature {signature:#018x}"),
             AdOp::TrapIf(v, check) => write!(f, "trap if {v}, {}", check.name()),
-            AdOp::Watch(v, not_zero) => {
-                write!(f, "watch {v}, which is to be finite{}", if *not_zero { " and not zero" } else { "" })
+            AdOp::Watch { value, not_zero, aside } => {
+                let more = if *not_zero { " and not zero" } else { "" };
+                write!(f, "watch {value}, which is to be finite{more}{}", if *aside { ", in memory" } else { "" })
             }
             AdOp::Watched => write!(f, "watched.{ty}"),
         }
@@ -377,7 +378,7 @@ fn belongs_to_block(op: &AdOp) -> bool {
             | AdOp::PeekBlock
             | AdOp::Pop(..)
             | AdOp::CloseFrame
-            | AdOp::Watch(..)
+            | AdOp::Watch { .. }
             | AdOp::Watched
             | AdOp::ZeroCt(_)
     )

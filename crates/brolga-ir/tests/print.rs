@@ -219,8 +219,8 @@ fn deltas_and_memory() {
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: false },
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: true },
         AdOp::TrapIf(by, Check::ConstStore),
-        AdOp::Watch(v(2), false),
-        AdOp::Watch(v(2), true),
+        AdOp::Watch { value: v(2), not_zero: false, aside: false },
+        AdOp::Watch { value: v(2), not_zero: true, aside: true },
     ];
     check(
         &[],
@@ -234,7 +234,7 @@ fn deltas_and_memory() {
             shadow[v0; v0'] = 0, 4 bytes, trap untracked_bits if it was not 0
             trap if d7, const_store
             watch v2, which is to be finite
-            watch v2, which is to be finite and not zero
+            watch v2, which is to be finite and not zero, in memory
         "#]],
     );
 }

@@ -24,12 +24,16 @@
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::contents::Use;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::EntitySet;
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
@@ -46,6 +50,8 @@ const MARGIN: f64 = 3.0;
 /// could be done meanwhile.
 const SHORT: usize = 16;
 const CHAIN: f64 = 3.0;
+/// Instructions of a block that take longer than to add to a number in memory.
+const LONG: usize = 40;
 /// Turns that a loop is taken to have.
 const TURNS: f64 = 8.0;
 
@@ -115,7 +121,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
 fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, ids: &mut Ids) {
     let Place { value: v, block: b, not_zero } = place;
     let func = facts.func();
-    let op = AdOp::Watch(Val::Primal(v), not_zero);
+    let op = AdOp::Watch { value: Val::Primal(v), not_zero, aside: is_passed_by(facts, b) };
     let new = |at| AdInst { defs: smallvec![], op, at: Some(at) };
     if let Some(inst) = func.dfg.value_def(v).inst().filter(|&i| func.layout.inst_block(i) == Some(b)) {
         let stmt = stmts.get_mut(&inst).expect("every instruction is a statement");
@@ -126,6 +132,30 @@ fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, i
     let first = if here { asks } else { func.layout.first_inst(b).expect("a block has a terminator") };
     let stmt = stmts.get_mut(&first).expect("every instruction is a statement");
     stmt.before.insert(ids.inst(), new(first));
+}
+
+/// Whether the sum of what is watched in a block is better in memory: if a turn of the loop around it can pass it by and does little else, while the block is
+/// so long that nothing waits for a store to be read again. A sum that is carried past it in a register lies on the stack where registers are
+/// few, as they are around such a block, and each turn loads and stores it, also those that watch nothing.
+fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
+    let insts = |b: ir::Block| facts.cfg.insts(b).len();
+    let Some(l) = facts.loops.innermost[b].filter(|_| insts(b) >= LONG).map(|l| &facts.loops.loops[l]) else {
+        return false;
+    };
+    // The shortest turn without the block.
+    let mut work = BinaryHeap::from([Reverse((insts(l.header), l.header))]);
+    let mut seen: EntitySet<ir::Block> = EntitySet::new();
+    while let Some(Reverse((so_far, x))) = work.pop() {
+        if x == b || so_far > 2 * SHORT || !seen.insert(x) {
+            continue;
+        }
+        if l.latches.contains(&x) {
+            return true;
+        }
+        let next = facts.cfg.succs[x].iter().filter(|s| l.blocks.contains(**s));
+        work.extend(next.map(|&s| Reverse((so_far + insts(s), s))));
+    }
+    false
 }
 
 /// A reverse fragment with names of its own, without some guards.

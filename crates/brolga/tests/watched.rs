@@ -115,10 +115,13 @@ impl Float for f32 {
 }
 
 fn rule<F: Float>(finite: bool, mode: Mode) -> DerivedRule {
-    let text = COLUMNS_THAT_COUNT.replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string());
-    let p = program(&text);
     use ArgActivity::{Const, Duplicated};
-    let request = Request::new(p.func("columns").unwrap(), [Duplicated, Duplicated, Const, Const, Const]);
+    rule_of::<F>(COLUMNS_THAT_COUNT, "columns", &[Duplicated, Duplicated, Const, Const, Const], finite, mode)
+}
+
+fn rule_of<F: Float>(text: &str, name: &str, activity: &[ArgActivity], finite: bool, mode: Mode) -> DerivedRule {
+    let p = program(&text.replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string()));
+    let request = Request::new(p.func(name).unwrap(), activity.iter().copied());
     // Sums in order, so that the bits are the same.
     let ideas = Ideas { finite, worth: false, ..Ideas::default().in_order() };
     DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::default() }).unwrap_or_else(|e| panic!("{e}"))
@@ -194,6 +197,111 @@ fn check<F: Float>(huge: f64) {
             }
         }
     }
+}
+
+const FACTORS: usize = 10;
+const TURNS: usize = 9;
+
+/// `Σᵢ a[i] x[0] … x[9]` over those `i` whose `w[i]` is one. Where it is zero, the turn does nothing; elsewhere the product is formed and stored, and does
+/// not count.
+fn turns_that_do_nothing() -> String {
+    let factor = |k: usize| {
+        let [at, f, p] = [20 + 3 * k, 21 + 3 * k, 22 + 3 * k];
+        let last = if k == 0 { 19 } else { 19 + 3 * k };
+        format!(
+            "v{at} = iconst.i64 {k}\n v{} = imul v{at}, v8\n v{} = iadd v1, v{}\n v{f} = load.FLOAT v{}\n v{p} = fmul v{last}, v{f}\n",
+            100 + 2 * k,
+            101 + 2 * k,
+            100 + 2 * k,
+            101 + 2 * k
+        )
+    };
+    let factors: String = (0..FACTORS).map(factor).collect();
+    format!(
+        "function %skips(i64, i64, i64, i64, i64) -> FLOAT system_v {{
+block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
+    v5 = FLOATconst 0.0
+    v6 = iconst.i64 0
+    v7 = iconst.i64 1
+    v8 = iconst.i64 WIDTH
+    v9 = iconst.i64 8
+    jump block1(v6, v5)
+block1(v10: i64, v11: FLOAT):
+    v12 = icmp slt v10, v3
+    brif v12, block2, block5
+block2:
+    v13 = imul v10, v9
+    v14 = iadd v2, v13
+    v15 = load.i64 v14
+    brif v15, block3, block4(v11)
+block3:
+    v16 = icmp eq v15, v7
+    v17 = imul v10, v8
+    v18 = iadd v0, v17
+    v19 = load.FLOAT v18
+    {factors}
+    v79 = iadd v4, v17
+    store v{0}, v79
+    v80 = select v16, v{0}, v5
+    v81 = fadd v11, v80
+    jump block4(v81)
+block4(v82: FLOAT):
+    v83 = iadd v10, v7
+    jump block1(v83, v82)
+block5:
+    return v11 }}",
+        19 + 3 * FACTORS
+    )
+}
+
+fn check_turns<F: Float>() {
+    use ArgActivity::{Const, Duplicated};
+    let text = turns_that_do_nothing();
+    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
+    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
+    let int = |n: i64| Arg::new(DataValue::I64(n));
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let both = [true, false].map(|finite| {
+            rule_of::<F>(&text, "skips", &[Duplicated, Duplicated, Const, Const, Duplicated], finite, mode)
+        });
+        // The sum of what is watched is in a slot of its own.
+        let slot = format!("explicit_slot {}", size_of::<F>());
+        assert!(both[0].clif().0.contains(&slot) && !both[1].clif().0.contains(&slot), "{}", both[0].clif().0);
+        for counts in [[1_i64; TURNS], [0; TURNS], [2; TURNS], std::array::from_fn(|i| (i % 3) as i64)] {
+            for place in 0..TURNS + FACTORS {
+                for bad in [1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+                    let mut numbers: Vec<F> = (0..TURNS + FACTORS).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
+                    numbers[place] = F::of(bad);
+                    let found = both.each_ref().map(|rule| {
+                        let (a, x) = (cells(&numbers[..TURNS]), cells(&numbers[TURNS..]));
+                        let (da, dx) = (cells(&[F::of(0.5); TURNS]), cells(&[F::of(0.25); FACTORS]));
+                        let (out, dout) = (cells(&[F::of(0.0); TURNS]), cells(&[F::of(0.0); TURNS]));
+                        let args = [
+                            Arg::duplicated(at(&a), at(&da)),
+                            Arg::duplicated(at(&x), at(&dx)),
+                            int(counts.as_ptr() as i64),
+                            int(TURNS as i64),
+                            Arg::duplicated(at(&out), at(&dout)),
+                        ];
+                        for _ in 0..2 {
+                            // SAFETY: arrays are as long as the function takes them to be.
+                            unsafe { rule.gradient(&args, &[F::of(1.0).value()], &mut vec![], &mut vec![]) }
+                                .unwrap_or_else(|e| panic!("{e}"));
+                        }
+                        da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
+                    });
+                    let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
+                    assert_eq!(other, None, "{} with {bad} at {place}, {counts:?}, {mode:?}", F::CLIF);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn turns_that_watch_nothing() {
+    check_turns::<f64>();
+    check_turns::<f32>();
 }
 
 #[test]

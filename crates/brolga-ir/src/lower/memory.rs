@@ -491,7 +491,7 @@ impl Cx<'_> {
             | AdOp::AddCt(..)
             | AdOp::ZeroCt(_)
             | AdOp::Hold(..)
-            | AdOp::Watch(..)
+            | AdOp::Watch { .. }
             | AdOp::Watched
             | AdOp::Held(_) => {
                 unreachable!("handled by the caller")
