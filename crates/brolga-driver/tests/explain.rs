@@ -255,15 +255,15 @@ fn the_first_cotangent_that_is_not_finite() {
         Recorded: 64 bytes
           %norm: an activation frame of 40 bytes
             block0 (line 3), entered 1 time: pushes nothing
-              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
-                for the reverse of `v6 = load.f64 v3` (line 6)
-                since the caller passes it to the forward pass only
               keeps parameter 1 of the function, 8 bytes
-                for finding the way back
                 for computing v4, parameter 0 of block1 again
+                for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
               keeps parameter 0 of the function, 8 bytes
                 for computing v4, parameter 0 of block1 again
+                since the caller passes it to the forward pass only
+              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+                for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
             block1 (line 6), entered 2 times: pushes 8 bytes each time
               its loop runs turn by turn, since it records
@@ -276,10 +276,16 @@ fn the_first_cotangent_that_is_not_finite() {
                 for the reverse of `v6 = load.f64 v3` (line 6)
                 for the reverse of block1, which holds it
                 since its value before a step of the loop follows from the value after it
+              holds the shadow of the pointer parameter 0 of the function
+                for the reverse of `v6 = load.f64 v3` (line 6)
+                since all turns of the loop read the same value
               holds v5, parameter 1 of block1
                 for the reverse of block1, which holds it
                 for finding the way back
                 since its value before a step of the loop follows from the value after it
+              holds parameter 1 of the function
+                for finding the way back
+                since all turns of the loop read the same value
               computes again `v9 = iconst.i64 8` (line 9)
                 for the reverse of block1, which begins with v4, parameter 0 of block1 from it
                 since it is the same wherever it is computed
@@ -436,23 +442,21 @@ fn a_loop_in_every_mode() {
         : 88 bytes
           %f: an activation frame of 56 bytes
             block0 (line 4), entered 1 time: pushes nothing
-              keeps parameter 0 of the function, 8 bytes
-                for computing `v11 = iadd.i64 v0, v10` (line 13) again
-                since the caller passes it to the forward pass only
-              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
-                for the reverse of `v12 = load.f64 v11` (line 14)
-                for the reverse of `store.f64 v16, v11` (line 19)
-                since the caller passes it to the forward pass only
-              keeps `v4 = floor.f64 v21` (line 5), 8 bytes
-                for the reverse of `v14 = fmul.f64 v13, v4` (line 16)
-                for computing `v14 = fmul.f64 v13, v4` (line 16) again
-                since a place for it costs less than computing it again
               keeps `v20 = call fn0(v2)` (line 6), 8 bytes
                 for the reverse of `v20 = call fn0(v2)` (line 6)
-                for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
+                for the reverse of block1, which holds it
                 since a call is not made again
+              keeps parameter 0 of the function, 8 bytes
+                for the reverse of block1, which holds it
+                since the caller passes it to the forward pass only
+              keeps the shadow of the pointer parameter 0 of the function, 8 bytes
+                for the reverse of block1, which holds it
+                since the caller passes it to the forward pass only
+              keeps `v4 = floor.f64 v21` (line 5), 8 bytes
+                for the reverse of block1, which holds it
+                since a place for it costs less than computing it again
               keeps parameter 1 of the function, 8 bytes
-                for finding the way back
+                for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
             block1 (line 9), entered 3 times: pushes 8 bytes each time
               its loop runs turn by turn, since it records
@@ -462,11 +466,28 @@ fn a_loop_in_every_mode() {
                 for the reverse of `v13 = sqrt.f64 v12` (line 15)
                 for computing `v14 = fmul.f64 v13, v4` (line 16) again
                 since computing it again would need more bytes of operands, or more time
+              holds parameter 0 of the function
+                for computing `v11 = iadd.i64 v0, v10` (line 13) again
+                since all turns of the loop read the same value
               holds v8, parameter 0 of block1
                 for computing `v8 = iadd.i64 v5, v7` (line 10) again
                 for the reverse of block1, which holds it
                 for finding the way back
                 since its value before a step of the loop follows from the value after it
+              holds the shadow of the pointer parameter 0 of the function
+                for the reverse of `v12 = load.f64 v11` (line 14)
+                for the reverse of `store.f64 v16, v11` (line 19)
+                since all turns of the loop read the same value
+              holds `v4 = floor.f64 v21` (line 5)
+                for the reverse of `v14 = fmul.f64 v13, v4` (line 16)
+                for computing `v14 = fmul.f64 v13, v4` (line 16) again
+                since all turns of the loop read the same value
+              holds `v20 = call fn0(v2)` (line 6)
+                for the reverse of `v15 = fmul.f64 v14, v20` (line 17)
+                since all turns of the loop read the same value
+              holds parameter 1 of the function
+                for finding the way back
+                since all turns of the loop read the same value
               computes again `v7 = iconst.i64 -1` (line 9)
                 for computing `v8 = iadd.i64 v5, v7` (line 10) again
                 for the reverse of block1, which begins with v8, parameter 0 of block1 from it

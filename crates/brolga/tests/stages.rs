@@ -213,7 +213,7 @@ block2:
             ;   reads v5 from the record, for inst3
             ;   reads v4 from the record, for inst3
             ;   has v6 in a variable, for holding v6, the way back
-            ;   reads v1 from frame+8, kept by block0, for the way back
+            ;   has v1 in a variable, for the way back
             ;   computes v8 = iconst.i32 1, for holding v6
             ;   its loop asks once whether there is room on the tape, for 16 bytes a turn
             ;   its loop runs turn by turn, since it records
@@ -222,7 +222,9 @@ block2:
             ; block2 runs at most once, entered from block1 only
             ;   computes v3 = iconst.i32 0, for v6
             ;   knows v6 behind its loop: its next value would be v3, for holding v6
+            ;   reads v1 from frame+8, kept by block0, for holding v1
             ;   on the way back to block1, v6 is v6
+            ;   on the way back to block1, v1 is v1
 
             %f__forward(f64, i32, i64) -> f64 fast
 
@@ -267,7 +269,10 @@ block2:
                 d6 = iconst.i32 -1
                 v6 = isub.i32 v3, d6
                 d7 = copy.i32 v6
+                v1 = restore.i32 frame+8
+                d8 = copy.i32 v1
                 hold v6 = d7
+                hold v1 = d8
                 ct(v5) = 0
                 jump bb5
 
@@ -282,27 +287,27 @@ block2:
                 ct(v5) += d3
                 v6 = held.i32 v6
                 v8 = iconst.i32 1
-                d8 = iadd.i32 v6, v8
+                d9 = iadd.i32 v6, v8
                 ; parameters of block1
-                d9 = take ct(v4)
-                d10 = take ct(v5)
-                v1 = restore.i32 frame+8
+                d10 = take ct(v4)
+                d11 = take ct(v5)
+                v1 = held.i32 v1
                 ; v7 = fmul.f64 v4, v5
-                d11 = icmp.i8 eq v6, v1
-                brif d11, bb8, bb9
+                d12 = icmp.i8 eq v6, v1
+                brif d12, bb8, bb9
 
             bb8:  ; edge block0 -> block1, from bb5
                 ct(v0) = 0
                 ; jump block1(v0, v2, v1)  ; v2 = 0x1.0000000000000p0
-                ct(v0) += d9
+                ct(v0) += d10
                 jump bb6
 
             bb9:  ; edge block1 -> block1, from bb5
-                hold v6 = d8
+                hold v6 = d9
                 ct(v5), ct(v7) = 0
                 ; brif.i8 v10, block1(v5, v7, v9), block2
-                ct(v5) += d9
-                ct(v7) += d10
+                ct(v5) += d10
+                ct(v7) += d11
                 jump bb5
 
             bb6:  ; reverse of block0, from bb8
@@ -310,9 +315,9 @@ block2:
 
             bb7:  ; exit, from bb6
                 ; parameters of block0
-                d12 = take ct(v0)
+                d13 = take ct(v0)
                 close frame
-                return d12
+                return d13
         "#]],
     );
 }
