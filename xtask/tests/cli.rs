@@ -358,3 +358,25 @@ fn bench_says_what_there_is() {
     let code = file.xtask("bench", &["--disasm", "--call", "%trap(1, 4.0)"]).expect(0).stdout;
     assert!(code.contains("primal: %trap, ") && code.contains("derivative: %trap__gradient, "), "{code}");
 }
+
+#[test]
+fn calls_of_modules() {
+    let text = "(module (memory (export \"memory\") 1)
+        (func (export \"f\") (param i32 i32 f64) (result f64)
+            (f64.store (local.get 1) (f64.mul (f64.load (local.get 0)) (local.get 2)))
+            (f64.mul (f64.load (local.get 1)) (f64.load (local.get 0)))))";
+    let file = TempFile::new("calls.wat", text);
+    // What a module is given beside its arguments is not the user's concern.
+    file.xtask("grad", &["--call", "%f([1.5], 2.0)"])
+        .expect(2)
+        .says("`%f` takes 3 arguments, not 2")
+        .says("it takes (i32, i32, f64) and returns (f64)");
+    let apart = |list: &str, second: &str| {
+        file.xtask("grad", &["--noalias", list, "--call", &format!("%f([1.5], {second}, 2.0)")])
+    };
+    let found = apart("0,1", "[0.0]").expect(0).stdout;
+    // f = x² y: 2 x y, and x².
+    assert!(found.contains("gradient 0   [6.0]") && found.contains("gradient 2   2.25"), "{found}");
+    apart("1", "@0").expect(2).says("argument 1 is said to be noalias, but is the buffer of argument 0");
+    apart("2", "[0.0]").expect(2).says("argument 2 is not a buffer");
+}

@@ -74,9 +74,13 @@ impl Invocation {
         let returns: Vec<Type> = signature.returns.iter().map(|p| p.value_type).collect();
         if call.args.len() != params.len() {
             let message = format!("`%{}` takes {}, not {}", call.func.node, arguments(params.len()), call.args.len());
-            return Err(
-                SyntaxError::new(text, call.span.clone(), message).help(format!("its signature is {signature}"))
-            );
+            let list = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
+            let help = match returns[..] {
+                _ if hidden == 0 => format!("its signature is {signature}"),
+                [] => format!("it takes ({}) and returns nothing", list(&params)),
+                _ => format!("it takes ({}) and returns ({})", list(&params), list(&returns)),
+            };
+            return Err(SyntaxError::new(text, call.span.clone(), message).help(help));
         }
         let mut args = Vec::new();
         for (i, (literal, ty)) in call.args.iter().zip(&params).enumerate() {
