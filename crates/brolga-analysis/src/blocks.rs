@@ -60,7 +60,7 @@ pub fn apart(a: Set, b: Set) -> bool {
     a & b & SITES == 0 && (a & REST == 0 || b & REST == 0)
 }
 
-/// Whether a set has nothing in it that is older than the function's activation.
+/// Whether a set has nothing in it that is older than the function's activation, if its caller has said nothing of parameters.
 pub fn is_new(set: Set) -> bool {
     set & REST == 0
 }

@@ -27,13 +27,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::contents::Use;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use cranelift_codegen::ir::{self, Opcode};
-use cranelift_entity::EntitySet;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
@@ -68,7 +69,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     if !facts.options.ideas.finite || facts.options.ideas.worth && stmts.len() > MOST {
         return None;
     }
-    let chains = Chains { facts, live };
+    let chains = Chains { facts, live, chains: chains(facts) };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
     let placed = placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
     let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
@@ -195,6 +196,23 @@ struct Place {
 struct Chains<'a, 'f> {
     facts: &'a Facts<'f>,
     live: &'a dyn Fn(ir::Value) -> bool,
+    /// Loops whose turns would wait for what is added up over them.
+    chains: EntitySet<LoopId>,
+}
+
+/// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
+/// with a turn sooner than the processor is with an addition.
+fn chains(facts: &Facts<'_>) -> EntitySet<LoopId> {
+    let (func, loops) = (facts.func(), facts.loops);
+    let mut insts: SecondaryMap<LoopId, usize> = SecondaryMap::new();
+    for &b in &facts.cfg.blocks {
+        loops.around(b).for_each(|l| insts[l] += facts.cfg.insts(b).len());
+    }
+    let carries =
+        |l: LoopId| func.dfg.block_params(loops.loops[l].header).iter().any(|&p| func.dfg.value_type(p).is_float());
+    let mut found = EntitySet::new();
+    found.extend(loops.loops.keys().filter(|&l| insts[l] <= SHORT && !carries(l)));
+    found
 }
 
 impl Chains<'_, '_> {
@@ -236,21 +254,10 @@ impl Chains<'_, '_> {
         TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32)
     }
 
-    /// What an addition costs in a block, in instructions. One that waits for that of the turn before is a chain, and a short loop without
-    /// another chain is through with its turn sooner than the processor is with an addition.
+    /// What an addition costs in a block, in instructions.
     fn waits(&self, b: ir::Block) -> f64 {
-        let (func, loops) = (self.facts.func(), &self.facts.loops);
-        let Some(l) = loops.innermost[b].map(|l| &loops.loops[l]) else { return 1.0 };
-        let carries = func.dfg.block_params(l.header).iter().any(|&p| func.dfg.value_type(p).is_float());
-        let insts: usize = self
-            .facts
-            .cfg
-            .blocks
-            .iter()
-            .filter(|b| l.blocks.contains(**b))
-            .map(|&b| self.facts.cfg.insts(b).len())
-            .sum();
-        if carries || insts > SHORT { 1.0 } else { CHAIN }
+        let innermost = self.facts.loops.innermost[b];
+        if innermost.is_some_and(|l| self.chains.contains(l)) { CHAIN } else { 1.0 }
     }
 
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was.

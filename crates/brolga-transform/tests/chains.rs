@@ -2,7 +2,7 @@
 
 mod host;
 
-use brolga_ir::{ArgActivity, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, Mode, Options, Request};
 use brolga_transform::derive::derive;
 
 /// Whether the pullback of `Σ y[i]²` is there twice, for `y[r[k]] += a[k] x[j]` over all `j` and `k`; `more` is done besides in each turn of the inner
@@ -53,8 +53,7 @@ fn twice(carried: [&str; 3], more: &str) -> bool {
         block5:
             return v50 }}"
     );
-    let mut program = Program::new();
-    program.define("f", cranelift_reader::parse_functions(&text).unwrap().remove(0), |_| 0).unwrap();
+    let program = host::program(&text);
     use ArgActivity::{Const, Duplicated};
     let request = Request::new(program.func("f").unwrap(), [Const, Duplicated, Const, Duplicated, Duplicated]);
     let options = Options { mode: Mode::Gradient, ..Options::default() };

@@ -3,7 +3,7 @@
 mod host;
 
 use brolga_ir::lower::TAPE_REGION;
-use brolga_ir::{ArgActivity, Ideas, Options, Program, Request};
+use brolga_ir::{ArgActivity, Ideas, Options, Request};
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Block, Function, InstructionData};
 
@@ -30,8 +30,7 @@ const SCALED: &str = "function %f(i64, i64, f64) -> f64 system_v {
 
 /// Loads from the tape in loops of the pullback.
 fn in_loops(ideas: Ideas) -> usize {
-    let mut program = Program::new();
-    program.define("f", cranelift_reader::parse_functions(SCALED).unwrap().remove(0), |_| 0).unwrap();
+    let program = host::program(SCALED);
     let activity = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
     let request = Request::new(program.func("f").unwrap(), activity);
     let d = derive(&program, &request, &Options { ideas, ..Options::default() }, &*host::isa()).unwrap();

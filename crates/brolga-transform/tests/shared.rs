@@ -3,17 +3,15 @@
 mod host;
 
 use brolga_ir::program::symbol_in;
-use brolga_ir::{ArgActivity, Effort, Ideas, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, Effort, Ideas, Mode, Options, Request};
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Function, InstructionData};
 
 /// How often the derivative of the only function calls each of these, in order.
 fn calls(text: &str, symbols: &[&str], options: &Options) -> Vec<usize> {
-    let mut program = Program::new();
-    let f = cranelift_reader::parse_functions(text).unwrap().remove(0);
-    let n = f.signature.params.len();
-    program.define("f", f, |_| 0).unwrap();
-    let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active; n]);
+    let program = host::program(text);
+    let func = program.func("f").unwrap();
+    let request = Request::new(func, vec![ArgActivity::Active; program.funcs[func].signature.params.len()]);
     let d = derive(&program, &request, options, &*host::isa()).unwrap();
     let pairs = d.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
     let all: Vec<&Function> = pairs.chain(d.whole.iter().map(|w| &w.func)).collect();

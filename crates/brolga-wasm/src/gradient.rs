@@ -76,12 +76,11 @@ impl Gradient {
     /// As [`Self::new`], and [`Error::Usage`] for a request of no exported function of this module, or if a number that is no address is
     /// said to be one.
     pub fn with_request(module: &Module, request: &Request, options: &Options) -> Result<Self, Error> {
-        let mut exported = module.functions().filter(|f| module.function(f.0).is_ok_and(|f| f.0 == request.func));
-        let Some((name, ty)) = exported.next() else {
+        let is_it = |name: &str| module.function(name).is_ok_and(|f| f.0 == request.func);
+        let Some((name, ty)) = module.functions().find(|f| is_it(f.0)) else {
             return Err(Error::Usage("what the request asks for is no exported function of the module".to_owned()));
         };
-        let said = request.noalias.iter().enumerate().filter(|s| *s.1);
-        for (i, _) in said {
+        for (i, _) in request.noalias.iter().enumerate().filter(|s| *s.1) {
             if i == 0 || !matches!(ty.params().get(i - 1), Some(ValType::I32)) {
                 let which = if i == 0 { "the instance".to_owned() } else { format!("argument {}", i - 1) };
                 return Err(Error::Usage(format!(

@@ -127,6 +127,15 @@ fn rule_of<F: Float>(text: &str, name: &str, activity: &[ArgActivity], finite: b
     DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::default() }).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// Add the gradient to the shadows, and once more.
+fn twice<F: Float>(rule: &DerivedRule, args: &[Arg]) {
+    for _ in 0..2 {
+        // SAFETY: arrays are as long as the function takes them to be.
+        unsafe { rule.gradient(args, &[F::of(1.0).value()], &mut vec![], &mut vec![]) }
+            .unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
 fn gradient<F: Float>(rule: &DerivedRule, a: &[F], x: &[F], counts: &[i64; COLUMNS]) -> Vec<F> {
     let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
     let (a, x) = (cells(a), cells(x));
@@ -140,11 +149,7 @@ fn gradient<F: Float>(rule: &DerivedRule, a: &[F], x: &[F], counts: &[i64; COLUM
         int(ROWS as i64),
         int(COLUMNS as i64),
     ];
-    for _ in 0..2 {
-        // SAFETY: arrays are as long as the function takes them to be.
-        unsafe { rule.gradient(&args, &[F::of(1.0).value()], &mut vec![], &mut vec![]) }
-            .unwrap_or_else(|e| panic!("{e}"));
-    }
+    twice::<F>(rule, &args);
     da.into_iter().chain(dx).map(|c| c.get()).collect()
 }
 
@@ -283,11 +288,7 @@ fn check_turns<F: Float>() {
                             int(TURNS as i64),
                             Arg::duplicated(at(&out), at(&dout)),
                         ];
-                        for _ in 0..2 {
-                            // SAFETY: arrays are as long as the function takes them to be.
-                            unsafe { rule.gradient(&args, &[F::of(1.0).value()], &mut vec![], &mut vec![]) }
-                                .unwrap_or_else(|e| panic!("{e}"));
-                        }
+                        twice::<F>(rule, &args);
                         da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));

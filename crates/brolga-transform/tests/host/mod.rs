@@ -1,5 +1,7 @@
 //! What tests share.
+#![allow(dead_code, reason = "each test uses some of it")]
 
+use brolga_ir::Program;
 use cranelift_codegen::isa::{OwnedTargetIsa, lookup_by_name};
 use cranelift_codegen::settings::{self, Flags};
 
@@ -7,4 +9,14 @@ use cranelift_codegen::settings::{self, Flags};
 pub fn isa() -> OwnedTargetIsa {
     let isa = lookup_by_name("x86_64").or(lookup_by_name("aarch64"));
     isa.unwrap().finish(Flags::new(settings::builder())).unwrap()
+}
+
+/// A program with the functions of a text.
+pub fn program(text: &str) -> Program {
+    let mut program = Program::new();
+    for f in cranelift_reader::parse_functions(text).unwrap() {
+        let name = f.name.to_string();
+        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
+    }
+    program
 }
