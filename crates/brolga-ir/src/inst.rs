@@ -302,6 +302,17 @@ impl Check {
     }
 }
 
+/// A sum of what is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sum {
+    /// That of the function, in a variable.
+    Whole,
+    /// One in memory: in a loop, a turn that does not come by has nothing to do with it.
+    Aside,
+    /// That of one run of the loop with this header, in a variable: what is added in one run waits for nothing of the run before.
+    Loop(ir::Block),
+}
+
 /// What a derived instruction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AdOp {
@@ -480,9 +491,13 @@ pub enum AdOp {
         value: Val,
         /// Whether it must not be zero, either.
         not_zero: bool,
-        /// Whether its sum is in memory: in a loop, a turn that does not come here has nothing to do with it then.
-        aside: bool,
+        /// Which sum it is added to.
+        sum: Sum,
     },
+    /// The sum of what a loop watches begins as zero, in front of the loop, which is named by its header.
+    WatchFrom(ir::Block),
+    /// It joins that of the function, behind the loop.
+    WatchJoin(ir::Block),
     /// Whether any float that was watched so far was such: not zero if so.
     Watched,
 }
@@ -542,6 +557,8 @@ macro_rules! each_read {
             | AdOp::Pop(..)
             | AdOp::CloseFrame
             | AdOp::TakeCt(_)
+            | AdOp::WatchFrom(_)
+            | AdOp::WatchJoin(_)
             | AdOp::Watched
             | AdOp::ZeroCt(_) => {}
         }

@@ -27,7 +27,7 @@ use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, Callee, FrameSlot, Shape, Tape, Val};
+use crate::inst::{AdInst, AdOp, Arith, Callee, FrameSlot, Shape, Sum, Tape, Val};
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
 
@@ -326,10 +326,17 @@ impl Display for DisplayInst<'_> {
             }
             AdOp::Lookup { addr, signature } => write!(f, "lookup {addr}, signature {signature:#018x}"),
             AdOp::TrapIf(v, check) => write!(f, "trap if {v}, {}", check.name()),
-            AdOp::Watch { value, not_zero, aside } => {
+            AdOp::Watch { value, not_zero, sum } => {
                 let more = if *not_zero { " and not zero" } else { "" };
-                write!(f, "watch {value}, which is to be finite{more}{}", if *aside { ", in memory" } else { "" })
+                write!(f, "watch {value}, which is to be finite{more}")?;
+                match sum {
+                    Sum::Whole => Ok(()),
+                    Sum::Aside => write!(f, ", in memory"),
+                    Sum::Loop(header) => write!(f, ", in the loop of {header}"),
+                }
             }
+            AdOp::WatchFrom(header) => write!(f, "watch the loop of {header}"),
+            AdOp::WatchJoin(header) => write!(f, "join what was watched in the loop of {header}"),
             AdOp::Watched => write!(f, "watched.{ty}"),
         }
     }
@@ -379,6 +386,8 @@ fn belongs_to_block(op: &AdOp) -> bool {
             | AdOp::Pop(..)
             | AdOp::CloseFrame
             | AdOp::Watch { .. }
+            | AdOp::WatchFrom(_)
+            | AdOp::WatchJoin(_)
             | AdOp::Watched
             | AdOp::ZeroCt(_)
     )

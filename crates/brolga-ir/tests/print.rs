@@ -1,7 +1,7 @@
 //! The notation of derived code: every kind of instruction and terminator once, and a lifted function as a graph.
 
 use brolga_ir::block::{Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Sum, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::{BlockId, DataKey, Dv};
 use cranelift_codegen::entity::EntityRef;
@@ -219,8 +219,11 @@ fn deltas_and_memory() {
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: false },
         AdOp::ZeroMem { addr, delta: delta(0), sure: true, off: 0, bytes: 4, checked: true },
         AdOp::TrapIf(by, Check::ConstStore),
-        AdOp::Watch { value: v(2), not_zero: false, aside: false },
-        AdOp::Watch { value: v(2), not_zero: true, aside: true },
+        AdOp::Watch { value: v(2), not_zero: false, sum: Sum::Whole },
+        AdOp::Watch { value: v(2), not_zero: true, sum: Sum::Aside },
+        AdOp::Watch { value: v(2), not_zero: false, sum: Sum::Loop(ir::Block::from_u32(3)) },
+        AdOp::WatchFrom(ir::Block::from_u32(3)),
+        AdOp::WatchJoin(ir::Block::from_u32(3)),
     ];
     check(
         &[],
@@ -235,6 +238,9 @@ fn deltas_and_memory() {
             trap if d7, const_store
             watch v2, which is to be finite
             watch v2, which is to be finite and not zero, in memory
+            watch v2, which is to be finite, in the loop of block3
+            watch the loop of block3
+            join what was watched in the loop of block3
         "#]],
     );
 }

@@ -161,7 +161,9 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::ZeroMem { .. }
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }
-        | AdOp::Watch { .. } => Use::Effect,
+        | AdOp::Watch { .. }
+        | AdOp::WatchFrom(_)
+        | AdOp::WatchJoin(_) => Use::Effect,
     }
 }
 

@@ -1,75 +1,108 @@
-//! Where numbers are watched so that products need no guards, and where that would be what a turn waits for.
+//! Where numbers are watched so that products need no guards, where that would be what a turn waits for, and what is done about it.
 
 mod host;
 
+use brolga_ir::inst::{AdOp, Sum};
 use brolga_ir::{ArgActivity, Mode, Options, Request};
-use brolga_transform::derive::derive;
+use brolga_transform::derive::derive_with;
 
-/// Whether the pullback of `Σ y[i]²` is there twice, for `y[r[k]] += a[k] x[j]` over all `j` and `k`; `more` is done besides in each turn of the inner
-/// loop, whose parameters are `carried` beside the counter.
-fn twice(carried: [&str; 3], more: &str) -> bool {
-    let [params, first, next] = carried;
-    let text = format!(
-        "function %f(i64, i64, i64, i64, i64) -> f64 system_v {{
-        block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
-            v5 = iconst.i64 0
-            v6 = iconst.i64 3
-            v7 = f64const 0.0
-            v8 = iconst.i64 1
-            jump block1(v5)
-        block1(v15: i64):
-            v18 = ishl v15, v6
-            v19 = iadd v4, v18
-            v20 = load.f64 v19
-            jump block2(v5{first})
-        block2(v27: i64{params}):
-            v29 = ishl v27, v6
-            v30 = iadd v2, v29
-            v31 = load.i64 v30
-            v32 = iadd v1, v31
-            v34 = load.f64 v32
-            v36 = iadd v3, v29
-            v37 = load.f64 v36
-            v38 = fmul v37, v20
-            v39 = fadd v34, v38
-            store v39, v32
-            {more}
-            v40 = iadd v27, v8
-            v41 = icmp slt v40, v0
-            brif v41, block2(v40{next}), block3
-        block3:
-            v42 = iadd v15, v8
-            v43 = icmp slt v42, v0
-            brif v43, block1(v42), block4(v5, v7)
-        block4(v44: i64, v45: f64):
-            v46 = ishl v44, v6
-            v47 = iadd v1, v46
-            v48 = load.f64 v47
-            v49 = fmul v48, v48
-            v50 = fadd v45, v49
-            v51 = iadd v44, v8
-            v52 = icmp slt v51, v0
-            brif v52, block4(v51, v50), block5
-        block5:
-            return v50 }}"
-    );
-    let program = host::program(&text);
-    use ArgActivity::{Const, Duplicated};
-    let request = Request::new(program.func("f").unwrap(), [Const, Duplicated, Const, Duplicated, Duplicated]);
-    let options = Options { mode: Mode::Gradient, ..Options::default() };
-    derive(&program, &request, &options, &*host::isa()).unwrap().whole.unwrap().twice
+/// How `Σ y[i]²` is computed for `y[r[k]] += a[k] x[j]` over all `j` and `k`.
+struct Form {
+    /// The inner loop's parameters beside the counter, what they begin with, and what they are in the next turn.
+    carried: [&'static str; 3],
+    /// What is done besides in each turn of it.
+    more: String,
+    /// How it is entered.
+    enter: &'static str,
+}
+
+const PLAIN: Form = Form { carried: ["", "", ""], more: String::new(), enter: "jump block2(v5" };
+
+impl Form {
+    /// Whether the pullback is there twice, and in which loops sums of their own are begun and joined.
+    fn derived(&self) -> (bool, String) {
+        let Self { carried: [params, first, next], more, enter } = self;
+        let text = format!(
+            "function %f(i64, i64, i64, i64, i64) -> f64 system_v {{
+            block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
+                v5 = iconst.i64 0
+                v6 = iconst.i64 3
+                v7 = f64const 0.0
+                v8 = iconst.i64 1
+                jump block1(v5)
+            block1(v15: i64):
+                v18 = ishl v15, v6
+                v19 = iadd v4, v18
+                v20 = load.f64 v19
+                v42 = iadd v15, v8
+                {enter}{first})
+            block2(v27: i64{params}):
+                v29 = ishl v27, v6
+                v30 = iadd v2, v29
+                v31 = load.i64 v30
+                v32 = iadd v1, v31
+                v34 = load.f64 v32
+                v36 = iadd v3, v29
+                v37 = load.f64 v36
+                v38 = fmul v37, v20
+                v39 = fadd v34, v38
+                store v39, v32
+                {more}
+                v40 = iadd v27, v8
+                v41 = icmp slt v40, v0
+                brif v41, block2(v40{next}), block3
+            block3:
+                v43 = icmp slt v42, v0
+                brif v43, block1(v42), block4(v5, v7)
+            block4(v44: i64, v45: f64):
+                v46 = ishl v44, v6
+                v47 = iadd v1, v46
+                v48 = load.f64 v47
+                v49 = fmul v48, v48
+                v50 = fadd v45, v49
+                v51 = iadd v44, v8
+                v52 = icmp slt v51, v0
+                brif v52, block4(v51, v50), block5
+            block5:
+                return v50 }}"
+        );
+        let program = host::program(&text);
+        use ArgActivity::{Const, Duplicated};
+        let request = Request::new(program.func("f").unwrap(), [Const, Duplicated, Const, Duplicated, Duplicated]);
+        let options = Options { mode: Mode::Gradient, ..Options::default() };
+        let mut dumps = Vec::new();
+        let derived = derive_with(&program, &request, &options, &*host::isa(), |stages| {
+            let lines = stages.forward.blocks.values().flat_map(|b| b.insts.values());
+            dumps.extend(lines.filter_map(|i| match i.op {
+                AdOp::WatchFrom(b) => Some(format!("from {b}")),
+                AdOp::WatchJoin(b) => Some(format!("join {b}")),
+                AdOp::Watch { sum: Sum::Loop(b), .. } => Some(format!("in {b}")),
+                _ => None,
+            }));
+        });
+        (derived.unwrap().whole.unwrap().twice, dumps.join(", "))
+    }
 }
 
 #[test]
-fn a_short_loop_without_a_chain_has_guards() {
-    assert!(!twice(["", "", ""], ""));
+fn runs_of_a_short_loop_do_not_wait_for_each_other() {
+    let apart = (true, "from block2, in block2, join block2".to_owned());
+    assert_eq!(PLAIN.derived(), apart);
+    // Some runs have no turn.
+    let skips = Form { enter: "brif v18, block3, block2(v5", ..PLAIN };
+    assert_eq!(skips.derived(), apart);
+    // A second way leads out of it, to the next turn of the outer one.
+    let more = "v62 = icmp eq v27, v31\n brif v62, block1(v42), block6\n block6:".into();
+    let two_ends = Form { more, ..PLAIN };
+    assert_eq!(two_ends.derived(), (true, apart.1.clone() + ", join block2"));
     // One that adds up waits for an addition anyway.
-    assert!(twice([", v60: f64", ", v7", ", v61"], "v61 = fadd v60, v37"));
+    let chain = Form { carried: [", v60: f64", ", v7", ", v61"], more: "v61 = fadd v60, v37".into(), ..PLAIN };
+    assert_eq!(chain.derived(), (true, String::new()));
     // A long one is done with a turn later than with an addition.
     let turn = |n: u32| {
         let (x, z, at) = (70 + 2 * n, 71 + 2 * n, 8 * n + 8);
         format!("v{x} = load.f64 v36+{at}\n v{z} = fmul v{x}, v20\n store v{z}, v32+{at}\n")
     };
-    let long: String = (0..5).map(turn).collect();
-    assert!(twice(["", "", ""], &long));
+    let long = Form { more: (0..5).map(turn).collect(), ..PLAIN };
+    assert_eq!(long.derived(), (true, String::new()));
 }

@@ -492,6 +492,8 @@ impl Cx<'_> {
             | AdOp::ZeroCt(_)
             | AdOp::Hold(..)
             | AdOp::Watch { .. }
+            | AdOp::WatchFrom(_)
+            | AdOp::WatchJoin(_)
             | AdOp::Watched
             | AdOp::Held(_) => {
                 unreachable!("handled by the caller")

@@ -18,9 +18,7 @@ use smallvec::SmallVec;
 
 use crate::map::{HashMap, IndexMap, Table};
 
-use cranelift_codegen::ir::{
-    self, BlockArg, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, UserFuncName, types,
-};
+use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
@@ -40,6 +38,7 @@ mod ops;
 mod rebase;
 mod renumber;
 mod seen;
+mod watch;
 
 pub use renumber::renumber;
 
@@ -166,9 +165,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         known: HashMap::default(),
         zero_vectors: SmallVec::new(),
         shadows: Vec::new(),
-        watched: IndexMap::default(),
-        watched_aside: IndexMap::default(),
-        watched_here: SmallVec::new(),
+        watching: watch::Sums::default(),
         kept: HashMap::default(),
         kept_ids: HashMap::default(),
         held: HashMap::default(),
@@ -307,12 +304,8 @@ struct Cx<'a> {
     zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
     /// Addresses of shadows, each the sum of an address and a delta.
     shadows: Vec<ir::Value>,
-    /// For each type of floats that are watched: their sum, which is finite only if all of them were.
-    watched: IndexMap<Type, Variable>,
-    /// The same of what is watched aside.
-    watched_aside: IndexMap<Type, StackSlot>,
-    /// The sum of those in the present block. It joins the other at the end, so that a turn of a loop waits for one addition.
-    watched_here: SmallVec<[(Type, bool, ir::Value); 2]>,
+    /// What is watched.
+    watching: watch::Sums,
     /// Frame slots that are variables.
     kept: HashMap<FrameSlot, Variable>,
     kept_ids: HashMap<FrameSlot, Variable>,
@@ -404,20 +397,7 @@ impl Cx<'_> {
                 begins.entry(block).or_default().push((variable, self.zeros[&types[birth.variable]]));
             }
         }
-        for &(v, aside) in &seen.watched {
-            let ty = self.env.primal.dfg.value_type(v);
-            if aside && !self.watched_aside.contains_key(&ty) {
-                let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, ty.bytes(), ty.bytes().ilog2() as u8);
-                let slot = b.create_sized_stack_slot(slot);
-                let zero = ops::zero(b, ty);
-                let at = b.ins().stack_addr(types::I64, slot, 0);
-                b.ins().store(MemFlagsData::trusted(), zero, at, 0);
-                self.watched_aside.insert(ty, slot);
-            } else if !aside && !self.watched.contains_key(&ty) {
-                let var = self.zero_var(b, ty);
-                self.watched.insert(ty, var);
-            }
-        }
+        self.watch_begins(b, seen);
         let in_variables = self.env.frame.is_some_and(|f| f.home == FrameHome::Variables);
         for &(ref kept, ty) in &seen.kept {
             match *kept {
@@ -526,34 +506,11 @@ impl Cx<'_> {
                 let r = b.use_var(self.held[name]);
                 self.name(inst.defs[0].0, r);
             }
-            AdOp::Watch { value, not_zero, aside } => {
-                let v = self.get(*value);
-                let mut found = v;
-                if *not_zero {
-                    // All bits set are a NaN.
-                    let zero = ops::is_zero(self, b, v);
-                    found = b.ins().bor(found, zero);
-                }
-                let ty = b.func.dfg.value_type(v);
-                match self.watched_here.iter_mut().find(|w| (w.0, w.1) == (ty, *aside)) {
-                    Some((.., sum)) => *sum = b.ins().fadd(*sum, found),
-                    None => self.watched_here.push((ty, *aside, found)),
-                }
-            }
+            AdOp::Watch { value, not_zero, sum } => self.watch(b, self.get(*value), *not_zero, *sum),
+            AdOp::WatchFrom(header) => self.watch_from(b, *header),
+            AdOp::WatchJoin(header) => self.watch_join(b, *header),
             AdOp::Watched => {
-                self.join_watched(b);
-                let none = b.ins().iconst(types::I8, 0);
-                let mut sums: Vec<ir::Value> = self.watched.values().map(|&var| b.use_var(var)).collect();
-                for (&ty, &slot) in &self.watched_aside {
-                    let at = b.ins().stack_addr(types::I64, slot, 0);
-                    sums.push(b.ins().load(ty, MemFlagsData::trusted(), at, 0));
-                }
-                let any = sums.into_iter().fold(none, |any, sum| {
-                    // Zero, unless the sum is infinite or NaN.
-                    let bits = b.ins().fsub(sum, sum);
-                    let flag = ops::any_bit(b, bits);
-                    b.ins().bor(any, flag)
-                });
+                let any = self.watched(b);
                 self.name(inst.defs[0].0, any);
             }
             _ => self.memory_op(b, inst),
@@ -566,25 +523,6 @@ impl Cx<'_> {
         let old = self.ct(b, v);
         let sum = if self.zeros.values().any(|&z| z == old) { sum } else { ops::add(b, old, sum) };
         self.set_ct(b, v, sum);
-    }
-
-    /// Add what is watched in the present block to the sum of all.
-    fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
-        for (ty, aside, sum) in std::mem::take(&mut self.watched_here) {
-            if aside {
-                let slot = self.watched_aside[&ty];
-                let at = b.ins().stack_addr(types::I64, slot, 0);
-                let so_far = b.ins().load(ty, MemFlagsData::trusted(), at, 0);
-                let all = b.ins().fadd(so_far, sum);
-                b.ins().store(MemFlagsData::trusted(), all, at, 0);
-                continue;
-            }
-            let var = self.watched[&ty];
-            let so_far = b.use_var(var);
-            let all = b.ins().fadd(so_far, sum);
-            self.env.watched.as_mut().map(|w| w.insert(all));
-            b.def_var(var, all);
-        }
     }
 
     fn args(&self, t: &Target) -> Vec<BlockArg> {

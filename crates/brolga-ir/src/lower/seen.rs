@@ -11,7 +11,7 @@ use cranelift_frontend::Variable;
 
 use super::births::{Ask, Asked};
 use crate::block::CfgBlocks;
-use crate::inst::{AdOp, FrameSlot, Tape, Val};
+use crate::inst::{AdOp, FrameSlot, Sum, Tape, Val};
 
 /// Where a primal value's cotangent is while a graph is lowered.
 #[derive(Clone, Copy, Default)]
@@ -33,8 +33,8 @@ pub struct Seen {
     pub cts: SecondaryMap<ir::Value, Cotangent>,
     /// Who asks for cotangents.
     pub asks: Vec<Ask>,
-    /// Primal values that are watched, and whether their sum is in memory.
-    pub watched: Vec<(ir::Value, bool)>,
+    /// Primal values that are watched, and the sums that they are added to.
+    pub watched: Vec<(ir::Value, Sum)>,
     /// Instructions that read what is kept or held, and the types of what they read.
     pub kept: Vec<(Kept, Type)>,
     /// Whether the tape is touched, but for a frame on it.
@@ -64,7 +64,7 @@ impl Seen {
                     (AdOp::ZeroCt(v), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Zero }),
                     (AdOp::TakeCt(v), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Take }),
                     (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Add }),
-                    (AdOp::Watch { value: Val::Primal(v), aside, .. }, _) => seen.watched.push((*v, *aside)),
+                    (AdOp::Watch { value: Val::Primal(v), sum, .. }, _) => seen.watched.push((*v, *sum)),
                     (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty)),
                     (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty)),
                     (AdOp::Held(name), Some(ty)) => seen.kept.push((Kept::Held(*name), ty)),

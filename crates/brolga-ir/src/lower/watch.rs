@@ -1,0 +1,129 @@
+//! What is watched: sums of numbers that are finite only if all of those are.
+//!
+//! **Problem.** An addition for each number is what watching costs, but each waits for the one before it, and the sum wants a register
+//! from the first number to the last. **Answer.** What a block watches is added up by itself, and joins a sum at the end of the
+//! block: that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
+//! memory ([`Sum::Aside`]). A sum of a loop joins that of the function behind the loop.
+//!
+//! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front of their loops
+//! ([`AdOp::WatchFrom`](crate::inst::AdOp)). Whoever asks ([`Cx::watched`]) comes behind all loops, so those have joined by then.
+
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, types};
+use cranelift_frontend::{FunctionBuilder, Variable};
+use smallvec::SmallVec;
+
+use super::seen::Seen;
+use super::{Cx, ops};
+use crate::inst::Sum;
+use crate::map::IndexMap;
+
+/// The sums of a function, each of floats of one type.
+#[derive(Default)]
+pub struct Sums {
+    /// In variables.
+    variables: IndexMap<(Sum, Type), Variable>,
+    /// In memory.
+    aside: IndexMap<Type, StackSlot>,
+    /// Those of the present block, which have not joined the others.
+    here: SmallVec<[(Sum, Type, ir::Value); 2]>,
+}
+
+impl Cx<'_> {
+    /// In the entry block: declare the sums.
+    pub fn watch_begins(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
+        for &(v, sum) in &seen.watched {
+            let ty = self.env.primal.dfg.value_type(v);
+            match sum {
+                Sum::Aside if self.watching.aside.contains_key(&ty) => {}
+                Sum::Aside => {
+                    let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, ty.bytes(), ty.bytes().ilog2() as u8);
+                    let slot = b.create_sized_stack_slot(slot);
+                    let zero = ops::zero(b, ty);
+                    let at = b.ins().stack_addr(types::I64, slot, 0);
+                    b.ins().store(MemFlagsData::trusted(), zero, at, 0);
+                    self.watching.aside.insert(ty, slot);
+                }
+                Sum::Whole | Sum::Loop(_) => {
+                    // That of the function is joined by those of loops.
+                    if !self.watching.variables.contains_key(&(Sum::Whole, ty)) {
+                        let var = self.zero_var(b, ty);
+                        self.watching.variables.insert((Sum::Whole, ty), var);
+                    }
+                    self.watching.variables.entry((sum, ty)).or_insert_with(|| b.declare_var(ty));
+                }
+            }
+        }
+    }
+
+    /// Watch a number.
+    pub fn watch(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value, not_zero: bool, sum: Sum) {
+        let mut found = v;
+        if not_zero {
+            // All bits set are a NaN.
+            let zero = ops::is_zero(self, b, v);
+            found = b.ins().bor(found, zero);
+        }
+        let ty = b.func.dfg.value_type(v);
+        match self.watching.here.iter_mut().find(|w| (w.0, w.1) == (sum, ty)) {
+            Some((.., so_far)) => *so_far = b.ins().fadd(*so_far, found),
+            None => self.watching.here.push((sum, ty, found)),
+        }
+    }
+
+    /// In front of a loop: its sums begin.
+    pub fn watch_from(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
+        for (ty, var) in self.sums_of(header) {
+            let zero = ops::zero(b, ty);
+            b.def_var(var, zero);
+        }
+    }
+
+    /// Behind a loop: its sums join those of the function.
+    pub fn watch_join(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
+        for (ty, var) in self.sums_of(header) {
+            let found = b.use_var(var);
+            self.watching.here.push((Sum::Whole, ty, found));
+        }
+    }
+
+    fn sums_of(&self, header: ir::Block) -> SmallVec<[(Type, Variable); 2]> {
+        let all = self.watching.variables.iter();
+        all.filter(|x| x.0.0 == Sum::Loop(header)).map(|(&(_, ty), &var)| (ty, var)).collect()
+    }
+
+    /// At the end of a block: what it has watched joins the sums.
+    pub fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
+        for (sum, ty, found) in std::mem::take(&mut self.watching.here) {
+            if sum == Sum::Aside {
+                let at = b.ins().stack_addr(types::I64, self.watching.aside[&ty], 0);
+                let so_far = b.ins().load(ty, MemFlagsData::trusted(), at, 0);
+                let all = b.ins().fadd(so_far, found);
+                b.ins().store(MemFlagsData::trusted(), all, at, 0);
+                continue;
+            }
+            let var = self.watching.variables[&(sum, ty)];
+            let so_far = b.use_var(var);
+            let all = b.ins().fadd(so_far, found);
+            self.env.watched.as_mut().map(|w| w.insert(all));
+            b.def_var(var, all);
+        }
+    }
+
+    /// Whether any number that was watched so far is infinite or NaN: not zero if so.
+    pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
+        self.join_watched(b);
+        let none = b.ins().iconst(types::I8, 0);
+        let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::Whole);
+        let mut sums: Vec<ir::Value> = whole.map(|(_, &var)| b.use_var(var)).collect();
+        for (&ty, &slot) in &self.watching.aside {
+            let at = b.ins().stack_addr(types::I64, slot, 0);
+            sums.push(b.ins().load(ty, MemFlagsData::trusted(), at, 0));
+        }
+        sums.into_iter().fold(none, |any, sum| {
+            // Zero, unless the sum is infinite or NaN.
+            let bits = b.ins().fsub(sum, sum);
+            let flag = ops::any_bit(b, bits);
+            b.ins().bor(any, flag)
+        })
+    }
+}
