@@ -98,6 +98,7 @@ impl ByHand {
             memory: MemoryMode::Leave,
             noalias: vec![false; args.len()],
             fresh: vec![false; args.len()],
+            no_need: vec![false; args.len()],
             args,
             wasm: Some(wasm),
         };

@@ -100,6 +100,8 @@ impl WasmProblem {
             // As in the problems, and as whoever writes an adjoint knows.
             noalias: args.iter().map(|a| matches!(a, BoundArg::Buffer { .. })).collect(),
             fresh: vec![false; args.len()],
+            // The adjoints by hand do not write what nobody has asked for.
+            no_need: self.args.iter().map(|a| matches!(a, Written(_))).collect(),
             args,
             memory: brolga::MemoryMode::Leave,
             wasm: Some(wasm),

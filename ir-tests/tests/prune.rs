@@ -118,7 +118,7 @@ fn cut_and_pruned(
         let func = normalise(&file.program, key, f.body.clone()?, &*isa).ok()?.func;
         let cfg = Cfg::compute(&func);
         let places = Places { program: &file.program, func: &func, cfg: &cfg, blocks: &Blocks::default() };
-        let private = Private::compute(places, &Uses::compute(&func, &cfg));
+        let private = Private::compute(places, &Uses::compute(&func, &cfg), &[]);
         let mut ids = Ids::default();
         let (mut graph, _) = lift(&func, &f.symbol, &mut ids);
         if cuts.everywhere || key == call.func {

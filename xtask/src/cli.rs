@@ -123,6 +123,10 @@ pub struct CallOptions {
     /// 0,2. Of use for those that are noalias, too. Checked with --debug.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub fresh: Option<String>,
+    /// Arguments, counted from 0, whose memory nobody reads after the call (Enzyme's dupnoneed): 0,2. What is written there for nobody need not be
+    /// computed. Of use for those that are noalias, too.
+    #[arg(long, value_name = "LIST", requires = "calls")]
+    pub no_need: Option<String>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,

@@ -169,6 +169,9 @@ fn with_flags(call: &str, options: &CallOptions) -> String {
     if let Some(fresh) = &options.fresh {
         text += &format!(" fresh {fresh}");
     }
+    if let Some(no_need) = &options.no_need {
+        text += &format!(" noneed {no_need}");
+    }
     for shadow in &options.shadows {
         text += &format!(" shadow {shadow}");
     }

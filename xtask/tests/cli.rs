@@ -377,6 +377,11 @@ fn calls_of_modules() {
     let found = apart("0,1", "[0.0]").expect(0).stdout;
     // f = x² y: 2 x y, and x².
     assert!(found.contains("gradient 0   [6.0]") && found.contains("gradient 2   2.25"), "{found}");
+    let options = ["--noalias", "1", "--no-need", "1", "--mode", "combined", "--call", "%f([1.5], [7.0], 2.0)"];
+    let unneeded = file.xtask("grad", &options).expect(0).stdout;
+    assert!(unneeded.contains("gradient 0   [6.0]") && unneeded.contains("value        4.5"), "{unneeded}");
+    let none = ["--no-need", "2", "--call", "%f([1.5], [7.0], 2.0)"];
+    file.xtask("grad", &none).expect(2).says("argument 2 is not a buffer");
     apart("1", "@0").expect(2).says("argument 1 is said to be noalias, but is the buffer of argument 0");
     apart("2", "[0.0]").expect(2).says("argument 2 is not a buffer");
 }

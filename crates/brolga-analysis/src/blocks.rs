@@ -90,6 +90,8 @@ pub struct Blocks {
     passed: SecondaryMap<ir::Value, Set>,
     /// Sites that anybody may know of.
     escaped: Set,
+    /// Parameters that are sites, and those.
+    given: Vec<(usize, Set)>,
     /// Calls that allocate, release, or may do so somewhere inside.
     allocating: EntitySet<ir::Inst>,
     /// Releases that wait: see [`crate::late`].
@@ -119,7 +121,7 @@ impl Blocks {
         let mut allocating = EntitySet::new();
         allocating.extend(pass.known.iter().filter(|(_, c)| c.allocates()).map(|(&inst, _)| inst));
         let late = EntitySet::new();
-        Self { addresses: Some(addresses), passed, escaped: pass.escaped, allocating, late }
+        Self { addresses: Some(addresses), passed, escaped: pass.escaped, given: pass.given, allocating, late }
     }
 
     /// The same for a function of the program. Of an allocator's own accesses nothing is known: they are not C's.
@@ -154,6 +156,17 @@ impl Blocks {
             Some(all) if all[address] != 0 => all[address],
             _ => ANYTHING,
         }
+    }
+
+    /// Parameters whose memory nothing else leads to, as far as nobody else has come to know of it: with the bit that says of an address that it may be
+    /// there. All who may read it are told such an address.
+    pub fn given(&self) -> impl Iterator<Item = (usize, Set)> + '_ {
+        self.given.iter().copied().filter(|(_, site)| self.escaped & site == 0)
+    }
+
+    /// What may be reached through an operand: as its address, or as one that is found there.
+    pub fn reached(&self, v: ir::Value) -> Set {
+        self.of(v) | self.passed[v]
     }
 
     /// Whether anything is known.
@@ -252,6 +265,8 @@ struct Pass<'a> {
     /// What has been stored in each site.
     held: [Set; 64],
     escaped: Set,
+    /// Parameters that are sites.
+    given: Vec<(usize, Set)>,
     flow: Flow,
     changed: bool,
 }
@@ -321,6 +336,7 @@ impl<'a> Pass<'a> {
             based: SecondaryMap::new(),
             held: [0; 64],
             escaped: 0,
+            given: Vec::new(),
             flow: Flow { allocates, ..Flow::default() },
             changed: false,
         };
@@ -335,10 +351,11 @@ impl<'a> Pass<'a> {
     /// Parameters that lead to memory which nothing else leads to are sites, whose blocks hold what others have put there.
     fn given(&mut self, noalias: &[bool]) {
         let params = self.func.dfg.block_params(self.cfg.blocks[0]);
-        let said = params.iter().zip(noalias).skip(1).filter(|(_, said)| **said);
-        for ((&p, _), s) in said.zip(self.site.len()..64) {
+        let said = params.iter().zip(noalias).enumerate().skip(1).filter(|(_, (_, said))| **said);
+        for ((i, (&p, _)), s) in said.zip(self.site.len()..64) {
             (self.made[p], self.based[p]) = (1 << (64 + s), 1 << (64 + s));
             self.held[s] = OTHER;
+            self.given.push((i, 1 << (64 + s)));
         }
     }
 

@@ -68,6 +68,8 @@ pub struct Variant {
     pub noalias: Vec<bool>,
     /// One per parameter, or nothing: its shadow holds nothing before the call. Only what the caller has said.
     pub fresh: Vec<bool>,
+    /// One per parameter, or nothing: the caller does not read the memory behind it. Only what the caller has said.
+    pub no_need: Vec<bool>,
     /// Which memory nobody writes until its pullback has run.
     pub kept: Kept,
 }
@@ -97,13 +99,19 @@ impl Variant {
             .collect();
         // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
         let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
-        let (noalias, fresh) = (said(&request.noalias), said(&request.fresh));
-        Self { func: request.func, params, results, noalias, fresh, kept: Kept::NOTHING }
+        let (noalias, fresh, no_need) = (said(&request.noalias), said(&request.fresh), said(&request.no_need));
+        Self { func: request.func, params, results, noalias, fresh, no_need, kept: Kept::NOTHING }
+    }
+
+    /// Parameters that lead to memory which nothing else leads to, and of which the caller does not want to know what is there.
+    pub fn scratch(&self) -> Vec<usize> {
+        let said = |list: &[bool], i: usize| list.get(i) == Some(&true);
+        (0..self.params.len()).filter(|&i| said(&self.noalias, i) && said(&self.no_need, i)).collect()
     }
 
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
-        Self { func, params, results, noalias: vec![], fresh: vec![], kept: Kept::NOTHING }
+        Self { func, params, results, noalias: vec![], fresh: vec![], no_need: vec![], kept: Kept::NOTHING }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its signature allows to be active

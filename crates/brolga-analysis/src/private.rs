@@ -12,6 +12,10 @@
 //! *within* one if nothing else can be meant ([`Places::origin`]). Who asks what may read a piece takes the first, who asks what
 //! writes to nothing else the second.
 //!
+//! **Arguments.** Memory behind a parameter is private, too, if the caller says that nothing else leads there and that it does not read what the
+//! function leaves there: then only the function's own loads can see it. Where memory is one piece, addresses are not followed from the
+//! parameter: [`crate::blocks`] knows what each may be made from.
+//!
 //! **Invariants.** An access whose address does not lead to a private piece does not touch it: there is no way to get at such an
 //! address but from the one that was given out. An access is inside of the piece that its address was made from, as everywhere
 //! ([`crate::clobber`] relies on it, too).
@@ -45,8 +49,9 @@ pub struct Private {
 }
 
 impl Private {
-    /// Look at all slots and allocations of a function.
-    pub fn compute(places: Places<'_>, uses: &Uses) -> Self {
+    /// Look at all slots and allocations of a function, and at what these parameters lead to: memory that nothing else leads to, and that the caller does not
+    /// read afterwards.
+    pub fn compute(places: Places<'_>, uses: &Uses, scratch: &[usize]) -> Self {
         let mut found = Self::default();
         let (func, cfg) = (places.func, places.cfg);
         let insts = || cfg.all_insts().iter().copied();
@@ -65,6 +70,10 @@ impl Private {
                 None => roots.push((origin, vec![v])),
             }
         }
+        if !places.blocks.known() {
+            let params = func.dfg.block_params(cfg.blocks[0]);
+            roots.extend(scratch.iter().map(|&i| (Origin::Param(i), vec![params[i]])));
+        }
         for (origin, from) in roots {
             if let Some(values) = followed(places, uses, from) {
                 let piece = found.origins.len() as Piece;
@@ -72,15 +81,34 @@ impl Private {
                 values.into_iter().for_each(|v| found.leads[v].push(piece));
             }
         }
+        found.scratch_blocks(places, scratch);
         if !found.origins.is_empty() {
             let led: Vec<ir::Value> = found.leads.iter().filter(|l| !l.1.is_empty()).map(|l| l.0).collect();
             for v in led {
                 let origin = places.origin(v);
-                found.within[v] = found.origins.iter().position(|&o| o == origin).map(|at| at as Piece);
+                let at = found.origins.iter().position(|&o| o == origin);
+                found.within[v] = found.within[v].or(at.map(|at| at as Piece));
             }
             insts().for_each(|inst| found.look(places, inst));
         }
         found
+    }
+
+    /// The same of parameters where memory is one piece: what addresses may be made from is known.
+    fn scratch_blocks(&mut self, places: Places<'_>, scratch: &[usize]) {
+        let func = places.func;
+        for (param, site) in places.blocks.given().filter(|g| scratch.contains(&g.0)) {
+            let piece = self.origins.len() as Piece;
+            self.origins.push(Origin::Param(param));
+            for &inst in places.cfg.all_insts() {
+                for v in access_address(func, inst).into_iter().chain(func.dfg.inst_args(inst).iter().copied()) {
+                    if places.blocks.reached(v) & site != 0 && !self.leads[v].contains(&piece) {
+                        self.leads[v].push(piece);
+                        self.within[v] = (places.blocks.of(v) == site).then_some(piece);
+                    }
+                }
+            }
+        }
     }
 
     /// Note what an instruction reads and writes of the pieces.
@@ -118,7 +146,12 @@ impl Private {
                 // Whatever else it may be: it may read what it is told about.
                 _ => args.iter().for_each(|&a| reads.extend_from_slice(&self.leads[a])),
             },
-            _ => {}
+            _ => {
+                let op = func.dfg.insts[inst].opcode();
+                if op.is_call() || op.can_load() {
+                    args.iter().for_each(|&a| reads.extend_from_slice(&self.leads[a]));
+                }
+            }
         }
         self.reads[inst] = reads;
         self.writes[inst] = writes;

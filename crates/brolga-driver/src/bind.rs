@@ -58,6 +58,8 @@ pub struct Invocation {
     pub noalias: Vec<bool>,
     /// One per argument: its shadow holds nothing before the call.
     pub fresh: Vec<bool>,
+    /// One per argument: its memory is not read after the call.
+    pub no_need: Vec<bool>,
     /// The module whose instances it runs in. Then the function has one more parameter than is written, the instance, in
     /// front of all others.
     pub wasm: Option<Wasm>,
@@ -96,7 +98,8 @@ impl Invocation {
         let memory = clauses.memory.unwrap_or_default();
         let noalias = buffers_said(text, clauses.noalias.as_deref(), &args)?;
         let fresh = buffers_said(text, clauses.fresh.as_deref(), &args)?;
-        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias, fresh, wasm: None })
+        let no_need = buffers_said(text, clauses.no_need.as_deref(), &args)?;
+        Ok(Self { func, symbol, params, returns, args, activity, seeds, memory, noalias, fresh, no_need, wasm: None })
     }
 
     /// Arguments of the function in front of those that are written.
@@ -119,11 +122,13 @@ impl Invocation {
             });
             let mut request = Request::new(self.func, [ArgActivity::Duplicated].into_iter().chain(args));
             request.noalias[1..].clone_from_slice(&self.noalias);
+            request.no_need[1..].clone_from_slice(&self.no_need);
             return request;
         }
         let mut request = Request::new(self.func, self.activity.iter().copied());
         request.noalias.clone_from(&self.noalias);
         request.fresh.clone_from(&self.fresh);
+        request.no_need.clone_from(&self.no_need);
         for (i, elem) in request.elems.iter_mut().enumerate() {
             *elem = self.buffer(i).map(|(_, elem, ..)| match elem {
                 ElemType::F64 => Elem::F64,

@@ -13,6 +13,7 @@
 //! - with some of the planner's ideas turned off, and with little effort, it gives the same numbers;
 //! - with calls replaced by what they call it computes the same bits and, but for roundings, the same gradient;
 //! - where shadows may be overwritten it stores the same numbers, whatever was there;
+//! - where nobody reads what it writes it computes the same numbers;
 //! - as one function for both halves, with results and without, it does the same: bit for bit, but for signs of zeros in gradients.
 //!
 //! Buffers cannot move, since the driver owns them; that a pullback leaves its stacks empty, [`brolga::Pullback::call`]
@@ -23,6 +24,7 @@
 mod inlined;
 mod known;
 mod overwritten;
+mod unneeded;
 
 use brolga::{ArgActivity, DerivedRule, Effort, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
 
@@ -47,6 +49,7 @@ pub type Deriver<'a> = &'a dyn Fn(&Options) -> Result<DerivedRule, Error>;
 pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
     let mut found = violations_of(program, call, tol, &|options| derive(program, &call.request(), options))?;
     found.extend(overwritten::violations(program, call)?);
+    found.extend(unneeded::violations(program, call)?);
     found.extend(known::violations(program, call)?);
     Ok(found)
 }

@@ -56,6 +56,10 @@ pub struct Request {
     /// function reads through the pointer has its cotangent *stored* there; the rest of the shadow stays as it is. Of use together with
     /// `noalias`. A debug run looks for the zeros as far as lengths are declared.
     pub fresh: Vec<bool>,
+    /// One per parameter: the caller does not read what the function has written behind this pointer (Enzyme's `dupnoneed`, `DuplicatedOnly` of
+    /// `std::autodiff`). It may be anything then: what only the caller would read need be neither computed nor written. Values that are returned
+    /// and the gradient are the same. Of use together with `noalias`, with [`MemoryMode::Leave`].
+    pub no_need: Vec<bool>,
     /// One per result; those at the end that are missing are active.
     pub results: Vec<ResultActivity>,
 }
@@ -65,7 +69,7 @@ impl Request {
     pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
         let args: Vec<_> = args.into_iter().collect();
         let (elems, no) = (vec![None; args.len()], vec![false; args.len()]);
-        Self { func, args, elems, noalias: no.clone(), fresh: no, results: vec![] }
+        Self { func, args, elems, noalias: no.clone(), fresh: no.clone(), no_need: no, results: vec![] }
     }
 }
 

@@ -127,7 +127,7 @@ impl<'a> Facts<'a> {
         let places = Places { program, func, cfg, blocks: &blocks };
         let in_place = if ideas.in_place { in_place::in_place(places, uses, &activity) } else { EntitySet::new() };
         let private = match options.memory {
-            MemoryMode::Leave => Private::compute(places, uses),
+            MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
             MemoryMode::Restore => Private::default(),
         };
         let mut whole = EntitySet::new();

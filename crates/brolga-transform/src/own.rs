@@ -92,7 +92,8 @@ pub fn own(facts: &Facts<'_>, out: &mut Overwrites) {
         }
     }
     for (piece, insts) in touching.into_iter().enumerate() {
-        let Some(insts) = insts else { continue };
+        // What is in an argument's shadow is the caller's.
+        let Some(insts) = insts.filter(|_| !matches!(facts.private.origins[piece], Origin::Param(_))) else { continue };
         let Some(events) = events(facts, &insts) else { continue };
         if let Origin::Slot(slot) = facts.private.origins[piece] {
             out.untouched.insert(slot);

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A directive is a comment on a line of its own, anywhere in the file. After the call come clauses in any order:
-//! `activity a,b`, `seed s,…`, `shadow N=[…]`, `noalias N,…`, `fresh N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`,
+//! `activity a,b`, `seed s,…`, `shadow N=[…]`, `noalias N,…`, `fresh N,…`, `noneed N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`,
 //! `memory leave|restore`. What follows `==` is compared with the gradient, one entry per argument; `null` where there is none, `_` where anything goes.
 
 use brolga::{ArgActivity, MemoryMode, Stage};
@@ -53,6 +53,8 @@ pub struct Clauses {
     pub noalias: Option<Vec<Spanned<usize>>>,
     /// Arguments whose shadows hold nothing before the call.
     pub fresh: Option<Vec<Spanned<usize>>>,
+    /// Arguments whose memory is not read after the call.
+    pub no_need: Option<Vec<Spanned<usize>>>,
 }
 
 /// `; grad:`.
@@ -255,6 +257,8 @@ fn clauses(c: &mut Cursor<'_>) -> Parsed<Clauses> {
             out.noalias.replace(numbers(c)?).is_some()
         } else if c.eat_word("fresh") {
             out.fresh.replace(numbers(c)?).is_some()
+        } else if c.eat_word("noneed") {
+            out.no_need.replace(numbers(c)?).is_some()
         } else if c.eat_word("memory") {
             let mode = if c.eat_word("leave") {
                 MemoryMode::Leave

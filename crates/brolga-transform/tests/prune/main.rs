@@ -101,6 +101,7 @@ fn private(func: &ir::Function) -> Private {
     Private::compute(
         Places { program: &program, func, cfg: &cfg, blocks: &Blocks::default() },
         &Uses::compute(func, &cfg),
+        &[],
     )
 }
 

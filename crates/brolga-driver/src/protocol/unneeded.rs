@@ -1,0 +1,44 @@
+//! Memory that nobody reads after the call.
+//!
+//! Where no two arguments share memory and the function writes to one, all buffers are declared `noalias` and `no_need`. Then less may be written, and
+//! what nobody asks for need not be computed; but the values that are returned and the gradient must be what they are without these claims.
+
+use brolga::{Error, Ideas, Mode, Options, Program};
+
+use super::{derive, describe, run_anywhere};
+use crate::bind::{BoundArg, Invocation};
+use crate::run::primal;
+use crate::value::decode_all;
+
+/// What comes out otherwise than where everything is written.
+pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, Error> {
+    let shared = call.args.iter().any(|a| matches!(a, BoundArg::Same(_)));
+    if shared || call.wasm.is_some() {
+        return Ok(Vec::new());
+    }
+    let after = primal(program, call)?;
+    let writes = |i: usize| match (&call.args[i], &after.buffers[i]) {
+        (BoundArg::Buffer { elem, data, .. }, Some(left)) => {
+            let before = decode_all(*elem, data);
+            before.len() != left.len() || !before.iter().zip(left).all(|(a, b)| a.same_bits(*b))
+        }
+        _ => false,
+    };
+    if !(0..call.args.len()).any(writes) {
+        return Ok(Vec::new());
+    }
+    let mut claimed = call.clone();
+    claimed.noalias = call.args.iter().map(|a| matches!(a, BoundArg::Buffer { .. })).collect();
+    claimed.no_need.clone_from(&claimed.noalias);
+    let mut found = Vec::new();
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let options = Options { mode, ideas: Ideas::default().in_order(), ..Options::default() };
+        let expected = run_anywhere(&derive(program, &call.request(), &options)?, call)?;
+        let outcome = run_anywhere(&derive(program, &claimed.request(), &options)?, &claimed)?;
+        if !outcome.equal_gradient(&expected) || mode != Mode::Gradient && !outcome.same_value(&expected) {
+            let (is, want) = (describe(&outcome), describe(&expected));
+            found.push(format!("{mode:?}, with memory that nobody needs: {is}, else {want}"));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,50 @@
+//! What only a caller would read who has said that it does not is neither computed nor written.
+
+mod host;
+
+use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Request};
+use brolga_transform::derive::derive;
+
+/// `y = floor x + x²`, which nobody but the caller reads, and `z = y + x`, which is returned if `reads`.
+fn text(reads: bool) -> String {
+    let read = if reads { "v6 = load.f64 v1\n v7 = fadd v6, v2" } else { "v7 = fadd v2, v2" };
+    format!(
+        "function %f(i64, i64) -> f64 system_v {{
+        block0(v0: i64, v1: i64):
+            v2 = load.f64 notrap v0
+            v3 = fmul v2, v2
+            v4 = floor v2
+            v5 = fadd v4, v3
+            store notrap v5, v1
+            {read}
+            return v7 }}"
+    )
+}
+
+/// Whether the value that is written is there after all, and what `say` says of the request.
+fn computes(text: &str, mode: Mode, memory: MemoryMode, say: impl Fn(&mut Request)) -> bool {
+    let program = host::program(text);
+    let mut request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
+    say(&mut request);
+    let options = Options { mode, memory, ..Options::default() };
+    let derived = derive(&program, &request, &options, &*host::isa()).unwrap();
+    let forward = derived.whole.as_ref().map_or_else(|| &derived.pairs[0].forward, |w| &w.func);
+    forward.to_string().contains("floor")
+}
+
+#[test]
+fn nobody_needs_it() {
+    let both = |r: &mut Request| (r.noalias[1], r.no_need[1]) = (true, true);
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let leave = MemoryMode::Leave;
+        assert!(!computes(&text(false), mode, leave, both), "{mode:?}");
+        // What only one of the claims is made of may be read by the caller, or by way of another pointer.
+        assert!(computes(&text(false), mode, leave, |r| r.noalias[1] = true), "{mode:?}");
+        assert!(computes(&text(false), mode, leave, |r| r.no_need[1] = true), "{mode:?}");
+        assert!(computes(&text(false), mode, leave, |r| (r.noalias[1], r.no_need[0]) = (true, true)), "{mode:?}");
+        // What is there is to be what it was.
+        assert!(computes(&text(false), mode, MemoryMode::Restore, both), "{mode:?}");
+        // The function reads it, and somebody the value.
+        assert_eq!(computes(&text(true), mode, leave, both), mode != Mode::Gradient, "{mode:?}");
+    }
+}
