@@ -335,8 +335,10 @@ impl Chains<'_, '_> {
         if loops.innermost[home] == loops.innermost[b] { b } else { home }
     }
 
-    /// The end of a chain that is finite only if this is.
+    /// The end of a chain that is finite only if this is. What is added to a number in memory at last is watched before that: Cranelift makes a load a part of
+    /// the addition only where the sum has one reader.
     fn end(&self, mut v: ir::Value) -> Option<ir::Value> {
+        let mut before = None;
         loop {
             let next = self.users(v).find(|&(inst, z)| {
                 let func = self.facts.func();
@@ -344,10 +346,26 @@ impl Chains<'_, '_> {
                 func.dfg.inst_args(inst).iter().enumerate().any(|(k, &a)| a == v && passes_on(op, k)) && (self.live)(z)
             });
             match next {
-                Some((_, z)) => v = z,
-                None => return (self.live)(v).then_some(v),
+                Some((inst, z)) => {
+                    before = self.adds_to_memory(inst, v).then_some(v);
+                    v = z;
+                }
+                None => return before.or(Some(v)).filter(|&v| (self.live)(v)),
             }
         }
+    }
+
+    /// Whether an instruction adds a number to one that is loaded for that alone.
+    fn adds_to_memory(&self, inst: ir::Inst, v: ir::Value) -> bool {
+        let func = self.facts.func();
+        let loaded = |&a: &ir::Value| {
+            let load = func.dfg.value_def(a).inst();
+            a != v
+                && load.is_some_and(|l| func.dfg.insts[l].opcode() == Opcode::Load)
+                && self.facts.uses.of(a).len() == 1
+                && self.users(a).next().is_some()
+        };
+        func.dfg.insts[inst].opcode() == Opcode::Fadd && func.dfg.inst_args(inst).iter().any(loaded)
     }
 
     /// A product of which this is a factor, and a quotient by that product.

@@ -2,9 +2,10 @@
 
 mod host;
 
-use brolga_ir::inst::{AdOp, Sum};
+use brolga_ir::inst::{AdOp, Sum, Val};
 use brolga_ir::{ArgActivity, Mode, Options, Request};
 use brolga_transform::derive::derive_with;
+use cranelift_codegen::ir::Opcode;
 
 /// How `Σ y[i]²` is computed for `y[r[k]] += a[k] x[j]` over all `j` and `k`.
 struct Form {
@@ -76,7 +77,14 @@ impl Form {
             dumps.extend(lines.filter_map(|i| match i.op {
                 AdOp::WatchFrom(b) => Some(format!("from {b}")),
                 AdOp::WatchJoin(b) => Some(format!("join {b}")),
-                AdOp::Watch { sum: Sum::Loop(b), .. } => Some(format!("in {b}")),
+                AdOp::Watch { sum: Sum::Loop(b), value, .. } => {
+                    // The product, so that what it is added to can be loaded by the addition.
+                    let Val::Primal(v) = value else { panic!("{value:?}") };
+                    let func = stages.facts.func();
+                    let inst = func.dfg.value_def(v).inst().expect("it is computed");
+                    assert_eq!(func.dfg.insts[inst].opcode(), Opcode::Fmul);
+                    Some(format!("in {b}"))
+                }
                 _ => None,
             }));
         });
