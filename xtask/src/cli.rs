@@ -124,7 +124,7 @@ pub struct CallOptions {
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub fresh: Option<String>,
     /// Arguments, counted from 0, whose memory nobody reads after the call (Enzyme's dupnoneed): 0,2. What is written there for nobody need not be
-    /// computed. Of use for those that are noalias, too.
+    /// computed. Of use for those that are noalias, too, and for stores that cannot fault.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.

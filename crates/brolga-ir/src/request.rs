@@ -58,7 +58,8 @@ pub struct Request {
     pub fresh: Vec<bool>,
     /// One per parameter: the caller does not read what the function has written behind this pointer (Enzyme's `dupnoneed`, `DuplicatedOnly` of
     /// `std::autodiff`). It may be anything then: what only the caller would read need be neither computed nor written. Values that are returned
-    /// and the gradient are the same. Of use together with `noalias`, with [`MemoryMode::Leave`].
+    /// and the gradient are the same. Of use together with `noalias`, with [`MemoryMode::Leave`], and for stores that cannot fault, or in
+    /// [`Mode::Gradient`].
     pub no_need: Vec<bool>,
     /// One per result; those at the end that are missing are active.
     pub results: Vec<ResultActivity>,

@@ -71,7 +71,7 @@ impl Gradient {
     /// through no others: from no other argument, no global, no constant and nothing that lies in memory; and nothing else is reached
     /// from it. C's `restrict` pointers are of that kind. Less is recorded then: what has been read of one object is
     /// still there when another one has been written. It is taken on trust. What is written to such an object need not be written if the caller does not read it
-    /// ([`no_need`](Request::no_need)).
+    /// ([`no_need`](Request::no_need)), with [`Mode::Gradient`].
     ///
     /// # Errors
     /// As [`Self::new`], and [`Error::Usage`] for a request of no exported function of this module, or if a number that is no address is

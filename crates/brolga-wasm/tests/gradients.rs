@@ -493,6 +493,30 @@ fn arrays_that_are_said_to_be_apart_are_read_again() {
 }
 
 #[test]
+fn what_nobody_reads_is_not_written() {
+    let module = Module::new(SQUARES).unwrap();
+    let x: Vec<f64> = (0..20).map(|i| 0.5 - f64::from(i)).collect();
+    let squares: Vec<f64> = x.iter().map(|x| x * x).collect();
+    // A store may fault, and who asks for more than the gradient hears of that.
+    for (mode, said, left) in [
+        (Mode::Gradient, [true, true], &x),
+        (Mode::Gradient, [false, true], &squares),
+        (Mode::Gradient, [true, false], &squares),
+        (Mode::Combined, [true, true], &squares),
+    ] {
+        let mut request = module.request("f", &[ArgActivity::Const; 3]).unwrap();
+        (request.noalias[2], request.no_need[2]) = (said[0], said[1]);
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::default() }).unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
+        instance.set_shadow_f64(to, &[0.5; 20]).unwrap();
+        instance.gradient(&gradient, &[from, to, 20].map(|n| Val::I32(n as i32)), &[]).unwrap();
+        assert_eq!(instance.shadow_f64(from, 20).unwrap(), x, "{mode:?}");
+        assert_eq!(&instance.read_f64(to, 20).unwrap(), left, "{mode:?}, {said:?}");
+    }
+}
+
+#[test]
 fn only_of_addresses_it_can_be_said() {
     let module = Module::new(SQUARES).unwrap();
     let says = |name: &str, activity: &[ArgActivity], i: usize| {
