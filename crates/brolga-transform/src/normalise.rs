@@ -11,7 +11,7 @@
 //! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]);
 //! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
-//! - numbered in layout order, each instruction's source location still naming the instruction of the input.
+//! - numbered in layout order, not every number being somebody's, each instruction's source location still naming the instruction of the input.
 //!
 //! What we do not support is refused here, all of it at once. The entry block has no predecessor, as in all CLIF; the
 //! pullback relies on it for its one exit.
@@ -20,7 +20,7 @@ use brolga_analysis::activity::original;
 use brolga_analysis::contents::Uses;
 use brolga_analysis::summary::Body;
 use brolga_analysis::{Cfg, Loops};
-use brolga_ir::lower::{LowerEnv, renumber};
+use brolga_ir::lower::{LowerEnv, is_numbered, renumber};
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
@@ -94,7 +94,9 @@ pub fn normalise(
     let order = order(&cfg, &loops);
     common(&mut func, &cfg, &loops, &order);
     let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);
-    Ok(Normalised::new(key, renumber(&func, &order), same.then_some(loops)))
+    // Mostly nothing had to be done.
+    let func = if is_numbered(&func, &order) { func } else { renumber(&func, &order) };
+    Ok(Normalised::new(key, func, same.then_some(loops)))
 }
 
 /// No value is another name of one. Mostly none is to begin with.

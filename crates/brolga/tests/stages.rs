@@ -616,7 +616,7 @@ block0(v0: i64, v1: f64):
                 ct(v0), ct(v3), ct(v4) = 0
                 ; return v4
                 ct(v4) += d0
-                ; v4 = call_indirect.i64 sig1, v2(v3)
+                ; v4 = call_indirect.i64 sig0, v2(v3)
                 d3 = take ct(v4)
                 i2:1 = restore.i64 frame+8
                 d4 = call i2:1(seg, d3)

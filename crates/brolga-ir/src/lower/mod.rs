@@ -11,6 +11,7 @@
 //! reverse blocks; those of a loop that is run again follow each other. Every instruction carries the source location of the
 //! primal instruction it stems from; with the top bit set where it is a check of ours.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -18,7 +19,10 @@ use smallvec::SmallVec;
 
 use crate::map::{HashMap, IndexMap, Table};
 
-use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, Type, UserFuncName, types};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{
+    self, BlockArg, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, UserFuncName, types,
+};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
@@ -37,10 +41,11 @@ mod named;
 mod ops;
 mod rebase;
 mod renumber;
+mod seals;
 mod seen;
 mod watch;
 
-pub use renumber::renumber;
+pub use renumber::{is_numbered, renumber};
 
 /// Bit of a source location that marks a check of ours, not an instruction of the primal.
 pub const CHECK_SRCLOC: u32 = 1 << 31;
@@ -140,15 +145,14 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     } else {
         UserFuncName::testcase(env.names.spell(&graph.symbol))
     };
-    let mut func = ir::Function::with_name_signature(name, graph.signature.clone());
+    let mut room = ROOM.take();
+    let Room { func, context } = &mut *room;
+    func.name = name;
+    func.signature = graph.signature.clone();
     func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
-    let mut fctx = FunctionBuilderContext::new();
-    let mut b = FunctionBuilder::new(&mut func, &mut fctx);
+    let mut b = FunctionBuilder::new(func, context);
     let blocks: Table<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();
-    // By position, as far as blocks are counted.
-    let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
-    let mut waiting = vec![0_usize; graph.blocks.len()];
-    graph.blocks.values().flat_map(|b| b.term.successors()).for_each(|s| waiting[at(s)] += 1);
+    let mut seals = seals::Seals::new(graph);
     // Laid out as the graph is, in whatever order they are filled.
     graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
@@ -163,6 +167,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         cts: SecondaryMap::new(),
         sums: IndexMap::default(),
         known: HashMap::default(),
+        constants: HashMap::default(),
         zero_vectors: SmallVec::new(),
         shadows: Vec::new(),
         watching: watch::Sums::default(),
@@ -224,23 +229,42 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         }
         cx.join_watched(&mut b);
         cx.term(&mut b, &block.term, &blocks);
-        // A block all of whose predecessors are there is sealed at once: every block left open gets a parameter for every
-        // variable that is read in it.
-        for s in block.term.successors() {
-            let n = &mut waiting[at(s)];
-            *n -= 1;
-            if *n == 0 {
-                b.seal_block(blocks[&s]);
-            }
-        }
-        if i == 0 {
-            b.seal_block(clif);
+        for s in seals.filled(i) {
+            b.seal_block(blocks[&graph.blocks[s].id]);
         }
     }
+    // What nothing leads to waits for itself.
     b.seal_all_blocks();
     b.finalize(target);
-    rebase::rebase(&mut func, &cx.shadows);
-    func
+    rebase::rebase(func, &cx.shadows);
+    let made = func.clone();
+    if made.dfg.num_insts() <= Room::MOST {
+        func.clear();
+        ROOM.set(room);
+    }
+    made
+}
+
+/// Where functions grow, and what the frontend remembers of one: tables by value, by block and by instruction, that are as large as they have to be
+/// already when a thread lowers its next graph. What is made is copied out of it, and is no larger than it is.
+struct Room {
+    func: ir::Function,
+    context: FunctionBuilderContext,
+}
+
+impl Room {
+    /// Of functions of more instructions none is kept: a thread should not hold on to megabytes.
+    const MOST: usize = 1 << 14;
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { func: ir::Function::new(), context: FunctionBuilderContext::new() }
+    }
+}
+
+thread_local! {
+    static ROOM: RefCell<Box<Room>> = RefCell::default();
 }
 
 /// The order in which blocks are filled, by position: that of the graph, but each behind one that leads to it.
@@ -287,6 +311,16 @@ impl Repeated {
     }
 }
 
+/// What is known of a scalar constant besides its type.
+fn bits_of(data: &InstructionData) -> Option<u64> {
+    match data {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits() as u64),
+        InstructionData::UnaryIeee32 { opcode: Opcode::F32const, imm } => Some(imm.bits().into()),
+        InstructionData::UnaryIeee64 { opcode: Opcode::F64const, imm } => Some(imm.bits()),
+        _ => None,
+    }
+}
+
 /// State of one lowering.
 struct Cx<'a> {
     env: LowerEnv<'a>,
@@ -300,6 +334,8 @@ struct Cx<'a> {
     sums: IndexMap<ir::Value, ir::Value>,
     /// Products and masks of the present block, by what they are made of.
     known: HashMap<(Repeated, ir::Value, Option<ir::Value>), ir::Value>,
+    /// Constants of the entry block, by type and bits, if there is to be little code: who compiles makes one anew wherever it is used.
+    constants: HashMap<(Type, u64), ir::Value>,
     /// Vectors of zeros of the present block.
     zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
     /// Addresses of shadows, each the sum of an address and a delta.
@@ -422,10 +458,7 @@ impl Cx<'_> {
     /// A variable that is zero at first: what is read on no path is never wrong.
     fn zero_var(&mut self, b: &mut FunctionBuilder<'_>, ty: Type) -> Variable {
         let var = b.declare_var(ty);
-        let zero = match self.zeros.get(&ty) {
-            Some(&z) => z,
-            None => ops::zero(b, ty),
-        };
+        let zero = *self.zeros.entry(ty).or_insert_with(|| ops::zero(b, ty));
         b.def_var(var, zero);
         var
     }
@@ -433,6 +466,16 @@ impl Cx<'_> {
     /// The zero of a cotangent type: the one from the entry block if there is one.
     fn zero(&mut self, b: &mut FunctionBuilder<'_>, ty: Type) -> ir::Value {
         self.zeros.get(&ty).copied().unwrap_or_else(|| ops::constant(b, ty, 0.0))
+    }
+
+    /// A scalar constant, in the entry block.
+    fn constant_once(&mut self, b: &mut FunctionBuilder<'_>, data: InstructionData, ty: Type, bits: u64) -> ir::Value {
+        *self.constants.entry((ty, bits)).or_insert_with(|| {
+            let entry = b.func.layout.entry_block().expect("blocks are laid out");
+            let mut cursor = FuncCursor::new(b.func).at_first_insertion_point(entry);
+            let (inst, dfg) = ir::InstBuilderBase::build(cursor.ins(), data, ty);
+            dfg.first_result(inst)
+        })
     }
 
     /// A vector of zeros, one in each block that asks.
@@ -451,6 +494,11 @@ impl Cx<'_> {
             AdOp::Primal(i) => {
                 let src = self.env.primal;
                 let data = src.dfg.insts[*i];
+                if let Some(bits) = bits_of(&data).filter(|_| self.env.short) {
+                    let (name, ty) = inst.defs[0];
+                    let r = self.constant_once(b, data, ty, bits);
+                    return self.name(name, r);
+                }
                 let mut copier = copy::Copier {
                     src,
                     dst: b.func,

@@ -138,7 +138,11 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Iconst(x) => {
             // The immediate of a narrow constant has no bits beyond its type.
             let x = if ty.bits() < 64 { *x & ((1_i64 << ty.bits()) - 1) } else { *x };
-            b.ins().iconst(ty, x)
+            if !cx.env.short {
+                return b.ins().iconst(ty, x);
+            }
+            let data = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: x.into() };
+            cx.constant_once(b, data, ty, x as u64)
         }
         Arith::Fadd => add(b, a[0], a[1]),
         Arith::Fsub => b.ins().fsub(a[0], a[1]),

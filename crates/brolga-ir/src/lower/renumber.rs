@@ -12,6 +12,22 @@ use super::named::Named;
 use crate::inst::Val;
 use crate::names::Names;
 
+/// Whether a function is numbered so already: its blocks in this order, and whatever is in them in the order in which it is there. Of instructions
+/// and values there may be more, that are nowhere.
+pub fn is_numbered(func: &ir::Function, order: &[ir::Block]) -> bool {
+    let (mut insts, mut values) = (0, 0);
+    let mut later = |v: ir::Value| v.as_u32() >= std::mem::replace(&mut values, v.as_u32() + 1);
+    func.dfg.num_blocks() == order.len()
+        && func.layout.blocks().zip(0..).zip(order).all(|((b, i), &o)| b == o && b.as_u32() == i)
+        && order.iter().all(|&b| {
+            func.dfg.block_params(b).iter().all(|&p| later(p))
+                && func.layout.block_insts(b).all(|inst| {
+                    inst.as_u32() >= std::mem::replace(&mut insts, inst.as_u32() + 1)
+                        && func.dfg.inst_results(inst).iter().all(|&v| later(v))
+                })
+        })
+}
+
 /// Copy a function with its blocks in this order, in which definitions come before uses. It must be normalised as far as aliases,
 /// exceptions and unreachable blocks go.
 pub fn renumber(src: &ir::Function, order: &[ir::Block]) -> ir::Function {
