@@ -44,7 +44,6 @@ use crate::pullback::{either, pullback};
 use crate::rules;
 use crate::segments;
 use crate::stmt::{AdStmts, Callees, Translation};
-use crate::thread::thread;
 use crate::tidy::tidy;
 
 /// Both halves of one derived variant.
@@ -707,9 +706,6 @@ fn derive_one<'a>(
             }
             if mode == Mode::Gradient {
                 copies(&mut graph, &primal.func);
-            }
-            if options.effort == Effort::Quick {
-                thread(&mut graph);
             }
             let func = clif(&graph, &plan, seg);
             let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));

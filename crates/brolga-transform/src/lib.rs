@@ -62,7 +62,6 @@ mod segments;
 pub mod shape;
 pub mod stmt;
 pub mod summed;
-pub mod thread;
 pub mod tidy;
 pub mod wide;
 

@@ -1,10 +1,11 @@
-//! A function that is renumbered is what lowering makes of it when it has been lifted.
+//! A function that is renumbered is what lowering makes of it when it has been lifted, whatever was lowered before.
 
 use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;
-use brolga_ir::lower::{lower, renumber};
+use brolga_ir::lower::{is_numbered, lower, renumber};
 use brolga_ir::names::Names;
 use brolga_transform::normalise::plain_env;
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa;
 use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::verify_function;
@@ -57,4 +58,63 @@ fn the_same_as_lifting_and_lowering() {
     verify_function(&found, &*isa).unwrap();
     assert_eq!(found.to_string(), want.to_string());
     assert!(!found.to_string().contains("unused"));
+    assert!(!is_numbered(&func, &order));
+    assert!(is_numbered(&found, &found.layout.blocks().collect::<Vec<_>>()));
+
+    // Nothing is left behind where functions are made.
+    let other = "function %g(f64) -> f64 fast {
+        ss0 = explicit_slot 8
+        sig0 = (f64) -> f64 system_v
+        fn0 = %cos sig0
+    block0(v0: f64):
+        v1 = call fn0(v0)
+        return v1
+    }";
+    let other = parse_functions(other).unwrap().remove(0);
+    let small = |names: &mut Names| {
+        let (graph, _) = lift(&other, "g", &mut Ids::default());
+        lower(&graph, plain_env(&other, names, isa.frontend_config()))
+    };
+    let alone = std::thread::scope(|s| s.spawn(|| small(&mut Names::verbatim())).join().unwrap());
+    assert!(small(&mut Names::verbatim()) == alone, "{alone}");
+    let again = lower(&graph, plain_env(&func, &mut Names::verbatim(), isa.frontend_config()));
+    assert!(again == want, "{again}");
+}
+
+#[test]
+fn what_is_in_order_keeps_its_numbers() {
+    let parse = |text: &str| parse_functions(text).unwrap().remove(0);
+    let numbered = |func: &Function| is_numbered(func, &func.layout.blocks().collect::<Vec<_>>());
+    let text = "function %f(i64) -> i64 fast {
+    block0(v0: i64):
+        v1 = iadd v0, v0
+        v2 = imul v1, v1
+        store v0, v0
+        v4 = bnot v0
+        brif v0, block1, block2(v1)
+    block1:
+        jump block2(v2)
+    block2(v5: i64):
+        return v5
+    }";
+    let mut func = parse(text);
+    assert!(numbered(&func));
+    // Of an instruction that is gone the number is nobody's.
+    let second = func.layout.block_insts(func.layout.entry_block().unwrap()).nth(1).unwrap();
+    func.layout.remove_inst(second);
+    assert!(numbered(&func));
+    // What comes too late: an instruction with a value, and one without; values; blocks.
+    for k in [0, 2] {
+        let mut late = parse(text);
+        let entry = late.layout.entry_block().unwrap();
+        let (inst, last) = (late.layout.block_insts(entry).nth(k).unwrap(), late.layout.last_inst(entry).unwrap());
+        late.layout.remove_inst(inst);
+        late.layout.insert_inst(inst, last);
+        assert!(!numbered(&late), "{late}");
+    }
+    assert!(!numbered(&parse(&text.replace("v1", "v9").replace("v2", "v1"))));
+    assert!(!numbered(&parse(&text.replace("block1", "block7").replace("block2", "block1"))));
+    let blocks: Vec<_> = func.layout.blocks().collect();
+    assert!(!is_numbered(&func, &[blocks[0], blocks[2], blocks[1]]));
+    assert!(!is_numbered(&func, &blocks[..2]));
 }

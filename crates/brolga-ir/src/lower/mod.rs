@@ -11,7 +11,6 @@
 //! reverse blocks; those of a loop that is run again follow each other. Every instruction carries the source location of the
 //! primal instruction it stems from; with the top bit set where it is a check of ours.
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -25,15 +24,17 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::{EntitySet, SecondaryMap};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch, Variable};
+use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
 use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
 use crate::names::Names;
+use buffers::Buffers;
 use named::Named;
 use seen::{Cotangent, Kept, Seen};
 
 mod births;
+mod buffers;
 mod copy;
 pub mod debug;
 mod memory;
@@ -41,7 +42,6 @@ mod named;
 mod ops;
 mod rebase;
 mod renumber;
-mod seals;
 mod seen;
 mod watch;
 
@@ -145,14 +145,17 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     } else {
         UserFuncName::testcase(env.names.spell(&graph.symbol))
     };
-    let mut room = ROOM.take();
-    let Room { func, context } = &mut *room;
+    let mut buffers = Buffers::take();
+    let (func, context) = buffers.parts();
     func.name = name;
     func.signature = graph.signature.clone();
     func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
     let mut b = FunctionBuilder::new(func, context);
     let blocks: Table<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();
-    let mut seals = seals::Seals::new(graph);
+    // By position, as far as blocks are counted.
+    let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
+    let mut waiting = vec![0_usize; graph.blocks.len()];
+    graph.blocks.values().flat_map(|b| b.term.successors()).for_each(|s| waiting[at(s)] += 1);
     // Laid out as the graph is, in whatever order they are filled.
     graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
@@ -229,42 +232,23 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         }
         cx.join_watched(&mut b);
         cx.term(&mut b, &block.term, &blocks);
-        for s in seals.filled(i) {
-            b.seal_block(blocks[&graph.blocks[s].id]);
+        // A block all of whose predecessors are there is sealed at once: every block left open gets a parameter for every
+        // variable that is read in it.
+        for s in block.term.successors() {
+            let n = &mut waiting[at(s)];
+            *n -= 1;
+            if *n == 0 {
+                b.seal_block(blocks[&s]);
+            }
+        }
+        if i == 0 {
+            b.seal_block(clif);
         }
     }
-    // What nothing leads to waits for itself.
     b.seal_all_blocks();
     b.finalize(target);
     rebase::rebase(func, &cx.shadows);
-    let made = func.clone();
-    if made.dfg.num_insts() <= Room::MOST {
-        func.clear();
-        ROOM.set(room);
-    }
-    made
-}
-
-/// Where functions grow, and what the frontend remembers of one: tables by value, by block and by instruction, that are as large as they have to be
-/// already when a thread lowers its next graph. What is made is copied out of it, and is no larger than it is.
-struct Room {
-    func: ir::Function,
-    context: FunctionBuilderContext,
-}
-
-impl Room {
-    /// Of functions of more instructions none is kept: a thread should not hold on to megabytes.
-    const MOST: usize = 1 << 14;
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { func: ir::Function::new(), context: FunctionBuilderContext::new() }
-    }
-}
-
-thread_local! {
-    static ROOM: RefCell<Box<Room>> = RefCell::default();
+    buffers.made()
 }
 
 /// The order in which blocks are filled, by position: that of the graph, but each behind one that leads to it.

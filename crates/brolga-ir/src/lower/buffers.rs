@@ -1,0 +1,47 @@
+//! Where functions grow.
+//!
+//! **Problem.** A function is a dozen tables by value, by block and by instruction, and the frontend has others while it is built. They grow as
+//! instructions come, by moving again and again; in small functions that is a good part of making them.
+//!
+//! **Answer.** Each thread keeps one function and one context of the frontend, cleared, whose tables are as large as they had to be before. What is made in
+//! there is copied out, no larger than it is. Cranelift reuses its contexts in the same way.
+//!
+//! **Invariants.** What is made does not depend on what was made before. Whoever has taken the buffers has them alone: who asks meanwhile gets new ones, and
+//! after a panic there are none.
+
+use std::cell::Cell;
+
+use cranelift_codegen::ir;
+use cranelift_frontend::FunctionBuilderContext;
+
+/// Of functions of more instructions nothing is kept: a thread should not hold on to megabytes.
+const MOST: usize = 1 << 14;
+
+/// A function that is being made, and what the frontend remembers of it.
+pub(super) struct Buffers(Box<(ir::Function, FunctionBuilderContext)>);
+
+thread_local! {
+    static KEPT: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+impl Buffers {
+    /// Those of this thread, or new ones.
+    pub(super) fn take() -> Self {
+        KEPT.take().unwrap_or_else(|| Self(Box::new((ir::Function::new(), FunctionBuilderContext::new()))))
+    }
+
+    /// An empty function, and a context to build it with.
+    pub(super) fn parts(&mut self) -> (&mut ir::Function, &mut FunctionBuilderContext) {
+        (&mut self.0.0, &mut self.0.1)
+    }
+
+    /// What was made.
+    pub(super) fn made(mut self) -> ir::Function {
+        let made = self.0.0.clone();
+        if made.dfg.num_insts() <= MOST {
+            self.0.0.clear();
+            KEPT.set(Some(self));
+        }
+        made
+    }
+}

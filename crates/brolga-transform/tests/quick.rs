@@ -1,0 +1,91 @@
+//! What is emitted with little effort has nothing in it that takes time to compile and comes to nothing.
+
+mod host;
+
+use brolga_ir::{ArgActivity, Effort, Mode, Options, Request};
+use brolga_transform::derive::derive;
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+
+/// n times `Σ (Σ w[n i + j] x[j])²`, over i and over j: a nest of three loops.
+const NEST: &str = "function %f(i64, i64, i64) -> f64 system_v {
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = iconst.i64 0
+    v4 = f64const 0.0
+    v5 = iconst.i64 1
+    v6 = iconst.i64 3
+    jump block1(v3, v4)
+block1(v7: i64, v8: f64):
+    v9 = icmp slt v7, v2
+    brif v9, block2, block9
+block2:
+    jump block3(v3, v8)
+block3(v10: i64, v11: f64):
+    v12 = icmp slt v10, v2
+    brif v12, block4, block8
+block4:
+    v13 = imul v10, v2
+    v14 = ishl v13, v6
+    v15 = iadd v0, v14
+    jump block5(v3, v4)
+block5(v16: i64, v17: f64):
+    v18 = icmp slt v16, v2
+    brif v18, block6, block7
+block6:
+    v19 = ishl v16, v6
+    v20 = iadd v15, v19
+    v21 = iadd v1, v19
+    v22 = load.f64 notrap aligned v20
+    v23 = load.f64 notrap aligned v21
+    v24 = fmul v22, v23
+    v25 = fadd v17, v24
+    v26 = iadd v16, v5
+    jump block5(v26, v25)
+block7:
+    v27 = fmul v17, v17
+    v28 = fadd v11, v27
+    v29 = iadd v10, v5
+    jump block3(v29, v28)
+block8:
+    v30 = iadd v7, v5
+    jump block1(v30, v11)
+block9:
+    return v8
+}";
+
+fn quick(text: &str) -> ir::Function {
+    let program = host::program(text);
+    let func = program.func("f").unwrap();
+    let args = [ArgActivity::Duplicated, ArgActivity::Duplicated, ArgActivity::Const];
+    let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::default() };
+    let derivation = derive(&program, &Request::new(func, args), &options, &*host::isa()).unwrap();
+    derivation.whole.expect("one function").func
+}
+
+fn params(func: &ir::Function) -> usize {
+    func.layout.blocks().map(|b| func.dfg.num_block_params(b)).sum()
+}
+
+#[test]
+fn no_parameter_always_holds_the_same() {
+    let func = quick(NEST);
+    let all = params(&func);
+    let mut context = Context::for_function(func);
+    context.compute_cfg();
+    context.compute_domtree();
+    context.remove_constant_phis(&*host::isa()).unwrap();
+    assert_eq!(params(&context.func), all, "{}", context.func);
+}
+
+#[test]
+fn constants_of_the_primal_are_in_the_entry() {
+    let func = quick(NEST);
+    let entry = func.layout.entry_block();
+    for block in func.layout.blocks().filter(|b| Some(*b) != entry) {
+        for inst in func.layout.block_insts(block) {
+            if let InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } = func.dfg.insts[inst] {
+                assert!(![0, 1, 3].contains(&imm.bits()), "{block} in {func}");
+            }
+        }
+    }
+}
