@@ -103,22 +103,24 @@ fn try_trap(file: &File, line: &TrapLine) -> Result<Complaints, String> {
     Ok(complaints)
 }
 
-/// With calls replaced by what they call, the same instruction traps.
+/// Whichever calls are replaced by what they call, the same instruction traps.
 fn inlined_trap(file: &File, line: &TrapLine, call: &Invocation, rule: &DerivedRule) -> Result<Complaints, String> {
-    let inline = if Options::default().inline == Inline::Never { Inline::SMALL } else { Inline::Never };
-    let options = Options { memory: call.memory, inline, ..Options::default() };
-    let other = derive(&file.program, &call.request(), &options).map_err(described)?;
     let trap = |rule: &DerivedRule| match run::gradient(rule, call) {
         Err(Error::Trap(t)) => Ok(*t),
         Err(e) => Err(described(e)),
         Ok(_) => Err(format!("expected trap {}, but it finished", line.code)),
     };
-    let (without, with) = (trap(rule)?, trap(&other)?);
     let place = |t: &Trap| (t.code.clone(), t.function.clone(), t.inst, t.line);
-    Ok(match place(&without) == place(&with) {
-        true => Vec::new(),
-        false => vec![format!("with {inline:?} it is another trap: {with}\ninstead of {without}")],
-    })
+    let usual = trap(rule)?;
+    let mut complaints = Vec::new();
+    for inline in [Inline::Never, Inline::SMALL] {
+        let options = Options { memory: call.memory, inline, ..Options::default() };
+        let other = trap(&derive(&file.program, &call.request(), &options).map_err(described)?)?;
+        if place(&other) != place(&usual) {
+            complaints.push(format!("with {inline:?} it is another trap: {other}\ninstead of {usual}"));
+        }
+    }
+    Ok(complaints)
 }
 
 /// A call of the same rule that does not trap, if the file has one.
@@ -139,7 +141,7 @@ fn try_error(file: &File, line: &ErrorLine) -> Result<Complaints, String> {
     let request = error_request(file, line)?;
     let mut complaints = Vec::new();
     for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-        for inline in [Inline::Never, Inline::SMALL] {
+        for inline in [Inline::Auto, Inline::Never, Inline::SMALL] {
             let options = Options { memory, inline, ..Options::default() };
             match derive(&file.program, &request, &options) {
                 Ok(_) => complaints.push(format!("with {inline:?}: expected a refusal, but there is a derivative")),

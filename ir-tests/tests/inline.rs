@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Inline, Mode, Options, Program, Request, jit};
+use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Inline, Mode, Options, Program, Request, jit};
 use brolga_driver::explain::{Wanted, explain, text};
 use brolga_driver::{Directive, File};
 use brolga_transform::derive_with;
@@ -378,4 +378,45 @@ fn an_explanation_names_the_callee() {
     assert!(plan.contains("entered 4 times by all calls"), "{plan}");
     assert!(plan.contains("`v12 = load.f64 v10` of %dot (line "), "{plan}");
     assert!(!plan.contains("%dot: "), "{plan}");
+}
+
+#[test]
+fn what_is_replaced_unless_somebody_says() {
+    // As many instructions as are said, with the one that returns.
+    let squares = |n: usize| {
+        let mut body = String::new();
+        for i in 1..n {
+            writeln!(body, "    v{i} = fmul v{}, v{}", i - 1, i - 1).expect("a string grows");
+        }
+        format!(
+            "; grad: %f(1.0) == [_]
+function %f(f64) -> f64 {{
+    fn0 = %g(f64) -> f64
+block0(v0: f64):
+    v1 = call fn0(v0)
+    v2 = call fn0(v1)
+    return v2
+}}
+function %g(f64) -> f64 {{
+block0(v0: f64):
+{body}    return v{}
+}}
+",
+            n - 1
+        )
+    };
+    for (n, inline, effort, stays) in [
+        (40, Inline::Auto, Effort::Full, false),
+        (41, Inline::Auto, Effort::Full, true),
+        (40, Inline::Auto, Effort::Quick, true),
+        (40, Inline::Never, Effort::Full, true),
+        // Who asks for it gets it.
+        (41, Inline::SMALL, Effort::Quick, false),
+    ] {
+        let file = program(&squares(n));
+        let (request, isa) = (request(&file, "f"), jit::host_isa(&Options::default()).expect("there is a host"));
+        let options = Options { inline, effort, ..Options::default() };
+        let derived = brolga_transform::derive(&file.program, &request, &options, &*isa).expect("it can be derived");
+        assert_eq!(derived.normalised.len() > 1, stays, "{n} instructions, {inline:?}, {effort:?}");
+    }
 }

@@ -130,15 +130,21 @@ struct Kind {
     debug: bool,
     /// Bits of the planner's ideas.
     ideas: u32,
-    /// Whether calls are replaced by what they call, if that is not the default; otherwise the reverse.
-    inline: bool,
+    /// Which calls are replaced by what they call.
+    inline: Inline,
     /// Whether buffers are said to be reached through their arguments alone, where no two are one.
     noalias: bool,
 }
 
-/// A forward pass and a pullback that leaves memory alone.
-const LEAVE: Kind =
-    Kind { mode: Mode::Split, memory: MemoryMode::Leave, debug: false, ideas: u32::MAX, inline: false, noalias: false };
+/// A forward pass and a pullback that leaves memory alone, in which calls stay calls.
+const LEAVE: Kind = Kind {
+    mode: Mode::Split,
+    memory: MemoryMode::Leave,
+    debug: false,
+    ideas: u32::MAX,
+    inline: Inline::Never,
+    noalias: false,
+};
 
 /// The same, but that it restores memory.
 const RESTORE: Kind = Kind { memory: MemoryMode::Restore, ..LEAVE };
@@ -293,11 +299,6 @@ impl<'a> Subject<'a> {
         }
         let activity: Vec<_> = self.ty.params().iter().map(|t| brolga_wasm::default_activity(*t)).collect();
         let Kind { mode, memory, debug, ideas, inline, noalias: _ } = kind;
-        let inline = match (Options::default().inline, inline) {
-            (usual, false) => usual,
-            (Inline::Never, true) => Inline::SMALL,
-            (Inline::Small { .. }, true) => Inline::Never,
-        };
         let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), inline, ..Options::default() };
         let name = self.call.symbol.trim_start_matches('%');
         let mut request = self.loaded.module.request(name, &activity).map_err(described)?;
@@ -428,15 +429,16 @@ impl<'a> Subject<'a> {
             Kind { mode: Mode::Combined, debug: true, ..RESTORE },
             Kind { mode: Mode::Combined, ideas: some, ..LEAVE },
             Kind { ideas: some, ..LEAVE },
-            Kind { mode: Mode::Gradient, inline: true, ..LEAVE },
-            Kind { inline: true, ..RESTORE },
+            Kind { mode: Mode::Gradient, inline: Inline::SMALL, ..LEAVE },
+            Kind { mode: Mode::Combined, inline: Inline::Auto, ..LEAVE },
+            Kind { inline: Inline::SMALL, ..RESTORE },
             Kind { mode: Mode::Combined, noalias: true, ..LEAVE },
             Kind { mode: Mode::Combined, noalias: true, ..RESTORE },
             Kind { mode: Mode::Gradient, ideas: in_order, noalias: true, ..LEAVE },
         ] {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
-            let reordered = kind.inline || kind.mode == Mode::Gradient && kind.ideas != in_order;
+            let reordered = kind.inline != Inline::Never || kind.mode == Mode::Gradient && kind.ideas != in_order;
             let same = if reordered {
                 run.outcome.apart(&two.outcome, self.tolerances.tape).is_none()
             } else if kind.ideas == LEAVE.ideas {

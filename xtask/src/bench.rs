@@ -3,7 +3,7 @@
 use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, ideas, latency, measure, peers, report, scaling};
 use brolga_driver::File;
 
-use crate::cli::{BenchArgs, BenchMode, CallOptions, inline};
+use crate::cli::{BenchArgs, BenchMode, CallOptions};
 use crate::failure::Failure;
 use crate::grad::{Job, jobs};
 use crate::report::show;
@@ -17,7 +17,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Split => Mode::Split,
     };
     let ideas = without(args.without.as_deref().unwrap_or_default())?;
-    let how = How { mode, ideas, inline: inline(args.inline), effort: args.effort.into() };
+    let how = How { mode, ideas, inline: args.inline.into(), effort: args.effort.into() };
     let text = if args.ideas {
         let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }

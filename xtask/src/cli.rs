@@ -134,8 +134,8 @@ pub struct CallOptions {
     #[arg(long, value_enum, default_value_t = Mode::Combined)]
     pub mode: Mode,
     /// Replace calls of short functions by their bodies before differentiation. The numbers are the same, but for roundings.
-    #[arg(long)]
-    pub inline: bool,
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
+    pub inline: Inline,
     /// Make a gradient that is fast, or have one soon. The numbers are the same, but for roundings.
     #[arg(long, value_enum, default_value_t = Effort::Full)]
     pub effort: Effort,
@@ -291,8 +291,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LIST", help = without())]
     pub without: Option<String>,
     /// Replace calls of short functions by their bodies before differentiation.
-    #[arg(long)]
-    pub inline: bool,
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
+    pub inline: Inline,
     /// Make gradients that are fast, or that are there soon. The primal of a problem is made to be fast in either case.
     #[arg(long, value_enum, default_value_t = Effort::Full)]
     pub effort: Effort,
@@ -367,8 +367,8 @@ pub struct DumpArgs {
     #[arg(long, value_enum)]
     pub memory: Option<Memory>,
     /// Replace calls of short functions by their bodies before differentiation.
-    #[arg(long)]
-    pub inline: bool,
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
+    pub inline: Inline,
     /// Dump the pipeline as it is for a gradient that is fast, or for one that is there soon.
     #[arg(long, value_enum, default_value_t = Effort::Full)]
     pub effort: Effort,
@@ -377,7 +377,24 @@ pub struct DumpArgs {
     pub no_opt: bool,
 }
 
-/// What `--inline` asks for.
-pub fn inline(wanted: bool) -> brolga::Inline {
-    if wanted { brolga::Inline::SMALL } else { brolga::Inline::Never }
+/// Which calls are replaced.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum Inline {
+    /// Those of a few instructions, unless gradients are wanted soon.
+    #[default]
+    Auto,
+    /// None.
+    Never,
+    /// Those of short functions.
+    Small,
+}
+
+impl From<Inline> for brolga::Inline {
+    fn from(inline: Inline) -> Self {
+        match inline {
+            Inline::Auto => Self::Auto,
+            Inline::Never => Self::Never,
+            Inline::Small => Self::SMALL,
+        }
+    }
 }

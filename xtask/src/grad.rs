@@ -6,7 +6,7 @@ use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, output, quiet, run};
 
-use crate::cli::{CallOptions, GradArgs, Memory, RunArgs, inline};
+use crate::cli::{CallOptions, GradArgs, Memory, RunArgs};
 use crate::failure::Failure;
 use crate::report::show;
 
@@ -120,7 +120,7 @@ impl Job<'_> {
 /// The calls of the command line, or else those of the file.
 pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, Failure> {
     let mut jobs = Vec::new();
-    let (debug, mode, inline) = (options.debug, options.mode.into(), inline(options.inline));
+    let (debug, mode, inline) = (options.debug, options.mode.into(), options.inline.into());
     let effort = options.effort.into();
     for call in &options.calls {
         let text = with_flags(call, options);

@@ -227,8 +227,11 @@ pub enum Effort {
 /// numbers, but for roundings, since what a callee adds up by itself is then added where the caller adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Inline {
-    /// No call is.
+    /// What pays wherever it was measured: [`Inline::TINY`], but [`Inline::Never`] with [`Effort::Quick`], since a body that is
+    /// there twice is derived twice.
     #[default]
+    Auto,
+    /// No call is.
     Never,
     /// Direct calls of short functions of the program are, unless a cycle of calls leads through the function. Callees come
     /// first, so that the body that is put in is final. Where anything stands in the way, the call stays; it is never an error.
@@ -247,6 +250,18 @@ impl Inline {
     /// What has been found to pay for most programs: bodies of up to 100 instructions, of up to 2000 if they are called in one place only,
     /// and a thousand by which a function may grow.
     pub const SMALL: Self = Self::Small { callee: 100, once: 2000, growth: 1000 };
+    /// Bodies of up to 40 instructions: a formula, or a choice between some. To call one takes about as long as to run it.
+    pub const TINY: Self = Self::Small { callee: 40, once: 40, growth: 1000 };
+
+    /// What [`Inline::Auto`] stands for.
+    #[must_use]
+    pub fn settled(self, effort: Effort) -> Self {
+        match (self, effort) {
+            (Self::Auto, Effort::Full) => Self::TINY,
+            (Self::Auto, Effort::Quick) => Self::Never,
+            _ => self,
+        }
+    }
 }
 
 /// Options of a derivation. The defaults are right for most callers.
@@ -294,14 +309,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same, with the ideas that the effort leaves.
+    /// The same, with the ideas that the effort leaves, and calls replaced as it says.
     #[must_use]
     pub fn settled(&self) -> Self {
         let ideas = match self.effort {
             Effort::Full => self.ideas,
             Effort::Quick => self.ideas.brief(),
         };
-        Self { ideas, ..self.clone() }
+        Self { ideas, inline: self.inline.settled(self.effort), ..self.clone() }
     }
 }
 

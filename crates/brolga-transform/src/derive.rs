@@ -282,10 +282,10 @@ pub fn derive_with(
     isa: &dyn TargetIsa,
     look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
-    let inlining = match options.inline {
+    let inlining = match options.inline.settled(options.effort) {
         Inline::Never => Inlining::never(),
         // Whoever looks should see nothing of attempts that fail.
-        Inline::Small { .. } => attempt(program, request, options, isa)?.0,
+        _ => attempt(program, request, options, isa)?.0,
     };
     derive_once(program, request, options, &inlining, isa, look)
 }

@@ -40,11 +40,12 @@ pub fn attempt(
         Ok((derivation, found))
     };
     let never = Inlining::never();
-    if options.inline == Inline::Never {
+    let how = options.inline.settled(options.effort);
+    if how == Inline::Never {
         // Nobody asks for doubts.
         return Ok((never.clone(), derive_once(program, request, options, &never, isa, |_| {})?));
     }
-    let mut inlining = Inlining { how: options.inline, ..never.clone() };
+    let mut inlining = Inlining { how, ..never.clone() };
     let mut plain: Option<Result<(Derivation, Doubts), Diagnostics>> = None;
     // As it is, and then without the functions that are in the way.
     for _ in 0..2 {

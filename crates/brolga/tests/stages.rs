@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use brolga::{Error, MemoryMode, Options, Request, Stage, dot, dump};
+use brolga::{Error, Inline, MemoryMode, Options, Request, Stage, dot, dump};
 use brolga_driver::{File, guess};
 use expect_test::{Expect, expect};
 
@@ -554,9 +554,10 @@ block0(v0: i64, v1: f64):
     v3 = fadd v2, v1
     return v3
 }";
+    let options = Options { inline: Inline::Never, ..Options::default() };
     check(
         source,
-        &Options::default(),
+        &options,
         Stage::Forward,
         expect![[r#"
             ; %f (f64 active, i64 duplicated) -> (f64 active)
@@ -601,7 +602,7 @@ block0(v0: i64, v1: f64):
     );
     check(
         source,
-        &Options::default(),
+        &options,
         Stage::Pullback,
         expect![[r#"
             ; %f (f64 active, i64 duplicated) -> (f64 active)

@@ -1,7 +1,7 @@
 //! Calls that are replaced by what they call.
 //!
-//! Whatever the default is, the other way is taken here: once as two functions, watched as closely as without, and once as
-//! one function, with bounds that differ from call to call so that they are met here and there. Values and memory must be the
+//! Everything else leaves calls alone ([`as_calls`]). Here they are replaced: once as two functions, watched as closely as without, and once as
+//! one function, with bounds that differ from call to call, the default among them, so that they are met here and there. Values and memory must be the
 //! same bit for bit. A gradient must be the same but for roundings: what a callee adds up by itself is added where its caller adds.
 
 use brolga::{Ideas, Inline, MemoryMode, Mode, Options, Program};
@@ -24,11 +24,8 @@ pub fn violations(
     if !calls(program) {
         return Vec::new();
     }
-    let bounds = [(100, 2000, 1000), (1000, 0, 10_000), (12, 100, 40), (40, 12, 20)][(choice >> 3 & 3) as usize];
-    let inline = match Options::default().inline {
-        Inline::Never => Inline::Small { callee: bounds.0, once: bounds.1, growth: bounds.2 },
-        Inline::Small { .. } => Inline::Never,
-    };
+    let small = |callee, once, growth| Inline::Small { callee, once, growth };
+    let inline = [Inline::Auto, Inline::SMALL, small(1000, 0, 10_000), small(12, 100, 40)][(choice >> 3 & 3) as usize];
     let mut found = Vec::new();
     let memory = [MemoryMode::Leave, MemoryMode::Restore];
     let memory = if choice >> 5 & 1 == 0 { memory } else { [memory[1], memory[0]] };
