@@ -108,7 +108,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
         interleave(&call, &rule().map_err(failure)?, &outcome)?;
     }
 
-    let broken = violations(&file.program, &call, tol).map_err(failure)?;
+    let broken = violations(&file.program, &call, tol).map_err(as_calls)?;
     if let Some(first) = broken.first() {
         return Err(wrong(format!("protocol {}", template(first)), broken.join("; ")));
     }
@@ -176,6 +176,15 @@ fn refusal(error: Error) -> Verdict {
             Verdict::Refused(codes)
         }
         other => failure(other),
+    }
+}
+
+/// What can be derived where callees are part of their callers may be refused where they are not: less is known of it. The protocol
+/// asks for both.
+fn as_calls(error: Error) -> Verdict {
+    match error {
+        Error::Diagnostics(_) => refusal(error),
+        _ => checked(error),
     }
 }
 

@@ -21,7 +21,7 @@
 //! **Where.** In loops, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
 //! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for.
 //! If there is a loop around it, each run of the inner one has a sum of its own, and the processor goes on to the next run while it is still adding
-//! for the last: then an addition is an instruction again. Otherwise it counts for more (`spmv` took 20.1 us with one chain and 18.2 with guards).
+//! for the last: then an addition is an instruction again (`spmv` took 20.1 us with one chain and 18.2 with guards).
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
 
@@ -48,10 +48,8 @@ const LEAST: f64 = 200.0;
 const PART: f64 = 0.2;
 /// How many instructions must be saved for each that is spent.
 const MARGIN: f64 = 3.0;
-/// Instructions of a loop up to which an addition is what a turn waits for, if it has to wait for that of the turn before; and how many instructions
-/// could be done meanwhile.
+/// Instructions of a loop up to which an addition is what a turn waits for, if it has to wait for that of the turn before.
 const SHORT: usize = 16;
-const CHAIN: f64 = 3.0;
 /// Instructions of a block that take longer than to add to a number in memory.
 const LONG: usize = 40;
 /// Turns that a loop is taken to have.
@@ -71,7 +69,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let short = short_loops(facts);
-    let chains = Chains { facts, live, short: &short };
+    let chains = Chains { facts, live };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
     let placed = placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
     let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
@@ -84,7 +82,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     for place in guards.iter().flat_map(|g| &g.3).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
-    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero { 4.0 } else { chains.waits(p.block) };
+    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero { 4.0 } else { 1.0 };
     let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
@@ -223,8 +221,6 @@ struct Place {
 struct Chains<'a, 'f> {
     facts: &'a Facts<'f>,
     live: &'a dyn Fn(ir::Value) -> bool,
-    /// What [`short_loops`] has found.
-    short: &'a EntitySet<LoopId>,
 }
 
 /// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
@@ -279,13 +275,6 @@ impl Chains<'_, '_> {
     fn turns(&self, b: ir::Block) -> f64 {
         let loops = &self.facts.loops;
         TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32)
-    }
-
-    /// What an addition costs in a block, in instructions.
-    fn waits(&self, b: ir::Block) -> f64 {
-        let loops = self.facts.loops;
-        let waits = |l: LoopId| self.short.contains(l) && loops.loops[l].parent.is_none();
-        if loops.innermost[b].is_some_and(waits) { CHAIN } else { 1.0 }
     }
 
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was.
