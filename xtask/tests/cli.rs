@@ -326,6 +326,32 @@ fn dumps() {
 }
 
 #[test]
+fn which_calls_are_replaced() {
+    let callee = |squares: usize| -> String {
+        let body: String = (1..=squares).map(|i| format!("    v{i} = fmul v{0}, v{0}\n", i - 1)).collect();
+        format!("function %g(f64) -> f64 {{\nblock0(v0: f64):\n{body}    return v{squares}\n}}\n")
+    };
+    let caller = "function %f(f64) -> f64 {\n    fn0 = %g(f64) -> f64\nblock0(v0: f64):\n    v1 = call fn0(v0)\n    return v1\n}\n";
+    for (squares, inline, effort, stays) in [
+        (3, None, "full", false),
+        (3, None, "quick", true),
+        (3, Some("--inline=never"), "full", true),
+        (60, None, "full", true),
+        (60, Some("--inline"), "full", false),
+        (60, Some("--inline=small"), "quick", false),
+        (60, Some("--inline=auto"), "full", true),
+    ] {
+        let file = TempFile::new("inline.clif", &format!("{caller}{}", callee(squares)));
+        let mut args = vec!["--func", "f", "--stage", "forward", "--effort", effort];
+        args.extend(inline);
+        let run = file.xtask("dump", &args).expect(0);
+        assert_eq!(run.stdout.contains("call %g__forward"), stays, "{squares} {inline:?} {effort}:\n{}", run.stdout);
+    }
+    let file = TempFile::new("inline.clif", FILE);
+    file.xtask("grad", &["--inline=always"]).expect(2).says("[possible values: auto, never, small]");
+}
+
+#[test]
 fn the_project_is_tidy() {
     xtask(&["tidy"]).expect(0);
 }
