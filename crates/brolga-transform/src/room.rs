@@ -29,7 +29,8 @@
 //! in the arithmetic of the machine, in which `b - x0` is a distance without a sign. What can go wrong is that `x` steps over `b` and
 //! beyond the largest number, or never meets `b`: then the test still says yes of `x0 + n·d`, and since `d` is a power of two it
 //! says so for ever, since what is between `b` and the largest number is less than a step, and `x` comes by at the same distances
-//! each time around. Such a loop records without end, and `n` is taken to be the largest number there is. Otherwise the position gets as far as
+//! each time around. Such a loop records without end, and `n` is taken to be more than any tape has room for. (Where it goes on if `x ≠ b` that is so if the step is not a part
+//! of the distance, which the last bits tell.) Otherwise the position gets as far as
 //! `top + n·s + k` and no further: the loop is refused if and only if one of its checks would fail. No product overflows, since
 //! more than 2⁶² bytes are counted as 2⁶².
 //!
@@ -181,7 +182,8 @@ fn compared(steps: &mut Steps<'_>, check: ir::Inst) -> Option<(Value, Value)> {
 
 /// Ask in front of a loop, as `check` does.
 fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
-    let known = known_turns(func, l, &r.count).map(|n| n.min(MOST_BYTES / r.bytes) * r.bytes + r.early);
+    let most = MOST_BYTES / r.bytes;
+    let known = known_turns(func, l, &r.count).map(|n| n.min(most) * r.bytes + r.early);
     let mut front = Front::before(func, l, &r.alias);
     let g = front.block();
     if known == Some(0) {
@@ -195,12 +197,15 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
         None if r.early == 0 && (r.bytes as u64).is_power_of_two() => {
             let k = front.int(g, types::I32, r.bytes.trailing_zeros().into());
             left = front.at(g, None).ins().ushr(left, k);
-            turns(&mut front, &r.count)
+            turns(&mut front, &r.count, most)
         }
         None => {
-            let turns = turns(&mut front, &r.count);
-            let most = front.int(g, types::I64, MOST_BYTES / r.bytes);
-            let turns = front.at(g, None).ins().umin(turns, most);
+            let mut turns = turns(&mut front, &r.count, most);
+            // Turns that 32 bits count are too few for the product to overflow.
+            if r.count.ty != types::I32 {
+                let most = front.int(g, types::I64, most);
+                turns = front.at(g, None).ins().umin(turns, most);
+            }
             let by = front.int(g, types::I64, r.bytes);
             let bytes = front.at(g, None).ins().imul(turns, by);
             let early = front.int(g, types::I64, r.early);
@@ -237,8 +242,8 @@ fn known_turns(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
     (far(wide(b)) && far(wide(x))).then_some(i64::try_from(turns.max(0)).ok()?)
 }
 
-/// How often a loop's test says that it goes on: the largest number if that is for ever.
-fn turns(front: &mut Front<'_>, count: &Count) -> Value {
+/// How often a loop's test says that it goes on: `most` if that is for ever.
+fn turns(front: &mut Front<'_>, count: &Count, most: i64) -> Value {
     let g = front.block();
     let &Count { ref first, step, ty, goes_on, bound } = count;
     let x = front.linear(g, first, ty);
@@ -249,7 +254,8 @@ fn turns(front: &mut Front<'_>, count: &Count) -> Value {
     let shift = step.unsigned_abs().trailing_zeros();
     let unequal = goes_on == IntCC::NotEqual;
     let without_equal = goes_on.without_equal() == goes_on;
-    let mut n = if step > 0 { front.at(g, None).ins().isub(b, x) } else { front.at(g, None).ins().isub(x, b) };
+    let distance = if step > 0 { front.at(g, None).ins().isub(b, x) } else { front.at(g, None).ins().isub(x, b) };
+    let mut n = distance;
     if shift > 0 {
         if without_equal && !unequal {
             let one = front.int(g, ty, -1);
@@ -262,18 +268,24 @@ fn turns(front: &mut Front<'_>, count: &Count) -> Value {
         let one = front.int(g, ty, 1);
         n = front.at(g, None).ins().iadd(n, one);
     }
-    // Steps of one that end before the bound end there.
-    let endless = (shift > 0 || !unequal && !without_equal).then(|| {
+    // Steps of one that end before the bound end there, and so do those that are a part of the distance.
+    let endless = if unequal && shift > 0 {
+        let rest = front.int(g, ty, (1 << shift) - 1);
+        let over = front.at(g, None).ins().band(distance, rest);
+        Some(front.at(g, None).ins().icmp_imm_u(IntCC::NotEqual, over, 0))
+    } else if shift > 0 || !unequal && !without_equal {
         let step = front.int(g, ty, step);
         let far = front.at(g, None).ins().imul(n, step);
         let end = front.at(g, None).ins().iadd(x, far);
-        front.at(g, None).ins().icmp(goes_on, end, b)
-    });
+        Some(front.at(g, None).ins().icmp(goes_on, end, b))
+    } else {
+        None
+    };
     if ty == types::I32 {
         n = front.at(g, None).ins().uextend(types::I64, n);
     }
     if let Some(endless) = endless {
-        let all = front.int(g, types::I64, -1);
+        let all = front.int(g, types::I64, most);
         n = front.at(g, None).ins().select(endless, all, n);
     }
     if !unequal {
