@@ -270,7 +270,7 @@ fn turns(front: &mut Front<'_>, count: &Count, most: i64) -> Value {
     }
     // Steps of one that end before the bound end there, and so do those that are a part of the distance.
     let endless = if unequal && shift > 0 {
-        let rest = front.int(g, ty, (1 << shift) - 1);
+        let rest = front.int(g, ty, (1_i64 << shift).wrapping_sub(1));
         let over = front.at(g, None).ins().band(distance, rest);
         Some(front.at(g, None).ins().icmp_imm_u(IntCC::NotEqual, over, 0))
     } else if shift > 0 || !unequal && !without_equal {
