@@ -341,7 +341,7 @@ fn which_calls_are_replaced() {
         (60, Some("--inline=small"), "quick", false),
         (60, Some("--inline=auto"), "full", true),
     ] {
-        let file = TempFile::new("inline.clif", &format!("{caller}{}", callee(squares)));
+        let file = TempFile::new("inline.clif", format!("{caller}{}", callee(squares)));
         let mut args = vec!["--func", "f", "--stage", "forward", "--effort", effort];
         args.extend(inline);
         let run = file.xtask("dump", &args).expect(0);
