@@ -48,7 +48,6 @@ pub mod plain;
 pub mod pointers;
 pub mod private;
 pub mod reach;
-pub mod results;
 pub mod rewind;
 pub mod solid;
 pub mod summary;
