@@ -5,14 +5,9 @@ use std::collections::BTreeMap;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::stages::dump;
-use brolga::{Arg, DerivedRule, Error, Ideas, Inline, MemoryMode, Mode, Options, Program, Request, Stage};
+use brolga::{Arg, DerivedRule, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
 use brolga_driver::File;
 use ir_tests::requests::request;
-
-/// Calls are what these tests are about.
-fn as_calls() -> Options {
-    Options { inline: Inline::Never, ..Options::default() }
-}
 
 const TEXT: &str = include_str!("../cases/calls/whole.clif");
 
@@ -83,7 +78,7 @@ fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_is_written_behin
     for (symbol, (wholes, pairs)) in expected() {
         let request = request(&program, symbol, pointers(symbol));
         for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-            let options = Options { mode: Mode::Gradient, memory, ..as_calls() };
+            let options = Options { mode: Mode::Gradient, memory, ..Options::as_calls() };
             assert_eq!(calls(&program, &request, &options), (wholes, pairs), "%{symbol}, {memory:?}");
             // Who wants the value has the callee's forward pass run with everything else.
             let options = Options { mode: Mode::Combined, ..options };
@@ -96,7 +91,7 @@ fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_is_written_behin
         for name in ["whole", "prune"] {
             let bit = Ideas::NAMES.iter().position(|n| *n == name).expect("it is an idea");
             let ideas = Ideas::of_bits(!(1 << bit));
-            let options = Options { mode: Mode::Gradient, ideas, ..as_calls() };
+            let options = Options { mode: Mode::Gradient, ideas, ..Options::as_calls() };
             assert_eq!(calls(&program, &request, &options), (0, wholes + pairs), "%{symbol}, without {name}");
         }
     }
@@ -105,7 +100,7 @@ fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_is_written_behin
 #[test]
 fn the_primal_call_is_gone() {
     let program = program();
-    let options = Options { mode: Mode::Gradient, ..as_calls() };
+    let options = Options { mode: Mode::Gradient, ..Options::as_calls() };
     for (symbol, _) in expected().into_iter().filter(|(_, calls)| calls.1 == 0) {
         let request = request(&program, symbol, pointers(symbol));
         let dump = dump(&program, &request, &options, Stage::Combined).expect("it can be derived");
@@ -155,14 +150,14 @@ fn traps_of_the_callee_happen() {
         let args =
             |n| [Arg::new(DataValue::F64(1.5.into())), pointer(&x, &mut shadow.clone()), Arg::new(DataValue::I32(n))];
         let request = request(&program, symbol, 1);
-        match gradient(&program, &request, &as_calls(), &args(0)) {
+        match gradient(&program, &request, &Options::as_calls(), &args(0)) {
             Err(Error::Trap(t)) => assert_eq!(t.code, "int_divz", "%{symbol}"),
             other => panic!("%{symbol}: {:?}", other.map(|g| g.0)),
         }
     }
     // A rule that has trapped is as good as before.
     let request = request(&program, "traps_last", 1);
-    let rule = DerivedRule::new(&program, &request, &Options { mode: Mode::Gradient, ..as_calls() });
+    let rule = DerivedRule::new(&program, &request, &Options { mode: Mode::Gradient, ..Options::as_calls() });
     let rule = rule.expect("it can be derived");
     for (n, fails) in [(0, true), (2, false), (0, true)] {
         let args = [Arg::new(DataValue::F64(1.5.into())), pointer(&x, &mut shadow), Arg::new(DataValue::I32(n))];
@@ -180,13 +175,13 @@ fn what_a_callee_records_is_given_back() {
     let x: Vec<f64> = (0..n).map(|i| 1.0 + f64::from(i) / 1000.0).collect();
     let mut shadow = vec![0.0; x.len()];
     let args = [pointer(&x, &mut shadow), Arg::new(DataValue::I64(n.into()))];
-    let (_, bytes) = gradient(&program, &request, &as_calls(), &args).expect("it runs");
+    let (_, bytes) = gradient(&program, &request, &Options::as_calls(), &args).expect("it runs");
     // One number for each turn of both loops at once, and not for each call's.
     let turns = 8 * n as usize;
     assert!((2 * turns - 64..=2 * turns + 64).contains(&bytes), "{bytes} bytes for {n} turns");
     // No more is asked for than is there, and the limit is where it was said to be.
     for (limit, fits) in [(bytes, true), (bytes - 16, false), (turns, false)] {
-        let options = Options { tape_limit: limit, ..as_calls() };
+        let options = Options { tape_limit: limit, ..Options::as_calls() };
         match gradient(&program, &request, &options, &args) {
             Ok((_, again)) => assert!(fits && again == bytes, "{again} bytes where {limit} are allowed"),
             Err(e) => assert!(!fits && e.to_string().contains("tape"), "{e}"),
@@ -201,7 +196,7 @@ fn a_callee_with_pairs_inside_gives_back_what_they_record() {
     let (x, y, mut shadows) = ([2.0, 3.0], [5.0, 0.5], ([0.0; 2], [0.0; 2]));
     let mut bytes = |n| {
         let args = [pointer(&x, &mut shadows.0), pointer(&y, &mut shadows.1), Arg::new(DataValue::I32(n))];
-        gradient(&program, &request, &as_calls(), &args).expect("it runs").1
+        gradient(&program, &request, &Options::as_calls(), &args).expect("it runs").1
     };
     let one = bytes(1);
     assert!(one > 0);
@@ -227,7 +222,7 @@ block2:
 ";
     let file = File::parse("down.clif", text.to_owned()).expect("it is read");
     let request = request(&file.program, "down", 0);
-    let options = Options { mode: Mode::Gradient, ..as_calls() };
+    let options = Options { mode: Mode::Gradient, ..Options::as_calls() };
     assert_eq!(calls(&file.program, &request, &options), (1, 0));
     let args = |n| [Arg::new(DataValue::I32(n)), Arg::new(DataValue::F64(1.5.into()))];
     let e = gradient(&file.program, &request, &options, &args(1)).expect_err("it does not end");

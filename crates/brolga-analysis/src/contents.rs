@@ -377,8 +377,39 @@ pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
     }
 }
 
+/// Accesses of integers that are known to carry floats' bits, and of which kind.
+pub type Carried = HashMap<ir::Inst, Kinds>;
+
+/// Accesses of integers of which it is known whose bits they carry, where nothing else says what lies there.
+pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> Carried {
+    let func = cx.func;
+    let mut found = Carried::default();
+    for &inst in cx.cfg.all_insts() {
+        let (Opcode::Load | Opcode::Store) = func.dfg.insts[inst].opcode() else { continue };
+        let addr = access_address(func, inst).expect("an access has an address");
+        let v = func.dfg.inst_results(inst).first().copied().unwrap_or(func.dfg.inst_args(inst)[0]);
+        let kind = match lane[v] {
+            4 => Kinds::F32,
+            8 => Kinds::F64,
+            _ => continue,
+        };
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        let unknown = c.float_overlaps(cell, func.dfg.value_type(v).bytes()) == Kinds::NONE
+            && c.at(cell, addr).moved() == Kinds::NONE;
+        if unknown && p.root(v).is_none() {
+            found.insert(inst, kind);
+        }
+    }
+    found
+}
+
 /// Compute contents; also finds the loads that copy pointers nobody dereferences.
-pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, EntitySet<ir::Value>) {
+pub fn compute(
+    cx: &PointerInput<'_>,
+    p: &Pointers,
+    uses: &Uses,
+    carried: &Carried,
+) -> (Contents, EntitySet<ir::Value>) {
     let func = cx.func;
     let mut c = Contents::default();
     let mut pointer_copy = p.pointer_copy.clone();
@@ -432,6 +463,10 @@ pub fn compute(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses) -> (Contents, E
     // Evidence.
     for &inst in cx.cfg.all_insts() {
         evidence(cx, p, uses, &mut c, inst);
+    }
+    for (&inst, &kind) in carried {
+        let addr = access_address(func, inst).expect("an access has an address");
+        c.note_cell(cell_of(func, addr, access_offset(func, inst)), addr, kind);
     }
     c.copy_cells(&copied_blocks(cx));
     // Copies of pointers: decided by what the place holds otherwise.

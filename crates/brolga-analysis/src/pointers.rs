@@ -111,6 +111,8 @@ pub struct PointerInput<'a> {
     pub summaries: &'a Summaries,
     /// Loads that were found to copy pointers.
     pub pointer_copy: EntitySet<ir::Value>,
+    /// Results of calls that were found to carry floats' bits, whatever else the callee may return.
+    pub bits: EntitySet<ir::Value>,
 }
 
 /// How likely a value is the base of an address: 2 surely a pointer, 1 perhaps, 0 not.
@@ -410,6 +412,7 @@ fn transfer(
                 MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Realloc) => root(p, RootKind::Call(inst, k)),
                 _ => Delta::None,
             },
+            Some(CalleeKind::Derived(_)) if cx.bits.contains(v) => Delta::None,
             Some(CalleeKind::Derived(f)) => {
                 let from = cx.summaries.pointer_result(f, k);
                 let own = p.address.contains(v) || from.is_some_and(|o| o.own);

@@ -10,9 +10,9 @@ use brolga_ir::names::THUNK;
 use brolga_ir::program::addresses;
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
-use cranelift_entity::EntitySet;
+use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::activity::{ActivityInput, lanes};
+use crate::activity::lanes::{self, LaneInput, Link};
 use crate::blocks::{self, Flow};
 use crate::callee::CalleeKind;
 use crate::cell;
@@ -36,6 +36,8 @@ pub struct Summary {
     pub pointer_result: Vec<Origins>,
     /// Per parameter and per result: the width of the floats whose bits it may carry, as an integer; else zero.
     pub lanes: (Vec<u32>, Vec<u32>),
+    /// Parameters and results between which it moves bits, whosever they are.
+    pub links: Vec<Link>,
 }
 
 /// Where a returned pointer may come from.
@@ -121,6 +123,11 @@ impl Summaries {
     /// Which pointers a result of `f` may derive from.
     pub fn pointer_result(&self, f: FuncKey, i: usize) -> Option<&Origins> {
         self.funcs.get(&f).and_then(|s| s.pointer_result.get(i))
+    }
+
+    /// What a function hands on from parameters to results.
+    pub fn links(&self, f: FuncKey) -> &[Link] {
+        self.funcs.get(&f).map_or(&[], |s| &s.links)
     }
 
     /// The width of the floats whose bits a parameter of `f` carries, as far as `f` tells.
@@ -246,23 +253,11 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
             if pointer { ParamMode::Dup { sure: false, elem: None, recycled: false } } else { ParamMode::Const }
         })
         .collect();
-    let input =
-        PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy: EntitySet::new() };
-    let (p, c, _) = solve(&input, uses);
+    let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
+    let input = PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
-    let lane = lanes::lanes(&ActivityInput {
-        program,
-        key,
-        root: false,
-        func,
-        cfg,
-        uses,
-        params: &params,
-        results: &results,
-        pointers: &p,
-        contents: &c,
-        summaries: &*summaries,
-    });
+    let Solved { pointers: p, contents: c, lanes: lane } = solve(&input, &results, uses);
+    let links = lanes::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c });
     let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];
@@ -287,6 +282,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         contents: formal.iter().map(|&v| c.of_class(v)).collect(),
         pointer_result,
         lanes: widths,
+        links: merged(links, summaries.funcs.get(&key)),
     };
     let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {
@@ -371,17 +367,49 @@ fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -
     ForOthers { regions, indirect }
 }
 
-/// Pointers and contents depend on each other through copies of pointers; they are solved together.
-pub fn solve(input: &PointerInput<'_>, uses: &Uses) -> (pointers::Pointers, contents::Contents, EntitySet<ir::Value>) {
-    let mut copies = input.pointer_copy.clone();
+/// Links that are known once stay, too.
+fn merged(mut links: Vec<Link>, old: Option<&Summary>) -> Vec<Link> {
+    links.extend(old.iter().flat_map(|s| &s.links));
+    links.sort_unstable();
+    links.dedup();
+    links
+}
+
+/// Whether a call's result has been taken for a pointer that nobody uses as an address.
+fn is_own(p: &pointers::Pointers, v: ir::Value) -> bool {
+    matches!(p.roots.get(&v), Some(RootKind::Call(..))) && !p.address.contains(v)
+}
+
+/// What is in a function's memory, and in its integers.
+pub struct Solved {
+    /// Pointers and deltas.
+    pub pointers: pointers::Pointers,
+    /// What memory holds.
+    pub contents: contents::Contents,
+    /// Widths of the floats that integers carry.
+    pub lanes: SecondaryMap<ir::Value, u32>,
+}
+
+/// Pointers and contents depend on each other through copies of pointers, and contents and lanes through memory that is only accessed by integers; they
+/// are solved together.
+pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
+    let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
+    let mut carried = contents::Carried::default();
     loop {
-        let again = PointerInput { pointer_copy: copies.clone(), ..*input };
-        let p = pointers::compute(again);
-        let (c, found) = contents::compute(input, &p, uses);
-        if found == copies {
-            return (p, c, copies);
+        let p = pointers::compute(PointerInput { pointer_copy: copies.clone(), bits: bits.clone(), ..*input });
+        let (c, found) = contents::compute(input, &p, uses, &carried);
+        if found != copies {
+            copies = found;
+            continue;
         }
-        copies = found;
+        let lanes = lanes::lanes(&LaneInput { of: input, results, pointers: &p, contents: &c });
+        let known = carried.len();
+        carried.extend(contents::carried(input, &p, &c, &lanes));
+        let returned = input.cfg.calls.iter().flat_map(|&i| input.func.dfg.inst_results(i));
+        let mistaken = returned.copied().filter(|&v| lanes[v] != 0 && is_own(&p, v) && bits.insert(v)).count();
+        if carried.len() == known && mistaken == 0 {
+            return Solved { pointers: p, contents: c, lanes };
+        }
     }
 }
 

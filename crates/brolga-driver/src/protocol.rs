@@ -26,9 +26,7 @@ mod known;
 mod overwritten;
 mod unneeded;
 
-use brolga::{
-    ArgActivity, DerivedRule, Effort, Error, Ideas, Inline, MemoryMode, Mode, Options, Program, Request, Stage,
-};
+use brolga::{ArgActivity, DerivedRule, Effort, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
 
 use crate::bind::{BoundArg, Invocation};
 use crate::compare::close;
@@ -64,7 +62,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     if !leave.same_gradient(&restore) {
         found.push("the gradient depends on the memory mode".to_owned());
     }
-    let debug = Options { debug: true, ..as_calls() };
+    let debug = Options { debug: true, ..Options::as_calls() };
     match rule(&debug).and_then(|rule| gradient(&rule, call)) {
         Ok(outcome) if outcome.same_gradient(&leave) => {}
         Ok(_) => found.push("a debug run gives another gradient".to_owned()),
@@ -79,7 +77,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
         // Where memory is restored, with all that is possible, be it worth it or not; but not with what adds in another order.
         let ideas = Ideas { worth: memory == MemoryMode::Leave, ..Ideas::default().in_order() };
-        let options = Options { mode, memory, debug, ideas, ..as_calls() };
+        let options = Options { mode, memory, debug, ideas, ..Options::as_calls() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
             Ok(one) => {
                 found.extend(as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}")))
@@ -100,7 +98,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     let same_order = Ideas::default().in_order();
     let (full, quick) = (Effort::Full, Effort::Quick);
     for (mode, ideas, effort) in [(mode, some, full), (Mode::Gradient, again, full), (mode, same_order, quick)] {
-        let options = Options { mode, memory, ideas, effort, ..as_calls() };
+        let options = Options { mode, memory, ideas, effort, ..Options::as_calls() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
             Ok(other) if ideas.again && other.apart(&leave, tol).is_none() => {}
             Ok(other) if other.equal_gradient(&leave) && (mode == Mode::Gradient || other.same_value(&leave)) => {}
@@ -114,11 +112,6 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     }
     found.extend(inlined::violations(program, call, tol, (bits, choice), rule, (&leave, &restore)));
     Ok(found)
-}
-
-/// The defaults, but that calls stay calls: what is said of them here is said of every call in the program, and rounds as it does.
-fn as_calls() -> Options {
-    Options { inline: Inline::Never, ..Options::default() }
 }
 
 /// Two numbers that differ from call to call and are the same in every run: one bit for each idea, and others for whatever else there is to
@@ -152,7 +145,7 @@ pub fn violations_in(
     tol: f64,
     rule: Deriver<'_>,
 ) -> Result<(Vec<String>, Outcome), Error> {
-    let options = Options { memory, ..as_calls() };
+    let options = Options { memory, ..Options::as_calls() };
     let name = if memory == MemoryMode::Leave { "memory leave" } else { "memory restore" };
     let mut found = Vec::new();
     let outcome = Subject::new(program, call, options, rule)?.run(&mut found, tol)?;

@@ -309,6 +309,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The defaults, but that all calls stay calls: for whoever looks at calls, or compares numbers bit by bit with those of a run in which they stay.
+    #[must_use]
+    pub fn as_calls() -> Self {
+        Self { inline: Inline::Never, ..Self::default() }
+    }
+
     /// The same, with the ideas that the effort leaves, and calls replaced as it says.
     #[must_use]
     pub fn settled(&self) -> Self {

@@ -105,9 +105,9 @@ impl<'a> Facts<'a> {
             told = kept::calls(&input, (mode == Mode::Split).then_some(variant.kept));
             reload.extend(kept::loads(input.places(), variant.kept).iter());
         }
-        let input =
-            PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy: EntitySet::new() };
-        let (pointers, contents, _) = summary::solve(&input, uses);
+        let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
+        let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
+        let summary::Solved { pointers, contents, lanes } = summary::solve(&input, &variant.results, uses);
         let input = ActivityInput {
             program,
             key: variant.func,
@@ -119,6 +119,7 @@ impl<'a> Facts<'a> {
             results: &variant.results,
             pointers: &pointers,
             contents: &contents,
+            lanes: &lanes,
             summaries,
         };
         let (activity, problems) = activity::compute(&input);
@@ -185,6 +186,7 @@ impl<'a> Facts<'a> {
             results: &self.variant.results,
             pointers: &self.pointers,
             contents: &self.contents,
+            lanes: &self.activity.lane,
             summaries: self.summaries,
         };
         let summed = &self.overwrites.summed;

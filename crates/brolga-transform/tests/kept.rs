@@ -2,14 +2,9 @@
 
 mod host;
 
-use brolga_ir::{ArgActivity, Ideas, Inline, MemoryMode, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request};
 use brolga_transform::derive::{Derivation, derive};
 use cranelift_codegen::ir::{self, Opcode};
-
-/// Calls are what these tests are about.
-fn as_calls() -> Options {
-    Options { inline: Inline::Never, ..Options::default() }
-}
 
 /// `%g` adds up products of what its three arguments lead to, in a loop: what runs once has a frame for what is read. `%f` is given.
 fn derived(f: &str, options: &Options) -> Derivation {
@@ -53,7 +48,7 @@ fn derived(f: &str, options: &Options) -> Derivation {
 }
 
 fn all(mode: Mode) -> Options {
-    Options { mode, ..as_calls() }
+    Options { mode, ..Options::as_calls() }
 }
 
 /// Floats that each forward pass of `%g` stores, which writes nothing itself.

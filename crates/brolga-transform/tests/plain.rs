@@ -5,11 +5,6 @@ mod host;
 use brolga_ir::{Allocator, ArgActivity, Ideas, Inline, MemoryMode, Mode, Options, Program, Request};
 use brolga_transform::derive::{Derivation, derive};
 
-/// Calls are what these tests are about.
-fn as_calls() -> Options {
-    Options { inline: Inline::Never, ..Options::default() }
-}
-
 /// An allocator with a list, and what it asks for more memory.
 const LISTS: &str = "
     function %malloc(i64 vmctx, i32) -> i32 fast { fn0 = %more(i64 vmctx) -> i32 fast
@@ -83,7 +78,7 @@ const DIRECT: &str = "v10 = call fn0(v0, v1)";
 fn lists_are_not_derived() {
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
         for inline in [Inline::Never, Inline::SMALL] {
-            let d = derived(DIRECT, &Options { mode, inline, ..as_calls() });
+            let d = derived(DIRECT, &Options { mode, inline, ..Options::as_calls() });
             assert_eq!(names(&d), ["f"], "{mode:?}, {inline:?}");
             // They are there as they are, to be called, and nothing is put in their place.
             assert_eq!(d.primals.len(), 4);
@@ -99,18 +94,18 @@ fn lists_are_not_derived() {
 fn unless_somebody_says_so() {
     let all = ["f", "free", "malloc", "more"];
     let ideas = Ideas { plain: false, ..Ideas::default() };
-    assert_eq!(names(&derived(DIRECT, &Options { ideas, ..as_calls() })), all);
+    assert_eq!(names(&derived(DIRECT, &Options { ideas, ..Options::as_calls() })), all);
     let memory = MemoryMode::Restore;
-    assert_eq!(names(&derived(DIRECT, &Options { memory, ..as_calls() })), all);
+    assert_eq!(names(&derived(DIRECT, &Options { memory, ..Options::as_calls() })), all);
 }
 
 #[test]
 fn a_call_through_a_pointer_finds_a_pair() {
     let through = "v11 = func_addr.i64 fn0\n v10 = call_indirect sig0, v11(v0, v1)";
-    let d = derived(through, &as_calls());
+    let d = derived(through, &Options::as_calls());
     assert_eq!(names(&d), ["f", "malloc", "more"]);
     assert_eq!(d.captures.iter().map(|c| &c.symbol[..]).collect::<Vec<_>>(), ["malloc"]);
     // Where it is called by its name, too.
     let both = format!("v20 = call fn0(v0, v1)\n call fn1(v0, v20)\n {through}");
-    assert_eq!(names(&derived(&both, &as_calls())), ["f", "malloc", "more"]);
+    assert_eq!(names(&derived(&both, &Options::as_calls())), ["f", "malloc", "more"]);
 }

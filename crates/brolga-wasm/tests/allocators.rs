@@ -1,12 +1,7 @@
 //! An allocator of a module, known or not: gradients are the same, what is recorded is not, and memory is left alike.
 
-use brolga_wasm::brolga::{Allocator, ArgActivity, Inline, MemoryMode, Mode, Options};
+use brolga_wasm::brolga::{Allocator, ArgActivity, MemoryMode, Mode, Options};
 use brolga_wasm::{Allocators, Bounds, Gradient, Instance, Module, ModuleOptions, Val};
-
-/// Calls are what these tests are about.
-fn as_calls() -> Options {
-    Options { inline: Inline::Never, ..Options::default() }
-}
 
 const BLOCKS: &str = include_str!("../../../ir-tests/wasm/text/blocks.wat");
 
@@ -70,7 +65,7 @@ fn gradients_do_not_depend_on_it() {
         let (known, unknown) = (module(text, Allocators::default()), module(text, Allocators::none()));
         for mode in [Mode::Combined, Mode::Gradient] {
             for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-                let options = Options { mode, memory, ..as_calls() };
+                let options = Options { mode, memory, ..Options::as_calls() };
                 let [a, b] = [&known, &unknown].map(|m| run(m, name, &x, rest, &options));
                 assert_eq!((&a.value, &a.gradient), (&b.value, &b.gradient), "{name}");
                 assert!(a.tape <= b.tape, "{name} records {} bytes instead of {}", a.tape, b.tape);
@@ -92,7 +87,7 @@ fn memory_is_left_as_by_a_call() {
         instance.write_f64(1024, &x).unwrap();
         let args: Vec<Val> = [1024].iter().chain(rest).map(|&i| Val::I32(i)).collect();
         let value = instance.call(name, &args).unwrap();
-        let found = run(&module, name, &x, rest, &Options { mode: Mode::Combined, ..as_calls() });
+        let found = run(&module, name, &x, rest, &Options { mode: Mode::Combined, ..Options::as_calls() });
         assert_eq!(found.value, value);
         assert!(found.memory == instance.memory(), "{name}");
     }
@@ -170,7 +165,7 @@ fn one_that_has_to_be_named() {
             ("drop_it".to_owned(), Allocator::Release { pointer: 2 }),
         ],
     };
-    let options = Options { mode: Mode::Gradient, ..as_calls() };
+    let options = Options { mode: Mode::Gradient, ..Options::as_calls() };
     let [known, unknown] = [said, Allocators::default()].map(|a| run(&module(OWN, a), "f", &[2.0], &[100], &options));
     assert_eq!(known.gradient, unknown.gradient);
     assert_eq!(known.gradient, [100.0 * 2f64.powi(99)]);
@@ -183,7 +178,7 @@ fn where_bounds_are_checked_too() {
     let options = ModuleOptions { bounds: Bounds::Checked, ..ModuleOptions::default() };
     for (text, name, rest) in all() {
         let [checked, guarded] = [Module::with_options(text, &options).unwrap(), Module::new(text).unwrap()];
-        let options = Options { mode: Mode::Gradient, ..as_calls() };
+        let options = Options { mode: Mode::Gradient, ..Options::as_calls() };
         let [a, b] = [&checked, &guarded].map(|m| run(m, name, &[3.0, 7.0, 0.5], rest, &options));
         assert_eq!(a.gradient, b.gradient, "{name}");
     }

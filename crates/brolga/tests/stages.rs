@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use brolga::{Error, Inline, MemoryMode, Options, Request, Stage, dot, dump};
+use brolga::{Error, MemoryMode, Options, Request, Stage, dot, dump};
 use brolga_driver::{File, guess};
 use expect_test::{Expect, expect};
 
@@ -554,7 +554,7 @@ block0(v0: i64, v1: f64):
     v3 = fadd v2, v1
     return v3
 }";
-    let options = Options { inline: Inline::Never, ..Options::default() };
+    let options = Options::as_calls();
     check(
         source,
         &options,

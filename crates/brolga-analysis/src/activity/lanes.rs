@@ -1,27 +1,129 @@
 //! Lane widths of integers that carry float bits: from where they become or were floats, along moves, both ways; across calls
-//! as far as the callees say what becomes of their parameters and where their results come from.
+//! as far as the callees say what becomes of their parameters and where their results come from, and which of them they hand on ([`Link`]):
+//! a callee that returns what it is given need not know whose bits they are, but its callers on both sides do.
+
+use std::collections::hash_map::Entry;
 
 use brolga_ir::inst::Shape;
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::SmallVec;
 
-use super::ActivityInput;
+use super::kinds_at;
 use crate::callee::CalleeKind;
-use crate::cell::{access_offset, cell_of};
-use crate::contents::{Kinds, moves_half};
+use crate::cell::{Base, Cell, access_offset, cell_of};
+use crate::contents::{Contents, Kinds, moves_half};
 use crate::modes::{ParamMode, ResultMode};
-use crate::pointers::access_address;
+use crate::pointers::{PointerInput, Pointers, access_address};
+
+/// What is known before.
+#[derive(Clone, Copy)]
+pub struct LaneInput<'a> {
+    /// The function, and modes of its parameters.
+    pub of: &'a PointerInput<'a>,
+    /// Modes of its results.
+    pub results: &'a [ResultMode],
+    /// Pointers and deltas.
+    pub pointers: &'a Pointers,
+    /// What memory holds.
+    pub contents: &'a Contents,
+}
+
+/// Where integers come into a function, or leave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// As a parameter.
+    Param(usize),
+    /// As a result.
+    Result(usize),
+}
+
+/// Two ends between which a function moves floats of so many bytes, unchanged, if there are any in the integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Link {
+    /// They.
+    pub ends: (End, End),
+    /// Bytes of a float.
+    pub bytes: u32,
+}
+
+/// Integers that have the same bits, in whole or in part.
+#[derive(Default)]
+struct Moves {
+    pairs: Vec<(ir::Value, ir::Value)>,
+    /// One is a half of the other.
+    halves: Vec<(ir::Value, ir::Value)>,
+    /// By way of a callee, which moves floats of so many bytes.
+    links: Vec<(ir::Value, ir::Value, u32)>,
+}
 
 /// Lane widths of the integers of a function; zero where none is known.
-pub fn lanes(i: &ActivityInput<'_>) -> SecondaryMap<ir::Value, u32> {
+pub fn lanes(i: &LaneInput<'_>) -> SecondaryMap<ir::Value, u32> {
+    let (mut lane, moves) = collect(i);
+    settle(i.of.func, &moves, &mut lane);
+    lane
+}
+
+/// The ends that moves lead from one to another, whatever is known of their lanes.
+pub fn links(i: &LaneInput<'_>) -> Vec<Link> {
+    let (func, cfg, moves) = (i.of.func, i.of.cfg, collect(i).1);
+    let mut ends: Vec<(End, ir::Value)> = Vec::new();
+    let formal = func.dfg.block_params(cfg.blocks[0]).iter().enumerate();
+    ends.extend(formal.map(|(n, &v)| (End::Param(n), v)));
+    for &b in &cfg.blocks {
+        let last = func.layout.last_inst(b).expect("a block has a terminator");
+        if func.dfg.insts[last].opcode() == Opcode::Return {
+            ends.extend(func.dfg.inst_args(last).iter().enumerate().map(|(n, &v)| (End::Result(n), v)));
+        }
+    }
+    ends.retain(|&(_, v)| is_plain(i, v));
+    let mut found = Vec::new();
+    if !ends.iter().any(|e| matches!(e.0, End::Result(_))) {
+        return found;
+    }
+    for bytes in [4, 8] {
+        let mut next: SecondaryMap<ir::Value, SmallVec<[ir::Value; 4]>> = SecondaryMap::new();
+        let whole = moves.pairs.iter().copied();
+        let halves = moves.halves.iter().copied().filter(|_| bytes == 4);
+        let calls = moves.links.iter().filter(|l| l.2 == bytes).map(|l| (l.0, l.1));
+        for (x, y) in whole.chain(halves).chain(calls) {
+            if [x, y].iter().all(|&v| func.dfg.value_type(v).bytes() >= bytes) {
+                next[x].push(y);
+                next[y].push(x);
+            }
+        }
+        for &(from, v) in ends.iter().filter(|e| func.dfg.value_type(e.1).bytes() >= bytes) {
+            let (mut seen, mut work) = (EntitySet::new(), vec![v]);
+            while let Some(v) = work.pop() {
+                if seen.insert(v) {
+                    work.extend(&next[v]);
+                }
+            }
+            let reached = ends.iter().filter(|&&(to, w)| from < to && seen.contains(w));
+            found.extend(reached.map(|&(to, _)| Link { ends: (from, to), bytes }));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Whether a value is an integer that may carry a float's bits.
+fn is_plain(i: &LaneInput<'_>, v: ir::Value) -> bool {
+    Shape::of_float(i.of.func.dfg.value_type(v)).is_none() && !i.pointers.address.contains(v)
+}
+
+/// What instructions say, and how values are moved.
+fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
     let mut lane: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
-    let (func, cfg) = (i.func, i.cfg);
+    let (func, cfg) = (i.of.func, i.of.cfg);
     let ty = |v: ir::Value| func.dfg.value_type(v);
     let is_float = |v: ir::Value| Shape::of_float(ty(v)).is_some();
-    let mut pairs: Vec<(ir::Value, ir::Value)> = Vec::new();
-    let mut halves: Vec<(ir::Value, ir::Value)> = Vec::new();
+    let Moves { mut pairs, mut halves, mut links } = Moves::default();
+    let mut places: HashMap<Cell, ir::Value> = HashMap::default();
     for (n, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
-        if let ParamMode::Bits(s) = i.params[n] {
+        if let ParamMode::Bits(s) = i.of.params[n] {
             lane[v] = s.lane_bytes();
         }
     }
@@ -68,26 +170,47 @@ pub fn lanes(i: &ActivityInput<'_>) -> SecondaryMap<ir::Value, u32> {
                 Opcode::Load | Opcode::Store | Opcode::AtomicLoad | Opcode::AtomicStore => {
                     let addr = access_address(func, inst).expect("an access has an address");
                     let v = results.first().copied().unwrap_or(args[0]);
-                    if !is_float(v) && i.pointers.root(v).is_none() {
-                        let cell = cell_of(func, addr, access_offset(func, inst));
+                    if !is_plain(i, v) {
+                        continue;
+                    }
+                    let cell = cell_of(func, addr, access_offset(func, inst));
+                    if i.pointers.root(v).is_none() {
                         let over = i.contents.float_overlaps(cell, ty(v).bytes());
-                        let k = if over == Kinds::NONE { i.kinds_at(inst, addr) } else { over };
+                        let k = match over {
+                            Kinds::NONE => kinds_at(func, i.contents, i.of.summaries, inst, addr),
+                            over => over,
+                        };
                         if let Some(s) = k.shape(ty(v).bytes())
                             && lane[v] == 0
                         {
                             lane[v] = s.lane_bytes();
                         }
                     }
+                    // What lies in one place is one thing; and of memory of which nothing is known, nobody knows what lies where.
+                    let place = match i.contents.of_class(addr) {
+                        Kinds::NONE => (Base::Value(i.contents.find(addr)), 0),
+                        _ => cell,
+                    };
+                    match places.entry(place) {
+                        Entry::Occupied(first) => pairs.push((*first.get(), v)),
+                        Entry::Vacant(first) => drop(first.insert(v)),
+                    }
                 }
                 Opcode::Call => {
-                    let Some(CalleeKind::Derived(f)) = CalleeKind::of(i.program, func, inst) else { continue };
+                    let Some(CalleeKind::Derived(f)) = CalleeKind::of(i.of.program, func, inst) else { continue };
                     let mut learn = |v: ir::Value, bytes: u32| {
                         if lane[v] == 0 && !is_float(v) && !i.pointers.address.contains(v) && ty(v).bytes() >= bytes {
                             lane[v] = bytes;
                         }
                     };
-                    args.iter().enumerate().for_each(|(n, &v)| learn(v, i.summaries.param_lane(f, n)));
-                    results.iter().enumerate().for_each(|(n, &v)| learn(v, i.summaries.result_lane(f, n)));
+                    args.iter().enumerate().for_each(|(n, &v)| learn(v, i.of.summaries.param_lane(f, n)));
+                    results.iter().enumerate().for_each(|(n, &v)| learn(v, i.of.summaries.result_lane(f, n)));
+                    let end = |e: End| match e {
+                        End::Param(n) => args[n],
+                        End::Result(n) => results[n],
+                    };
+                    let linked = i.of.summaries.links(f).iter().map(|l| (end(l.ends.0), end(l.ends.1), l.bytes));
+                    links.extend(linked.filter(|l| is_plain(i, l.0) && is_plain(i, l.1)));
                 }
                 Opcode::Return => {
                     for (n, &v) in args.iter().enumerate() {
@@ -101,24 +224,27 @@ pub fn lanes(i: &ActivityInput<'_>) -> SecondaryMap<ir::Value, u32> {
         }
     }
     pairs.retain(|&(x, y)| !is_float(x) && !is_float(y));
+    (lane, Moves { pairs, halves, links })
+}
+
+/// Carry lanes along moves.
+fn settle(func: &ir::Function, moves: &Moves, lane: &mut SecondaryMap<ir::Value, u32>) {
+    let bytes = |v: ir::Value| func.dfg.value_type(v).bytes();
     let mut changed = true;
     while changed {
         changed = false;
-        let both = pairs.iter().map(|&p| (p, false)).chain(halves.iter().map(|&p| (p, true)));
-        for ((x, y), half) in both {
-            // A half of a word can be one single, never part of a double.
-            if half && lane[x].max(lane[y]) > 4 {
-                continue;
-            }
-            let (lx, ly) = (lane[x], lane[y]);
-            if lx == 0 && ly != 0 && ty(x).bytes() >= ly {
-                lane[x] = ly;
-                changed = true;
-            } else if ly == 0 && lx != 0 && ty(y).bytes() >= lx {
-                lane[y] = lx;
-                changed = true;
+        // A half of a word can be one single, never part of a double.
+        let whole = moves.pairs.iter().map(|&(x, y)| (x, y, [4, 8]));
+        let halves = moves.halves.iter().map(|&(x, y)| (x, y, [4, 4]));
+        let calls = moves.links.iter().map(|&(x, y, n)| (x, y, [n, n]));
+        for (x, y, widths) in whole.chain(halves).chain(calls) {
+            for (from, to) in [(x, y), (y, x)] {
+                let width = lane[from];
+                if lane[to] == 0 && widths.contains(&width) && bytes(to) >= width {
+                    lane[to] = width;
+                    changed = true;
+                }
             }
         }
     }
-    lane
 }

@@ -144,22 +144,21 @@ pub struct ActivityInput<'a> {
     pub pointers: &'a Pointers,
     /// What memory holds.
     pub contents: &'a Contents,
+    /// Widths of the floats that integers carry.
+    pub lanes: &'a SecondaryMap<ir::Value, u32>,
     /// What is known of callees.
     pub summaries: &'a Summaries,
 }
 
-impl ActivityInput<'_> {
-    /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
-    /// all functions of a program).
-    fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
-        let func = self.func;
-        let k = self.contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
-        if k.moved() != Kinds::NONE {
-            return k;
-        }
-        let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
-        region.map_or(k, |r| k.join(self.summaries.region(r)))
+/// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
+/// all functions of a program).
+fn kinds_at(func: &ir::Function, contents: &Contents, summaries: &Summaries, inst: ir::Inst, addr: ir::Value) -> Kinds {
+    let k = contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
+    if k.moved() != Kinds::NONE {
+        return k;
     }
+    let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
+    region.map_or(k, |r| k.join(summaries.region(r)))
 }
 
 pub mod lanes;
@@ -194,6 +193,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         params: input.params,
         summaries: input.summaries,
         pointer_copy: input.pointers.pointer_copy.clone(),
+        bits: EntitySet::new(),
     };
     let local = Local::compute(&for_pointers, input.pointers, input.contents);
     let mut cx = Cx {
@@ -204,7 +204,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         active_memory: EntitySet::new(),
         problems: Vec::new(),
     };
-    cx.a.lane = lanes::lanes(input);
+    cx.a.lane.clone_from(input.lanes);
     cx.varied();
     cx.roles();
     cx.usefulness();
@@ -248,7 +248,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
-        self.i.kinds_at(inst, addr)
+        kinds_at(self.i.func, self.i.contents, self.i.summaries, inst, addr)
     }
 
     pub(super) fn is_float(&self, v: ir::Value) -> bool {

@@ -1,6 +1,6 @@
 //! Calls that are replaced by what they call.
 //!
-//! Everything else leaves calls alone ([`as_calls`]). Here they are replaced: once as two functions, watched as closely as without, and once as
+//! Everything else leaves calls alone ([`Options::as_calls`]). Here they are replaced: once as two functions, watched as closely as without, and once as
 //! one function, with bounds that differ from call to call, the default among them, so that they are met here and there. Values and memory must be the
 //! same bit for bit. A gradient must be the same but for roundings: what a callee adds up by itself is added where its caller adds.
 

@@ -6,7 +6,7 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Error, Ideas, MemoryMode, Mode, Options, Program, ResultActivity};
 
-use super::{as_calls, derive, describe, run_anywhere};
+use super::{derive, describe, run_anywhere};
 use crate::bind::Invocation;
 
 /// What comes out otherwise than where all seeds are arguments.
@@ -15,7 +15,7 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     if call.wasm.is_some() || results.iter().all(|r| *r == ResultActivity::Active) {
         return Ok(Vec::new());
     }
-    let expected = run_anywhere(&derive(program, &call.request(), &as_calls())?, call)?;
+    let expected = run_anywhere(&derive(program, &call.request(), &Options::as_calls())?, call)?;
     let mut request = call.request();
     request.results = results;
     let other = match call.symbol.len() % 2 {
@@ -25,7 +25,7 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     let mut found = Vec::new();
     for (mode, memory) in [(Mode::Gradient, MemoryMode::Leave), other] {
         let ideas = Ideas::default().in_order();
-        let rule = derive(program, &request, &Options { mode, memory, ideas, ..as_calls() })?;
+        let rule = derive(program, &request, &Options { mode, memory, ideas, ..Options::as_calls() })?;
         let outcome = run_anywhere(&rule, call)?;
         if !outcome.equal_gradient(&expected) {
             let (is, want) = (describe(&outcome), describe(&expected));

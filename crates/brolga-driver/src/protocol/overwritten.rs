@@ -7,7 +7,7 @@
 
 use brolga::{ArgActivity, Error, Ideas, Mode, Options, Program};
 
-use super::{as_calls, derive, run_anywhere};
+use super::{derive, run_anywhere};
 use crate::bind::{BoundArg, Invocation};
 use crate::run::{Outcome, primal};
 use crate::value::{Num, decode_all};
@@ -40,7 +40,7 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     for mode in [Mode::Split, Mode::Gradient] {
         // Stored or added to, a loop may be run in another way, and so add up in another order.
         let ideas = Ideas { again: true, ..Ideas::default().in_order() };
-        let options = Options { mode, ideas, ..as_calls() };
+        let options = Options { mode, ideas, ..Options::as_calls() };
         let expected = run_anywhere(&derive(program, &call.request(), &options)?, &added)?;
         let rule = derive(program, &claimed.request(), &options)?;
         let over: Vec<bool> = (0..fresh.len()).map(|i| rule.overwrites(i)).collect();

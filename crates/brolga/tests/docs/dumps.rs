@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brolga::{Inline, Options, Stage, dump};
+use brolga::{Options, Stage, dump};
 use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, compare, guess, run};
 
@@ -91,8 +91,7 @@ fn shown(path: &Path, stage: &str) -> String {
         _ => None,
     });
     let request = line.map_or_else(|| guess::request(&file.program, func), |call| call.request());
-    dump(&file.program, &request, &Options { inline: Inline::Never, ..Options::default() }, stage)
-        .unwrap_or_else(|e| panic!("{e}"))
+    dump(&file.program, &request, &Options::as_calls(), stage).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The named units of a dump's first function: each begins with a line whose first word is the name, and goes on while lines are indented
