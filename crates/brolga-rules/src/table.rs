@@ -160,6 +160,12 @@ pub(crate) fn sign(x: E) -> E {
     x.gt(0.0).select(1.0, x.lt(0.0).select(-1.0, 0.0))
 }
 
+/// sign(x)·sign(y), where sign bits decide, as they do in `fcopysign`: `y` has one at zero, and both have one where they are NaN. But `x` is zero at zero.
+fn same_signs(x: E, y: E) -> E {
+    let one = E::constant(1.0);
+    x.eq(0.0).select(0.0, one.copysign(x) * one.copysign(y))
+}
+
 /// The share of `x` in max(x, y): all, none, or at a tie half. A NaN operand is the result, so it gets all.
 fn share_of_larger(x: E, y: E) -> E {
     x.gt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
@@ -190,10 +196,7 @@ pub fn opcode_rule(op: Opcode) -> OpcodeRule {
         Opcode::Fabs => Expr(row!(x => z: times(sign(x)))),
         Opcode::Fmax => Expr(row!(x, y => z: times(share_of_larger(x, y)), times(share_of_larger(y, x)))),
         Opcode::Fmin => Expr(row!(x, y => z: times(share_of_smaller(x, y)), times(share_of_smaller(y, x)))),
-        // sign(x)·sign(y), where the sign bit decides for y (it has one even at zero), but not for x.
-        Opcode::Fcopysign => {
-            Expr(row!(x, y => z: times(sign(x) * E::constant(1.0).copysign(y)).bounded(), Partial::Zero))
-        }
+        Opcode::Fcopysign => Expr(row!(x, y => z: times(same_signs(x, y)).bounded(), Partial::Zero)),
 
         // Conversions between float types are linear.
         Opcode::Fpromote => S(Promote),
