@@ -48,6 +48,7 @@ pub mod plain;
 pub mod pointers;
 pub mod private;
 pub mod reach;
+pub mod results;
 pub mod rewind;
 pub mod solid;
 pub mod summary;

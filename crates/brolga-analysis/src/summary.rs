@@ -21,6 +21,7 @@ use crate::contents::{self, Kinds, Uses};
 use crate::effects::{self, Effect};
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
+use crate::results::{self, Sources};
 use crate::rewind;
 use crate::turns::{Local, Turns};
 use crate::whole::{self, Delay};
@@ -82,6 +83,8 @@ pub struct Summaries {
     rewinding: HashMap<FuncKey, bool>,
     /// Which functions can run later than in the primal.
     delays: HashMap<FuncKey, Delay>,
+    /// What results are made from.
+    results: HashMap<FuncKey, Vec<Sources>>,
 }
 
 impl Summaries {
@@ -118,6 +121,11 @@ impl Summaries {
     /// What is behind a parameter of `f`.
     pub fn contents(&self, f: FuncKey, i: usize) -> Kinds {
         self.funcs.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
+    }
+
+    /// What a result is made from.
+    pub fn sources(&self, f: FuncKey, i: usize) -> &Sources {
+        self.results.get(&f).and_then(|all| all.get(i)).unwrap_or(&Sources::Anything)
     }
 
     /// Which pointers a result of `f` may derive from.
@@ -184,6 +192,7 @@ impl Summaries {
         let effects = effects::compute(program, bodies, &flows);
         let mut all = Summaries {
             delays: whole::delays(program, funcs, &effects),
+            results: results::compute(program, bodies),
             effects,
             flows,
             rewinding: rewind::rewinding(program, funcs),

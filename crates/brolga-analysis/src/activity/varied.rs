@@ -16,6 +16,7 @@ use crate::contents::{Kinds, Use, becomes_float, is_handed_on, moves_half};
 use crate::modes::{ParamMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
 use crate::reach;
+use crate::results::Sources;
 
 const AS_FLOAT_NOTE: &str = "the shadow of a pointer moves with loads and stores of `i64`, so it would stay behind";
 const AS_FLOAT_HELP: &str = "copy pointers as `i64`, or with `memcpy`";
@@ -572,10 +573,19 @@ impl Cx<'_> {
                 _ => State::No,
             },
             Some(CalleeKind::Missing(_) | CalleeKind::Host | CalleeKind::Plain(_)) | None => State::No,
-            Some(CalleeKind::Derived(_)) | Some(CalleeKind::Indirect(_)) => {
+            Some(callee @ (CalleeKind::Derived(_) | CalleeKind::Indirect(_))) => {
                 let p = self.i.pointers;
-                let reached = args.iter().any(|&a| self.a.state[a] != State::No || p.root(a).is_some())
-                    || self.i.program.data.values().any(|d| d.writable);
+                let leads = |a: ir::Value| self.a.state[a] != State::No || p.root(a).is_some();
+                let sources = match callee {
+                    CalleeKind::Derived(f) => self.i.summaries.sources(f, k),
+                    _ => &Sources::Anything,
+                };
+                let reached = match sources {
+                    Sources::Params(from) => from.iter().any(|&i| leads(args[i])),
+                    Sources::Anything => {
+                        args.iter().any(|&a| leads(a)) || self.i.program.data.values().any(|d| d.writable)
+                    }
+                };
                 // Every integer that a function called through a pointer returns comes with the delta of a pointer, not with a cotangent.
                 let signature = match func.dfg.insts[inst] {
                     InstructionData::CallIndirect { sig_ref, .. } if reached && !self.is_float(v) => {

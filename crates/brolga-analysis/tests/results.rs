@@ -1,0 +1,98 @@
+//! What results are made from.
+
+mod common;
+
+use brolga_analysis::Summaries;
+
+use common::{bodies, program};
+
+/// The sources of the results of `%f`, with `%g`.
+fn sources(g: &str, f: &str) -> String {
+    let program = program(&format!("function %g{g}\nfunction %f{f}"));
+    let root = program.func("f").expect("it is there");
+    let bodies = bodies(&program);
+    let all = Summaries::compute(&program, &bodies);
+    let results = 0..bodies[&root].signature.returns.len();
+    results.map(|i| format!("{:?}", all.sources(root, i))).collect::<Vec<_>>().join(", ")
+}
+
+const SECOND: &str = "(f64, f64) -> f64 { block0(v0: f64, v1: f64): return v1 }";
+
+#[test]
+fn operands_lead_to_results() {
+    let of = |f| sources(SECOND, f);
+    let f = "(f64, f64, f64) -> f64, f64, f64 {
+        fn0 = %sin(f64) -> f64
+        block0(v0: f64, v1: f64, v2: f64):
+            v3 = call fn0(v2)
+            v4 = fmul v3, v0
+            v5 = f64const 0x1.0
+            return v4, v1, v5 }";
+    assert_eq!(of(f), "Params([0, 2]), Params([1]), Params([])");
+}
+
+#[test]
+fn parameters_of_blocks_are_what_is_passed() {
+    // Around a loop, and by the branch that is not taken at first. What decides is not among them.
+    let f = "(f64, f64, i32) -> f64 {
+        block0(v0: f64, v1: f64, v2: i32):
+            v3 = f64const 0x1.0
+            jump block1(v3, v2)
+        block1(v4: f64, v5: i32):
+            v8 = iconst.i32 -1
+            v6 = iadd v5, v8
+            brif v6, block1(v4, v6), block2
+        block2:
+            brif v5, block3(v4), block3(v1)
+        block3(v7: f64):
+            return v7 }";
+    assert_eq!(sources(SECOND, f), "Params([1])");
+}
+
+#[test]
+fn callees_hand_on_what_they_are_made_from() {
+    let f = "(f64, f64, f64) -> f64 {
+        fn0 = %g(f64, f64) -> f64
+        block0(v0: f64, v1: f64, v2: f64):
+            v3 = fadd v0, v1
+            v4 = call fn0(v3, v2)
+            return v4 }";
+    assert_eq!(sources(SECOND, f), "Params([2])");
+    let loads = "(f64, f64) -> f64 { ss0 = explicit_slot 8
+        block0(v0: f64, v1: f64): v2 = stack_addr.i64 ss0 store v1, v2 v3 = load.f64 v2 return v3 }";
+    assert_eq!(sources(loads, f), "Anything");
+}
+
+#[test]
+fn who_calls_itself_is_made_from_what_it_ends_with() {
+    let f = "(f64, f64, i32) -> f64 {
+        fn0 = %f(f64, f64, i32) -> f64
+        block0(v0: f64, v1: f64, v2: i32):
+            brif v2, block1, block2
+        block1:
+            v6 = iconst.i32 -1
+            v3 = iadd v2, v6
+            v4 = fmul v0, v1
+            v5 = call fn0(v4, v1, v3)
+            return v5
+        block2:
+            return v1 }";
+    assert_eq!(sources(SECOND, f), "Params([1])");
+    // Arguments change places.
+    let swaps = f.replace("call fn0(v4, v1, v3)", "call fn0(v1, v0, v3)");
+    assert_eq!(sources(SECOND, &swaps), "Params([0, 1])");
+}
+
+#[test]
+fn of_whom_nothing_is_known() {
+    for (declared, value) in [
+        ("fn0 = %unknown(f64) -> f64", "call fn0(v1)"),
+        ("sig0 = (f64) -> f64", "call_indirect sig0, v0(v1)"),
+        ("", "load.f64 v0"),
+        ("", "atomic_load.i64 v0"),
+    ] {
+        let ty = if value.contains("i64") { "i64" } else { "f64" };
+        let f = format!("(i64, f64) -> {ty} {{ {declared}\nblock0(v0: i64, v1: f64): v2 = {value}\n return v2 }}");
+        assert_eq!(sources(SECOND, &f), "Anything", "{value}");
+    }
+}
