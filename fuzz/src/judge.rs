@@ -102,6 +102,9 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
     // Runs may change data objects, so every run has a rule of its own.
     let rule = || derive(&file.program, &call.request(), &Options::default());
     let outcome = run::gradient(&rule().map_err(refusal)?, &call).map_err(checked)?;
+    if tape.nan_sign {
+        return Err(Verdict::Unjudged("the sign of a NaN decides".to_owned()));
+    }
     compare_primals(&call, &memory, &rule().map_err(failure)?, &tape)?;
     compare_gradients(&outcome, &tape, tol, text.lines().any(|l| l == "; wild"))?;
     if !file.program.data.values().any(|d| d.writable) {

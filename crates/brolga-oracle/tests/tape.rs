@@ -563,3 +563,26 @@ fn lane_masks_choose_between_active_vectors() {
         check(&text, &[0.5, 0.25], 0.125, &[0.25, 0.5]);
     }
 }
+
+#[test]
+fn it_is_known_whether_the_sign_of_a_nan_is_that_of_a_number() {
+    let own = "function %f(f64, f64) -> f64 system_v {
+    block0(v0: f64, v1: f64):
+        v2 = fcopysign v0, v1
+        return v2
+    }";
+    let imported = "function %f(f64, f64) -> f64 system_v {
+        fn0 = %copysign(f64, f64) -> f64 system_v
+    block0(v0: f64, v1: f64):
+        v2 = call fn0(v0, v1)
+        return v2
+    }";
+    for text in [own, imported] {
+        let decides = |x, y| {
+            let args = [OracleArg::active(f64v(x)), OracleArg::active(f64v(y))];
+            run(text, &args, &[f64v(1.0)]).unwrap().nan_sign
+        };
+        assert!(decides(2.0, f64::NAN));
+        assert!(!decides(f64::NAN, 2.0) && !decides(2.0, -0.0));
+    }
+}

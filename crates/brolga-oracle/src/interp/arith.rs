@@ -66,6 +66,7 @@ impl<D: Domain> Machine<'_, D> {
                 x[k] = lane(v.bits, n, i);
                 operands[k] = (v.prov.float(at, width), float_of(x[k], width));
             }
+            self.nan_sign |= op == Opcode::Fcopysign && float_of(x[1], width).is_nan();
             let y = float::eval(op, width, x).ok_or_else(|| self.unsupported(op.to_string()))?;
             bits |= y << (n * i);
             let value = float_of(y, width);

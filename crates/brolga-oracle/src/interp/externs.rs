@@ -82,6 +82,7 @@ impl<D: Domain> Machine<'_, D> {
                 return Err(wrong(self));
             }
             let x = std::array::from_fn(|i| args.get(i).map_or(0, |a| a.bits));
+            self.nan_sign |= math == Math::Copysign && float_of(x[1], width).is_nan();
             let bits = math.eval(width, x);
             return Ok(vec![self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value))]);
         }

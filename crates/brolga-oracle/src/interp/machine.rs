@@ -110,6 +110,8 @@ pub struct Machine<'p, D: Domain> {
     pub(super) pinned_reg: Val,
     /// Sizes of blocks that the program has allocated, by address, because `realloc` must know how much to keep.
     pub(super) allocations: HashMap<usize, usize>,
+    /// Whether the sign of a NaN became that of another number.
+    pub nan_sign: bool,
     site: Site,
 }
 
@@ -130,6 +132,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             origin_ids: HashMap::new(),
             pinned_reg: Val::default(),
             allocations: HashMap::new(),
+            nan_sign: false,
             site: Site { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
         }
     }

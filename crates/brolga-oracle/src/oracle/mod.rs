@@ -140,6 +140,9 @@ pub struct Reverse<T> {
     pub tape_bytes: usize,
     /// Instructions executed.
     pub steps: u64,
+    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
+    /// something else.
+    pub nan_sign: bool,
 }
 
 /// What [`gradient`] gives.
@@ -163,6 +166,9 @@ pub struct OracleOutcome {
     pub tape_bytes: usize,
     /// Instructions executed.
     pub steps: u64,
+    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
+    /// something else.
+    pub nan_sign: bool,
 }
 
 /// A second-order run: the gradient, and its derivative along the direction.
@@ -289,6 +295,7 @@ impl<'p> Oracle<'p> {
             edges: r.edges,
             tape_bytes: r.tape_bytes,
             steps: r.steps,
+            nan_sign: r.nan_sign,
         })
     }
 
@@ -320,6 +327,7 @@ impl<'p> Oracle<'p> {
                 edges: r.edges,
                 tape_bytes: r.tape_bytes,
                 steps: r.steps,
+                nan_sign: r.nan_sign,
             }
         };
         Ok(HessianOutcome { gradient: part(|d| d.re), along: part(|d| d.eps) })
@@ -380,6 +388,7 @@ impl<'p> Oracle<'p> {
             edges: m.domain.n_edges(),
             tape_bytes: m.domain.n_bytes(),
             steps: m.n_steps(),
+            nan_sign: m.nan_sign,
         })
     }
 }
