@@ -29,7 +29,7 @@ use crate::modes::ParamMode;
 use crate::pointers::{PointerInput, Pointers, access_address, constant_int};
 
 /// A set of kinds of things that a place may hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kinds(u8);
 
 impl Kinds {
@@ -81,6 +81,15 @@ impl Kinds {
             Some(Elem::Pointer) => Kinds::POINTER,
             Some(Elem::Int) => Kinds::INT,
             None => Kinds::NONE,
+        }
+    }
+
+    /// What a callee is told: one kind, or floats of both sizes. Of pointers among floats it knows more itself, and integers contradict nothing.
+    pub fn told(self) -> Kinds {
+        match self.moved() {
+            Kinds::NONE => self,
+            k if k == Kinds::F64.join(Kinds::F32) || self.to_elem().is_some() => k,
+            _ => Kinds::NONE,
         }
     }
 
@@ -415,8 +424,8 @@ pub fn compute(
     let mut pointer_copy = p.pointer_copy.clone();
     // Classes of addresses, and declared contents.
     for (i, &v) in func.dfg.block_params(cx.cfg.blocks[0]).iter().enumerate() {
-        if let ParamMode::Dup { elem, .. } = cx.params[i] {
-            c.note(v, Kinds::of_elem(elem));
+        if let ParamMode::Dup { holds, .. } = cx.params[i] {
+            c.note(v, holds);
         }
     }
     let mut objects: HashMap<Base, ir::Value> = HashMap::default();

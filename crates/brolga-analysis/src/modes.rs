@@ -12,11 +12,11 @@
 //! ```
 
 use brolga_ir::inst::Shape;
-use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, FuncKey, Request, ResultActivity};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
+use crate::contents::Kinds;
 use crate::kept::Kept;
 
 /// How a parameter takes part in the derivative.
@@ -31,13 +31,16 @@ pub enum ParamMode {
         /// The delta is never zero.
         sure: bool,
         /// What it points at, as far as the caller knows.
-        elem: Option<Elem>,
+        holds: Kinds,
         /// It points at memory that the caller, or a caller of its, has made and kept pointers in, whose shadows may still be
         /// where this function stores floats.
         recycled: bool,
     },
     /// An integer that carries float bits, whose cotangent the pullback returns.
     Bits(Shape),
+    /// An integer that may be computed from the bits of a float, or be a part of them, which nobody follows: where it becomes a float, no
+    /// cotangent may arrive.
+    Opaque,
 }
 
 /// How a result takes part.
@@ -84,7 +87,7 @@ impl Variant {
             .map(|(a, &elem)| match a {
                 ArgActivity::Const => ParamMode::Const,
                 ArgActivity::Active => ParamMode::Active,
-                ArgActivity::Duplicated => ParamMode::Dup { sure: true, elem, recycled: false },
+                ArgActivity::Duplicated => ParamMode::Dup { sure: true, holds: Kinds::of_elem(elem), recycled: false },
             })
             .collect();
         let results = sig
@@ -147,7 +150,7 @@ impl Variant {
         self.params.iter().enumerate().filter_map(|(i, p)| match *p {
             ParamMode::Active => Shape::of_float(primal.params[i].value_type).map(|s| (i, s)),
             ParamMode::Bits(s) => Some((i, s)),
-            ParamMode::Const | ParamMode::Dup { .. } => None,
+            ParamMode::Const | ParamMode::Opaque | ParamMode::Dup { .. } => None,
         })
     }
 
@@ -173,7 +176,7 @@ pub fn canonical_params(sig: &Signature) -> Vec<ParamMode> {
         .iter()
         .map(|p| match Shape::of_float(p.value_type) {
             Some(_) => ParamMode::Active,
-            None if p.value_type == types::I64 => ParamMode::Dup { sure: false, elem: None, recycled: false },
+            None if p.value_type == types::I64 => ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false },
             None => ParamMode::Const,
         })
         .collect()

@@ -546,7 +546,7 @@ fn closed(cx: &PointerInput<'_>, p: &Pointers, mut set: EntitySet<ir::Value>) ->
 /// What the caller says that a parameter points at.
 pub fn declared_elem(mode: ParamMode) -> Option<Elem> {
     match mode {
-        ParamMode::Dup { elem, .. } => elem,
+        ParamMode::Dup { holds, .. } => holds.to_elem(),
         _ => None,
     }
 }

@@ -12,17 +12,19 @@
 //! gets from itself alone is made from nothing.
 //!
 //! **Errs** on the side of anything. Which way a function takes is no operand: a result that only depends on an argument by a
-//! branch is as constant as the program that computes it here and now, in a derivative as anywhere.
+//! branch is as constant as the program that computes it here and now, in a derivative as anywhere. Nor is the operand of what has no
+//! derivative: a comparison, a conversion to an integer.
 //!
 //! Source: jump functions (Callahan, Cooper, Kennedy and Torczon, "Interprocedural constant propagation", 1986), as far as
 //! activity needs them.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
-use brolga_rules::MathKind;
+use brolga_rules::{MathKind, OpcodeRule, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 
+use crate::activity::leaves_exponent;
 use crate::callee::CalleeKind;
 use crate::cfg::Cfg;
 use crate::summary::Body;
@@ -129,5 +131,10 @@ fn operands(
             _ => None,
         };
     }
-    (!op.can_load() && !op.other_side_effects()).then(|| args.to_vec())
+    match opcode_rule(op) {
+        _ if op.can_load() || op.other_side_effects() => None,
+        OpcodeRule::Zero => Some(Vec::new()),
+        _ if leaves_exponent(func, inst) => Some(Vec::new()),
+        _ => Some(args.to_vec()),
+    }
 }

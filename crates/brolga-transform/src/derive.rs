@@ -380,8 +380,8 @@ pub(crate) fn derive_once(
                 let sig = program.funcs[k].signature.clone();
                 let mut variant = Variant::canonical(k, &sig);
                 for (i, p) in variant.params.iter_mut().enumerate() {
-                    if let ParamMode::Dup { elem, .. } = p {
-                        *elem = summaries.indirect_contents(signature_id(&sig), i).to_elem();
+                    if let ParamMode::Dup { holds, .. } = p {
+                        *holds = summaries.indirect_contents(signature_id(&sig), i).told();
                     }
                 }
                 let (forward, pullback) = work.derive(variant);

@@ -8,7 +8,8 @@
 //! it leaves undone is done. Functions are visited from callees to callers, so that what is put in is final, and no call in
 //! it is looked at again. The body of a callee replaces a call if
 //! - it has one, is not recursive (no cycle of calls leads through it), and is neither a function whose rule is known
-//!   ([`brolga_ir::Func::computes`]) nor one that is called as it is ([`Program::plain`]);
+//!   ([`brolga_ir::Func::computes`]), nor a part of an allocator ([`brolga_ir::Func::allocator`]: what it returns would no longer be
+//!   known to be apart), nor one that is called as it is ([`Program::plain`]);
 //! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by [`Inline::Small::growth`] and its own
 //!   length; nor all callers together by more than [`SPARE`] and the length of all ([`Budget`]). If it is called in one place only, the
 //!   program does not grow: it may have [`Inline::Small::once`] instructions, with all others like it in the same
@@ -239,6 +240,7 @@ fn called_once(program: &Program, funcs: &[FuncKey]) -> EntitySet<FuncKey> {
 fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
     let by_value = |p: &ir::AbiParam| matches!(p.purpose, ArgumentPurpose::StructArgument(_));
     program.funcs[key].computes.is_none()
+        && program.funcs[key].allocator.is_none()
         && !program.plain.contains(key)
         && !func.signature.params.iter().any(by_value)
         && func.dynamic_stack_slots.is_empty()

@@ -168,8 +168,8 @@ fn param_mode(m: ParamMode) -> String {
     match m {
         ParamMode::Const => word(ArgActivity::Const).to_owned(),
         ParamMode::Active => word(ArgActivity::Active).to_owned(),
-        ParamMode::Dup { sure, elem, recycled } => {
-            let elem = match elem {
+        ParamMode::Dup { sure, holds, recycled } => {
+            let holds = match holds.to_elem() {
                 Some(Elem::F64) => " of f64",
                 Some(Elem::F32) => " of f32",
                 Some(Elem::Pointer) => " of pointers",
@@ -178,9 +178,10 @@ fn param_mode(m: ParamMode) -> String {
             };
             let sure = if sure { "" } else { " or without shadow" };
             let recycled = if recycled { ", held pointers" } else { "" };
-            format!("{}{sure}{elem}{recycled}", word(ArgActivity::Duplicated))
+            format!("{}{sure}{holds}{recycled}", word(ArgActivity::Duplicated))
         }
         ParamMode::Bits(shape) => format!("bits of {shape}"),
+        ParamMode::Opaque => "opaque".to_owned(),
     }
 }
 

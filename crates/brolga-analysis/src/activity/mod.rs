@@ -20,15 +20,17 @@
 //! tricks on inactive data, and on data that only steers control flow, are nobody's business.
 
 use brolga_ir::inst::Shape;
+use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, FuncKey, Program};
-use cranelift_codegen::ir::{self, InstructionData};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::cell::{access_offset, cell_of};
 use crate::cfg::Cfg;
 use crate::contents::{Contents, Kinds, Uses};
 use crate::modes::{ParamMode, ResultMode};
-use crate::pointers::{PointerInput, Pointers};
+use crate::pointers::{PointerInput, Pointers, constant_int};
+use crate::reach::Name;
 use crate::summary::Summaries;
 use crate::turns::{Here, Local};
 
@@ -161,6 +163,14 @@ fn kinds_at(func: &ir::Function, contents: &Contents, summaries: &Summaries, ins
     region.map_or(k, |r| k.join(summaries.region(r)))
 }
 
+/// Whether a shift leaves nothing of a float but what is above its mantissa, which is constant wherever the float is differentiable.
+pub(crate) fn leaves_exponent(func: &ir::Function, inst: ir::Inst) -> bool {
+    let (Opcode::Ushr | Opcode::Sshr) = func.dfg.insts[inst].opcode() else { return false };
+    let lane = func.dfg.value_type(func.dfg.first_result(inst)).lane_type();
+    constant_int(func, func.dfg.inst_args(inst)[1])
+        .is_some_and(|n| lane == types::I64 && n >= 52 || lane == types::I32 && n >= 23)
+}
+
 pub mod lanes;
 mod roles;
 mod useful;
@@ -179,6 +189,8 @@ struct Cx<'a> {
     useful: EntitySet<ir::Value>,
     /// Classes of memory (see [`crate::contents`]) that may hold something active.
     active_memory: EntitySet<ir::Value>,
+    /// Places to which something active is stored, or what was computed from its bits: offsets and lengths in bytes.
+    holding: HashMap<Name, Vec<(i64, u32)>>,
     /// Where pointers and floats are by turns.
     turns: Here,
     problems: Vec<Problem>,
@@ -202,6 +214,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         a: Activity::with_room(input.func),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
+        holding: HashMap::default(),
         problems: Vec::new(),
     };
     cx.a.lane.clone_from(input.lanes);

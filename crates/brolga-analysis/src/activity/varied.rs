@@ -4,17 +4,17 @@ use brolga_ir::Diagnostic;
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
-use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use super::{BITS_HELP, Cx, State, whole_lane};
+use super::{BITS_HELP, Cx, State, leaves_exponent, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
-use crate::cell::{access_offset, cell_of};
+use crate::cell::{Cell, access_offset, cell_of};
 use crate::contents::{Kinds, Use, becomes_float, is_handed_on, moves_half};
 use crate::modes::{ParamMode, signature_id};
-use crate::pointers::{Delta, RootKind, access_address, constant_int, declared_elem};
+use crate::pointers::{Delta, RootKind, access_address, declared_elem};
 use crate::reach;
 use crate::results::Sources;
 
@@ -44,8 +44,10 @@ impl Cx<'_> {
             return;
         }
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
-            if matches!(self.i.params[i], ParamMode::Active | ParamMode::Bits(_)) {
-                self.a.state[v] = State::Varied { definite: true };
+            match self.i.params[i] {
+                ParamMode::Active | ParamMode::Bits(_) => self.a.state[v] = State::Varied { definite: true },
+                ParamMode::Opaque => self.a.state[v] = State::Taint { definite: false },
+                ParamMode::Const | ParamMode::Dup { .. } => {}
             }
         }
         self.memory_from_outside();
@@ -156,12 +158,28 @@ impl Cx<'_> {
         let func = self.i.func;
         if !matches!(
             opcode_rule(func.dfg.insts[inst].opcode()),
-            OpcodeRule::Structural(Structural::Store | Structural::AtomicStore)
+            OpcodeRule::Structural(Structural::Store | Structural::AtomicStore | Structural::IntStore)
         ) {
             return false;
         }
         let args = func.dfg.inst_args(inst);
-        self.a.state[args[0]] != State::No && self.active_memory.insert(self.i.contents.find(args[1]))
+        if self.a.state[args[0]] == State::No {
+            return false;
+        }
+        let (base, offset) = cell_of(func, args[1], access_offset(func, inst));
+        let place = (offset, reach::access_bytes(func, inst));
+        let places = self.holding.entry(reach::name_of(func, base)).or_default();
+        let new = !places.contains(&place);
+        if new {
+            places.push(place);
+        }
+        self.active_memory.insert(self.i.contents.find(args[1])) || new
+    }
+
+    /// Whether something active is stored to a place of this name, or computed from it, whenever that may be.
+    fn holds(&self, (base, offset): Cell, bytes: u32) -> bool {
+        let overlaps = |&(at, n): &(i64, u32)| at < offset + i64::from(bytes) && offset < at + i64::from(n);
+        self.holding.get(&reach::name_of(self.i.func, base)).is_some_and(|places| places.iter().any(overlaps))
     }
 
     pub(super) fn raise(&mut self, v: ir::Value, s: State) -> bool {
@@ -227,11 +245,10 @@ impl Cx<'_> {
                     return State::No;
                 }
                 let cell = cell_of(func, addr, access_offset(func, inst));
-                if self.i.contents.float_overlaps(cell, 4) == Kinds::NONE {
-                    State::No
-                } else {
-                    State::Taint { definite: true }
+                if self.i.contents.float_overlaps(cell, 4) != Kinds::NONE {
+                    return State::Taint { definite: true };
                 }
+                self.part(inst, addr, cell)
             }
             Structural::AtomicRmw | Structural::AtomicCas => {
                 let addr = access_address(func, inst).expect("an access has an address");
@@ -281,15 +298,7 @@ impl Cx<'_> {
                         s => s,
                     }
                 }
-                // What is left of a float above its mantissa is constant wherever it is differentiable.
-                Opcode::Ushr | Opcode::Sshr
-                    if constant_int(func, args[1]).is_some_and(|n| {
-                        let lane = self.ty(v).lane_type();
-                        (lane == types::I64 && n >= 52) || (lane == types::I32 && n >= 23)
-                    }) =>
-                {
-                    State::No
-                }
+                _ if leaves_exponent(func, inst) => State::No,
                 _ => self.tainted(args),
             },
             Structural::Store
@@ -380,7 +389,23 @@ impl Cx<'_> {
         // with is a number, unless it could be a whole float.
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
-        if moved && (could_be_float || !number) { State::Taint { definite: false } } else { State::No }
+        let maybe = moved && (could_be_float || !number) || self.holds(cell, bytes);
+        if maybe { State::Taint { definite: false } } else { State::No }
+    }
+
+    /// A load of less than a float: of a small number, or of a part of something, and then the pullback checks where that is stored.
+    fn part(&self, inst: ir::Inst, addr: ir::Value, cell: Cell) -> State {
+        let func = self.i.func;
+        let bytes = reach::access_bytes(func, inst);
+        match reach::last_store(func, self.i.cfg, inst, cell, bytes) {
+            Some(found) if found.offset == 0 && found.bytes == bytes => {
+                return self.tainted(&func.dfg.inst_args(found.store)[..1]);
+            }
+            _ => {}
+        }
+        let k = self.kinds_at(inst, addr);
+        let active = self.active_memory.contains(self.i.contents.find(addr));
+        if active && (k.has_float() || k == Kinds::NONE) { State::Taint { definite: false } } else { State::No }
     }
 
     /// Whether the caller has said that there are floats, of no more than `bytes` bytes each, and nothing else.
@@ -539,7 +564,9 @@ impl Cx<'_> {
                 }
                 State::Varied { definite: true }
             }
-            State::Taint { .. } => {
+            // The pullback checks that no cotangent arrives.
+            State::Taint { definite: false } => State::Varied { definite: false },
+            State::Taint { definite: true } => {
                 let d = Diagnostic::new(
                     "AD0110",
                     "bits that integer arithmetic computed from an active float become a float",
@@ -613,9 +640,19 @@ impl Cx<'_> {
                 } else if self.a.lane[v] != 0 {
                     self.carried(v, false)
                 } else {
-                    State::No
+                    self.made_of_bits(sources, args)
                 }
             }
         }
+    }
+
+    /// A number that a callee returns: perhaps computed from the bits of floats that it was given.
+    fn made_of_bits(&self, sources: &Sources, args: &[ir::Value]) -> State {
+        let bits = |a: &ir::Value| self.a.state[*a] != State::No;
+        let any = match sources {
+            Sources::Params(from) => from.iter().any(|&i| bits(&args[i])),
+            Sources::Anything => args.iter().any(bits),
+        };
+        if any { State::Taint { definite: false } } else { State::No }
     }
 }

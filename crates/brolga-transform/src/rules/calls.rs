@@ -35,7 +35,8 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
             *mode = ResultMode::Unit;
         }
     }
-    let quiet = params.iter().all(|p| *p == ParamMode::Const) && results.iter().all(|r| *r == ResultMode::None);
+    let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque))
+        && results.iter().all(|r| *r == ResultMode::None);
     let shared = facts.program.data.values().any(|d| d.writable) || facts.options.memory == MemoryMode::Restore;
     if quiet && !shared {
         return;
@@ -101,9 +102,15 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
 pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let sig = cx.func().dfg.signatures[sig_ref].clone();
     let args = cx.args()[1..].to_vec();
-    for &a in &args {
-        if !cx.ty(a).lane_type().is_float() && matches!(cx.facts().activity.state[a], State::Varied { definite: true })
-        {
+    let signature = signature_id(&sig);
+    for (i, &a) in args.iter().enumerate() {
+        let lost = match cx.facts().activity.state[a] {
+            State::Varied { definite: true } => true,
+            State::No => false,
+            // Perhaps a number. But then nobody would make a float of it.
+            _ => cx.facts().summaries.takes_bits_through(signature, i),
+        };
+        if !cx.ty(a).lane_type().is_float() && cx.facts().delta(a).is_none() && lost {
             let d =
                 Diagnostic::new("AD0113", "float bits are passed in an integer to a function called through a pointer")
                     .note("which callees would know that it is a float cannot be told here")
@@ -116,7 +123,6 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     }
     let callee = cx.args()[0];
     let defs = smallvec![(cx.aux(0), types::I64), (cx.aux(1), types::I64)];
-    let signature = signature_id(&sig);
     cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
     let variant = Variant::canonical(cx.facts().variant.func, &sig);
     let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
@@ -160,7 +166,7 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
     if facts.delta(a).is_some() {
         return ParamMode::Dup {
             sure: facts.sure(a),
-            elem: facts.contents.of_class(a).to_elem(),
+            holds: facts.contents.of_class(a).told(),
             recycled: facts.held_pointers(a) && facts.summaries.turns.floats(f, i),
         };
     }
@@ -173,7 +179,8 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
             cx.problem(d);
             ParamMode::Const
         }
-        State::Taint { definite: false } | State::No => ParamMode::Const,
+        State::Taint { definite: false } => ParamMode::Opaque,
+        State::No => ParamMode::Const,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What each kind of instruction becomes. One file per family; a rule is a few lines: forward, reverse, done.
 
+use brolga_analysis::activity::State;
 use brolga_analysis::{CalleeKind, ResultMode};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};
@@ -67,7 +68,10 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                     let one = cx.constant(1.0, cx.ty(v));
                     cx.add_ct(v, one);
                 } else if let Some(seed) = cx.t.seeds[i] {
-                    cx.add_ct(v, seed);
+                    match (cx.facts().activity.state[v], cx.facts().variant.results[i]) {
+                        (State::Taint { .. }, ResultMode::Bits(shape)) => moves::nothing_arrives(cx, seed, shape),
+                        _ => cx.add_ct(v, seed),
+                    }
                 }
             }
         }

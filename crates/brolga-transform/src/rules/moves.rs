@@ -2,7 +2,7 @@
 //!
 //! Cotangents have float types even where the primal holds the bits in an integer, so one rule serves both.
 
-use brolga_analysis::activity::whole_lane;
+use brolga_analysis::activity::{State, whole_lane};
 use brolga_analysis::bits::{self, BitOp};
 use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
@@ -146,9 +146,27 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
 
 /// The same bits under another type.
 pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
-    if let Some((ct, _)) = ct_of_result(cx) {
-        cx.add_ct(cx.args()[0], ct);
+    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let x = cx.args()[0];
+    match cx.facts().activity.state[x] {
+        State::Taint { .. } => nothing_arrives(cx, ct, shape),
+        _ => cx.add_ct(x, ct),
     }
+}
+
+/// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
+pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
+    let n = lanes(shape);
+    for l in 0..n {
+        let part = if n == 1 { ct } else { cx.arith(Arith::Extract(l), &[ct], lane_type(shape)) };
+        lane_is_unused(cx, part, lane_type(shape));
+    }
+}
+
+fn lane_is_unused(cx: Cx<'_, '_, '_, '_>, part: Val, ty: Type) {
+    let zero = cx.constant(0.0, ty);
+    let used = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[part, zero], types::I8);
+    cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(used, Check::UntrackedBits));
 }
 
 /// A scalar in every lane: x̄ += Σ z̄.
@@ -217,9 +235,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
             // Bytes of several floats, which nothing should use: check that nothing does.
             let t = lane_type(shape);
             let part = cx.arith(Arith::Extract(l as u8), &[ct], t);
-            let zero = cx.constant(0.0, t);
-            let used = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[part, zero], types::I8);
-            cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(used, Check::UntrackedBits));
+            lane_is_unused(cx, part, t);
         }
     }
     for (k, &x) in cx.args().iter().enumerate() {

@@ -1,0 +1,180 @@
+//! Bits of floats that programs take apart, or move in pieces, out of sight of those who know that they are floats: in callees, through
+//! memory, byte by byte. What cannot be followed ends in a trap. Nowhere is a gradient silently too small.
+
+use brolga_wasm::brolga::{Diagnostics, Inline, Mode, Options};
+use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
+
+/// The gradient of `f` by its one float, with calls as calls and with short functions in their callers, as a whole and in two halves.
+fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
+    let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
+    let mut found = Vec::new();
+    for inline in [Inline::Never, Inline::Auto] {
+        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+            let options = Options { mode, inline, ..Options::default() };
+            found.push(gradient(&module, &options, x));
+        }
+    }
+    found
+}
+
+fn gradient(module: &Module, options: &Options, x: f64) -> Result<f64, Error> {
+    let activity = [default_activity(wasmparser::ValType::F64)];
+    let gradient = Gradient::with_options(module, "f", &activity, options)?;
+    let mut instance = Instance::new(module)?;
+    let (args, seed) = ([Val::F64(x)], [Val::F64(1.0)]);
+    let cotangents = if options.mode == Mode::Split {
+        let (_, mut pullback) = instance.forward(&gradient, &args)?;
+        instance.pullback(&mut pullback, &seed)?
+    } else {
+        instance.gradient(&gradient, &args, &seed)?.cotangents
+    };
+    Ok(cotangents[0].and_then(|c| c.f64()).expect("the argument is active"))
+}
+
+/// Nobody follows these bits, and somebody makes a float of them whose cotangent is not zero.
+fn is_lost(text: &str) {
+    for found in gradients(text, 1.5) {
+        match found {
+            Err(Error::Trap(t)) => assert_eq!(t.code, "untracked_bits", "{t}"),
+            Err(Error::Diagnostics(Diagnostics(all))) => {
+                assert!(all.iter().all(|d| matches!(d.code, "AD0110" | "AD0113")), "{all:?}");
+            }
+            Err(e) => panic!("{e}"),
+            Ok(g) => panic!("{g}, silently"),
+        }
+    }
+}
+
+fn is(text: &str, x: f64, wanted: f64) {
+    for found in gradients(text, x) {
+        let g = found.unwrap_or_else(|e| panic!("{e}"));
+        assert!((g - wanted).abs() <= 1e-12 * wanted.abs(), "{g}, not {wanted}");
+    }
+}
+
+/// The square of a copy of x, which `copy` makes from address 64 to address 128, in a module whose `__stack_pointer` is read there: so the
+/// callee's memory is known to hold numbers.
+fn square_of_copy(load: &str, store: &str, step: u32, more: &str) -> String {
+    format!(
+        r#"(module (memory 1) (global $sp (mut i32) (i32.const 4096))
+            (func $copy (param $to i32) (param $from i32) (param $n i32) (local $frame i32)
+                (local.set $frame (i32.sub (global.get $sp) (i32.const 16)))
+                (i32.store offset=12 (local.get $frame) (local.get $n))
+                (loop $next
+                    ({store} (local.get $to) ({load} (local.get $from)))
+                    (local.set $to (i32.add (local.get $to) (i32.const {step})))
+                    (local.set $from (i32.add (local.get $from) (i32.const {step})))
+                    (i32.store offset=12 (local.get $frame)
+                        (i32.sub (i32.load offset=12 (local.get $frame)) (i32.const {step})))
+                    (br_if $next (i32.load offset=12 (local.get $frame)))))
+            (func (export "f") (param $x f64) (result f64)
+                (f64.store (i32.const 64) (local.get $x))
+                {more}
+                (call $copy (i32.const 128) (i32.const 64) (i32.const 8))
+                (f64.mul (f64.load (i32.const 128)) (f64.load (i32.const 128)))))"#
+    )
+}
+
+/// Singles beside doubles.
+const SINGLES: &str = "(f32.store (i32.const 256) (f32.demote_f64 (local.get $x)))";
+
+#[test]
+fn copies_piece_by_piece() {
+    for singles in ["", SINGLES] {
+        is_lost(&square_of_copy("i32.load8_u", "i32.store8", 1, singles));
+        is_lost(&square_of_copy("i64.load8_s", "i64.store8", 1, singles));
+        is_lost(&square_of_copy("i32.load16_u", "i32.store16", 2, singles));
+        is_lost(&square_of_copy("i64.load32_u", "i64.store32", 4, singles));
+        is_lost(&square_of_copy("i32.load", "i32.store", 4, singles));
+    }
+    is_lost(&square_of_copy("i64.load", "i64.store", 8, SINGLES));
+    is(&square_of_copy("i64.load", "i64.store", 8, ""), 1.5, 3.0);
+    is(&square_of_copy("f64.load", "f64.store", 8, SINGLES), 1.5, 3.0);
+}
+
+/// What is between a float's bits and a float's bits.
+fn bits(callees: &str, between: &str) -> String {
+    format!(
+        r#"(module (memory 1) {callees}
+            (func (export "f") (param $x f64) (result f64) (local $u i64)
+                (local.set $u (i64.reinterpret_f64 (local.get $x)))
+                {between}))"#
+    )
+}
+
+#[test]
+fn callees_that_calculate_with_bits() {
+    // The bytes the other way round, twice.
+    let swap = r#"(func $swap (param $u i64) (result i64) (local $r i64) (local $i i64)
+        (loop $next
+            (local.set $r (i64.or (i64.shl (local.get $r) (i64.const 8))
+                (i64.and (i64.shr_u (local.get $u) (local.get $i)) (i64.const 255))))
+            (br_if $next (i64.lt_u (local.tee $i (i64.add (local.get $i) (i64.const 8))) (i64.const 64))))
+        (local.get $r))"#;
+    is_lost(&bits(swap, "(f64.reinterpret_i64 (call $swap (call $swap (local.get $u))))"));
+    // The same of what a callee has put into memory, in its own frame.
+    let through_memory = r#"(func $swap (param $u i64) (result i64) (local $i i64)
+        (i64.store offset=16 (i32.const 1024) (local.get $u))
+        (i64.store offset=24 (i32.const 1024) (i64.const 0))
+        (loop $next
+            (i64.store offset=24 (i32.const 1024) (i64.or (i64.shl (i64.load offset=24 (i32.const 1024)) (i64.const 8))
+                (i64.and (i64.shr_u (i64.load offset=16 (i32.const 1024)) (local.get $i)) (i64.const 255))))
+            (br_if $next (i64.lt_u (local.tee $i (i64.add (local.get $i) (i64.const 8))) (i64.const 64))))
+        (i64.load offset=24 (i32.const 1024)))"#;
+    is_lost(&bits(through_memory, "(f64.reinterpret_i64 (call $swap (call $swap (local.get $u))))"));
+    // A byte that a callee writes.
+    let put = "(func $put (param $at i32) (param $b i32) (i32.store8 (local.get $at) (local.get $b)))";
+    let bytes: String =
+        (0..8).map(|i| format!("(call $put (i32.const {}) (i32.load8_u (i32.const {})))", 128 + i, 64 + i)).collect();
+    is_lost(&bits(put, &format!("(i64.store (i32.const 64) (local.get $u)) {bytes} (f64.load (i32.const 128))")));
+}
+
+#[test]
+fn bits_through_a_frame() {
+    // The first step towards an inverse square root, by way of memory, each access with an address of its own.
+    let frame = r#"(func $frame (result i32) (i32.sub (global.get $sp) (i32.const 32)))
+        (global $sp (mut i32) (i32.const 4096))"#;
+    let between = r#"
+        (local $fp i32)
+        (local.set $fp (call $frame))
+        (f64.store offset=8 (local.get $fp) (local.get $x))
+        (i64.store offset=16 (local.get $fp) (i64.load offset=8 (local.get $fp)))
+        (i64.store offset=16 (local.get $fp)
+            (i64.sub (i64.const 0x5fe6eb50c7b537a9) (i64.shr_s (i64.load offset=16 (local.get $fp)) (i64.const 1))))
+        (i64.store offset=24 (local.get $fp) (i64.load offset=16 (local.get $fp)))
+        (f64.mul (f64.load offset=24 (local.get $fp)) (f64.load offset=24 (local.get $fp)))"#;
+    is_lost(&format!(r#"(module (memory 1) {frame} (func (export "f") (param $x f64) (result f64) {between}))"#));
+}
+
+#[test]
+fn numbers_stay_numbers() {
+    // A hash of the bits decides; an exponent from the bits is a factor, made by bits; a float of random bits is another.
+    let hash = r#"(func $hash (param $at i32) (result i32) (local $h i32) (local $i i32)
+        (loop $next
+            (local.set $h (i32.add (i32.mul (local.get $h) (i32.const 33))
+                (i32.load8_u (i32.add (local.get $at) (local.get $i)))))
+            (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 8))))
+        (local.get $h))"#;
+    let text = bits(
+        hash,
+        r#"(f64.store (i32.const 64) (local.get $x))
+        (f64.mul (local.get $x) (f64.convert_i32_u (i32.or (i32.and (call $hash (i32.const 64)) (i32.const 1)) (i32.const 1))))"#,
+    );
+    is(&text, 1.5, 1.0);
+    let exponent = r#"(func $exponent (param $u i64) (result i64)
+        (i64.sub (i64.and (i64.shr_u (local.get $u) (i64.const 52)) (i64.const 0x7ff)) (i64.const 1023)))
+        (func $power (param $n i64) (result f64)
+            (f64.reinterpret_i64 (i64.shl (i64.add (local.get $n) (i64.const 1023)) (i64.const 52))))"#;
+    is(&bits(exponent, "(f64.mul (local.get $x) (call $power (call $exponent (local.get $u))))"), 5.0, 4.0);
+    let random = r#"(global $state (mut i64) (i64.const 88172645463325252))
+        (func $next (result f64)
+            (global.set $state (i64.xor (global.get $state) (i64.shl (global.get $state) (i64.const 13))))
+            (global.set $state (i64.xor (global.get $state) (i64.shr_u (global.get $state) (i64.const 7))))
+            (global.set $state (i64.xor (global.get $state) (i64.shl (global.get $state) (i64.const 17))))
+            (f64.sub (f64.reinterpret_i64 (i64.or (i64.shr_u (global.get $state) (i64.const 12)) (i64.const 0x3ff0000000000000)))
+                (f64.const 1)))"#;
+    let text = bits(random, "(f64.mul (local.get $x) (f64.add (f64.const 2) (f64.sub (call $next) (call $next))))");
+    let module = Module::new(&text).unwrap();
+    let wanted = Instance::new(&module).unwrap().call("f", &[Val::F64(1.0)]).unwrap()[0].f64().unwrap();
+    is(&text, 1.5, wanted);
+}
