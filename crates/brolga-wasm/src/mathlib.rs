@@ -51,7 +51,7 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
                         .zip(vs)
                         .all(|(t, v)| matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32)))
             };
-            (same(&rule.params, ty.params()) && same(&rule.rets, ty.results()) && ty.params().len() <= 2)
+            (same(&rule.params, ty.params()) && same(&rule.rets, ty.results()) && (1..=3).contains(&ty.params().len()))
                 .then_some(rule.symbol)
         };
         if let Some(symbol) = names.into_iter().find_map(|n| fits(plain(n))) {
@@ -104,21 +104,26 @@ pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec
 
 fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &Candidate) -> bool {
     let Some(host) = brolga_runtime::symbols().into_iter().find(|s| s.0 == c.symbol).map(|s| s.1) else { return false };
-    let (single, two) = (c.ty.results() == [ValType::F32], c.ty.params().len() == 2);
+    let (single, n) = (c.ty.results() == [ValType::F32], c.ty.params().len());
     let value = |x: f64| if single { Val::F32(x as f32) } else { Val::F64(x) };
-    let points =
-        POINTS.iter().flat_map(|&x| POINTS.iter().step_by(if two { 3 } else { POINTS.len() }).map(move |&y| (x, y)));
-    for (x, y) in points {
-        let args: &[Val] = if two { &[value(x), value(y)] } else { &[value(x)] };
-        let Ok(found) = instance.enter_in(primal, key, &c.ty, args) else { return false };
+    // Some of the points for the second and third operand, if there are any.
+    let some = |operand: usize| POINTS.into_iter().step_by(if operand < n { 3 } else { POINTS.len() });
+    let points = POINTS.into_iter().flat_map(|x| some(1).flat_map(move |y| some(2).map(move |z| [x, y, z])));
+    for [x, y, z] in points {
+        let Ok(found) = instance.enter_in(primal, key, &c.ty, &[value(x), value(y), value(z)][..n]) else {
+            return false;
+        };
         // SAFETY: the symbol is a C function whose signature the rule says, and the candidate's type is that signature.
         let wanted: f64 = unsafe {
             use std::mem::transmute;
-            match (single, two) {
-                (false, false) => transmute::<*const u8, extern "C" fn(f64) -> f64>(host)(x),
-                (false, true) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(host)(x, y),
-                (true, false) => transmute::<*const u8, extern "C" fn(f32) -> f32>(host)(x as f32).into(),
-                (true, true) => transmute::<*const u8, extern "C" fn(f32, f32) -> f32>(host)(x as f32, y as f32).into(),
+            let [a, b, c] = [x, y, z].map(|x| x as f32);
+            match (single, n) {
+                (false, 1) => transmute::<*const u8, extern "C" fn(f64) -> f64>(host)(x),
+                (false, 2) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(host)(x, y),
+                (false, _) => transmute::<*const u8, extern "C" fn(f64, f64, f64) -> f64>(host)(x, y, z),
+                (true, 1) => transmute::<*const u8, extern "C" fn(f32) -> f32>(host)(a).into(),
+                (true, 2) => transmute::<*const u8, extern "C" fn(f32, f32) -> f32>(host)(a, b).into(),
+                (true, _) => transmute::<*const u8, extern "C" fn(f32, f32, f32) -> f32>(host)(a, b, c).into(),
             }
         };
         let found = match found[..] {

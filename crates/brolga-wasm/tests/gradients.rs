@@ -451,6 +451,34 @@ fn mathematics_in_the_module_keeps_its_values() {
     assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap(), [Some(Val::F64(1.25))]);
 }
 
+#[test]
+fn mathematics_of_three_operands() {
+    // Of bits that integer arithmetic has touched nothing is known but what the name says.
+    let touched = |bits: u32| {
+        format!(
+            r#"(module (func $fma (export "fma") (param f{bits} f{bits} f{bits}) (result f{bits})
+                (f{bits}.reinterpret_i{bits} (i{bits}.xor (i{bits}.const -1) (i{bits}.xor (i{bits}.const -1)
+                    (i{bits}.reinterpret_f{bits} (f{bits}.add (f{bits}.mul (local.get 0) (local.get 1)) (local.get 2)))))))
+                (func (export "f") (param f{bits} f{bits}) (result f{bits})
+                    (call $fma (local.get 0) (local.get 1) (local.get 0))))"#
+        )
+    };
+    let gradient = |text: &str, args: [Val; 2], seed: Val| {
+        let module = Module::new(text).unwrap();
+        let gradient = Gradient::new(&module, "f").unwrap();
+        Instance::new(&module).unwrap().gradient(&gradient, &args, &[seed]).unwrap().cotangents
+    };
+    let (x, y) = (3.0, 5.0);
+    let found = gradient(&touched(64), [Val::F64(x), Val::F64(y)], Val::F64(1.0));
+    assert_eq!(found, [Some(Val::F64(6.0)), Some(Val::F64(3.0))]);
+    let text = touched(32).replace("$fma", "$fmaf").replace("\"fma\"", "\"fmaf\"");
+    let found = gradient(&text, [Val::F32(x as f32), Val::F32(y as f32)], Val::F32(1.0));
+    assert_eq!(found, [Some(Val::F32(6.0)), Some(Val::F32(3.0))]);
+    // Another function of that name.
+    let module = Module::new(touched(64).replace("f64.add (f64.mul", "f64.sub (f64.mul")).unwrap();
+    assert!(matches!(Gradient::new(&module, "f"), Err(Error::Diagnostics(_))));
+}
+
 /// `y[i] = x[i]²`, and back again, for `n` floats: what is read of one is overwritten by way of the other, unless they are said to be apart.
 const SQUARES: &str = r#"(module (memory (export "memory") 1)
     (func (export "f") (param $x i32) (param $y i32) (param $n i32)

@@ -161,6 +161,15 @@ fn numbers_stay_numbers() {
         (f64.mul (local.get $x) (f64.convert_i32_u (i32.or (i32.and (call $hash (i32.const 64)) (i32.const 1)) (i32.const 1))))"#,
     );
     is(&text, 1.5, 1.0);
+    // The first byte of 2.
+    let text = bits(
+        "",
+        r#"(f64.store (i32.const 64) (local.get $x))
+        (i64.store8 offset=16 (i32.const 64) (i64.const 0x40))
+        (f64.mul (f64.load (i32.const 64))
+            (f64.reinterpret_i64 (i64.shl (i64.load8_u offset=16 (i32.const 64)) (i64.const 56))))"#,
+    );
+    is(&text, 1.5, 2.0);
     let exponent = r#"(func $exponent (param $u i64) (result i64)
         (i64.sub (i64.and (i64.shr_u (local.get $u) (i64.const 52)) (i64.const 0x7ff)) (i64.const 1023)))
         (func $power (param $n i64) (result f64)

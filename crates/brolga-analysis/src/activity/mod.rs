@@ -8,13 +8,16 @@
 //! ```text
 //! No      nothing active in it
 //! Varied  a float, or an integer that carries float bits of known lane width unchanged
-//! Taint   an integer computed from such bits
+//! Taint   an integer computed from such bits, or a part of them
 //! ```
 //!
 //! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no cotangent waits there);
 //! where it becomes a float again, there is a problem. Bits are *definite* if they are known to be a float's (from a
 //! bitcast, or from a cell that is also accessed as a float), otherwise only possible; a possible float that is converted
-//! as an integer number is an integer number.
+//! as an integer number is an integer number, and where one becomes a float, the pullback checks that no cotangent arrives.
+//!
+//! What a callee returns is tainted if an argument that it is made from ([`crate::results`]) is, or carries bits; what is loaded, if such an
+//! integer was stored at the same place, at whatever time.
 //!
 //! Backwards from returns, stores and calls, the useful ones. Problems are reported only where the result is useful: bit
 //! tricks on inactive data, and on data that only steers control flow, are nobody's business.
