@@ -36,10 +36,11 @@
 //! | `layout` | where everything of an instance lies |
 //! | `translate/` | functions as CLIF |
 //! | `imports/`, `host` | what imports become, and what the host does for them |
-//! | `mathlib` | mathematical functions that were compiled into a module |
+//! | `mathlib`, `clib` | functions of the C library that were compiled into a module |
 //! | `module`, `instance`, `region`, `gradient` | what users hold |
 
 mod allocators;
+mod clib;
 mod error;
 mod gradient;
 mod host;

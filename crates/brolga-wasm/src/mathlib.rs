@@ -25,7 +25,7 @@ const AGREES_F32: f64 = 1e-5;
 const POINTS: [f64; 14] = [-31.7, -7.3, -1.6, -0.83, -0.21, -1e-3, 0.0, 1e-9, 0.37, 0.92, 1.0, 2.41, 11.3, 57.9];
 
 /// Calls and turns of loops after which a function is none of C's.
-const FUEL: u64 = 1 << 20;
+pub(crate) const FUEL: u64 = 1 << 20;
 
 /// A function that may be one of C's.
 pub(crate) struct Candidate {
@@ -81,8 +81,8 @@ fn plain(name: &str) -> &str {
     last
 }
 
-/// Which candidates compute what their names say: key and symbol. The module is translated for fuel; keys are the same without.
-pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec<(FuncKey, &'static str)>, Error> {
+/// Which candidates compute what their names say: index and symbol. The module is translated for fuel.
+pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec<(u32, &'static str)>, Error> {
     let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
     if roots.is_empty() {
@@ -96,7 +96,7 @@ pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec
         if let Some(key) = key(c)
             && agrees(&mut instance, &primal, key, c)
         {
-            out.push((key, c.symbol));
+            out.push((c.index, c.symbol));
         }
     }
     Ok(out)

@@ -6,6 +6,7 @@ use brolga::{ArgActivity, FuncKey, Options, Primal, Program, Request};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::allocators::Allocators;
+use crate::clib::{self, Replaced};
 use crate::error::Error;
 use crate::imports::{Imports, Provider};
 use crate::layout::{self, Layout, PAGE};
@@ -69,8 +70,14 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: Mode) -> Result<Self, Error> {
-        let translated = translate(info, layout, provider, mode)?;
+    fn new(
+        info: &Info<'_>,
+        layout: &Layout,
+        provider: &Provider<'_>,
+        replaced: &Replaced,
+        mode: Mode,
+    ) -> Result<Self, Error> {
+        let translated = translate(info, layout, provider, replaced, mode)?;
         Ok(Self {
             image: image(info, layout, provider, &translated)?,
             memories: info.memories.iter().map(|m| m.ty.initial * PAGE).collect(),
@@ -107,18 +114,24 @@ impl Module {
         let layout = Layout::new(&info).map_err(too_large)?;
         let provider = Provider(&options.imports);
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
-        let mut inner = Inner::new(&info, &layout, &provider, mode)?;
+        let (mathematics, exact) = (mathlib::candidates(&info), clib::candidates(&info));
+        let (mut computes, mut replaced) = (Vec::new(), Replaced::default());
+        if !mathematics.is_empty() || !exact.is_empty() {
+            // Whatever has such a name is run, so it must end.
+            let mode = Mode { fuel: true, ..mode };
+            let tried = Self(Arc::new(Inner::new(&info, &layout, &provider, &replaced, mode)?));
+            computes = mathlib::confirmed(&tried, &mathematics)?;
+            replaced = clib::confirmed(&tried, exact)?;
+        }
+        let mut inner = Inner::new(&info, &layout, &provider, &replaced, mode)?;
+        for (index, symbol) in computes {
+            if let Some(key) = inner.translated.funcs[index as usize] {
+                inner.translated.program.func_mut(key).computes = Some(symbol);
+            }
+        }
         for (index, kind) in options.allocators.of(&info)? {
             if let Some(key) = inner.translated.funcs[index as usize] {
                 inner.translated.program.func_mut(key).allocator = Some(kind);
-            }
-        }
-        let candidates = mathlib::candidates(&info);
-        if !candidates.is_empty() {
-            // Whatever has such a name is run, so it must end.
-            let tried = Inner::new(&info, &layout, &provider, Mode { fuel: true, ..mode })?;
-            for (key, symbol) in mathlib::confirmed(&Self(Arc::new(tried)), &candidates)? {
-                inner.translated.program.func_mut(key).computes = Some(symbol);
             }
         }
         Ok(Self(Arc::new(inner)))

@@ -22,6 +22,7 @@ use brolga_rules::{MathKind, MathRule, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
 
 use crate::Val;
+use crate::clib::Replaced;
 use crate::error::{Error, trap};
 use crate::parse::{ImportName, Info};
 use crate::translate::Fx;
@@ -106,13 +107,13 @@ pub(crate) struct Provider<'i>(pub &'i Imports);
 const C_MODULES: [&str; 6] = ["env", "c", "libc", "libm", "math", "Math"];
 
 impl Provider<'_> {
-    /// What stands behind each imported function, in order.
-    pub fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<Provided>>, Error> {
+    /// What stands behind each function, in order: imported ones, and those that are replaced.
+    pub fn resolve(&self, info: &Info<'_>, replaced: &Replaced) -> Result<Vec<Option<Provided>>, Error> {
         let mut missing = Vec::new();
         let mut out = Vec::new();
-        for f in &info.funcs {
+        for (i, f) in info.funcs.iter().enumerate() {
             let Some(import) = &f.import else {
-                out.push(None);
+                out.push(replaced.get(&(i as u32)).cloned());
                 continue;
             };
             let ty = &info.types[f.ty as usize];
@@ -196,6 +197,12 @@ fn math(name: &str, ty: &FuncType) -> Option<Provided> {
         MathKind::Writes(..) => Some(Provided::MathWithPointers(rule)),
         _ => None,
     }
+}
+
+/// What a module's own function of a name of C's is replaced by, if it is one that is exact.
+pub(crate) fn library(name: &str, ty: &FuncType) -> Option<Provided> {
+    let shim = libc_shims::shim(name, ty).map(Provided::Shim);
+    shim.or_else(|| math(name, ty).filter(|m| matches!(m, Provided::MathWithPointers(_))))
 }
 
 /// A function type as text.

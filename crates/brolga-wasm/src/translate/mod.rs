@@ -28,6 +28,7 @@ use brolga::{DataObject, FuncKey, Program};
 use indexmap::IndexMap;
 use wasmparser::{ExternalKind, FuncType, ValType};
 
+use crate::clib::Replaced;
 use crate::error::{Error, trap};
 use crate::imports::{HostFunc, Provided, Provider};
 use crate::layout::Layout;
@@ -74,7 +75,7 @@ pub(crate) struct Env<'e, 'a> {
     pub program: Program,
     /// Symbol of each function of the index space.
     pub symbols: Vec<String>,
-    /// What provides each imported function.
+    /// What provides each imported function, and each that is replaced.
     pub provided: Vec<Option<Provided>>,
     /// Functions that have references, in the order of their numbers.
     refs: IndexMap<u32, ()>,
@@ -191,8 +192,14 @@ impl<'e, 'a> Env<'e, 'a> {
 }
 
 /// Translate all functions of a module.
-pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: Mode) -> Result<Translated, Error> {
-    let provided = provider.resolve(info)?;
+pub fn translate(
+    info: &Info<'_>,
+    layout: &Layout,
+    provider: &Provider<'_>,
+    replaced: &Replaced,
+    mode: Mode,
+) -> Result<Translated, Error> {
+    let provided = provider.resolve(info, replaced)?;
     let tail = info.funcs.iter().filter_map(|f| f.body.as_ref()).any(func::has_tail_calls);
     let isa = crate::host_isa()?;
     let mut env = Env {
@@ -216,8 +223,8 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
     let mut context = func::Context::default();
     for (i, f) in info.funcs.iter().enumerate() {
         funcs[i] = match &f.body {
-            Some(body) => Some(func::translate(&mut env, &mut context, i as u32, body)?),
-            None => helpers::import_shim(&mut env, &mut context, i as u32)?,
+            Some(body) if env.provided[i].is_none() => Some(func::translate(&mut env, &mut context, i as u32, body)?),
+            _ => helpers::import_shim(&mut env, &mut context, i as u32)?,
         };
     }
     helpers::define(&mut env, &mut context)?;

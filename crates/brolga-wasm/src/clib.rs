@@ -1,0 +1,180 @@
+//! Functions of the C library that were compiled into a module and do what C says to the bit: block copies, and taking floats apart.
+//!
+//! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are nobody can tell in a module that keeps floats of both sizes in memory, nor of a
+//! byte in any; `frexp` and `modf` are integer arithmetic on float bits.
+//! **Answer.** Such a function is found by its name and type, and has to prove that it is what it is called: it is run, in memory of its own, and must leave the bytes that
+//! C's leaves. Then the host's takes its place ([`Provided`]), as if the module had imported it, and has the rule that it has there. These functions are exact, so no result changes. What a trap
+//! leaves of a block that reaches beyond the end of memory may.
+//!
+//! Functions whose last digits depend on the library keep their bodies ([`crate::mathlib`]).
+
+use std::collections::HashMap;
+
+use brolga::{FuncKey, Options, Primal};
+use brolga_rules::{MathKind, Ty, math_rule};
+use wasmparser::{ExternalKind, FuncType};
+
+use crate::error::Error;
+use crate::imports::{Provided, library};
+use crate::instance::Instance;
+use crate::mathlib::FUEL;
+use crate::module::Module;
+use crate::parse::Info;
+use crate::val::Val;
+
+/// Functions that are replaced, by index.
+pub(crate) type Replaced = HashMap<u32, Provided>;
+
+/// A function that may be one of C's.
+pub(crate) struct Candidate {
+    index: u32,
+    name: String,
+    ty: FuncType,
+    provided: Provided,
+}
+
+/// Names of functions that are exact.
+const NAMES: [&str; 7] = ["memcpy", "memmove", "memset", "frexp", "frexpf", "modf", "modff"];
+
+/// Functions of a module that have such a name, and the type.
+pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
+    let mut out = Vec::new();
+    if info.memories.first().is_none_or(|m| m.import.is_some() || m.ty.memory64 || m.ty.initial == 0) {
+        return out;
+    }
+    for index in (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()) {
+        let exported = info.exports.iter().find(|e| e.index == index && e.kind == ExternalKind::Func);
+        let name = info.names.get(&index).or(exported.map(|e| &e.name)).filter(|n| NAMES.contains(&n.as_str()));
+        let ty = info.type_of(index);
+        if let Some((name, provided)) = name.and_then(|n| Some((n, library(n, ty)?))) {
+            out.push(Candidate { index, name: name.clone(), ty: ty.clone(), provided });
+        }
+    }
+    out
+}
+
+/// What takes the place of the candidates that are what they are called. The module is translated for fuel.
+pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<Replaced, Error> {
+    let keyed: Vec<(FuncKey, Candidate)> =
+        candidates.into_iter().filter_map(|c| Some((module.0.translated.funcs[c.index as usize]?, c))).collect();
+    if keyed.is_empty() {
+        return Ok(Replaced::default());
+    }
+    let roots: Vec<FuncKey> = keyed.iter().map(|k| k.0).collect();
+    let primal = Primal::new(module.program(), &roots, &Options::default())?;
+    let mut instance = Instance::not_started(module)?;
+    instance.set_fuel(FUEL);
+    let mut out = Replaced::default();
+    for (key, c) in keyed {
+        let mut call = |args: &[Val], memory: &mut [u8; BYTES]| {
+            instance.memory_mut()[..BYTES].copy_from_slice(memory);
+            let found = instance.enter_in(&primal, key, &c.ty, args).ok()?;
+            memory.copy_from_slice(&instance.memory()[..BYTES]);
+            found.first().copied()
+        };
+        let agrees = match math_rule(&c.name).map(|r| r.kind) {
+            Some(MathKind::Writes(_, outs)) => takes_apart(&c.name, outs[0].ty, &mut call),
+            _ => BLOCKS.iter().all(|&block| moves(&c.name, block, &mut call)),
+        };
+        if agrees {
+            out.insert(c.index, c.provided);
+        }
+    }
+    Ok(out)
+}
+
+/// Memory in which functions are tried.
+const BYTES: usize = 1024;
+
+/// Calls a function on such memory.
+type Call<'c> = dyn FnMut(&[Val], &mut [u8; BYTES]) -> Option<Val> + 'c;
+
+/// Blocks: to, from, length. In the last ones source and destination overlap, or are the same.
+const BLOCKS: [(u32, u32, u32); 16] = [
+    (512, 64, 0),
+    (512, 64, 1),
+    (513, 64, 3),
+    (512, 66, 4),
+    (520, 67, 7),
+    (512, 64, 8),
+    (515, 65, 15),
+    (512, 64, 16),
+    (514, 64, 17),
+    (512, 71, 31),
+    (513, 66, 64),
+    (512, 64, 200),
+    (519, 61, 333),
+    (64, 512, 128),
+    (100, 64, 150),
+    (64, 100, 150),
+];
+
+fn moves(name: &str, (to, from, n): (u32, u32, u32), call: &mut Call<'_>) -> bool {
+    let mut memory: [u8; BYTES] = std::array::from_fn(|i| (i as u8).wrapping_mul(37).wrapping_add((i >> 8) as u8));
+    let (at, source, len) = (to as usize, from as usize, n as usize);
+    if name == "memcpy" && at.abs_diff(source) < len {
+        return true;
+    }
+    let mut wanted = memory;
+    if name == "memset" {
+        wanted[at..at + len].fill(from as u8);
+    } else {
+        wanted.copy_within(source..source + len, at);
+    }
+    // Of what is written as a byte, the rest does not count.
+    let second = if name == "memset" { from | 0x5a00 } else { from };
+    let args = [to, second, n].map(|x| Val::I32(x as i32));
+    call(&args, &mut memory) == Some(Val::I32(to as i32)) && memory == wanted
+}
+
+/// Numbers that are taken apart.
+const POINTS: [f64; 14] =
+    [-3.25e9, -31.75, -2.0, -1.5, -0.375, -1e-3, 0.0, 1e-9, 0.5, 0.9375, 1.0, 2.5, 1024.0, 7.1e20];
+
+fn takes_apart(name: &str, out: Ty, call: &mut Call<'_>) -> bool {
+    const AT: usize = 512;
+    POINTS.iter().all(|&x| {
+        let single = name.ends_with('f') && name != "modf";
+        let x = if single { f64::from(x as f32) } else { x };
+        let arg = if single { Val::F32(x as f32) } else { Val::F64(x) };
+        let mut memory = [0x55; BYTES];
+        let Some(found) = call(&[arg, Val::I32(AT as i32)], &mut memory) else { return false };
+        let value = match found {
+            Val::F64(v) => v,
+            Val::F32(v) => v.into(),
+            _ => return false,
+        };
+        let four: [u8; 4] = memory[AT..AT + 4].try_into().expect("four bytes");
+        let (wanted, part, part_wanted) = match out {
+            Ty::I32 => {
+                let (m, e) = parts(x);
+                (m, f64::from(i32::from_le_bytes(four)), f64::from(e))
+            }
+            Ty::F32 => (x.fract(), f32::from_le_bytes(four).into(), x.trunc()),
+            _ => (x.fract(), f64::from_le_bytes(memory[AT..AT + 8].try_into().expect("eight bytes")), x.trunc()),
+        };
+        value == wanted && part == part_wanted
+    })
+}
+
+/// A number between a half and one, in magnitude, and a power of two.
+fn parts(x: f64) -> (f64, i32) {
+    if x == 0.0 {
+        return (x, 0);
+    }
+    let e = x.abs().log2().floor() as i32 + 1;
+    (x / f64::from(e).exp2(), e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn fractions_and_powers() {
+        assert_eq!(parts(1.0), (0.5, 1));
+        assert_eq!(parts(-0.375), (-0.75, -1));
+        assert_eq!(parts(1024.0), (0.5, 11));
+        assert_eq!(parts(0.0), (0.0, 0));
+    }
+}
