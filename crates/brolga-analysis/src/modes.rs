@@ -37,7 +37,12 @@ pub enum ParamMode {
         recycled: bool,
     },
     /// An integer that carries float bits, whose cotangent the pullback returns.
-    Bits(Shape),
+    Bits {
+        /// Of which floats.
+        shape: Shape,
+        /// They are known to be floats; otherwise it may be a number, whose cotangent is zero then.
+        definite: bool,
+    },
     /// An integer that may be computed from the bits of a float, or be a part of them, which nobody follows: where it becomes a float, no
     /// cotangent may arrive.
     Opaque,
@@ -149,7 +154,7 @@ impl Variant {
     pub fn param_shapes<'a>(&'a self, primal: &'a Signature) -> impl Iterator<Item = (usize, Shape)> + 'a {
         self.params.iter().enumerate().filter_map(|(i, p)| match *p {
             ParamMode::Active => Shape::of_float(primal.params[i].value_type).map(|s| (i, s)),
-            ParamMode::Bits(s) => Some((i, s)),
+            ParamMode::Bits { shape, .. } => Some((i, shape)),
             ParamMode::Const | ParamMode::Opaque | ParamMode::Dup { .. } => None,
         })
     }

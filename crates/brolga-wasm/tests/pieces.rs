@@ -170,6 +170,17 @@ fn numbers_stay_numbers() {
             (f64.reinterpret_i64 (i64.shl (i64.load8_u offset=16 (i32.const 64)) (i64.const 56))))"#,
     );
     is(&text, 1.5, 2.0);
+    // A number beside singles, which callees hand on and calculate with.
+    let counted = r#"(func $put (param $at i32) (param $n i32) (i32.store (local.get $at) (local.get $n)))
+        (func $next (param $at i32) (param $n i32) (call $put (local.get $at) (i32.add (local.get $n) (i32.const 1))))"#;
+    let text = bits(
+        counted,
+        r#"(f32.store (i32.const 64) (f32.demote_f64 (local.get $x)))
+        (call $next (i32.const 68) (i32.load (i32.const 68)))
+        (call $next (i32.const 68) (i32.load (i32.const 68)))
+        (f64.mul (f64.promote_f32 (f32.load (i32.const 64))) (f64.convert_i32_s (i32.load (i32.const 68))))"#,
+    );
+    is(&text, 1.5, 2.0);
     let exponent = r#"(func $exponent (param $u i64) (result i64)
         (i64.sub (i64.and (i64.shr_u (local.get $u) (i64.const 52)) (i64.const 0x7ff)) (i64.const 1023)))
         (func $power (param $n i64) (result f64)

@@ -180,7 +180,8 @@ fn param_mode(m: ParamMode) -> String {
             let recycled = if recycled { ", held pointers" } else { "" };
             format!("{}{sure}{holds}{recycled}", word(ArgActivity::Duplicated))
         }
-        ParamMode::Bits(shape) => format!("bits of {shape}"),
+        ParamMode::Bits { shape, definite: true } => format!("bits of {shape}"),
+        ParamMode::Bits { shape, definite: false } => format!("perhaps bits of {shape}"),
         ParamMode::Opaque => "opaque".to_owned(),
     }
 }

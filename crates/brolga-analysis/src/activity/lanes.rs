@@ -123,8 +123,8 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
     let Moves { mut pairs, mut halves, mut links } = Moves::default();
     let mut places: HashMap<Cell, ir::Value> = HashMap::default();
     for (n, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
-        if let ParamMode::Bits(s) = i.of.params[n] {
-            lane[v] = s.lane_bytes();
+        if let ParamMode::Bits { shape, .. } = i.of.params[n] {
+            lane[v] = shape.lane_bytes();
         }
     }
     for &b in &cfg.blocks {

@@ -45,7 +45,8 @@ impl Cx<'_> {
         }
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             match self.i.params[i] {
-                ParamMode::Active | ParamMode::Bits(_) => self.a.state[v] = State::Varied { definite: true },
+                ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
+                ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
                 ParamMode::Opaque => self.a.state[v] = State::Taint { definite: false },
                 ParamMode::Const | ParamMode::Dup { .. } => {}
             }

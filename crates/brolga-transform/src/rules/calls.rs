@@ -54,7 +54,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
 
 /// Whether no pointer is returned, and no integer carries float bits.
 fn by_value(variant: &Variant) -> bool {
-    let param = |p: &ParamMode| !matches!(p, ParamMode::Bits(_));
+    let param = |p: &ParamMode| !matches!(p, ParamMode::Bits { .. });
     let result = |r: &ResultMode| matches!(r, ResultMode::None | ResultMode::Active | ResultMode::Unit);
     variant.params.iter().all(param) && variant.results.iter().all(result)
 }
@@ -171,7 +171,10 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
         };
     }
     match state {
-        State::Varied { .. } => facts.activity.shape(facts.func(), a).map_or(ParamMode::Const, ParamMode::Bits),
+        State::Varied { definite } => {
+            let bits = |shape| ParamMode::Bits { shape, definite };
+            facts.activity.shape(facts.func(), a).map_or(ParamMode::Opaque, bits)
+        }
         State::Taint { definite: true } => {
             let d = Diagnostic::new("AD0113", "an integer computed from float bits is passed to a function")
                 .note("the callee might make a float of it again")
