@@ -390,8 +390,19 @@ impl Cx<'_> {
         // with is a number, unless it could be a whole float.
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
+        if moved && bytes == 8 && k.has(Kinds::POINTER) && k.has_float() && is_handed_on(func, self.i.uses, v) {
+            self.either(inst);
+        }
         let maybe = moved && (could_be_float || !number) || self.holds(cell, bytes);
         if maybe { State::Taint { definite: false } } else { State::No }
+    }
+
+    /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in the reverse half, but a pointer's shadow has to come along.
+    fn either(&mut self, inst: ir::Inst) {
+        let d = Diagnostic::new("AD0140", "cannot tell whether this copies a pointer or a float")
+            .note("the memory holds both, and no access of this place by this function says which is here")
+            .help("declare what the buffers hold (`Request::elems`), or load floats as floats");
+        self.problem(inst, None, d);
     }
 
     /// A load of less than a float: of a small number, or of a part of something, and then the pullback checks where that is stored.
