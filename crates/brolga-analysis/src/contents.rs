@@ -257,10 +257,10 @@ impl Contents {
     /// Whether a typed float access overlaps `bytes` bytes at the cell.
     pub fn float_overlaps(&self, cell: Cell, bytes: u32) -> Kinds {
         let Some(m) = self.cells.get(&cell.0) else { return Kinds::NONE };
-        m.range(cell.1 - 7..cell.1 + i64::from(bytes))
+        m.range(cell.1.saturating_sub(7)..cell.1.saturating_add(i64::from(bytes)))
             .filter(|(o, k)| {
                 let w = if k.has(Kinds::F64) { 8 } else { 4 };
-                k.has_float() && **o + w > cell.1
+                k.has_float() && o.saturating_add(w) > cell.1
             })
             .fold(Kinds::NONE, |a, (_, k)| a.join(Kinds(k.0 & 3)))
     }

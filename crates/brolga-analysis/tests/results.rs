@@ -64,6 +64,22 @@ fn callees_hand_on_what_they_are_made_from() {
 }
 
 #[test]
+fn what_has_no_derivative_leads_nowhere() {
+    // A comparison, a conversion to an integer, and what is left of a float without its mantissa; but not the mantissa.
+    let f = "(f64, f64) -> i8, i32, i64, i64 {
+        block0(v0: f64, v1: f64):
+            v2 = fcmp gt v0, v1
+            v3 = fcvt_to_sint_sat.i32 v0
+            v4 = bitcast.i64 v1
+            v5 = iconst.i64 52
+            v6 = ushr v4, v5
+            v7 = iconst.i64 51
+            v8 = ushr v4, v7
+            return v2, v3, v6, v8 }";
+    assert_eq!(sources(SECOND, f), "Params([]), Params([]), Params([]), Params([1])");
+}
+
+#[test]
 fn who_calls_itself_is_made_from_what_it_ends_with() {
     let f = "(f64, f64, i32) -> f64 {
         fn0 = %f(f64, f64, i32) -> f64

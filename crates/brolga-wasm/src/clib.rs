@@ -2,8 +2,8 @@
 //!
 //! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are nobody can tell in a module that keeps floats of both sizes in memory, nor of a
 //! byte in any; `frexp` and `modf` are integer arithmetic on float bits.
-//! **Answer.** Such a function is found by its name and type, and has to prove that it is what it is called: it is run, in memory of its own, and must leave the bytes that
-//! C's leaves. Then the host's takes its place ([`Provided`]), as if the module had imported it, and has the rule that it has there. These functions are exact, so no result changes. What a trap
+//! **Answer.** Such a function is found by its name and type, and has to prove that it is what it is called: it is run, in an instance of its own, and must leave the bytes that
+//! C's leaves, and everything else as it was (so one that keeps variables in memory, as without optimisation, stays). Then the host's takes its place ([`Provided`]), as if the module had imported it, and has the rule that it has there. These functions are exact, so no result changes. What a trap
 //! leaves of a block that reaches beyond the end of memory may.
 //!
 //! Functions whose last digits depend on the library keep their bodies ([`crate::mathlib`]).
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use brolga::{FuncKey, Options, Primal};
 use brolga_rules::{MathKind, Ty, math_rule};
-use wasmparser::{ExternalKind, FuncType};
+use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::error::Error;
 use crate::imports::{Provided, library};
@@ -39,14 +39,16 @@ const NAMES: [&str; 7] = ["memcpy", "memmove", "memset", "frexp", "frexpf", "mod
 /// Functions of a module that have such a name, and the type.
 pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
     let mut out = Vec::new();
-    if info.memories.first().is_none_or(|m| m.import.is_some() || m.ty.memory64 || m.ty.initial == 0) {
+    // The host's work on the only memory, and have to be tried in it.
+    if !matches!(&info.memories[..], [m] if m.ty.initial > 0) {
         return out;
     }
     for index in (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()) {
         let exported = info.exports.iter().find(|e| e.index == index && e.kind == ExternalKind::Func);
-        let name = info.names.get(&index).or(exported.map(|e| &e.name)).filter(|n| NAMES.contains(&n.as_str()));
+        let names = info.names.get(&index).into_iter().chain(exported.map(|e| &e.name));
         let ty = info.type_of(index);
-        if let Some((name, provided)) = name.and_then(|n| Some((n, library(n, ty)?))) {
+        let found = names.filter(|n| NAMES.contains(&n.as_str())).find_map(|n| Some((n, library(n, ty)?)));
+        if let Some((name, provided)) = found {
             out.push(Candidate { index, name: name.clone(), ty: ty.clone(), provided });
         }
     }
@@ -62,10 +64,11 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<R
     }
     let roots: Vec<FuncKey> = keyed.iter().map(|k| k.0).collect();
     let primal = Primal::new(module.program(), &roots, &Options::default())?;
-    let mut instance = Instance::not_started(module)?;
-    instance.set_fuel(FUEL);
     let mut out = Replaced::default();
     for (key, c) in keyed {
+        let mut instance = Instance::not_started(module)?;
+        instance.set_fuel(FUEL);
+        let before = instance.kept(BYTES);
         let mut call = |args: &[Val], memory: &mut [u8; BYTES]| {
             instance.memory_mut()[..BYTES].copy_from_slice(memory);
             let found = instance.enter_in(&primal, key, &c.ty, args).ok()?;
@@ -73,10 +76,11 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<R
             found.first().copied()
         };
         let agrees = match math_rule(&c.name).map(|r| r.kind) {
-            Some(MathKind::Writes(_, outs)) => takes_apart(&c.name, outs[0].ty, &mut call),
+            Some(MathKind::Writes(_, outs)) => takes_apart(c.ty.params()[0] == ValType::F32, outs[0].ty, &mut call),
             _ => BLOCKS.iter().all(|&block| moves(&c.name, block, &mut call)),
         };
-        if agrees {
+        // Nor may it do anything else: count its calls, say.
+        if agrees && instance.kept(BYTES) == before {
             out.insert(c.index, c.provided);
         }
     }
@@ -131,10 +135,9 @@ fn moves(name: &str, (to, from, n): (u32, u32, u32), call: &mut Call<'_>) -> boo
 const POINTS: [f64; 14] =
     [-3.25e9, -31.75, -2.0, -1.5, -0.375, -1e-3, 0.0, 1e-9, 0.5, 0.9375, 1.0, 2.5, 1024.0, 7.1e20];
 
-fn takes_apart(name: &str, out: Ty, call: &mut Call<'_>) -> bool {
+fn takes_apart(single: bool, out: Ty, call: &mut Call<'_>) -> bool {
     const AT: usize = 512;
     POINTS.iter().all(|&x| {
-        let single = name.ends_with('f') && name != "modf";
         let x = if single { f64::from(x as f32) } else { x };
         let arg = if single { Val::F32(x as f32) } else { Val::F64(x) };
         let mut memory = [0x55; BYTES];

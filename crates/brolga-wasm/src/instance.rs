@@ -446,6 +446,16 @@ impl Instance {
         Ok(())
     }
 
+    /// All globals, and memory 0 from an address on, as far as linkers put data.
+    pub(crate) fn kept(&self, from: usize) -> (Vec<u128>, Vec<u8>) {
+        const DATA: usize = 16 << 20;
+        let inner = &*self.module.0;
+        let cells = inner.layout.globals.iter().zip(&inner.globals);
+        let globals = cells.map(|(&cell, &(ty, _))| self.bits_at(self.vmctx(), cell, ty)).collect();
+        let memory = self.memory();
+        (globals, memory[from..memory.len().min(DATA)].to_vec())
+    }
+
     fn bits_at(&self, base: *mut u8, cell: i32, ty: ValType) -> u128 {
         let mut bytes = [0; 16];
         let n = layout::bytes(ty);

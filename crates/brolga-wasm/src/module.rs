@@ -70,14 +70,8 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    fn new(
-        info: &Info<'_>,
-        layout: &Layout,
-        provider: &Provider<'_>,
-        replaced: &Replaced,
-        mode: Mode,
-    ) -> Result<Self, Error> {
-        let translated = translate(info, layout, provider, replaced, mode)?;
+    fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: Mode) -> Result<Self, Error> {
+        let translated = translate(info, layout, provider, mode)?;
         Ok(Self {
             image: image(info, layout, provider, &translated)?,
             memories: info.memories.iter().map(|m| m.ty.initial * PAGE).collect(),
@@ -112,18 +106,18 @@ impl Module {
         let info = Info::parse(&bytes)?;
         let too_large = |what| Error::unsupported(what, 0, "give it a smaller maximum");
         let layout = Layout::new(&info).map_err(too_large)?;
-        let provider = Provider(&options.imports);
+        let mut provider = Provider { imports: &options.imports, replaced: Replaced::default() };
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
         let (mathematics, exact) = (mathlib::candidates(&info), clib::candidates(&info));
-        let (mut computes, mut replaced) = (Vec::new(), Replaced::default());
+        let mut computes = Vec::new();
         if !mathematics.is_empty() || !exact.is_empty() {
             // Whatever has such a name is run, so it must end.
             let mode = Mode { fuel: true, ..mode };
-            let tried = Self(Arc::new(Inner::new(&info, &layout, &provider, &replaced, mode)?));
+            let tried = Self(Arc::new(Inner::new(&info, &layout, &provider, mode)?));
             computes = mathlib::confirmed(&tried, &mathematics)?;
-            replaced = clib::confirmed(&tried, exact)?;
+            provider.replaced = clib::confirmed(&tried, exact)?;
         }
-        let mut inner = Inner::new(&info, &layout, &provider, &replaced, mode)?;
+        let mut inner = Inner::new(&info, &layout, &provider, mode)?;
         for (index, symbol) in computes {
             if let Some(key) = inner.translated.funcs[index as usize] {
                 inner.translated.program.func_mut(key).computes = Some(symbol);

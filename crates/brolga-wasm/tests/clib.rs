@@ -42,6 +42,9 @@ fn copies_of_floats_of_both_sizes() {
         gradient(&moved(&MEMCPY.replacen("$memcpy", "$memcpy (export \"memmove\")", 1)), &args).unwrap(),
         wanted
     );
+    // Its memory may be imported.
+    let imported = moved(MEMCPY).replace("(memory (export \"memory\") 1)", "(import \"env\" \"memory\" (memory 1))");
+    assert_eq!(gradient(&imported, &args).unwrap(), wanted);
     // Under another name nobody knows what it is.
     let other = moved(MEMCPY).replace("$memcpy", "$copy");
     assert!(matches!(gradient(&other, &args), Err(Error::Trap(t)) if t.code == "untracked_bits"));
@@ -75,6 +78,29 @@ fn names_prove_nothing() {
         let broken = MEMCPY.replace(from, to);
         assert_ne!(broken, MEMCPY);
         assert_eq!(run(&called("memcpy", &broken)), run(&module(&broken.replace("$memcpy", "$copy"))), "{to}");
+    }
+}
+
+#[test]
+fn who_does_something_else_besides_stays() {
+    // A count of calls, in a global and in memory.
+    let global =
+        MEMCPY.replace("(block $end", "(global.set $calls (i32.add (global.get $calls) (i32.const 1))) (block $end");
+    let memory = MEMCPY.replace(
+        "(block $end",
+        "(i32.store (i32.const 5000) (i32.add (i32.load (i32.const 5000)) (i32.const 1))) (block $end",
+    );
+    for (copy, calls) in [(MEMCPY, 0), (&*global, 2), (&*memory, 2)] {
+        let found = if copy == memory { "(i32.load (i32.const 5000))" } else { "(global.get $calls)" };
+        let text = format!(
+            r#"(module (memory 1) (global $calls (mut i32) (i32.const 0)) {copy}
+                (func (export "f") (result i32)
+                    (drop (call $memcpy (i32.const 64) (i32.const 0) (i32.const 8)))
+                    (drop (call $memcpy (i32.const 96) (i32.const 0) (i32.const 8)))
+                    {found}))"#
+        );
+        let module = Module::new(&text).unwrap();
+        assert_eq!(Instance::new(&module).unwrap().call("f", &[]).unwrap(), [Val::I32(calls)], "{calls} {found}");
     }
 }
 

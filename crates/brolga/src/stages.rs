@@ -174,6 +174,7 @@ fn param_mode(m: ParamMode) -> String {
                 Some(Elem::F32) => " of f32",
                 Some(Elem::Pointer) => " of pointers",
                 Some(Elem::Int) => " of integers",
+                None if holds.has_float() => " of floats of both sizes",
                 None => "",
             };
             let sure = if sure { "" } else { " or without shadow" };

@@ -179,7 +179,8 @@ impl Cx<'_> {
 
     /// Whether something active is stored to a place of this name, or computed from it, whenever that may be.
     fn holds(&self, (base, offset): Cell, bytes: u32) -> bool {
-        let overlaps = |&(at, n): &(i64, u32)| at < offset + i64::from(bytes) && offset < at + i64::from(n);
+        let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
+        let overlaps = |&(at, n): &(i64, u32)| at < end(offset, bytes) && offset < end(at, n);
         self.holding.get(&reach::name_of(self.i.func, base)).is_some_and(|places| places.iter().any(overlaps))
     }
 

@@ -100,20 +100,23 @@ impl Imports {
     }
 }
 
-/// The imports as the translator asks for them.
-pub(crate) struct Provider<'i>(pub &'i Imports);
+/// Imports, and functions of the module's own that are replaced, as the translator asks for them.
+pub(crate) struct Provider<'i> {
+    pub imports: &'i Imports,
+    pub replaced: Replaced,
+}
 
 /// Modules whose functions are C's, if they are called like C's.
 const C_MODULES: [&str; 6] = ["env", "c", "libc", "libm", "math", "Math"];
 
 impl Provider<'_> {
     /// What stands behind each function, in order: imported ones, and those that are replaced.
-    pub fn resolve(&self, info: &Info<'_>, replaced: &Replaced) -> Result<Vec<Option<Provided>>, Error> {
+    pub fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<Provided>>, Error> {
         let mut missing = Vec::new();
         let mut out = Vec::new();
         for (i, f) in info.funcs.iter().enumerate() {
             let Some(import) = &f.import else {
-                out.push(replaced.get(&(i as u32)).cloned());
+                out.push(self.replaced.get(&(i as u32)).cloned());
                 continue;
             };
             let ty = &info.types[f.ty as usize];
@@ -134,7 +137,7 @@ impl Provider<'_> {
         for (what, import) in memories.chain(info.tables.iter().map(|t| ("table", &t.import))) {
             if let Some(i) = import
                 && i.module != "env"
-                && !self.0.missing_trap
+                && !self.imports.missing_trap
             {
                 missing.push(format!("{}.{}: a {what}", i.module, i.name));
             }
@@ -145,14 +148,16 @@ impl Provider<'_> {
     /// The bits of an imported global.
     pub fn global(&self, import: &ImportName, ty: ValType) -> Option<u128> {
         let key = (import.module.clone(), import.name.clone());
-        let given = self.0.globals.get(&key).filter(|v| v.ty() == ty).map(|v| v.bits());
-        given.or_else(|| self.0.missing_trap.then_some(0).filter(|_| !self.0.globals.contains_key(&key)))
+        let given = self.imports.globals.get(&key).filter(|v| v.ty() == ty).map(|v| v.bits());
+        given.or_else(|| self.imports.missing_trap.then_some(0).filter(|_| !self.imports.globals.contains_key(&key)))
     }
 
     /// What has pointers among its parameters makes no sense without a memory that they point into.
     fn function(&self, import: &ImportName, ty: &FuncType, memory: bool) -> Option<Provided> {
         let (module, name) = (import.module.as_str(), import.name.as_str());
-        if ty.results().is_empty() && self.0.ignored.iter().any(|(m, n)| (m.as_str(), n.as_str()) == (module, name)) {
+        if ty.results().is_empty()
+            && self.imports.ignored.iter().any(|(m, n)| (m.as_str(), n.as_str()) == (module, name))
+        {
             return Some(Provided::Shim(|fx| {
                 fx.b.ins().return_(&[]);
             }));
@@ -168,7 +173,7 @@ impl Provider<'_> {
                 return Some(found);
             }
         }
-        self.0.missing_trap.then_some(Provided::Shim(|fx| {
+        self.imports.missing_trap.then_some(Provided::Shim(|fx| {
             fx.b.ins().trap(trap::UNREACHABLE);
         }))
     }

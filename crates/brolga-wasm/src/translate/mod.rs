@@ -28,7 +28,6 @@ use brolga::{DataObject, FuncKey, Program};
 use indexmap::IndexMap;
 use wasmparser::{ExternalKind, FuncType, ValType};
 
-use crate::clib::Replaced;
 use crate::error::{Error, trap};
 use crate::imports::{HostFunc, Provided, Provider};
 use crate::layout::Layout;
@@ -192,14 +191,8 @@ impl<'e, 'a> Env<'e, 'a> {
 }
 
 /// Translate all functions of a module.
-pub fn translate(
-    info: &Info<'_>,
-    layout: &Layout,
-    provider: &Provider<'_>,
-    replaced: &Replaced,
-    mode: Mode,
-) -> Result<Translated, Error> {
-    let provided = provider.resolve(info, replaced)?;
+pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: Mode) -> Result<Translated, Error> {
+    let provided = provider.resolve(info)?;
     let tail = info.funcs.iter().filter_map(|f| f.body.as_ref()).any(func::has_tail_calls);
     let isa = crate::host_isa()?;
     let mut env = Env {
