@@ -304,6 +304,8 @@ struct Fate {
     stored: bool,
     passed: bool,
     arithmetic: bool,
+    /// Stored in part.
+    cut: bool,
 }
 
 fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> Fate {
@@ -318,11 +320,13 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
             f.stored |= g.stored;
             f.passed |= g.passed;
             f.arithmetic |= g.arithmetic;
+            f.cut |= g.cut;
         };
         match *u {
             Use::Edge(_, p) => follow(p),
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
                 Opcode::Store | Opcode::AtomicStore if n == 0 => f.stored = true,
+                Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 if n == 0 => (f.arithmetic, f.cut) = (true, true),
                 // The address of code is used up by the call.
                 Opcode::CallIndirect if n == 0 => f.arithmetic = true,
                 Opcode::Call | Opcode::CallIndirect | Opcode::Return => f.passed = true,
@@ -372,6 +376,12 @@ pub fn becomes_float(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
 pub fn is_handed_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
     let fate = fate(func, uses, v, &mut EntitySet::new(), 0);
     fate.stored || fate.passed
+}
+
+/// The same, or a part of it goes there.
+pub fn goes_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
+    let fate = fate(func, uses, v, &mut EntitySet::new(), 0);
+    fate.stored || fate.passed || fate.cut
 }
 
 /// Whether an instruction moves one half of a 64-bit word to the other, or to or from 32 bits.

@@ -11,6 +11,9 @@
 //! **Lattice.** Sets of parameters, and anything above them. Sets only grow, so recursion converges: a result that a function
 //! gets from itself alone is made from nothing.
 //!
+//! Beside that, whether what is read from memory on the way may be the bits of a float: if it is less than four bytes, whatever becomes of it; if it is
+//! more, only if it is handed out as it is, since a number of that size that is calculated with is a number.
+//!
 //! **Errs** on the side of anything. Which way a function takes is no operand: a result that only depends on an argument by a
 //! branch is as constant as the program that computes it here and now, in a derivative as anywhere. Nor is the operand of what has no
 //! derivative: a comparison, a conversion to an integer.
@@ -20,11 +23,12 @@
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
-use brolga_rules::{MathKind, OpcodeRule, opcode_rule};
+use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 
 use crate::activity::leaves_exponent;
+use crate::activity::pieces::bytes_of;
 use crate::callee::CalleeKind;
 use crate::cfg::Cfg;
 use crate::summary::Body;
@@ -38,6 +42,15 @@ pub enum Sources {
     Anything,
 }
 
+/// What a result is made from, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// From what.
+    pub from: Sources,
+    /// It may be bits that were read from memory, or a part of them.
+    pub bits: bool,
+}
+
 impl Sources {
     fn add(&mut self, i: usize) {
         if let Self::Params(all) = self
@@ -49,17 +62,23 @@ impl Sources {
 }
 
 /// The sources of the results of normalised functions.
-pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap<FuncKey, Vec<Sources>> {
+pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap<FuncKey, Vec<Made>> {
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
     order.sort_unstable();
-    let nothing = |k: &FuncKey| vec![Sources::Params(Vec::new()); funcs[k].func.signature.returns.len()];
-    let mut all: HashMap<FuncKey, Vec<Sources>> = order.iter().map(|k| (*k, nothing(k))).collect();
+    let nothing = |k: &FuncKey| {
+        vec![Made { from: Sources::Params(Vec::new()), bits: false }; funcs[k].func.signature.returns.len()]
+    };
+    let mut all: HashMap<FuncKey, Vec<Made>> = order.iter().map(|k| (*k, nothing(k))).collect();
     loop {
         let mut changed = false;
         for &k in &order {
             let Body { func, cfg, .. } = funcs[&k];
-            let now: Vec<Sources> =
-                (0..func.signature.returns.len()).map(|i| of_result(program, func, cfg, i, &all)).collect();
+            let now: Vec<Made> = (0..func.signature.returns.len())
+                .map(|i| Made {
+                    from: of_result(program, func, cfg, i, &all),
+                    bits: reads_bits(program, func, cfg, i, &all),
+                })
+                .collect();
             if now != all[&k] {
                 all.insert(k, now);
                 changed = true;
@@ -76,13 +95,9 @@ fn of_result(
     func: &ir::Function,
     cfg: &Cfg,
     result: usize,
-    all: &HashMap<FuncKey, Vec<Sources>>,
+    all: &HashMap<FuncKey, Vec<Made>>,
 ) -> Sources {
-    let returned = cfg.blocks.iter().filter_map(|&b| {
-        let last = func.layout.last_inst(b)?;
-        (func.dfg.insts[last].opcode() == Opcode::Return).then(|| func.dfg.inst_args(last)[result])
-    });
-    let mut work: Vec<ir::Value> = returned.collect();
+    let mut work: Vec<ir::Value> = returned(func, cfg, result).collect();
     let mut seen = EntitySet::new();
     let mut found = Sources::Params(Vec::new());
     while let Some(v) = work.pop() {
@@ -107,13 +122,78 @@ fn of_result(
     found
 }
 
+/// What a function returns as one of its results.
+fn returned(func: &ir::Function, cfg: &Cfg, result: usize) -> impl Iterator<Item = ir::Value> {
+    cfg.blocks.iter().filter_map(move |&b| {
+        let last = func.layout.last_inst(b)?;
+        (func.dfg.insts[last].opcode() == Opcode::Return).then(|| func.dfg.inst_args(last)[result])
+    })
+}
+
+/// Whether a result may be bits that were read from memory.
+fn reads_bits(
+    program: &Program,
+    func: &ir::Function,
+    cfg: &Cfg,
+    result: usize,
+    all: &HashMap<FuncKey, Vec<Made>>,
+) -> bool {
+    if func.signature.returns[result].value_type.lane_type().is_float() {
+        return false;
+    }
+    // Values, and whether they are returned as they are.
+    let mut work: Vec<(ir::Value, bool)> = returned(func, cfg, result).map(|v| (v, true)).collect();
+    let mut seen = [EntitySet::new(), EntitySet::new()];
+    while let Some((v, whole)) = work.pop() {
+        let v = func.dfg.resolve_aliases(v);
+        if !seen[usize::from(whole)].insert(v) {
+            continue;
+        }
+        let inst = match func.dfg.value_def(v) {
+            ValueDef::Param(b, i) => {
+                work.extend(cfg.incoming(b, i).map(|x| (x, whole)));
+                continue;
+            }
+            ValueDef::Result(inst, _) => inst,
+            ValueDef::Union(..) => return true,
+        };
+        let args = func.dfg.inst_args(inst);
+        let op = func.dfg.insts[inst].opcode();
+        let ty = func.dfg.value_type(v);
+        match opcode_rule(op) {
+            OpcodeRule::Structural(Structural::IntLoad) => return true,
+            OpcodeRule::Structural(Structural::Load | Structural::AtomicLoad)
+                if (whole || ty.bytes() < 4) && !ty.lane_type().is_float() =>
+            {
+                return true;
+            }
+            OpcodeRule::Structural(Structural::Call) => {
+                if let Some(CalleeKind::Derived(f)) = CalleeKind::of(program, func, inst) {
+                    let k = func.dfg.inst_results(inst).iter().position(|&r| r == v);
+                    if k.and_then(|k| all.get(&f)?.get(k)).is_none_or(|made| made.bits) {
+                        return true;
+                    }
+                    work.extend(args.iter().map(|&a| (a, false)));
+                }
+            }
+            OpcodeRule::Structural(Structural::Select) => work.extend(args[1..].iter().map(|&a| (a, whole))),
+            OpcodeRule::Structural(Structural::Bitcast) => work.extend(args.iter().map(|&a| (a, whole))),
+            OpcodeRule::Structural(_) if op.can_load() || op.other_side_effects() => {}
+            _ if leaves_exponent(func, inst) && bytes_of(func, inst).is_none() => {}
+            OpcodeRule::Structural(_) | OpcodeRule::NotFloat => work.extend(args.iter().map(|&a| (a, false))),
+            _ => {}
+        }
+    }
+    false
+}
+
 /// The operands that an instruction makes a result from; `None` if there may be something else.
 fn operands(
     program: &Program,
     func: &ir::Function,
     inst: ir::Inst,
     result: usize,
-    all: &HashMap<FuncKey, Vec<Sources>>,
+    all: &HashMap<FuncKey, Vec<Made>>,
 ) -> Option<Vec<ir::Value>> {
     let args = func.dfg.inst_args(inst);
     let op = func.dfg.insts[inst].opcode();
@@ -124,7 +204,7 @@ fn operands(
                 MathKind::Inactive => Some(Vec::new()),
                 MathKind::Writes(..) | MathKind::Memory(_) => None,
             },
-            CalleeKind::Derived(f) => match all.get(&f)?.get(result)? {
+            CalleeKind::Derived(f) => match &all.get(&f)?.get(result)?.from {
                 Sources::Params(from) => Some(from.iter().map(|&i| args[i]).collect()),
                 Sources::Anything => None,
             },
@@ -134,7 +214,7 @@ fn operands(
     match opcode_rule(op) {
         _ if op.can_load() || op.other_side_effects() => None,
         OpcodeRule::Zero => Some(Vec::new()),
-        _ if leaves_exponent(func, inst) => Some(Vec::new()),
+        _ if leaves_exponent(func, inst) && bytes_of(func, inst).is_none() => Some(Vec::new()),
         _ => Some(args.to_vec()),
     }
 }

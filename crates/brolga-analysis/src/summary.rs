@@ -21,7 +21,7 @@ use crate::contents::{self, Kinds, Uses};
 use crate::effects::{self, Effect};
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{self, Delta, PointerInput, RootKind};
-use crate::results::{self, Sources};
+use crate::results::{self, Made, Sources};
 use crate::rewind;
 use crate::turns::{Local, Turns};
 use crate::whole::{self, Delay};
@@ -39,6 +39,8 @@ pub struct Summary {
     pub lanes: (Vec<u32>, Vec<u32>),
     /// Parameters and results between which it moves bits, whosever they are.
     pub links: Vec<Link>,
+    /// Per parameter: it goes to memory, to other functions or back to the caller, whole or in part, as it is.
+    pub hands_on: Vec<bool>,
 }
 
 /// Where a returned pointer may come from.
@@ -84,7 +86,7 @@ pub struct Summaries {
     /// Which functions can run later than in the primal.
     delays: HashMap<FuncKey, Delay>,
     /// What results are made from.
-    results: HashMap<FuncKey, Vec<Sources>>,
+    results: HashMap<FuncKey, Vec<Made>>,
 }
 
 impl Summaries {
@@ -125,7 +127,12 @@ impl Summaries {
 
     /// What a result is made from.
     pub fn sources(&self, f: FuncKey, i: usize) -> &Sources {
-        self.results.get(&f).and_then(|all| all.get(i)).unwrap_or(&Sources::Anything)
+        self.results.get(&f).and_then(|all| all.get(i)).map_or(&Sources::Anything, |made| &made.from)
+    }
+
+    /// Whether a result may be bits that were read from memory.
+    pub fn returns_memory(&self, f: FuncKey, i: usize) -> bool {
+        self.results.get(&f).and_then(|all| all.get(i)).is_none_or(|made| made.bits)
     }
 
     /// Which pointers a result of `f` may derive from.
@@ -136,6 +143,11 @@ impl Summaries {
     /// What a function hands on from parameters to results.
     pub fn links(&self, f: FuncKey) -> &[Link] {
         self.funcs.get(&f).map_or(&[], |s| &s.links)
+    }
+
+    /// Whether a parameter of `f` goes to memory, to other functions or back to the caller, whole or in part, as it is.
+    pub fn hands_on(&self, f: FuncKey, i: usize) -> bool {
+        self.funcs.get(&f).and_then(|s| s.hands_on.get(i)).copied().unwrap_or(false)
     }
 
     /// The width of the floats whose bits a parameter of `f` carries, as far as `f` tells.
@@ -292,6 +304,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         pointer_result,
         lanes: widths,
         links: merged(links, summaries.funcs.get(&key)),
+        hands_on: formal.iter().map(|&v| contents::goes_on(func, uses, v)).collect(),
     };
     let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {

@@ -40,6 +40,13 @@ pub enum Shape {
     F64X2,
     /// Two 32-bit floats that travel in one 64-bit integer; held in the low lanes of an `f32x4`.
     F32Pair,
+    /// Bytes that move without anybody knowing whose they are: what is held is the ticket of a cotangent's bytes (`brolga_runtime::pieces`).
+    Bytes {
+        /// How many.
+        n: u8,
+        /// Bytes of a float in the memory where they lie; 0 if that is not known, or if they are no place in memory.
+        of: u8,
+    },
 }
 
 impl Shape {
@@ -50,6 +57,7 @@ impl Shape {
             Shape::F64 => types::F64,
             Shape::F32X4 | Shape::F32Pair => types::F32X4,
             Shape::F64X2 => types::F64X2,
+            Shape::Bytes { .. } => types::I64,
         }
     }
 
@@ -59,6 +67,7 @@ impl Shape {
             Shape::F32 => 4,
             Shape::F64 | Shape::F32Pair => 8,
             Shape::F32X4 | Shape::F64X2 => 16,
+            Shape::Bytes { n, .. } => n.into(),
         }
     }
 
@@ -85,11 +94,12 @@ impl Shape {
         })
     }
 
-    /// Bytes of one float.
+    /// Bytes of one float; one where nobody knows.
     pub fn lane_bytes(self) -> u32 {
         match self {
             Shape::F32 | Shape::F32X4 | Shape::F32Pair => 4,
             Shape::F64 | Shape::F64X2 => 8,
+            Shape::Bytes { .. } => 1,
         }
     }
 }

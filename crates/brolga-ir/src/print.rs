@@ -44,13 +44,15 @@ impl Display for Val {
 
 impl Display for Shape {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Shape::F32 => "f32",
-            Shape::F64 => "f64",
-            Shape::F32X4 => "f32x4",
-            Shape::F64X2 => "f64x2",
-            Shape::F32Pair => "f32pair",
-        })
+        match self {
+            Shape::F32 => f.write_str("f32"),
+            Shape::F64 => f.write_str("f64"),
+            Shape::F32X4 => f.write_str("f32x4"),
+            Shape::F64X2 => f.write_str("f64x2"),
+            Shape::F32Pair => f.write_str("f32pair"),
+            Shape::Bytes { n, of: 0 } => write!(f, "{n} bytes"),
+            Shape::Bytes { n, of } => write!(f, "{n} bytes of f{}", 8 * of),
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
 //! | `blocks`, `heap` | shadows of heap blocks, and `malloc` and its family |
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
+//! | `pieces` | cotangents of what is copied in pieces |
 //! | `math`, `gamma` | C's mathematical functions by name, and the two that C lacks |
 //! | `debug` | what a debug run checks of shadow accesses |
 //! | `guard` | hardware traps as errors |
@@ -19,7 +20,7 @@
 //!
 //! - The shadow of an address is given as a *delta*: shadow address = primal address + delta, and delta 0 means that there
 //!   is no shadow.
-//! - A helper never unwinds and never allocates Rust memory on the path of a pullback. What can go wrong comes back as a
+//! - A helper never unwinds and never allocates Rust memory on the path of a pullback, but for what moves in pieces. What can go wrong comes back as a
 //!   status ([`status`]), on which generated code traps.
 //! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
 
@@ -32,6 +33,7 @@ pub mod guard;
 pub mod heap;
 pub mod math;
 pub mod memory;
+pub mod pieces;
 mod pool;
 pub mod segment;
 pub mod status;

@@ -5,7 +5,7 @@
 //! lack; `exp10` outside glibc; and the block routines `memcpy` and its family, which are C's behind a stub that makes bad
 //! addresses traps (see `memory`).
 
-use crate::{captures, debug, gamma, heap, memory};
+use crate::{captures, debug, gamma, heap, memory, pieces};
 
 /// Addresses by name.
 type Table = Vec<(&'static str, *const u8)>;
@@ -117,6 +117,16 @@ fn own() -> Table {
         ("brolga_move_rev", memory::brolga_move_rev as *const u8),
         ("brolga_zero", memory::brolga_zero as *const u8),
         ("brolga_copy_shadow", memory::brolga_copy_shadow as *const u8),
+        ("brolga_take_bytes", pieces::brolga_take_bytes as *const u8),
+        ("brolga_add_bytes", pieces::brolga_add_bytes as *const u8),
+        ("brolga_join_bytes", pieces::brolga_join_bytes as *const u8),
+        ("brolga_part_of_bytes", pieces::brolga_part_of_bytes as *const u8),
+        ("brolga_no_bytes", pieces::brolga_no_bytes as *const u8),
+        ("brolga_bytes_of_double", pieces::brolga_bytes_of_double as *const u8),
+        ("brolga_bytes_of_single", pieces::brolga_bytes_of_single as *const u8),
+        ("brolga_double_of_bytes", pieces::brolga_double_of_bytes as *const u8),
+        ("brolga_single_of_bytes", pieces::brolga_single_of_bytes as *const u8),
+        ("brolga_settle_bytes", pieces::brolga_settle_bytes as *const u8),
         ("brolga_save_bytes", memory::brolga_save_bytes as *const u8),
         ("brolga_restore_bytes", memory::brolga_restore_bytes as *const u8),
     ]

@@ -15,7 +15,7 @@
 //!
 //! *Floats of unknown size.* Where memory holds floats of 8 and of 4 bytes, nobody knows which of them a copy of many bytes
 //! moves. It does not matter where one of the two cotangents is zero: the sum is the other one, whatever it is, so its bytes are
-//! moved. Only where both are there, within the bytes of one float, is it not known what to add, and that is refused.
+//! moved. Only where both are there, within the bytes of one float, is it not known what to add: then they wait ([`crate::pieces`]).
 //!
 //! *Faults.* Routines that touch primal memory on behalf of a primal instruction can fault where that instruction would
 //! have, so they name their caller to the guard (see `guard::leaf`).
@@ -23,6 +23,7 @@
 use std::ops::Add;
 
 use crate::guard::{self, attributed};
+use crate::pieces::{brolga_settle_bytes, moved};
 use crate::segment::Segment;
 use crate::status;
 
@@ -63,11 +64,12 @@ pub unsafe extern "C" fn brolga_memmove_rev(
 /// Pullback of copying `n` bytes of floats from `src` to `dst`, which may overlap, where it is not certain where each float
 /// begins: they are of unknown size (`elem` is 0), or of `elem` bytes where they begin at multiples of that.
 ///
-/// Returns [`status::UNTRACKED`], and changes nothing that matters, where two cotangents meet that cannot be added.
+/// Returns [`status::UNTRACKED`] where bytes of cotangents cannot be put together.
 ///
 /// # Safety
-/// Each shadow that exists is valid for `n` bytes.
+/// Each shadow that exists is valid for `n` bytes, and the multiples of eight around them; `seg` is a valid segment that no other thread uses.
 pub unsafe extern "C" fn brolga_move_rev(
+    seg: *mut Segment,
     dst: *mut u8,
     dst_delta: u64,
     src: *mut u8,
@@ -75,62 +77,39 @@ pub unsafe extern "C" fn brolga_move_rev(
     n: u64,
     elem: u64,
 ) -> u64 {
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
     let aligned = |p: *mut u8| elem != 0 && (p as u64).is_multiple_of(elem);
-    if src_delta == 0 || dst_delta == 0 || aligned(dst) && aligned(src) && n.is_multiple_of(elem) {
+    let nothing_waits = seg.waiting == 0;
+    if dst_delta == 0 || n == 0 {
+        return status::OK;
+    }
+    if nothing_waits && (src_delta == 0 || aligned(dst) && aligned(src) && n.is_multiple_of(elem)) {
         // SAFETY: our contract.
         unsafe { brolga_memmove_rev(dst, dst_delta, src, src_delta, n, elem) };
         return status::OK;
     }
-    if n == 0 {
+    let (to, n) = (dst.wrapping_add(dst_delta as usize), n as usize);
+    if src_delta == 0 {
+        // SAFETY: our contract.
+        unsafe { brolga_settle_bytes(seg, dst as u64, dst_delta, n as u64, 0) };
+        // SAFETY: our contract.
+        unsafe { brolga_zero(dst, dst_delta, n as u64) };
         return status::OK;
     }
-    // Bytes in front of the first whole element, and whole elements; a float that is not whole ends the elements.
-    let (head, whole) = match (elem, (dst as u64 ^ src as u64).is_multiple_of(elem.max(1))) {
-        (0, _) | (_, false) => (n, 0),
-        (elem, true) => {
-            let head = (dst as u64).next_multiple_of(elem) - dst as u64;
-            if head > n { (n, 0) } else { (head, (n - head) / elem * elem) }
-        }
-    };
-    let (dst, src, n) = (dst.wrapping_add(dst_delta as usize), src.wrapping_add(src_delta as usize), n as usize);
-    // SAFETY: our contract. The copy leaves the two shadows to overlap as they like; each borrow ends before the next begins.
-    let (taken, there) = unsafe {
-        let taken = std::slice::from_raw_parts(dst, n).to_vec();
-        std::slice::from_raw_parts_mut(dst, n).fill(0);
-        (taken, std::slice::from_raw_parts_mut(src, n))
-    };
-    let (front, rest) = there.split_at_mut(head as usize);
-    let (middle, back) = rest.split_at_mut(whole as usize);
-    let (taken_front, rest) = taken.split_at(head as usize);
-    let (taken_middle, taken_back) = rest.split_at(whole as usize);
-    if !merge(front, taken_front) || !merge(back, taken_back) {
-        return status::UNTRACKED;
-    }
-    if !merge(middle, taken_middle) {
-        // SAFETY: both are as long, and do not overlap.
-        unsafe {
-            let t = taken_middle.as_ptr();
-            match elem {
-                4 => add::<f32>(middle.as_mut_ptr(), t, middle.len() / 4),
-                _ => add::<f64>(middle.as_mut_ptr(), t, middle.len() / 8),
-            }
-        }
-    }
-    status::OK
-}
-
-/// `S += t`, element by element.
-///
-/// # Safety
-/// `s` and `t` are valid for `n` elements.
-unsafe fn add<T: Copy + Add<Output = T>>(s: *mut u8, t: *const u8, n: usize) {
-    for i in 0..n {
+    let from = src.wrapping_add(src_delta as usize);
+    // SAFETY: our contract. The copy leaves the two shadows to overlap as they like; the borrow ends here.
+    let taken = unsafe { std::slice::from_raw_parts(to, n) }.to_vec();
+    let apart = (to as usize).abs_diff(from as usize) >= n;
+    // SAFETY: our contract; the two are apart.
+    if nothing_waits && apart && merge(unsafe { std::slice::from_raw_parts_mut(from, n) }, &taken) {
         // SAFETY: our contract.
-        unsafe {
-            let (s, t) = (s.cast::<T>().wrapping_add(i), t.cast::<T>().wrapping_add(i));
-            s.write_unaligned(s.read_unaligned() + t.read_unaligned());
-        }
+        unsafe { to.write_bytes(0, n) };
+        return status::OK;
     }
+    // SAFETY: our contract.
+    let all = unsafe { moved(seg, to, from, n, elem as usize) };
+    if all { status::OK } else { status::UNTRACKED }
 }
 
 /// Put bytes of floats where there are zeros; false, and nothing done, if some that are not zero may be of one float.
@@ -400,60 +379,63 @@ mod tests {
         assert_eq!(a, [0.0, 1.0, 10.0, 1100.0]);
     }
 
+    /// The reverse of a copy between two shadows, and whether all has been put together at the end.
+    fn copied_back(d: *mut u8, s: *mut u8, n: u64, elem: u64) -> bool {
+        let mut seg = Segment::new(1 << 20).unwrap();
+        let (d, s) = (d.wrapping_sub(64), s.wrapping_sub(64));
+        // SAFETY: whoever asks has so many bytes at both.
+        let status = unsafe { brolga_move_rev(&mut *seg, d, 64, s, 64, n, elem) };
+        status == status::OK && seg.end_pullback()
+    }
+
     #[test]
     fn floats_of_any_size_move_to_zeros() {
         // An f64 and two f32, to zeros; then to what is apart from them; then to what is not.
-        let mut from = [0u8; 32];
-        from[..8].copy_from_slice(&1.5f64.to_le_bytes());
-        from[8..12].copy_from_slice(&2.5f32.to_le_bytes());
-        from[12..16].copy_from_slice(&(-0.0f32).to_le_bytes());
-        let (want, mut to) = (from, [0u8; 32]);
-        // The primal addresses matter for their alignment only.
-        let merge = |dst: &mut [u8], src: &mut [u8], n: u64, elem: u64| {
-            let (d, s) = (dst.as_mut_ptr(), src.as_mut_ptr());
-            // SAFETY: both are longer than `n`.
-            unsafe { brolga_move_rev(d.wrapping_sub(64), 64, s.wrapping_sub(64), 64, n, elem) }
+        let mut from = [0u64; 4];
+        let (mut want, mut to) = (from, [0u64; 4]);
+        (want[0], want[1]) = (1.5f64.to_bits(), u64::from(2.5f32.to_bits()) | 1 << 63);
+        from.clone_from(&want);
+        let merge = |dst: &mut [u64; 4], src: &mut [u64; 4], n: u64, elem: u64| {
+            copied_back(dst.as_mut_ptr().cast(), src.as_mut_ptr().cast(), n, elem)
         };
-        assert_eq!(merge(&mut from, &mut to, 16, 0), status::OK);
-        assert_eq!((to, from), (want, [0; 32]));
-        from[24..].copy_from_slice(&7.0f64.to_le_bytes());
-        assert_eq!(merge(&mut from, &mut to, 32, 0), status::OK);
-        assert_eq!((&to[..16], &to[24..]), (&want[..16], &7.0f64.to_le_bytes()[..]));
-        from[12] = 1;
-        assert_eq!(merge(&mut from, &mut to, 32, 0), status::UNTRACKED);
+        assert!(merge(&mut from, &mut to, 16, 0));
+        assert_eq!((to, from), (want, [0; 4]));
+        from[3] = 7.0f64.to_bits();
+        assert!(merge(&mut from, &mut to, 32, 0));
+        assert_eq!((&to[..2], to[3]), (&want[..2], 7.0f64.to_bits()));
+        // Of what size are these? If nobody says so in time, nobody knows.
+        from[1] = 1 << 32;
+        assert!(!merge(&mut from, &mut to, 32, 0));
         // 1.0 ends in zeros, and a tiny number begins with them: they do not meet in any byte.
-        let (mut one, mut tiny) = (1.0f64.to_le_bytes(), f64::from_bits(0xffff).to_le_bytes());
-        assert_eq!(merge(&mut tiny, &mut one, 8, 0), status::UNTRACKED);
+        let (mut one, mut tiny) = ([1.0f64.to_bits(), 0, 0, 0], [0xffff, 0, 0, 0]);
+        assert!(!merge(&mut tiny, &mut one, 8, 0));
     }
 
     #[test]
     fn doubles_are_added_where_they_are_aligned() {
         let run = |from: &mut [f64; 3], to: &mut [f64; 3], at: usize, source: usize, n: u64| {
             let (d, s) = (from.as_mut_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
-            let (d, s) = (d.wrapping_add(at).wrapping_sub(64), s.wrapping_add(source).wrapping_sub(64));
-            // SAFETY: all ranges below are inside of the arrays.
-            unsafe { brolga_move_rev(d, 64, s, 64, n, 8) }
+            copied_back(d.wrapping_add(at), s.wrapping_add(source), n, 8)
         };
         let (mut from, mut to) = ([1.0f64, 2.0, 3.0], [10.0f64, 20.0, 0.0]);
-        assert_eq!(run(&mut from, &mut to, 0, 0, 16), status::OK);
+        assert!(run(&mut from, &mut to, 0, 0, 16));
         assert_eq!((from, to), ([0.0, 0.0, 3.0], [11.0, 22.0, 0.0]));
         // From the middle of a zero to the end of a number.
-        assert_eq!(run(&mut from, &mut to, 12, 12, 12), status::OK);
+        assert!(run(&mut from, &mut to, 12, 12, 12));
         assert_eq!((from, to), ([0.0; 3], [11.0, 22.0, 3.0]));
         // From the middle of a number on.
         from = [0.0, 1.0, 2.0];
-        assert_eq!(run(&mut from, &mut to, 12, 12, 12), status::UNTRACKED);
+        assert!(!run(&mut from, &mut to, 12, 12, 12));
         // To the middle of a number: where it begins there is not known.
         (from, to) = ([0.0, 1.0, 2.0], [0.0; 3]);
-        assert_eq!(run(&mut from, &mut to, 8, 4, 16), status::OK);
+        assert!(run(&mut from, &mut to, 8, 4, 16));
         assert_eq!(from, [0.0; 3]);
         let moved = to.map(f64::to_le_bytes).as_flattened()[4..20].to_vec();
         assert_eq!(moved, [1.0f64, 2.0].map(f64::to_le_bytes).as_flattened());
         // Places that overlap, from the middle of a zero: x[1..3] = x[0..2].
         let mut x = [0.0f64, 0.0, 100.0, 1000.0];
-        let p = x.as_mut_ptr().cast::<u8>().wrapping_sub(64);
-        // SAFETY: inside of the array.
-        assert_eq!(unsafe { brolga_move_rev(p.wrapping_add(12), 64, p.wrapping_add(4), 64, 20, 8) }, status::OK);
+        let p = x.as_mut_ptr().cast::<u8>();
+        assert!(copied_back(p.wrapping_add(12), p.wrapping_add(4), 20, 8));
         assert_eq!(x, [0.0, 100.0, 1000.0, 0.0]);
     }
 

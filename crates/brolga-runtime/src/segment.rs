@@ -17,6 +17,7 @@
 //!  24  globals    one delta per writable data object
 //!  32  captures   derived pairs by primal address
 //!  40  peak       highest position of what functions of both halves have recorded and given back
+//!  48  waiting    at how many places cotangents wait that have come in pieces
 //! ```
 //!
 //! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`; `base` is page aligned, but `top` is not
@@ -31,6 +32,7 @@ use crate::blocks::Blocks;
 use crate::captures::{CaptureTable, Captures};
 use crate::debug::Declared;
 use crate::globals::GlobalShadows;
+use crate::pieces::Pieces;
 
 /// Offsets of the fields that generated code uses, in bytes.
 pub mod offset {
@@ -46,6 +48,8 @@ pub mod offset {
     pub const CAPTURES: i32 = 32;
     /// Highest position of what has been recorded and given back.
     pub const PEAK: i32 = 40;
+    /// At how many places cotangents wait that have come in pieces.
+    pub const WAITING: i32 = 48;
     /// 64 bytes that may be written and are never read.
     pub const SINK: i32 = 64;
     /// 64 bytes of zeros that are never written.
@@ -87,6 +91,7 @@ pub struct Segment {
     globals: *const i64,
     captures: *const Captures,
     peak: *mut u8,
+    pub(crate) waiting: u64,
     sink: Line,
     zeros: Line,
     mapping: MmapMut,
@@ -94,6 +99,8 @@ pub struct Segment {
     touched: usize,
     /// Heap blocks of the run and their shadows.
     pub(crate) blocks: Blocks,
+    /// Cotangents that move in pieces.
+    pub(crate) pieces: Pieces,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
     pub(crate) declared: Vec<Declared>,
     /// Keeps `globals` valid.
@@ -122,11 +129,13 @@ impl Segment {
             globals: global_shadows.deltas().as_ptr(),
             captures: std::ptr::null(),
             peak: base,
+            waiting: 0,
             sink: Line([0; 64]),
             zeros: Line([0; 64]),
             mapping,
             touched: 0,
             blocks: Blocks::default(),
+            pieces: Pieces::default(),
             declared: Vec::new(),
             global_shadows,
             capture_table: None,
@@ -158,6 +167,7 @@ impl Segment {
     #[inline]
     pub fn reset(&mut self) {
         let base = self.mapping.as_mut_ptr();
+        self.forget_pieces();
         let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
         if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
@@ -192,6 +202,13 @@ impl Segment {
     /// Set the cursor to the top of the tape, before each call of the pullback.
     pub fn begin_pullback(&mut self) {
         self.cursor = self.top;
+        self.forget_pieces();
+    }
+
+    /// A run that ended in a trap may have left some.
+    fn forget_pieces(&mut self) {
+        self.waiting = 0;
+        self.pieces.clear();
     }
 
     /// Bytes that the pullback has not popped yet: zero after a complete pullback.
@@ -289,7 +306,8 @@ mod tests {
         assert_eq!(offset_of!(Segment, sink), offset::SINK as usize);
         assert_eq!(offset_of!(Segment, zeros), offset::ZEROS as usize);
         assert_eq!((offset::TOP, offset::LIMIT, offset::CURSOR), (0, 8, 16));
-        assert_eq!((offset::GLOBALS, offset::CAPTURES, offset::PEAK), (24, 32, 40));
+        assert_eq!(offset_of!(Segment, waiting), offset::WAITING as usize);
+        assert_eq!((offset::GLOBALS, offset::CAPTURES, offset::PEAK, offset::WAITING), (24, 32, 40, 48));
         assert_eq!((offset::SINK, offset::ZEROS), (64, 128));
         assert_eq!(align_of::<Segment>(), 64);
     }

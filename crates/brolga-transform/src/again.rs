@@ -31,7 +31,7 @@
 //! loops", 2021) reverse each turn on its own, in any order.
 
 use brolga_analysis::LoopId;
-use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Tape, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode};
@@ -219,6 +219,7 @@ impl Finder<'_, '_> {
         let stmt = &self.stmts[&inst];
         let alone = stmt.keep && stmt.before.is_empty() && stmt.after.is_empty();
         let reverses = |op: &AdOp| match op {
+            AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => false,
             AdOp::Arith(..) | AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::AddMem { .. } | AdOp::TrapIf(..) => true,
             AdOp::Call { tape, .. } => *tape == Tape::Aside,
             _ => false,

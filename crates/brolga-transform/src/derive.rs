@@ -17,8 +17,8 @@ use brolga_ir::map::{HashMap, IndexMap, IndexSet, Table};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::addresses;
 use brolga_ir::{
-    ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, Inline, MemoryMode, Mode, Options, Program,
-    Request, ResultActivity,
+    ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request,
+    ResultActivity,
 };
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, UserFuncName, types};
@@ -124,6 +124,8 @@ pub struct Derivation {
     pub primals: Vec<FuncKey>,
     /// Normalised primals of all functions that were derived, with what was put into them.
     pub normalised: IndexMap<FuncKey, ir::Function>,
+    /// Whether a function moves floats in pieces.
+    pub pieces: bool,
 }
 
 /// Every stage of one variant, for those who look.
@@ -282,12 +284,9 @@ pub fn derive_with(
     isa: &dyn TargetIsa,
     look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
-    let inlining = match options.inline.settled(options.effort) {
-        Inline::Never => Inlining::never(),
-        // Whoever looks should see nothing of attempts that fail.
-        _ => attempt(program, request, options, isa)?.0,
-    };
-    derive_once(program, request, options, &inlining, isa, look)
+    // Whoever looks should see nothing of attempts that fail.
+    let (inlining, found) = attempt(program, request, options, isa)?;
+    derive_once(program, request, options, Manner { inlining: &inlining, pieces: found.pieces }, isa, look)
 }
 
 /// Run the pipeline for a request.
@@ -303,12 +302,21 @@ pub fn derive(
     attempt(program, request, options, isa).map(|found| found.1)
 }
 
-/// Run the pipeline with calls replaced so and not otherwise.
+/// How a program is derived, beyond what the caller asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    /// Which calls are replaced.
+    pub inlining: &'a Inlining,
+    /// Whether a function moves floats in pieces, so that all must settle what they read.
+    pub pieces: bool,
+}
+
+/// Run the pipeline in one manner and not otherwise.
 pub(crate) fn derive_once(
     program: &Program,
     request: &Request,
     options: &Options,
-    inlining: &Inlining,
+    manner: Manner<'_>,
     isa: &dyn TargetIsa,
     mut look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
@@ -322,7 +330,7 @@ pub(crate) fn derive_once(
     if options.ideas.plain && options.memory == MemoryMode::Leave {
         program.plain = plain::functions(&program, &primals, request.func);
     }
-    let mut bodies = inlined(&mut program, &primals, inlining, isa);
+    let mut bodies = inlined(&mut program, &primals, manner.inlining, isa);
     primals.retain(|&k| program.funcs[k].body.is_some());
     // Functions all of whose calls were replaced need no derivative, nor do those that are called as they are, with what they alone call.
     let mut reached = EntitySet::new();
@@ -357,6 +365,7 @@ pub(crate) fn derive_once(
     let (mut pairs, mut wholes) = (Vec::new(), Vec::new());
     let mut captures = Vec::new();
     let mut overwrites = Vec::new();
+    let mut pieces = false;
     let mut at = 0;
     loop {
         let is_root = first.is_some() || at == 0 && options.mode == Mode::Split;
@@ -389,10 +398,11 @@ pub(crate) fn derive_once(
                 captures.push(Addressable { symbol, signature: signature_id(&sig), forward, pullback });
             }
         }
-        let to = Wanted { symbols, mode, is_root };
+        let to = Wanted { symbols, mode, is_root, pieces: manner.pieces };
         match derive_one(&program, primal, &variant, options, &summaries, to, &mut work, &mut names, isa) {
             Ok(stages) => {
                 look(&stages);
+                pieces |= stages.facts.activity.moves_pieces();
                 if is_root {
                     overwrites.clone_from(&stages.facts.overwrites.whole);
                 }
@@ -432,6 +442,7 @@ pub(crate) fn derive_once(
         names,
         primals,
         normalised,
+        pieces,
     })
 }
 
@@ -542,6 +553,8 @@ struct Wanted {
     mode: Mode,
     /// Whether the caller asks for this function itself.
     is_root: bool,
+    /// Whether what is read is settled before.
+    pieces: bool,
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call, from the worklist")]
@@ -551,7 +564,7 @@ fn derive_one<'a>(
     variant: &'a Variant,
     options: &'a Options,
     summaries: &'a Summaries,
-    Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }: Wanted,
+    Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root, pieces }: Wanted,
     work: &mut Worklist<'_>,
     names: &mut Names,
     isa: &dyn TargetIsa,
@@ -643,6 +656,7 @@ fn derive_one<'a>(
             id_bytes: plan.id_bytes,
             ct: &facts.activity.ct,
             debug: options.debug,
+            pieces,
             short: options.effort == Effort::Quick,
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),

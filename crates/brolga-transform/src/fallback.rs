@@ -14,13 +14,13 @@
 //! **Invariants.** What can be derived without inlining can be derived with it. What is said of a program that cannot is said of the
 //! program as it is written. Bugs of ours are not passed over.
 
-use brolga_ir::inst::{AdOp, Check};
+use brolga_ir::inst::{AdOp, Check, Shape};
 use brolga_ir::map::IndexSet;
 use brolga_ir::{Diagnostics, FuncKey, Inline, Options, Program, Request};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::derive::{Derivation, Stages, derive_once};
+use crate::derive::{Derivation, Manner, Stages, derive_once};
 use crate::inline::Inlining;
 
 /// Where a run may end that would end well without a derivative.
@@ -36,14 +36,22 @@ pub fn attempt(
     let derive = |inlining: &Inlining| -> Result<(Derivation, Doubts), Diagnostics> {
         let mut found = Doubts::default();
         let look = |s: &Stages<'_>| found.extend(doubts(s));
-        let derivation = derive_once(program, request, options, inlining, isa, look)?;
+        let derivation = derive_once(program, request, options, Manner { inlining, pieces: false }, isa, look)?;
         Ok((derivation, found))
+    };
+    // Which functions move floats in pieces is known when all have been derived.
+    let settled = |inlining: Inlining, found: Derivation| {
+        let again =
+            |_| derive_once(program, request, options, Manner { inlining: &inlining, pieces: true }, isa, |_| {});
+        let found = if found.pieces { again(()) } else { Ok(found) };
+        found.map(|found| (inlining, found))
     };
     let never = Inlining::never();
     let how = options.inline.settled(options.effort);
     if how == Inline::Never {
         // Nobody asks for doubts.
-        return Ok((never.clone(), derive_once(program, request, options, &never, isa, |_| {})?));
+        let manner = Manner { inlining: &never, pieces: false };
+        return settled(never.clone(), derive_once(program, request, options, manner, isa, |_| {})?);
     }
     let mut inlining = Inlining { how, ..never.clone() };
     let mut plain: Option<Result<(Derivation, Doubts), Diagnostics>> = None;
@@ -55,16 +63,16 @@ pub fn attempt(
         let concerned: Vec<FuncKey> = match derive(&inlining) {
             Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => return Err(e),
             Err(e) => e.0.iter().filter_map(|d| program.func(&d.function)).collect(),
-            Ok((found, doubts)) if doubts.is_empty() => return Ok((inlining, found)),
+            Ok((found, doubts)) if doubts.is_empty() => return settled(inlining, found),
             Ok((found, doubts)) => match plain.get_or_insert_with(|| derive(&never)) {
                 Ok((_, known)) if !doubts.is_subset(known) => doubts.difference(known).map(|d| d.0).collect(),
-                _ => return Ok((inlining, found)),
+                _ => return settled(inlining, found),
             },
         };
         inlining.not.extend(concerned);
     }
     let (found, _) = plain.unwrap_or_else(|| derive(&never))?;
-    Ok((never, found))
+    settled(never, found)
 }
 
 /// The doubts in what a function became, by the instructions that the user wrote.
@@ -81,7 +89,9 @@ fn doubts(s: &Stages<'_>) -> impl Iterator<Item = (FuncKey, ir::Inst, Check)> {
 fn check(op: &AdOp) -> Option<Check> {
     match op {
         AdOp::TrapIf(_, c @ (Check::UntrackedBits | Check::ConstStore)) => Some(*c),
-        AdOp::ZeroMem { checked: true, .. } => Some(Check::UntrackedBits),
+        AdOp::ZeroMem { checked: true, .. } | AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => {
+            Some(Check::UntrackedBits)
+        }
         _ => None,
     }
 }

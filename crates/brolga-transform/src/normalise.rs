@@ -277,6 +277,7 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
         id_bytes: 4,
         ct: NO_CT.get_or_init(SecondaryMap::new),
         debug: false,
+        pieces: false,
         short: false,
         watched: None,
         target,

@@ -66,7 +66,12 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
             out.whole[i] = argument(facts, i, &mut out.stores).unwrap_or(false);
         }
     }
-    own(facts, &mut out);
+    // What comes in pieces comes later than it seems, and is added.
+    if facts.activity.moves_pieces() {
+        out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
+    } else {
+        own(facts, &mut out);
+    }
     out
 }
 

@@ -225,7 +225,18 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     pub fn add_ct(&mut self, v: ir::Value, by: Val) {
         let in_place = self.func().dfg.value_def(v).inst().is_some_and(|i| self.facts().in_place.contains(i));
         if self.facts().is_active(v) && !in_place {
+            let by = if self.ty(v).lane_type().is_float() { by } else { self.in_its_shape(v, by) };
             self.push(Where::Rvs, smallvec![], AdOp::AddCt(v, by));
+        }
+    }
+
+    /// A cotangent for an integer: one that is cut in pieces has tickets, and gets numbers, too.
+    fn in_its_shape(&mut self, v: ir::Value, by: Val) -> Val {
+        let own = self.shape(v);
+        let known = self.stmt.rvs.values().flat_map(|i| &i.defs).find(|d| d.0 == by).map(|d| d.1);
+        match known.filter(|&ty| ty != own.ty()) {
+            Some(ty) => crate::rules::fitted(self, by, ty, own).unwrap_or(by),
+            None => by,
         }
     }
 

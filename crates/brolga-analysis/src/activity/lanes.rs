@@ -123,7 +123,9 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
     let Moves { mut pairs, mut halves, mut links } = Moves::default();
     let mut places: HashMap<Cell, ir::Value> = HashMap::default();
     for (n, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
-        if let ParamMode::Bits { shape, .. } = i.of.params[n] {
+        if let ParamMode::Bits { shape, .. } = i.of.params[n]
+            && !matches!(shape, Shape::Bytes { .. })
+        {
             lane[v] = shape.lane_bytes();
         }
     }
@@ -214,7 +216,9 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
                 }
                 Opcode::Return => {
                     for (n, &v) in args.iter().enumerate() {
-                        if let ResultMode::Bits(s) = i.results[n] {
+                        if let ResultMode::Bits(s) = i.results[n]
+                            && !matches!(s, Shape::Bytes { .. })
+                        {
                             lane[v] = s.lane_bytes();
                         }
                     }

@@ -11,8 +11,8 @@
 //! Taint   an integer computed from such bits, or a part of them
 //! ```
 //!
-//! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no cotangent waits there);
-//! where it becomes a float again, there is a problem. Bits are *definite* if they are known to be a float's (from a
+//! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no cotangent waits there, unless it has only
+//! been moved since it was loaded: see `pieces`); where it becomes a float again, there is a problem. Bits are *definite* if they are known to be a float's (from a
 //! bitcast, or from a cell that is also accessed as a float), otherwise only possible; a possible float that is converted
 //! as an integer number is an integer number, and where one becomes a float, the pullback checks that no cotangent arrives.
 //!
@@ -102,6 +102,8 @@ pub struct Activity {
     pub copies: SecondaryMap<ir::Inst, Option<CopyRole>>,
     /// Width of the floats that an integer carries.
     pub lane: SecondaryMap<ir::Value, u32>,
+    /// Tainted integers that are pieces of memory, and nothing else.
+    pub pieces: EntitySet<ir::Value>,
 }
 
 impl Activity {
@@ -117,6 +119,11 @@ impl Activity {
     /// Whether a value depends on an active input.
     pub fn is_varied(&self, v: ir::Value) -> bool {
         matches!(self.state[v], State::Varied { .. })
+    }
+
+    /// Whether this function moves anything active in pieces.
+    pub fn moves_pieces(&self) -> bool {
+        self.pieces.iter().any(|v| self.ct[v].is_some())
     }
 
     /// The shape of what a value carries, active or not.
@@ -175,6 +182,7 @@ pub(crate) fn leaves_exponent(func: &ir::Function, inst: ir::Inst) -> bool {
 }
 
 pub mod lanes;
+pub mod pieces;
 mod roles;
 mod useful;
 mod varied;
@@ -183,6 +191,8 @@ struct Problem {
     inst: ir::Inst,
     /// Reported only if this is useful; `None`: always.
     if_useful: Option<ir::Value>,
+    /// Not reported if this is a piece, of which it will be known when the pullback runs.
+    unless_piece: Option<ir::Value>,
     diagnostic: Diagnostic,
 }
 
@@ -222,6 +232,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     };
     cx.a.lane.clone_from(input.lanes);
     cx.varied();
+    cx.pieces();
     cx.roles();
     cx.usefulness();
     let func = input.func;
@@ -229,16 +240,22 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         let params = func.dfg.block_params(b).iter().copied();
         let results = input.cfg.insts(b).iter().flat_map(|&i| func.dfg.inst_results(i).iter().copied());
         for v in params.chain(results) {
-            if cx.a.is_varied(v) && cx.useful.contains(v) {
+            if !cx.useful.contains(v) {
+                continue;
+            }
+            if cx.a.pieces.contains(v) {
+                cx.a.ct[v] = Some(Shape::Bytes { n: func.dfg.value_type(v).bytes() as u8, of: 0 });
+            } else if cx.a.is_varied(v) {
                 cx.a.ct[v] = cx.a.shape(func, v);
             }
         }
     }
-    let useful = cx.useful;
+    let (useful, moved) = (cx.useful, &cx.a.pieces);
     let found = cx
         .problems
         .into_iter()
         .filter(|p| p.if_useful.is_none_or(|v| useful.contains(v)))
+        .filter(|p| p.unless_piece.is_none_or(|v| !moved.contains(v) || pieces::is_torn(func, v)))
         .map(|p| p.diagnostic.at(input.program, input.key, original(func, p.inst)))
         .collect();
     (cx.a, found)
@@ -273,8 +290,15 @@ impl Cx<'_> {
 
     pub(super) fn problem(&mut self, inst: ir::Inst, if_useful: Option<ir::Value>, d: Diagnostic) {
         if !self.problems.iter().any(|p| p.inst == inst && p.diagnostic.code == d.code) {
-            self.problems.push(Problem { inst, if_useful, diagnostic: d });
+            self.problems.push(Problem { inst, if_useful, unless_piece: None, diagnostic: d });
         }
+    }
+
+    /// The same of what becomes of an integer, unless that is a piece.
+    pub(super) fn problem_of(&mut self, inst: ir::Inst, if_useful: ir::Value, of: ir::Value, d: Diagnostic) {
+        let known = self.problems.len();
+        self.problem(inst, Some(if_useful), d);
+        self.problems[known..].iter_mut().for_each(|p| p.unless_piece = Some(of));
     }
 }
 

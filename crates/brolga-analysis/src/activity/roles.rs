@@ -12,6 +12,7 @@ use crate::cell::{access_offset, cell_of};
 use crate::contents::Kinds;
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, constant_int};
+use crate::reach::access_bytes;
 
 const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
 const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
@@ -61,10 +62,11 @@ impl Cx<'_> {
             if knows && self.i.results[i] == ResultMode::Ptr && self.i.pointers.delta[v] == Delta::Lost {
                 self.lost(inst);
             }
-            if matches!(self.i.results[i], ResultMode::Bits(_)) && self.is_from_anyone(v, &mut EntitySet::new()) {
+            let of_floats = matches!(self.i.results[i], ResultMode::Bits(s) if !matches!(s, Shape::Bytes { .. }));
+            if of_floats && self.is_from_anyone(v, &mut EntitySet::new()) {
                 self.bits_from_anyone(inst);
             }
-            if matches!((self.i.results[i], self.a.state[v]), (ResultMode::Bits(_), State::Taint { definite: true })) {
+            if of_floats && self.a.state[v] == (State::Taint { definite: true }) && !self.a.pieces.contains(v) {
                 let d = Diagnostic::new(
                     "AD0113",
                     "an integer computed from float bits is returned to a caller that makes a float of it",
@@ -159,6 +161,8 @@ impl Cx<'_> {
                 let v = func.dfg.first_result(inst);
                 if self.i.pointers.root(v) == Some(v) {
                     MemRole::Pointer
+                } else if self.a.pieces.contains(v) {
+                    MemRole::Float(self.bytes_at(inst, addr))
                 } else if self.a.is_varied(v) {
                     self.a.shape(func, v).map_or(MemRole::None, MemRole::Float)
                 } else {
@@ -185,8 +189,12 @@ impl Cx<'_> {
                 match self.a.state[x] {
                     State::Varied { .. } => {
                         self.by_turns(inst, addr);
+                        if self.a.pieces.contains(x) {
+                            return MemRole::Float(self.bytes_at(inst, addr));
+                        }
                         self.a.shape(func, x).map_or(kill(true), MemRole::Float)
                     }
+                    State::Taint { .. } if self.a.pieces.contains(x) => MemRole::Float(self.bytes_at(inst, addr)),
                     State::Taint { definite } => {
                         let cell = cell_of(func, addr, access_offset(func, inst));
                         if definite && self.i.contents.float_overlaps(cell, bytes) != Kinds::NONE {
@@ -201,12 +209,16 @@ impl Cx<'_> {
                     State::No => kill(false),
                 }
             }
+            Opcode::Uload8 | Opcode::Sload8 | Opcode::Uload16 | Opcode::Sload16 | Opcode::Uload32 | Opcode::Sload32
+                if self.a.pieces.contains(func.dfg.first_result(inst)) =>
+            {
+                MemRole::Float(self.bytes_at(inst, addr))
+            }
+            Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 if self.a.pieces.contains(args[0]) => {
+                MemRole::Float(self.bytes_at(inst, addr))
+            }
             Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => {
-                let bytes = match op {
-                    Opcode::Istore8 => 1,
-                    Opcode::Istore16 => 2,
-                    _ => 4,
-                };
+                let bytes = access_bytes(func, inst);
                 MemRole::Kill { bytes, checked: self.a.state[args[0]] != State::No }
             }
             Opcode::AtomicRmw | Opcode::AtomicCas => {

@@ -68,7 +68,9 @@ impl Cx<'_> {
             OpcodeRule::Zero | OpcodeRule::NotFloat => any_result(),
             OpcodeRule::Refused(_) => false,
             OpcodeRule::Structural(s) => match s {
-                Structural::Store | Structural::AtomicStore => n == 0 && matches!(self.a.mem[inst], MemRole::Float(_)),
+                Structural::Store | Structural::IntStore | Structural::AtomicStore => {
+                    n == 0 && matches!(self.a.mem[inst], MemRole::Float(_))
+                }
                 Structural::Control => {
                     op == Opcode::Return
                         && matches!(self.i.results[n], ResultMode::Active | ResultMode::Unit | ResultMode::Bits(_))
@@ -84,8 +86,12 @@ impl Cx<'_> {
                         MathKind::Expr(row) => n > 0 && !row.partial(0, n - 1).is_zero() && result_useful(0),
                         _ => false,
                     },
-                    Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_)) => {
-                        self.is_float(v) || self.a.lane[v] != 0 || any_result()
+                    Some(callee @ (CalleeKind::Derived(_) | CalleeKind::Indirect(_))) => {
+                        let moved = match callee {
+                            CalleeKind::Derived(f) => self.a.pieces.contains(v) && self.i.summaries.hands_on(f, n),
+                            _ => false,
+                        };
+                        self.is_float(v) || self.a.lane[v] != 0 || moved || any_result()
                     }
                     _ => false,
                 },

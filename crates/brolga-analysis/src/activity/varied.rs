@@ -8,11 +8,12 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
+use super::pieces::bytes_of;
 use super::{BITS_HELP, Cx, State, leaves_exponent, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{Cell, access_offset, cell_of};
-use crate::contents::{Kinds, Use, becomes_float, is_handed_on, moves_half};
+use crate::contents::{Kinds, Use, becomes_float, goes_on, is_handed_on, moves_half};
 use crate::modes::{ParamMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, declared_elem};
 use crate::reach;
@@ -46,6 +47,7 @@ impl Cx<'_> {
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             match self.i.params[i] {
                 ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
+                ParamMode::Bits { shape: Shape::Bytes { .. }, definite } => self.a.state[v] = State::Taint { definite },
                 ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
                 ParamMode::Opaque => self.a.state[v] = State::Taint { definite: false },
                 ParamMode::Const | ParamMode::Dup { .. } => {}
@@ -300,7 +302,12 @@ impl Cx<'_> {
                         s => s,
                     }
                 }
-                _ if leaves_exponent(func, inst) => State::No,
+                // But if a part of memory is made of it, that is a part of a float.
+                _ if leaves_exponent(func, inst)
+                    && !(bytes_of(func, inst).is_some() && goes_on(func, self.i.uses, v)) =>
+                {
+                    State::No
+                }
                 _ => self.tainted(args),
             },
             Structural::Store
@@ -494,7 +501,7 @@ impl Cx<'_> {
                 .note(format!("the last store there is `{}`", func.dfg.display_inst(found.store)))
                 .note("its bits are a mixture of two values, and no derivative describes that")
                 .help("store and load the place with one type");
-            self.problem(inst, Some(v), d);
+            self.problem_of(inst, v, x, d);
         }
     }
 
@@ -586,7 +593,7 @@ impl Cx<'_> {
                 )
                 .note("only sign changes, lane masks and unchanged copies of float bits can be differentiated")
                 .help(BITS_HELP);
-                self.problem(inst, Some(v), d);
+                self.problem_of(inst, v, x, d);
                 State::Varied { definite: true }
             }
         }
@@ -653,10 +660,23 @@ impl Cx<'_> {
                 } else if self.a.lane[v] != 0 {
                     self.carried(v, false)
                 } else {
-                    self.made_of_bits(sources, args)
+                    let read = matches!(callee, CalleeKind::Derived(f) if self.i.summaries.returns_memory(f, k));
+                    if read && args.iter().any(|&a| self.may_hold_floats(a)) {
+                        State::Taint { definite: false }
+                    } else {
+                        self.made_of_bits(sources, args)
+                    }
                 }
             }
         }
+    }
+
+    /// Whether an argument leads to memory in which there may be active floats.
+    fn may_hold_floats(&self, a: ir::Value) -> bool {
+        let kinds = self.i.contents.of_class(a);
+        self.i.pointers.root(a).is_some()
+            && self.active_memory.contains(self.i.contents.find(a))
+            && (kinds.has_float() || kinds == Kinds::NONE)
     }
 
     /// A number that a callee returns: perhaps computed from the bits of floats that it was given.

@@ -203,7 +203,10 @@ impl Cx<'_> {
         let ours = |i: usize| names[i].is_some_and(|n| self.is_of_parameter(n));
         let ours: Vec<bool> = (0..names.len()).map(ours).collect();
         let missing = if self.forward { Missing::Nothing } else { Missing::Loses };
-        match (symbol, args) {
+        // Some are given the segment first.
+        let first = usize::from(symbol == "brolga_move_rev");
+        let ours = &ours[first..];
+        match (symbol, &args[first..]) {
             ("brolga_zero", &[p, delta, n]) => self.ask(b, (p, delta, 0), n, Asked { ours: ours[1], missing }, at),
             (
                 "brolga_copy_shadow" | "brolga_memmove_rev" | "brolga_move_rev",

@@ -133,7 +133,7 @@ impl Cx<'_> {
     }
 
     /// The shadow address, or a field of the segment where there is no shadow.
-    fn shadow_or(
+    pub(super) fn shadow_or(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         (addr, delta, off): (Val, Val, i32),
@@ -394,6 +394,9 @@ impl Cx<'_> {
                     self.publish_as(b, if self.turns { segment::TOP } else { self.position_field() });
                 }
             }
+            AdOp::AddMem { shape: Shape::Bytes { .. }, .. } | AdOp::TakeMem { shape: Shape::Bytes { .. }, .. } => {
+                self.bytes_op(b, inst);
+            }
             AdOp::AddMem { addr, delta, sure, off, by, shape, fresh } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
@@ -406,6 +409,7 @@ impl Cx<'_> {
             }
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
+                self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
                 let r = self.load_ct(b, at, *shape);
                 let zero = self.zero(b, shape.ty());
@@ -414,12 +418,14 @@ impl Cx<'_> {
             }
             AdOp::PeekMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
+                self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
                 let r = self.load_ct(b, at, *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 self.check_access(b, (*addr, *delta, *off), *bytes, Missing::Loses, inst.at);
+                self.settle(b, (*addr, *delta, *off), (*bytes, 0), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
                 for (o, ty) in pieces(*bytes) {
                     if *checked {
@@ -444,6 +450,7 @@ impl Cx<'_> {
                 }
                 let call = match callee {
                     Callee::Symbol(s) => {
+                        self.settle_for_helper(b, s, &args, inst.at);
                         self.check_helper(b, s, (names, &args), inst.at);
                         let f = self.symbol(b, s, &sig);
                         b.ins().call(f, &args)

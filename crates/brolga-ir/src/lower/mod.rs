@@ -40,6 +40,7 @@ pub mod debug;
 mod memory;
 mod named;
 mod ops;
+mod pieces;
 mod rebase;
 mod renumber;
 mod seen;
@@ -108,6 +109,8 @@ pub mod segment {
     pub const CAPTURES: i32 = 32;
     /// The highest position of what functions of both halves have recorded and given back.
     pub const PEAK: i32 = 40;
+    /// At how many places cotangents wait that have come in pieces.
+    pub const WAITING: i32 = 48;
     /// 64 bytes that cotangents of inactive memory are added to.
     pub const SINK: i32 = 64;
     /// 64 bytes of zeros.
@@ -130,6 +133,8 @@ pub struct LowerEnv<'a> {
     pub ct: &'a SecondaryMap<ir::Value, Option<Shape>>,
     /// Emit the checks of a debug run.
     pub debug: bool,
+    /// Some function of the program moves floats in pieces, so that cotangents may wait in front of shadows.
+    pub pieces: bool,
     /// Guard products by as few instructions as there are, and not by the fastest.
     pub short: bool,
     /// The target.
@@ -517,7 +522,7 @@ impl Cx<'_> {
             AdOp::AddCt(v, by) => {
                 let by = self.get(*by);
                 let sum = match self.sums.get(v) {
-                    Some(&so_far) => ops::add(b, so_far, by),
+                    Some(&so_far) => self.sum(b, so_far, by),
                     None => by,
                 };
                 self.sums.insert(*v, sum);
@@ -553,7 +558,7 @@ impl Cx<'_> {
     fn join(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value) {
         let Some(sum) = self.sums.swap_remove(&v) else { return };
         let old = self.ct(b, v);
-        let sum = if self.zeros.values().any(|&z| z == old) { sum } else { ops::add(b, old, sum) };
+        let sum = if self.zeros.values().any(|&z| z == old) { sum } else { self.sum(b, old, sum) };
         self.set_ct(b, v, sum);
     }
 

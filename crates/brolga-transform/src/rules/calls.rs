@@ -175,6 +175,9 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
             let bits = |shape| ParamMode::Bits { shape, definite };
             facts.activity.shape(facts.func(), a).map_or(ParamMode::Opaque, bits)
         }
+        State::Taint { definite } if facts.summaries.hands_on(f, i) && facts.is_active(a) => {
+            ParamMode::Bits { shape: cx.shape(a), definite }
+        }
         State::Taint { definite: true } => {
             let d = Diagnostic::new("AD0113", "an integer computed from float bits is passed to a function")
                 .note("the callee might make a float of it again")

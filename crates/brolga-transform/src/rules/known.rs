@@ -200,9 +200,9 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
         // In WebAssembly any bytes can be copied, from the middle of a float to the middle of another.
         CopyRole::Mixed | CopyRole::Floats(_) if role == CopyRole::Mixed || cx.facts().program.vmctx_pointers_only => {
             let elem = cx.iconst(w, if let CopyRole::Floats(bytes) = role { bytes.into() } else { 0 });
-            let operands = [to, Some(dt), from, Some(df), Some(n), Some(elem)];
+            let operands = [None, to, Some(dt), from, Some(df), Some(n), Some(elem)];
             let status = Val::D(cx.t.ids.dv());
-            cx.helper(w, "brolga_move_rev", &operands, &[I64; 6], smallvec![(status, I64)], false);
+            cx.helper(w, "brolga_move_rev", &operands, &[I64; 7], smallvec![(status, I64)], false);
             cx.push(w, smallvec![], AdOp::TrapIf(status, Check::UntrackedBits));
         }
         CopyRole::Floats(bytes) => {

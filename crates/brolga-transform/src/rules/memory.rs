@@ -7,7 +7,7 @@
 
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
-use brolga_ir::inst::{AdOp, Arith, Check, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 use smallvec::smallvec;
 
@@ -42,6 +42,12 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
     remember(cx, addr, off, stored_type(cx.func(), inst), 0);
     let x = cx.args()[0];
     match cx.facts().activity.mem[inst] {
+        // Most likely a number: that may be stored anywhere.
+        MemRole::Float(shape @ Shape::Bytes { .. }) => {
+            if let Some(ct) = cx.take_mem(addr, off, shape) {
+                cx.add_ct(x, ct);
+            }
+        }
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
             if let Some(total) = cx.facts().overwrites.summed.get(&inst) {

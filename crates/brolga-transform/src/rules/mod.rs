@@ -12,6 +12,9 @@ pub(crate) mod expr;
 mod known;
 mod memory;
 mod moves;
+mod pieces;
+
+pub(crate) use pieces::fitted;
 
 /// Translate one primal instruction.
 pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
@@ -28,8 +31,11 @@ pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
 }
 
 fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
+    if pieces::taken_apart(cx) {
+        return;
+    }
     match s {
-        Structural::Load | Structural::AtomicLoad => memory::load(cx),
+        Structural::Load | Structural::AtomicLoad | Structural::IntLoad => memory::load(cx),
         Structural::Store | Structural::AtomicStore | Structural::IntStore => memory::store(cx),
         Structural::AtomicRmw | Structural::AtomicCas => memory::store(cx),
         Structural::StackAddr => memory::stack_addr(cx),
@@ -69,7 +75,8 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                     cx.add_ct(v, one);
                 } else if let Some(seed) = cx.t.seeds[i] {
                     match (cx.facts().activity.state[v], cx.facts().variant.results[i]) {
-                        (State::Taint { .. }, ResultMode::Bits(shape)) => moves::nothing_arrives(cx, seed, shape),
+                        (State::No, _) => {}
+                        (_, ResultMode::Bits(shape)) => pieces::hand_over(cx, v, seed, shape),
                         _ => cx.add_ct(v, seed),
                     }
                 }
@@ -79,7 +86,6 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
         Structural::IntBits => moves::halves(cx, op),
         // What they mean for derivatives is nothing, or was settled by the analysis.
         Structural::Control
-        | Structural::IntLoad
         | Structural::Bnot
         | Structural::TailCall
         | Structural::TailCallIndirect

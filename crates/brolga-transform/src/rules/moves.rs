@@ -2,7 +2,7 @@
 //!
 //! Cotangents have float types even where the primal holds the bits in an integer, so one rule serves both.
 
-use brolga_analysis::activity::{State, whole_lane};
+use brolga_analysis::activity::whole_lane;
 use brolga_analysis::bits::{self, BitOp};
 use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
@@ -148,14 +148,15 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
 pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let x = cx.args()[0];
-    match cx.facts().activity.state[x] {
-        State::Taint { .. } => nothing_arrives(cx, ct, shape),
-        _ => cx.add_ct(x, ct),
-    }
+    super::pieces::hand_over(cx, x, ct, shape);
 }
 
 /// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
 pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
+    if matches!(shape, Shape::Bytes { .. }) {
+        cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(ct, Check::UntrackedBits));
+        return;
+    }
     let n = lanes(shape);
     for l in 0..n {
         let part = if n == 1 { ct } else { cx.arith(Arith::Extract(l), &[ct], lane_type(shape)) };

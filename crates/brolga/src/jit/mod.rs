@@ -7,13 +7,14 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
+use brolga_ir::inst::Check;
 use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{self, Signature, Type, types};
 
-use crate::Error;
+use crate::{Error, Trap};
 
 mod compile;
 mod declared;
@@ -285,6 +286,25 @@ impl DerivedRule {
         unsafe { enter(&self.0.compiled.code, &self.0.program, phase, entry, cells) }
     }
 
+    /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.
+    fn all_arrived(&self, tape: &mut Lease) -> Result<(), Error> {
+        if tape.end_pullback() {
+            return Ok(());
+        }
+        let check = Check::UntrackedBits;
+        Err(Error::Trap(Box::new(Trap {
+            code: check.name().to_owned(),
+            function: self.0.program.funcs[self.0.request.func].symbol.clone(),
+            block: None,
+            inst: None,
+            inst_text: None,
+            line: None,
+            inlined: Vec::new(),
+            phase: "pullback",
+            message: PIECES_LEFT.to_owned(),
+        })))
+    }
+
     /// Run the primal alone, as compiled by the same Cranelift.
     ///
     /// # Errors
@@ -469,6 +489,9 @@ impl DerivedRule {
             }
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Whole, entry, cells) }?;
+            if let Some(tape) = &mut tape {
+                self.all_arrived(tape)?;
+            }
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             self.cotangents(&cells[returns.len()..], seeds, cotangents);
@@ -579,6 +602,7 @@ impl Pullback {
             }
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
+            self.rule.all_arrived(&mut self.tape)?;
             self.rule.cotangents(cells, seeds, out);
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");
@@ -606,6 +630,10 @@ impl Pullback {
         data_shadow(&self.rule, &self.tape, symbol)
     }
 }
+
+/// What is said of cotangents that moved in pieces and did not come together.
+const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put together again: a part of a float was moved without the others, or \
+                           one float was made of two";
 
 /// The type of a pointer.
 pub const POINTER: Type = types::I64;

@@ -1,0 +1,219 @@
+//! Integers that are pieces of memory, and nothing else.
+//!
+//! **Question.** A tainted integer has no cotangent, since nobody knows what it is. But one that has only been moved since it was loaded is just
+//! what lay there, and where it is stored that lies again: its cotangent is the bytes of the shadow at the one place, to be put together
+//! with others at the other (`brolga_runtime::pieces`).
+//!
+//! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
+//! others in the set or of numbers that are tainted by nothing, is the whole of a float that is cut in pieces, or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
+//! it returns checks that no cotangent comes.)
+
+use brolga_ir::inst::Shape;
+use brolga_rules::{OpcodeRule, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode, ValueDef};
+use cranelift_entity::EntitySet;
+use smallvec::SmallVec;
+
+use super::{Cx, State};
+use crate::bits::constant_bytes;
+use crate::callee::CalleeKind;
+use crate::contents::{Kinds, Use};
+use crate::modes::ParamMode;
+use crate::pointers::constant_int;
+use crate::reach::access_bytes;
+
+/// What a value is a piece for.
+enum Because {
+    /// It is one.
+    Itself,
+    /// These are.
+    Of(Vec<ir::Value>),
+    /// It is none.
+    Nothing,
+}
+
+/// Bytes of an operand that an instruction puts into its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BytesOf {
+    /// The operand.
+    pub of: ir::Value,
+    /// Which bytes of the result they are, the first in the lowest bit.
+    pub mask: u8,
+    /// How many bytes further up they are in the operand.
+    pub up: i8,
+}
+
+/// What the bytes of the result are, where an instruction on integers of at most eight bytes only puts bytes where others were; the rest are
+/// zeros, or copies of a sign.
+pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
+    let args = func.dfg.inst_args(inst);
+    let bytes = |v: ir::Value| {
+        let ty = func.dfg.value_type(v);
+        (ty.is_int() && ty.bytes() <= 8).then(|| ty.bytes())
+    };
+    let result = *func.dfg.inst_results(inst).first()?;
+    let n = bytes(result)?;
+    let low = |n: u32| (0xff_u16 >> (8 - n)) as u8;
+    let one = |mask, up| Some(SmallVec::from_slice(&[BytesOf { of: args[0], mask, up }]));
+    let shift = || constant_int(func, args[1]).filter(|k| k % 8 == 0 && *k < i64::from(8 * n) && *k >= 0);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Uextend | Opcode::Sextend => one(low(bytes(args[0])?), 0),
+        Opcode::Ireduce if bytes(args[0]).is_some() => one(low(n), 0),
+        Opcode::Ushr | Opcode::Sshr => shift().map(|k| (k / 8) as i8).and_then(|k| one(low(n) >> k, k)),
+        Opcode::Ishl => shift().map(|k| (k / 8) as i8).and_then(|k| one(low(n) & low(n) << k, -k)),
+        Opcode::Band => {
+            let (of, mask) = match (constant_bytes(func, args[0]), constant_bytes(func, args[1])) {
+                (None, Some(mask)) => (args[0], mask),
+                (Some(mask), None) => (args[1], mask),
+                _ => return None,
+            };
+            let whole = mask.iter().all(|b| matches!(b, 0 | 0xff));
+            let mask = mask.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
+            whole.then(|| SmallVec::from_slice(&[BytesOf { of, mask, up: 0 }]))
+        }
+        Opcode::Bor | Opcode::Bxor | Opcode::Iadd => {
+            let [x, y] = [args[0], args[1]].map(|v| occupied(func, v, 0));
+            let part = |of, mask| BytesOf { of, mask, up: 0 };
+            (x & y == 0).then(|| SmallVec::from_slice(&[part(args[0], x), part(args[1], y)]))
+        }
+        _ => None,
+    }
+}
+
+/// Bytes of an integer that may be other than zero.
+fn occupied(func: &ir::Function, v: ir::Value, depth: u32) -> u8 {
+    let n = func.dfg.value_type(v).bytes();
+    let all = (0xff_u16 >> 8_u32.saturating_sub(n)) as u8;
+    if let Some(bytes) = constant_bytes(func, v).filter(|b| b.len() <= 8) {
+        return bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
+    }
+    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < 16) else { return all };
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Uload8 => 1,
+        Opcode::Uload16 => 3,
+        Opcode::Uload32 => 0xf,
+        // The copies of the sign are anything.
+        Opcode::Sextend | Opcode::Sshr => all,
+        _ => match bytes_of(func, inst) {
+            Some(from) => from.iter().fold(0, |m, b| {
+                let there = u16::from(occupied(func, b.of, depth + 1));
+                m | b.mask & (if b.up >= 0 { there >> b.up } else { there << -b.up }) as u8
+            }),
+            None => all,
+        },
+    }
+}
+
+/// Whether an integer that becomes a float is none for certain: bytes are missing, or it has some of a float of another size.
+pub(super) fn is_torn(func: &ir::Function, v: ir::Value) -> bool {
+    let n = func.dfg.value_type(v).bytes();
+    if n > 8 {
+        return false;
+    }
+    let mut work = vec![v];
+    let mut seen = EntitySet::new();
+    while let Some(v) = work.pop() {
+        let Some(inst) = func.dfg.value_def(v).inst().filter(|_| seen.insert(v)) else { continue };
+        let arg = func.dfg.inst_args(inst).first().map(|&a| func.dfg.value_type(a));
+        match bytes_of(func, inst) {
+            Some(from) => work.extend(from.iter().map(|b| b.of)),
+            None if func.dfg.insts[inst].opcode() == Opcode::Bitcast
+                && arg.is_some_and(|ty| ty.is_float() && ty.bytes() != n) =>
+            {
+                return true;
+            }
+            None => {}
+        }
+    }
+    occupied(func, v, 0) != (0xff_u16 >> (8 - n)) as u8
+}
+
+impl Cx<'_> {
+    /// Find them.
+    pub(super) fn pieces(&mut self) {
+        let func = self.i.func;
+        let mut open = Vec::new();
+        for v in func.dfg.values() {
+            if self.is_cut(v) {
+                self.a.pieces.insert(v);
+                continue;
+            }
+            if !matches!(self.a.state[v], State::Taint { .. }) || self.is_float(v) || func.dfg.value_is_alias(v) {
+                continue;
+            }
+            match self.because(v) {
+                Because::Itself => drop(self.a.pieces.insert(v)),
+                Because::Of(others) => {
+                    self.a.pieces.insert(v);
+                    open.push((v, others));
+                }
+                Because::Nothing => {}
+            }
+        }
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            open.retain(|(v, others)| {
+                let all = others.iter().all(|&x| self.a.state[x] == State::No || self.a.pieces.contains(x));
+                changed |= !all;
+                all || !self.a.pieces.remove(*v)
+            });
+        }
+    }
+
+    /// Whether an integer that carries whole floats is cut in pieces: then it is one, too, as long as those that it goes to can tell.
+    fn is_cut(&self, v: ir::Value) -> bool {
+        let func = self.i.func;
+        if !self.a.is_varied(v) || self.is_float(v) || self.ty(v).bytes() > 8 {
+            return false;
+        }
+        let made = func.dfg.value_def(v).inst().map(|inst| func.dfg.insts[inst].opcode());
+        let uses = self.i.uses.of(v);
+        let tainted = |i: ir::Inst| matches!(self.a.state[func.dfg.first_result(i)], State::Taint { .. });
+        let cuts = |u: &Use| match *u {
+            Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
+                Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => n == 0,
+                _ => bytes_of(func, i).is_some() && tainted(i),
+            },
+            Use::Edge(..) => false,
+        };
+        matches!(made, Some(Opcode::Bitcast | Opcode::Load))
+            && uses.iter().any(cuts)
+            && !uses.iter().any(|u| matches!(u, Use::Edge(..)))
+    }
+
+    fn because(&self, v: ir::Value) -> Because {
+        let func = self.i.func;
+        let inst = match func.dfg.value_def(v) {
+            ValueDef::Param(b, i) if b == self.i.cfg.blocks[0] => {
+                let bytes = matches!(self.i.params[i], ParamMode::Bits { shape: Shape::Bytes { .. }, .. });
+                return if bytes { Because::Itself } else { Because::Nothing };
+            }
+            ValueDef::Param(b, i) => return Because::Of(self.i.cfg.incoming(b, i).collect()),
+            ValueDef::Result(inst, _) => inst,
+            ValueDef::Union(..) => return Because::Nothing,
+        };
+        let args = func.dfg.inst_args(inst);
+        let OpcodeRule::Structural(s) = opcode_rule(func.dfg.insts[inst].opcode()) else { return Because::Nothing };
+        match s {
+            Structural::Load | Structural::AtomicLoad | Structural::IntLoad => Because::Itself,
+            _ if let Some(from) = bytes_of(func, inst) => Because::Of(from.iter().map(|b| b.of).collect()),
+            Structural::Select => Because::Of(args[1..].to_vec()),
+            Structural::Bitcast => Because::Of(args.to_vec()),
+            Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
+                Some(CalleeKind::Derived(_)) => Because::Itself,
+                _ => Because::Nothing,
+            },
+            _ => Because::Nothing,
+        }
+    }
+
+    /// The shape of a piece that an access moves.
+    pub(super) fn bytes_at(&self, inst: ir::Inst, addr: ir::Value) -> Shape {
+        let of = match self.kinds_at(inst, addr).moved() {
+            Kinds::F64 => 8,
+            Kinds::F32 => 4,
+            _ => 0,
+        };
+        Shape::Bytes { n: access_bytes(self.i.func, inst) as u8, of }
+    }
+}

@@ -1,0 +1,163 @@
+//! Accesses to shadows of what moves in pieces, which the run time puts together (`brolga_runtime::pieces`).
+//!
+//! Most of what moves in pieces is no float, or has no cotangent. So a place is only taken by a call if there is something in the words of the shadow in which it lies, or
+//! something waits anywhere; a ticket is only added by a call if it is one. In programs that move pieces, and in no other, every float's shadow is
+//! settled before it is read or cleared: also by a call, if something waits.
+
+use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
+use cranelift_frontend::FunctionBuilder;
+
+use super::{Cx, ops, segment};
+use crate::inst::{AdInst, AdOp, Check, Shape, Val};
+use crate::lower::debug::Missing;
+
+impl Cx<'_> {
+    /// The sum of two cotangents.
+    pub(super) fn sum(&mut self, b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
+        if b.func.dfg.value_type(x) != types::I64 {
+            return ops::add(b, x, y);
+        }
+        let seg = self.seg();
+        self.bytes_helper(b, "brolga_join_bytes", &[seg, x, y])
+    }
+
+    fn bytes_helper(&mut self, b: &mut FunctionBuilder<'_>, symbol: &str, args: &[ir::Value]) -> ir::Value {
+        let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+        sig.params.extend(args.iter().map(|_| ir::AbiParam::new(types::I64)));
+        sig.returns.push(ir::AbiParam::new(types::I64));
+        let f = self.symbol(b, symbol, &sig);
+        let call = b.ins().call(f, args);
+        b.inst_results(call)[0]
+    }
+
+    /// The segment, the primal address and its delta, and how many bytes.
+    fn place(&mut self, b: &mut FunctionBuilder<'_>, (addr, delta, off): (Val, Val, i32), n: u32) -> [ir::Value; 4] {
+        let (mut p, d) = (self.get(addr), self.get(delta));
+        if off != 0 {
+            let off = b.ins().iconst(types::I64, i64::from(off));
+            p = b.ins().iadd(p, off);
+        }
+        [self.seg(), p, d, b.ins().iconst(types::I64, i64::from(n))]
+    }
+
+    /// Where cotangents wait.
+    fn waiting(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
+        b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::WAITING)
+    }
+
+    /// What is computed if a number is not zero, or else something that is there. The rare way is laid out as cold.
+    fn rarely(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        number: ir::Value,
+        otherwise: Option<ir::Value>,
+        what: impl FnOnce(&mut Self, &mut FunctionBuilder<'_>) -> ir::Value,
+    ) -> Option<ir::Value> {
+        let (rare, then) = (b.create_block(), b.create_block());
+        let here = b.current_block().expect("in a block");
+        b.func.layout.insert_block_after(rare, here);
+        b.func.layout.insert_block_after(then, rare);
+        b.set_cold_block(rare);
+        let arrives = otherwise.map(|v| b.func.dfg.value_type(v)).map(|ty| b.append_block_param(then, ty));
+        let args = |v: Option<ir::Value>| v.map(BlockArg::Value).into_iter().collect::<Vec<_>>();
+        b.ins().brif(number, rare, &[], then, &args(otherwise));
+        b.seal_block(rare);
+        b.switch_to_block(rare);
+        let found = what(self, b);
+        b.ins().jump(then, &args(otherwise.map(|_| found)));
+        b.seal_block(then);
+        b.switch_to_block(then);
+        arrives
+    }
+
+    /// Take or add a ticket.
+    pub(super) fn bytes_op(&mut self, b: &mut FunctionBuilder<'_>, inst: &AdInst) {
+        match inst.op {
+            AdOp::TakeMem { addr, delta, sure, off, shape } => {
+                let n = shape.bytes();
+                self.check_access(b, (addr, delta, off), n, Missing::Loses, inst.at);
+                let at = self.shadow_or(b, (addr, delta, off), sure, segment::ZEROS);
+                let mut any = self.waiting(b);
+                // All bytes of a float move, also those that are zero: what counts are the words in which they lie.
+                for last in (0..n).step_by(8).chain([n - 1]) {
+                    let of = b.ins().iconst(types::I64, i64::from(last));
+                    let word = b.ins().iadd(at, of);
+                    let aligned = b.ins().iconst(types::I64, -8);
+                    let word = b.ins().band(word, aligned);
+                    let x = b.ins().load(types::I64, MemFlagsData::new(), word, 0);
+                    any = b.ins().bor(any, x);
+                }
+                let none = b.ins().iconst(types::I64, 0);
+                let ticket = self.rarely(b, any, Some(none), |cx, b| {
+                    let place = cx.place(b, (addr, delta, off), n);
+                    cx.bytes_helper(b, "brolga_take_bytes", &place)
+                });
+                self.name(inst.defs[0].0, ticket.expect("there is one"));
+            }
+            AdOp::AddMem { addr, delta, off, by, shape: Shape::Bytes { n, of }, .. } => {
+                self.check_access(b, (addr, delta, off), n.into(), Missing::Loses, inst.at);
+                let ticket = self.get(by);
+                self.rarely(b, ticket, None, |cx, b| {
+                    let [seg, p, d, n] = cx.place(b, (addr, delta, off), n.into());
+                    let of = b.ins().iconst(types::I64, i64::from(of));
+                    let status = cx.bytes_helper(b, "brolga_add_bytes", &[seg, p, d, n, of, ticket]);
+                    cx.trap_if(b, status, Check::UntrackedBits, inst.at);
+                    status
+                });
+            }
+            _ => unreachable!("only tickets are taken and added"),
+        }
+    }
+
+    /// The shadow of floats of `of` bytes is going to be read, or to be cleared if that is 0: what waits there comes first.
+    pub(super) fn settle(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (addr, delta, off): (Val, Val, i32),
+        (n, of): (u32, u32),
+        at: Option<ir::Inst>,
+    ) {
+        if self.env.pieces {
+            self.settle_if_any(b, at, |cx, b| {
+                let [seg, p, d, n] = cx.place(b, (addr, delta, off), n);
+                [seg, p, d, n, b.ins().iconst(types::I64, i64::from(of))]
+            });
+        }
+    }
+
+    fn settle_if_any(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        at: Option<ir::Inst>,
+        args: impl FnOnce(&mut Self, &mut FunctionBuilder<'_>) -> [ir::Value; 5],
+    ) {
+        let any = self.waiting(b);
+        self.rarely(b, any, None, |cx, b| {
+            let args = args(cx, b);
+            let status = cx.bytes_helper(b, "brolga_settle_bytes", &args);
+            cx.trap_if(b, status, Check::UntrackedBits, at);
+            status
+        });
+    }
+
+    /// The same where a helper of the run time reads or clears shadows.
+    pub(super) fn settle_for_helper(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        symbol: &str,
+        args: &[ir::Value],
+        at: Option<ir::Inst>,
+    ) {
+        let (n, of) = match symbol {
+            "brolga_memmove_rev" => (args[4], Some(args[5])),
+            "brolga_zero" => (args[2], None),
+            _ => return,
+        };
+        if self.env.pieces {
+            self.settle_if_any(b, at, |cx, b| {
+                let of = of.unwrap_or_else(|| b.ins().iconst(types::I64, 0));
+                [cx.seg(), args[0], args[1], n, of]
+            });
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! Cotangents of what is copied in pieces.
+//!
+//! **Problem.** A program may move a float byte by byte, in halves, or in words that hold a double here and two singles there. A
+//! derivative adds the cotangent of the copy to that of the original, but bytes of cotangents cannot be added, and in the reverse half they come
+//! one by one, in whatever order. Nor does an instruction that moves bytes know of what size the floats are.
+//!
+//! **Answer.** What a piece carries back from the copy to the original is not its part of the cotangent but a *ticket*, a number that says which bytes
+//! of which cotangent it stands for. Eight bytes of shadow at a multiple of eight are a *window*.
+//!
+//! ```text
+//! take    the shadow of a place that a piece was stored to: the window is noted down as a record, the piece's bytes of the shadow are cleared, and the
+//!         ticket names the record and the bytes. A window of zeros gives ticket 0, and nothing is noted.
+//! add     a ticket comes to the shadow of the place that the piece was loaded from: the bytes wait there. Once all bytes of a float's cotangent
+//!         have come, they are a number, and are added.
+//! settle  a float of known size is written there in the primal: what waits for it is added now, as floats of that size.
+//! ```
+//!
+//! **Invariants.** Bytes that wait are no part of the shadow. A number is only added as a whole: all its bytes, also those that are zero, stood in one
+//! cotangent, in this order. Nothing is added to a float while its own cotangent has been taken in part. What cannot be put together is
+//! [`UNTRACKED`](crate::status::UNTRACKED): pieces of two floats in one, a float of which a part went elsewhere, bytes in another order. So is what still waits, and is not
+//! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is.
+//!
+//! **Errs** on the side of a trap. Floats at odd addresses lie in two windows, and are not put together.
+
+use std::collections::HashMap;
+
+use crate::segment::Segment;
+
+mod helpers;
+#[cfg(test)]
+mod tests;
+
+pub use helpers::*;
+
+/// Bytes of a window.
+const WINDOW: usize = 8;
+
+/// Bytes of half a window: a single may be there.
+const HALF: usize = 4;
+
+/// Each bit of a mask is a byte of a window, the lowest bit the first byte.
+type Mask = u8;
+
+/// A window of the shadow as it was when a piece of it was taken.
+struct Record {
+    bytes: [u8; WINDOW],
+    /// Which window; 0 if it is no place.
+    home: usize,
+    /// Bytes that have not been taken.
+    left: Mask,
+    /// Bytes that have been taken and not been added, or given up.
+    under_way: u32,
+}
+
+/// Bytes of a record that wait at a window.
+struct Waiting {
+    record: u32,
+    /// Where byte 0 of the record would be, from the beginning of the window: a single may come from the other half of its window.
+    shift: isize,
+    have: Mask,
+    /// Bytes of a float there, or 0 if that is not known.
+    of: usize,
+}
+
+/// Some bytes of a record, as a part of a piece.
+#[derive(Clone, Copy)]
+struct Part {
+    record: u32,
+    /// Which.
+    bytes: Mask,
+    /// Where byte 0 of the record would be, from the beginning of the piece.
+    at: isize,
+}
+
+/// What pieces of one run of a pullback are under way. Empty unless a program moves floats in pieces.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    records: Vec<Record>,
+    /// Records that are free again.
+    free: Vec<u32>,
+    /// By half of a window: the record of which more may be taken there.
+    open: HashMap<usize, u32>,
+    /// By window: what waits there.
+    waiting: HashMap<usize, Vec<Waiting>>,
+    /// What tickets stand for, until they are used; the first is that of ticket 1.
+    tickets: Vec<Option<Vec<Part>>>,
+    /// Bytes were to be a number, and were none.
+    lost: bool,
+}
+
+/// The bytes of a record that lie in `from..to` if its byte 0 lies at `at`.
+fn within(at: isize, from: isize, to: isize) -> Mask {
+    (0..WINDOW as isize).filter(|i| (from..to).contains(&(at + i))).fold(0, |m, i| m | 1 << i)
+}
+
+fn nonzero(bytes: &[u8; WINDOW]) -> Mask {
+    bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i)
+}
+
+/// # Safety
+/// The window is valid.
+unsafe fn window_at(base: usize) -> [u8; WINDOW] {
+    // SAFETY: our contract.
+    unsafe { (base as *const [u8; WINDOW]).read() }
+}
+
+impl Pieces {
+    /// Forget everything: another run begins.
+    pub(crate) fn clear(&mut self) {
+        if !self.records.is_empty() || self.lost {
+            *self = Self::default();
+        }
+    }
+
+    /// How many windows something waits at, or have been taken in part.
+    fn places(&self) -> u64 {
+        (self.waiting.len() + self.open.len()) as u64
+    }
+
+    fn note(&mut self, bytes: [u8; WINDOW], home: usize) -> u32 {
+        let record = Record { bytes, home, left: 0xff, under_way: 0 };
+        match self.free.pop() {
+            Some(i) => {
+                self.records[i as usize] = record;
+                i
+            }
+            None => {
+                self.records.push(record);
+                self.records.len() as u32 - 1
+            }
+        }
+    }
+
+    /// So many bytes of a record are no longer under way.
+    fn done(&mut self, record: u32, bytes: Mask) {
+        let r = &mut self.records[record as usize];
+        r.under_way -= bytes.count_ones();
+        if r.under_way == 0 && r.left == 0 {
+            self.free.push(record);
+        }
+    }
+
+    fn ticket(&mut self, parts: Vec<Part>) -> u64 {
+        if parts.is_empty() {
+            return 0;
+        }
+        self.tickets.push(Some(parts));
+        self.tickets.len() as u64
+    }
+
+    /// What a ticket stands for. Each is used once.
+    fn redeem(&mut self, ticket: u64) -> Vec<Part> {
+        let place = self.tickets.get_mut((ticket as usize).wrapping_sub(1));
+        let parts = place.and_then(Option::take).unwrap_or_default();
+        // Most tickets are used next after they were made.
+        while self.tickets.last().is_some_and(Option::is_none) {
+            self.tickets.pop();
+        }
+        parts
+    }
+
+    /// Whether some of these bytes of a record are not zero.
+    fn any(&self, record: u32, bytes: Mask) -> bool {
+        nonzero(&self.records[record as usize].bytes) & bytes != 0
+    }
+
+    /// Take `n` bytes at `p`.
+    ///
+    /// # Safety
+    /// They and the windows that they lie in are valid.
+    unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
+        let mut parts = Vec::new();
+        let mut base = p & !(WINDOW - 1);
+        while base < p + n {
+            let at = base as isize - p as isize;
+            let asked = within(at, 0, n as isize);
+            // SAFETY: our contract.
+            let there = unsafe { window_at(base) };
+            let mut closed = false;
+            for half in [0, HALF] {
+                let ours = asked & 0xf << half;
+                let is_open = self.open.contains_key(&(base + half));
+                // SAFETY: our contract.
+                if ours == 0 || !is_open && unsafe { window_at(base) } == [0; WINDOW] {
+                    continue;
+                }
+                let record = self.record_of(base, half, ours, there);
+                let r = &mut self.records[record as usize];
+                let ours = ours & r.left;
+                if ours == 0 {
+                    continue;
+                }
+                r.left &= !ours;
+                r.under_way += ours.count_ones();
+                closed |= r.left & 0xf << half == 0;
+                if r.left == 0 {
+                    self.close(base, record);
+                }
+                match parts.last_mut() {
+                    Some(Part { record: last, bytes, at: a }) if (*last, *a) == (record, at) => *bytes |= ours,
+                    _ => parts.push(Part { record, bytes: ours, at }),
+                }
+                for i in (0..WINDOW).filter(|i| ours & 1 << i != 0) {
+                    // SAFETY: the byte lies in the window.
+                    unsafe { (base as *mut u8).add(i).write(0) };
+                }
+            }
+            // What waits here goes along.
+            if let Some(all) = self.waiting.get_mut(&base) {
+                for w in all.iter_mut() {
+                    let bytes = w.have & within(at + w.shift, 0, n as isize);
+                    if bytes != 0 {
+                        w.have &= !bytes;
+                        parts.push(Part { record: w.record, bytes, at: at + w.shift });
+                    }
+                }
+                all.retain(|w| w.have != 0);
+                let of = all.first().map(|w| w.of);
+                if of.is_none() {
+                    self.waiting.remove(&base);
+                }
+                if let Some(of) = of.filter(|_| closed) {
+                    // SAFETY: our contract.
+                    unsafe { self.put_together(base, of) };
+                }
+            }
+            base += WINDOW;
+        }
+        self.ticket(parts)
+    }
+
+    /// Add what a ticket stands for to `n` bytes at `p`, where there are floats of `of` bytes, or nobody knows of how many. False if something
+    /// stands for other bytes than these.
+    ///
+    /// # Safety
+    /// They and the windows that they lie in are valid.
+    unsafe fn add(&mut self, p: usize, n: usize, of: usize, ticket: u64) -> bool {
+        let mut places: Vec<usize> = Vec::new();
+        for mut part in self.redeem(ticket) {
+            let beyond = part.bytes & !within(part.at, 0, n as isize);
+            if beyond != 0 {
+                if self.any(part.record, beyond) {
+                    return false;
+                }
+                self.done(part.record, beyond);
+                part.bytes &= !beyond;
+            }
+            let first = p as isize + part.at;
+            let mut base = (first as usize) & !(WINDOW - 1);
+            while (base as isize) < first + WINDOW as isize {
+                let shift = first - base as isize;
+                let have = part.bytes & within(shift, 0, WINDOW as isize);
+                // SAFETY: our contract.
+                if have != 0 && !(shift == 0 && unsafe { self.comes_home(base, part.record, have) }) {
+                    let all = self.waiting.entry(base).or_default();
+                    match all.iter_mut().find(|w| w.record == part.record && w.shift == shift) {
+                        Some(w) if w.have & have != 0 => return false,
+                        Some(w) => w.have |= have,
+                        None => all.push(Waiting { record: part.record, shift, have, of }),
+                    }
+                    places.push(base);
+                }
+                base += WINDOW;
+            }
+        }
+        // SAFETY: our contract: bytes wait in them.
+        places.into_iter().for_each(|base| unsafe { self.put_together(base, of) });
+        true
+    }
+
+    /// Put bytes back that have been taken from here, if the others are still where they were: then nothing has happened.
+    ///
+    /// # Safety
+    /// The window is valid.
+    unsafe fn comes_home(&mut self, base: usize, record: u32, bytes: Mask) -> bool {
+        let r = &self.records[record as usize];
+        let is_open = |half: &usize| bytes & 0xf << half == 0 || self.open.get(&(base + half)) == Some(&record);
+        if r.home != base || r.left == 0 || ![0, HALF].iter().all(is_open) {
+            return false;
+        }
+        // SAFETY: our contract.
+        let there = unsafe { window_at(base) };
+        let ours = |i: &usize| bytes & 1 << i != 0;
+        if r.left & bytes != 0 || !(0..WINDOW).filter(ours).all(|i| there[i] == 0) {
+            return false;
+        }
+        for i in (0..WINDOW).filter(ours) {
+            // SAFETY: the byte lies in the window.
+            unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
+        }
+        let r = &mut self.records[record as usize];
+        r.left |= bytes;
+        r.under_way -= bytes.count_ones();
+        if r.left == 0xff {
+            self.close(base, record);
+            self.free.push(record);
+        }
+        true
+    }
+
+    /// Nothing more is taken from a record.
+    fn close(&mut self, base: usize, record: u32) {
+        for half in [0, HALF] {
+            if self.open.get(&(base + half)) == Some(&record) {
+                self.open.remove(&(base + half));
+            }
+        }
+    }
+
+    /// The record from which more is taken in half a window: what is left of it there must be there still, and nothing where bytes are to be taken again. What
+    /// a double has in one half goes with what it has in the other.
+    fn record_of(&mut self, base: usize, half: usize, asked: Mask, there: [u8; WINDOW]) -> u32 {
+        let as_it_was = |r: &Record| {
+            let same = |i: usize| r.left & 1 << i == 0 || r.bytes[i] == there[i];
+            let gone = |i: usize| asked & !r.left & 1 << i == 0 || there[i] == 0;
+            (half..half + HALF).all(|i| same(i) && gone(i))
+        };
+        let here = self.open.get(&(base + half)).copied();
+        if let Some(record) = here.filter(|&i| as_it_was(&self.records[i as usize])) {
+            return record;
+        }
+        let record = self.note(there, base);
+        let other = base + (half ^ HALF);
+        self.open.insert(base + half, record);
+        // If the other half is being taken, that is of something else.
+        if let Some(&beside) = self.open.get(&other) {
+            let left = self.records[beside as usize].left;
+            if left & 0xf << (half ^ HALF) != 0xf << (half ^ HALF) {
+                self.records[record as usize].left &= 0xf << half;
+                return record;
+            }
+        }
+        self.open.insert(other, record);
+        record
+    }
+
+    /// Whether a float's cotangent has been taken in part: of the double in a window, or of a single in a half.
+    fn in_part(&self, base: usize, mask: Mask) -> bool {
+        [0, HALF].iter().any(|half| {
+            let left = self.open.get(&(base + half)).map(|&i| self.records[i as usize].left & mask);
+            mask & 0xf << half != 0 && left.is_some_and(|left| left != 0 && left != mask)
+        })
+    }
+
+    /// Add what waits at a window and is complete.
+    ///
+    /// # Safety
+    /// The window is valid.
+    unsafe fn put_together(&mut self, base: usize, of: usize) {
+        let Some(mut all) = self.waiting.remove(&base) else { return };
+        let alone = all.len() == 1;
+        let whole = |mask: Mask| !self.in_part(base, mask);
+        let (double, singles) = (whole(0xff), [whole(0xf), whole(0xf0)]);
+        for w in &mut all {
+            let bytes = self.records[w.record as usize].bytes;
+            let mut added = 0;
+            match of {
+                8 if w.shift == 0 && w.have == 0xff && double => {
+                    // SAFETY: our contract.
+                    unsafe { add_number(base as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
+                    added = w.have;
+                }
+                4 => {
+                    for half in 0..2 {
+                        let (mask, at) = (0xf << (4 * half), w.shift + 4 * half as isize);
+                        if (at == 0 || at == HALF as isize) && w.have & mask == mask && singles[at as usize / HALF] {
+                            let x: [u8; 4] = std::array::from_fn(|i| bytes[4 * half + i]);
+                            // SAFETY: half of the window.
+                            let there = unsafe { (base as *mut u8).offset(at) }.cast();
+                            // SAFETY: the same.
+                            unsafe { add_number(there, f32::from_le_bytes(x), |x, y| x + y) };
+                            added |= mask;
+                        }
+                    }
+                }
+                // Where nothing is, a sum is what is added, whatever kind of number that may be.
+                // SAFETY: our contract.
+                0 if alone && w.shift == 0 && w.have == 0xff && double && unsafe { window_at(base) } == [0; WINDOW] => {
+                    // SAFETY: our contract: all of it has been copied.
+                    unsafe { (base as *mut [u8; WINDOW]).write(bytes) };
+                    added = w.have;
+                }
+                _ => {}
+            }
+            if added != 0 {
+                w.have &= !added;
+                self.done(w.record, added);
+            }
+        }
+        all.retain(|w| w.have != 0);
+        if !all.is_empty() {
+            self.waiting.insert(base, all);
+        }
+    }
+
+    /// Floats of `of` bytes, or something else if that is zero, have been written to `n` bytes at `p`, in the primal: add what waits for them, or
+    /// forget it. False if what waits is no such float, or their cotangent has been taken in part.
+    ///
+    /// # Safety
+    /// The bytes and the windows that they lie in are valid.
+    unsafe fn settle(&mut self, p: usize, n: usize, of: usize) -> bool {
+        let mut base = p & !(WINDOW - 1);
+        let mut known = true;
+        while base < p + n {
+            let at = base as isize - p as isize;
+            let ours = within(at, 0, n as isize);
+            let floats: &[Mask] = if of == 4 { &[0xf, 0xf0] } else { &[0xff] };
+            known &= of == 0 || !floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f));
+            for half in [0, HALF] {
+                let part = ours & 0xf << half;
+                let Some(open) = self.open.get(&(base + half)).copied().filter(|_| part != 0) else { continue };
+                let left = &mut self.records[open as usize].left;
+                *left &= !part;
+                if part == 0xf << half || *left & 0xf << half == 0 {
+                    self.open.remove(&(base + half));
+                }
+            }
+            if of != 0 && p.is_multiple_of(of) {
+                // SAFETY: our contract.
+                unsafe { self.put_together(base, of) };
+            }
+            if let Some(mut all) = self.waiting.remove(&base) {
+                for w in &mut all {
+                    let bytes = w.have & within(at + w.shift, 0, n as isize);
+                    if bytes != 0 {
+                        known &= of == 0 || !self.any(w.record, bytes);
+                        w.have &= !bytes;
+                        self.done(w.record, bytes);
+                    }
+                }
+                all.retain(|w| w.have != 0);
+                if !all.is_empty() {
+                    self.waiting.insert(base, all);
+                }
+            }
+            base += WINDOW;
+        }
+        known
+    }
+
+    /// A ticket for a number of so many bytes.
+    fn of_number(&mut self, bytes: [u8; WINDOW], n: usize) -> u64 {
+        if bytes == [0; WINDOW] {
+            return 0;
+        }
+        let (record, all) = (self.note(bytes, 0), within(0, 0, n as isize));
+        let r = &mut self.records[record as usize];
+        (r.left, r.under_way) = (0, all.count_ones());
+        self.ticket(vec![Part { record, bytes: all, at: 0 }])
+    }
+
+    /// The number of `n` bytes that a ticket stands for.
+    fn number(&mut self, ticket: u64, n: usize) -> [u8; WINDOW] {
+        let mut number = [0; WINDOW];
+        let parts = self.redeem(ticket);
+        // Whatever is not of the same record, at the same place, is to be nothing.
+        let first = parts.iter().find(|part| self.any(part.record, part.bytes));
+        let Some(&Part { record, at, .. }) = first else { return number };
+        let all = within(at, 0, n as isize);
+        let mut have = 0;
+        for part in parts {
+            if (part.record, part.at) == (record, at) {
+                self.lost |= have & part.bytes != 0;
+                have |= part.bytes;
+            } else {
+                self.lost |= self.any(part.record, part.bytes);
+            }
+        }
+        self.lost |= at % n as isize != 0 || all.count_ones() as usize != n || have & all != all;
+        self.lost |= self.any(record, have & !all);
+        let bytes = &self.records[record as usize].bytes;
+        for i in (0..WINDOW).filter(|i| all & 1 << i != 0) {
+            number[(i as isize + at) as usize] = bytes[i];
+        }
+        number
+    }
+
+    /// Whether everything that still waits at the end is nothing, or could be put where it waits.
+    fn finish(&mut self) -> bool {
+        let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
+        // SAFETY: what waits there came by an access of these bytes; a window is never on two pages.
+        places.into_iter().for_each(|(base, of)| unsafe { self.put_together(base, of) });
+        let nothing = |w: &Waiting| !self.any(w.record, w.have);
+        self.waiting.values().flatten().all(nothing) && !self.lost
+    }
+}
+
+/// # Safety
+/// There is a number at `p`.
+unsafe fn add_number<T: Copy>(p: *mut T, x: T, sum: impl Fn(T, T) -> T) {
+    // SAFETY: our contract; no alignment is assumed.
+    unsafe { p.write_unaligned(sum(p.read_unaligned(), x)) };
+}
+
+impl Segment {
+    /// A pullback has run: what moved in pieces has all come to where it belongs. False if a cotangent did not.
+    #[must_use]
+    pub fn end_pullback(&mut self) -> bool {
+        let all = self.pieces.finish();
+        self.waiting = 0;
+        self.pieces.clear();
+        all
+    }
+}

@@ -1,0 +1,179 @@
+//! What generated code calls to move cotangents in pieces: see [`super`].
+
+use super::{Part, WINDOW};
+use crate::segment::Segment;
+use crate::status;
+
+/// Take the cotangent of `n` bytes at `p` that were stored as a piece of something: a ticket.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses; the shadow, if there is one, is valid for the bytes and the multiples of eight around them.
+pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+    if delta == 0 {
+        return 0;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    // SAFETY: our contract.
+    let ticket = unsafe { seg.pieces.take(p.wrapping_add(delta) as usize, n as usize) };
+    seg.waiting = seg.pieces.places();
+    ticket
+}
+
+/// Add what a ticket stands for to the shadow of `n` bytes at `p`, from which a piece was loaded. `elem` is the size of the floats there, or 0 if nobody
+/// knows. Returns [`status::UNTRACKED`] if the bytes cannot be told.
+///
+/// # Safety
+/// As for [`brolga_take_bytes`], in the same run.
+pub unsafe extern "C" fn brolga_add_bytes(
+    seg: *mut Segment,
+    p: u64,
+    delta: u64,
+    n: u64,
+    elem: u64,
+    ticket: u64,
+) -> u64 {
+    if ticket == 0 {
+        return status::OK;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    if delta == 0 {
+        drop(seg.pieces.redeem(ticket));
+        return status::OK;
+    }
+    // SAFETY: our contract.
+    let known = unsafe { seg.pieces.add(p.wrapping_add(delta) as usize, n as usize, elem as usize, ticket) };
+    seg.waiting = seg.pieces.places();
+    if known { status::OK } else { status::UNTRACKED }
+}
+
+/// A ticket for what two tickets stand for: a piece that has gone to two places.
+///
+/// # Safety
+/// `seg` is a valid segment that no other thread uses, and the tickets are of this run.
+pub unsafe extern "C" fn brolga_join_bytes(seg: *mut Segment, a: u64, b: u64) -> u64 {
+    if a == 0 || b == 0 {
+        return a | b;
+    }
+    // SAFETY: our contract.
+    let pieces = unsafe { &mut (*seg).pieces };
+    let mut parts = pieces.redeem(a.max(b));
+    parts.extend(pieces.redeem(a.min(b)));
+    pieces.ticket(parts)
+}
+
+/// Those bytes of what a ticket stands for whose bits are set in `mask`, the first in the lowest bit, moved up by so many bytes. The ticket keeps the others.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, mask: u64, up: i64) -> u64 {
+    // SAFETY: our contract.
+    let pieces = unsafe { &mut (*seg).pieces };
+    let Some(Some(parts)) = pieces.tickets.get_mut((ticket as usize).wrapping_sub(1)) else { return 0 };
+    let mut taken = Vec::new();
+    for part in parts.iter_mut() {
+        let place = |i: usize| i as isize + part.at;
+        let is_ours = |i: &usize| part.bytes & 1 << i != 0 && place(*i) >= 0 && mask >> place(*i).min(63) & 1 != 0;
+        let bytes = (0..WINDOW).filter(is_ours).fold(0, |m, i| m | 1 << i);
+        if bytes != 0 {
+            part.bytes &= !bytes;
+            taken.push(Part { bytes, at: part.at + up as isize, ..*part });
+        }
+    }
+    parts.retain(|part| part.bytes != 0);
+    pieces.ticket(taken)
+}
+
+/// Whether a ticket stands for anything but zeros: [`status::UNTRACKED`] if so. It is used up.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_no_bytes(seg: *mut Segment, ticket: u64) -> u64 {
+    // SAFETY: our contract.
+    let pieces = unsafe { &mut (*seg).pieces };
+    let parts = pieces.redeem(ticket);
+    if parts.iter().all(|part| !pieces.any(part.record, part.bytes)) { status::OK } else { status::UNTRACKED }
+}
+
+/// A ticket for the bytes of a cotangent.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_bytes_of_double(seg: *mut Segment, ct: f64) -> u64 {
+    // SAFETY: our contract.
+    unsafe { &mut (*seg).pieces }.of_number(ct.to_le_bytes(), 8)
+}
+
+/// The same for a single.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_bytes_of_single(seg: *mut Segment, ct: f32) -> u64 {
+    let mut bytes = [0; WINDOW];
+    bytes[..4].copy_from_slice(&ct.to_le_bytes());
+    // SAFETY: our contract.
+    unsafe { &mut (*seg).pieces }.of_number(bytes, 4)
+}
+
+/// The cotangent of a double whose bytes a ticket stands for. If they are no such number, the pullback will say so when it ends.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_double_of_bytes(seg: *mut Segment, ticket: u64) -> f64 {
+    // SAFETY: our contract.
+    f64::from_le_bytes(unsafe { &mut (*seg).pieces }.number(ticket, 8))
+}
+
+/// The same for a single.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) -> f32 {
+    // SAFETY: our contract.
+    let bytes = unsafe { &mut (*seg).pieces }.number(ticket, 4);
+    f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+/// The reverse of a copy of `n` bytes from `src` to `dst`, which may overlap, by pieces: of floats of `elem` bytes, or of unknown size.
+/// False if something cannot be told.
+///
+/// # Safety
+/// Both are shadows, valid for `n` bytes and the multiples of eight around them; `seg` as for [`brolga_take_bytes`].
+pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usize, elem: usize) -> bool {
+    let (dst, src) = (dst as usize, src as usize);
+    // SAFETY: our contract.
+    let step = |at: usize| (WINDOW - (dst + at) % WINDOW).min(n - at);
+    let mut taken = Vec::new();
+    let mut at = 0;
+    while at < n {
+        // SAFETY: our contract.
+        let ticket = unsafe { seg.pieces.take(dst + at, step(at)) };
+        taken.extend((ticket != 0).then_some((at, ticket)));
+        at += step(at);
+    }
+    let mut all = true;
+    for (at, ticket) in taken {
+        // SAFETY: our contract.
+        all &= unsafe { seg.pieces.add(src + at, step(at), elem, ticket) };
+    }
+    seg.waiting = seg.pieces.places();
+    all
+}
+
+/// The shadow of `n` bytes at `p` is about to be read as that of floats of `elem` bytes, or to be cleared if that is 0: what waits there is added first, or
+/// forgotten. Returns [`status::UNTRACKED`] if it is no such float.
+///
+/// # Safety
+/// As for [`brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
+    if delta == 0 {
+        return status::OK;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    // SAFETY: our contract.
+    let known = unsafe { seg.pieces.settle(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
+    seg.waiting = seg.pieces.places();
+    if known { status::OK } else { status::UNTRACKED }
+}

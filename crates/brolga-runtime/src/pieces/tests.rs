@@ -1,0 +1,161 @@
+//! Pieces of floats against a model that knows where each byte came from.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::status;
+
+const WINDOWS: usize = 5;
+
+/// A load of some bytes and a store of them elsewhere.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    to: usize,
+    from: usize,
+    n: usize,
+}
+
+/// A copy of a window in pieces, in some order; perhaps one is missing, or comes from elsewhere.
+fn copy() -> impl Strategy<Value = Vec<Move>> {
+    let cut =
+        prop_oneof![Just(vec![8]), Just(vec![4, 4]), Just(vec![2, 4, 2]), Just(vec![1; 8]), Just(vec![1, 1, 2, 4])];
+    let mishap = prop_oneof![8 => Just(None), 1 => (0..8_usize, 0..WINDOWS + 1).prop_map(Some)];
+    (0..WINDOWS, 0..WINDOWS, cut, mishap).prop_flat_map(|(to, from, cut, mishap)| {
+        let mut at = 0;
+        let mut moves = Vec::new();
+        for (i, n) in cut.into_iter().enumerate() {
+            let from = match mishap {
+                Some((bad, instead)) if bad == i => instead,
+                _ => from,
+            };
+            if from < WINDOWS {
+                moves.push(Move { to: 8 * to + at, from: 8 * from + at, n });
+            }
+            at += n;
+        }
+        Just(moves).prop_shuffle()
+    })
+}
+
+/// Two windows change places, piece by piece, by way of the last.
+fn swap() -> impl Strategy<Value = Vec<Move>> {
+    const LAST: usize = 8 * (WINDOWS - 1);
+    (0..WINDOWS - 1, 0..WINDOWS - 1, prop_oneof![Just(1), Just(4), Just(8)]).prop_map(|(a, b, n)| {
+        let piece = |at: usize| {
+            let (a, b) = (8 * a + at, 8 * b + at);
+            [Move { to: LAST, from: a, n }, Move { to: a, from: b, n }, Move { to: b, from: LAST, n }]
+        };
+        (0..8).step_by(n).flat_map(piece).collect()
+    })
+}
+
+/// Where each byte comes from, after the moves.
+fn origins(moves: &[Move]) -> [usize; 8 * WINDOWS] {
+    let mut bytes = std::array::from_fn(|i| i);
+    for m in moves {
+        bytes.copy_within(m.from..m.from + m.n, m.to);
+    }
+    bytes
+}
+
+/// The reverse of the moves on shadows, which belong to floats of a known size or not.
+fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> bool {
+    let mut seg = Segment::new(1 << 20).unwrap();
+    let seg: *mut Segment = &mut *seg;
+    let base = shadow.as_mut_ptr() as u64;
+    let mut known = true;
+    // SAFETY: all places lie in the shadow; the segment lives as long as this function.
+    unsafe {
+        for m in moves.iter().rev() {
+            let (to, from, n) = (m.to as u64, m.from as u64, m.n as u64);
+            let ticket = brolga_take_bytes(seg, to, base, n);
+            known &= brolga_add_bytes(seg, from, base, n, of, ticket) == status::OK;
+        }
+        for w in 0..WINDOWS as u64 {
+            known &= brolga_settle_bytes(seg, 8 * w, base, 8, typed) == status::OK;
+        }
+        known & (*seg).end_pullback()
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_put_together_is_right(
+        copies in prop::collection::vec(prop_oneof![3 => copy(), 1 => swap()], 1..5),
+        mut cts in prop::array::uniform5(prop_oneof![Just(0.0), Just(1.0), Just(-2.5), -1.0..1.0f64]),
+        hint in prop::bool::ANY,
+    ) {
+        let moves: Vec<Move> = copies.concat();
+        let from = origins(&moves);
+        let mut wanted = [0.0; WINDOWS];
+        let mut whole = true;
+        for (w, ct) in cts.iter().enumerate() {
+            let first = from[8 * w];
+            if first.is_multiple_of(8) && (0..8).all(|i| from[8 * w + i] == first + i) {
+                wanted[first / 8] += ct;
+            } else {
+                whole &= *ct == 0.0;
+            }
+        }
+        let asked = cts;
+        let known = reverse(&moves, &mut cts, if hint { 8 } else { 0 }, 8);
+        // What is not whole may have moved nothing but zeros.
+        prop_assert!(!whole || known, "{asked:?} by {moves:?}");
+        if known {
+            let near = cts.iter().zip(&wanted).all(|(x, y)| (x - y).abs() < 1e-12);
+            prop_assert!(whole && near, "{cts:?}, not {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn singles_come_from_either_half(
+        copies in prop::collection::vec((0..2 * WINDOWS, 0..2 * WINDOWS, prop::bool::ANY), 1..8),
+        cts in prop::array::uniform10(prop_oneof![Just(0.0), Just(1.0), -1.0..1.0f32]),
+        hint in prop::bool::ANY,
+    ) {
+        let piece = |&(to, from, bytes): &(usize, usize, bool)| match bytes {
+            true => (0..4).map(|i| Move { to: 4 * to + i, from: 4 * from + i, n: 1 }).collect(),
+            false => vec![Move { to: 4 * to, from: 4 * from, n: 4 }],
+        };
+        let moves: Vec<Move> = copies.iter().flat_map(piece).collect();
+        let from = origins(&moves);
+        let mut wanted = [0.0; 2 * WINDOWS];
+        cts.iter().enumerate().for_each(|(i, ct)| wanted[from[4 * i] / 4] += ct);
+        let bits = |pair: &[f32]| u64::from(pair[0].to_bits()) | u64::from(pair[1].to_bits()) << 32;
+        let mut shadow: [f64; WINDOWS] = std::array::from_fn(|w| f64::from_bits(bits(&cts[2 * w..])));
+        let of = if hint { 4 } else { 0 };
+        prop_assert!(reverse(&moves, &mut shadow, of, 4));
+        for (i, want) in wanted.iter().enumerate() {
+            let got = f32::from_bits((shadow[i / 2].to_bits() >> (32 * (i % 2))) as u32);
+            prop_assert!((got - want).abs() < 1e-5, "{got}, not {want}, at {i} of {shadow:?}");
+        }
+    }
+}
+
+#[test]
+fn numbers_are_tickets_and_tickets_numbers() {
+    let mut seg = Segment::new(1 << 20).unwrap();
+    let seg: *mut Segment = &mut *seg;
+    // SAFETY: the segment lives.
+    unsafe {
+        for x in [1.0, -0.1, 0.0, f64::MIN_POSITIVE] {
+            let ticket = brolga_bytes_of_double(seg, x);
+            let high = brolga_part_of_bytes(seg, ticket, 0xf0, 0);
+            let both = brolga_join_bytes(seg, ticket, high);
+            assert_eq!(brolga_double_of_bytes(seg, both), x);
+        }
+        let ticket = brolga_bytes_of_single(seg, 2.5);
+        assert_eq!(brolga_single_of_bytes(seg, ticket), 2.5);
+        assert!((*seg).end_pullback());
+        // A half is no number, and says so at the end.
+        let ticket = brolga_bytes_of_double(seg, 0.1);
+        let _ = brolga_part_of_bytes(seg, ticket, 0xf, 0);
+        brolga_double_of_bytes(seg, ticket);
+        assert!(!(*seg).end_pullback());
+        assert!((*seg).end_pullback());
+        // Zeros may stay behind.
+        let ticket = brolga_bytes_of_double(seg, 1.0);
+        let high = brolga_part_of_bytes(seg, ticket, 0xc0, -6);
+        assert_eq!((brolga_no_bytes(seg, ticket), brolga_no_bytes(seg, high)), (status::OK, status::UNTRACKED));
+    }
+}
