@@ -90,6 +90,7 @@ bare="-nostdlib -Wl,--no-entry"
     c quadrature quadrature $bare
     c structs structs $heap
     c layers layers $heap
+    c copies copies $heap
     linked gmm $heap
     linked lstm $heap
     linked quadrature $heap

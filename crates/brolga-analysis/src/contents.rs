@@ -22,6 +22,7 @@ use cranelift_codegen::ir::{self, Opcode, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
+use crate::activity::pieces::bytes_of;
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
 use crate::cfg::Cfg;
@@ -160,7 +161,7 @@ pub struct Contents {
     pointee: HashMap<ir::Value, ir::Value>,
     class: HashMap<ir::Value, Kinds>,
     cells: HashMap<Base, BTreeMap<i64, Kinds>>,
-    /// Loaded integers that only move: to memory, to a callee, to a float.
+    /// Loaded integers that move, whole or in part: to memory, to a callee, to a float.
     pub moved: EntitySet<ir::Value>,
 }
 
@@ -326,7 +327,7 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
             Use::Edge(_, p) => follow(p),
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
                 Opcode::Store | Opcode::AtomicStore if n == 0 => f.stored = true,
-                Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 if n == 0 => (f.arithmetic, f.cut) = (true, true),
+                Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 if n == 0 => f.cut = true,
                 // The address of code is used up by the call.
                 Opcode::CallIndirect if n == 0 => f.arithmetic = true,
                 Opcode::Call | Opcode::CallIndirect | Opcode::Return => f.passed = true,
@@ -359,7 +360,10 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
                     f.stored |= g.stored;
                     f.passed |= g.passed;
                     f.arithmetic |= g.arithmetic;
+                    f.cut |= g.cut;
                 }
+                // Bytes that are put elsewhere in a word are moved, too.
+                _ if bytes_of(func, i).is_some() => follow(func.dfg.first_result(i)),
                 _ => f.arithmetic = true,
             },
         }
@@ -522,7 +526,7 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                 } else if f.arithmetic {
                     c.note_cell(cell, addr, Kinds::INT);
                 }
-                if (f.stored || f.passed || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
+                if (f.stored || f.passed || f.cut || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
                     c.moved.insert(v);
                     if f.stored && !f.arithmetic {
                         // What is copied from here to there is of one kind.

@@ -176,10 +176,11 @@ fn reads_bits(
                     work.extend(args.iter().map(|&a| (a, false)));
                 }
             }
+            _ if let Some(from) = bytes_of(func, inst) => work.extend(from.iter().map(|b| (b.of, whole))),
             OpcodeRule::Structural(Structural::Select) => work.extend(args[1..].iter().map(|&a| (a, whole))),
             OpcodeRule::Structural(Structural::Bitcast) => work.extend(args.iter().map(|&a| (a, whole))),
             OpcodeRule::Structural(_) if op.can_load() || op.other_side_effects() => {}
-            _ if leaves_exponent(func, inst) && bytes_of(func, inst).is_none() => {}
+            _ if leaves_exponent(func, inst) => {}
             OpcodeRule::Structural(_) | OpcodeRule::NotFloat => work.extend(args.iter().map(|&a| (a, false))),
             _ => {}
         }

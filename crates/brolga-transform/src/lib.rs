@@ -3,6 +3,7 @@
 //! ```text
 //! inline       calls of short functions replaced by what they call
 //! normalise    the primal in the form that the rest relies on
+//! reread       bits of floats that are cut in pieces come from where the float does
 //! canonical    loops in a form that can be run backwards by counting
 //! facts        every analysis, run in order
 //! affine       addresses as sums of products
@@ -55,6 +56,7 @@ pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
 pub mod quotients;
+pub mod reread;
 pub mod room;
 pub mod rotate;
 pub mod rules;

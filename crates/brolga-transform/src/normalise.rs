@@ -8,7 +8,8 @@
 //!   loop), any other one is a call and a return;
 //! - loops are canonical ([`crate::canonical`]), and a block comes after its dominators;
 //! - no integer operation that a dominating one of the same loop has done already ([`crate::common`]);
-//! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]);
+//! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]), and no float in one of which pieces are taken
+//!   ([`crate::reread`]);
 //! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
 //! - numbered in layout order, not every number being somebody's, each instruction's source location still naming the instruction of the input.
@@ -32,6 +33,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::canonical::{canonical, order};
 use crate::common::common;
+use crate::reread::reread;
 use crate::wide::split_wide_copies;
 
 /// A normalised function.
@@ -89,6 +91,7 @@ pub fn normalise(
     tail_calls(program, key, &mut func);
     lay_out(&mut func);
     split_wide_copies(&mut func);
+    reread(&mut func);
     split_parallel_edges(&mut func);
     let (cfg, loops) = canonical(&mut func);
     let order = order(&cfg, &loops);

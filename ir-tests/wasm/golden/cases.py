@@ -283,6 +283,18 @@ def order():
     ]
 
 
+def copies():
+    numbers = [0.5, -1.25, 2.0, 0.75, -3.0]
+    return [
+        Case("ranked", [5, numbers], "Exchanged byte by byte."),
+        # Differences are too small for singles.
+        Case("weighed", [5, numbers], "Records, exchanged by bytes and by words.", seed=0.5, clauses="nofd"),
+        Case("packed", [4, numbers[:4]], "At odd addresses."),
+        Case("mirrored", [5, numbers], "The bytes turned round, twice.", seed=-1.5),
+        Case("copied", [5, numbers], "By halves."),
+    ]
+
+
 # Positions (astronomical units), velocities (the same per day), masses (kilograms): the Sun, the planets and Pluto.
 PLANETS = [
     (
@@ -575,6 +587,7 @@ PROGRAMS = [
     quadrature,
     structs,
     layers,
+    copies,
     gp,
     ode,
     robust,

@@ -474,3 +474,27 @@ def robust_loss(n, points, cost, parameter):
     huber = lambda r: r * r / 2 if fabs(r) <= parameter else parameter * (fabs(r) - parameter / 2)
     pinball = lambda r: r * parameter if r > 0 else -r * (1 - parameter)
     return sum([lambda r: r * r / 2, huber, pinball][cost](r) for r in left), {}
+
+
+# --- copies
+
+
+def ranked(n, x):
+    return sum(((i + 1) * y**2 for i, y in enumerate(sorted(x))), mpf(0)), {}
+
+
+def weighed(n, x):
+    lightest_first = sorted(range(n), key=lambda i: x[i])
+    return sum(((at + 1) * 2 * x[i] ** 2 + x[i] / 4 * i for at, i in enumerate(lightest_first)), mpf(0)), {}
+
+
+def packed(n, x):
+    return sum((y**3 for y in x), mpf(0)), {}
+
+
+def mirrored(n, x):
+    return sum((i * y**2 for i, y in enumerate(x)), mpf(0)), {}
+
+
+def copied(n, x):
+    return dot(x, x), {}

@@ -121,9 +121,10 @@ impl Activity {
         matches!(self.state[v], State::Varied { .. })
     }
 
-    /// Whether this function moves anything active in pieces.
+    /// Whether this function moves anything active in pieces, or blocks in which floats are of unknown size.
     pub fn moves_pieces(&self) -> bool {
-        self.pieces.iter().any(|v| self.ct[v].is_some())
+        let mixed = |c: &Option<CopyRole>| *c == Some(CopyRole::Mixed);
+        self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)
     }
 
     /// The shape of what a value carries, active or not.
@@ -255,7 +256,10 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         .problems
         .into_iter()
         .filter(|p| p.if_useful.is_none_or(|v| useful.contains(v)))
-        .filter(|p| p.unless_piece.is_none_or(|v| !moved.contains(v) || pieces::is_torn(func, v)))
+        .filter(|p| {
+            let becomes = func.dfg.insts[p.inst].opcode() == Opcode::Bitcast;
+            p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && pieces::is_torn(func, v))
+        })
         .map(|p| p.diagnostic.at(input.program, input.key, original(func, p.inst)))
         .collect();
     (cx.a, found)

@@ -249,7 +249,7 @@ impl Cx<'_> {
                     return State::No;
                 }
                 let cell = cell_of(func, addr, access_offset(func, inst));
-                if self.i.contents.float_overlaps(cell, 4) != Kinds::NONE {
+                if self.i.contents.float_overlaps(cell, reach::access_bytes(func, inst)) != Kinds::NONE {
                     return State::Taint { definite: true };
                 }
                 self.part(inst, addr, cell)
@@ -302,9 +302,10 @@ impl Cx<'_> {
                         s => s,
                     }
                 }
-                // But if a part of memory is made of it, that is a part of a float.
+                // But if a part of memory is made of it, or of a float, that is a part of a float.
                 _ if leaves_exponent(func, inst)
-                    && !(bytes_of(func, inst).is_some() && goes_on(func, self.i.uses, v)) =>
+                    && !(bytes_of(func, inst).is_some()
+                        && (goes_on(func, self.i.uses, v) || becomes_float(func, self.i.uses, v))) =>
                 {
                     State::No
                 }
@@ -366,6 +367,12 @@ impl Cx<'_> {
         }
         if pointer {
             return State::No;
+        }
+        if bytes < 4 {
+            return match self.i.contents.float_overlaps(cell, bytes) {
+                Kinds::NONE => self.part(inst, addr, cell),
+                _ => State::Taint { definite: true },
+            };
         }
         let moved = self.i.contents.moved.contains(v);
         if let Some(found) = last {

@@ -1,9 +1,10 @@
-//! Float bits in integers: copies, round trips, signs, taking apart and putting together.
+//! Float bits in integers: copies, whole and in pieces, round trips, signs, taking apart and putting together.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::body::Body;
 use super::kind::{Bits, Elem, Kind, TAME, Val};
+use super::memory::Place;
 use super::vectors::little;
 
 impl Body<'_> {
@@ -11,7 +12,8 @@ impl Body<'_> {
     pub fn bits_statement(&mut self) {
         let form = self.sketch.bits(self.source);
         let kind = Kind::Bits(form);
-        match self.source.below(8) {
+        match self.source.below(9) {
+            7 => self.in_pieces(form.elem()),
             0 => {
                 let bits = self.make_bits(form);
                 self.scope.push(bits);
@@ -37,6 +39,41 @@ impl Body<'_> {
             }
             6 => self.sign_trick(form.elem()),
             _ => self.take_apart(),
+        }
+    }
+
+    /// A float that is copied in pieces: from memory, or from a register by shifts, one after the other or all at once.
+    fn in_pieces(&mut self, elem: Elem) {
+        let piece =
+            if elem == Elem::F64 { [types::I8, types::I16, types::I32] } else { [types::I8, types::I16, types::I16] };
+        let ty = piece[self.source.below(3)];
+        let (from, to) = (self.place(Kind::ReadPtr(elem), 1), self.place(Kind::Ptr(elem), 1));
+        let step = ty.bytes() as usize;
+        let places = (0..elem.bytes() as i32).step_by(step);
+        if self.source.chance(30) {
+            let form = if elem == Elem::F64 { Bits::F64 } else { Bits::F32 };
+            let x = self.pick(Kind::Bits(form)).value;
+            for at in places {
+                let by = self.at_end().ins().iconst(types::I32, i64::from(8 * at));
+                let shifted = self.at_end().ins().ushr(x, by);
+                let part = self.at_end().ins().ireduce(ty, shifted);
+                self.store(part, Place { offset: to.offset + at, ..to });
+            }
+            return;
+        }
+        let mut parts = Vec::new();
+        let at_once = self.source.chance(30);
+        for at in places {
+            let flags = self.flags();
+            let part = self.at_end().ins().load(ty, flags, from.address, from.offset + at);
+            if at_once {
+                parts.push((at, part));
+            } else {
+                self.store(part, Place { offset: to.offset + at, ..to });
+            }
+        }
+        for (at, part) in parts {
+            self.store(part, Place { offset: to.offset + at, ..to });
         }
     }
 

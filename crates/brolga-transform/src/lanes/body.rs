@@ -208,8 +208,8 @@ impl Body {
 
 /// The type that a load or store moves.
 pub fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
-    match func.dfg.insts[inst].opcode() {
-        Opcode::Store => func.dfg.value_type(func.dfg.inst_args(inst)[0]),
+    match func.dfg.insts[inst] {
+        InstructionData::Store { args, .. } => func.dfg.value_type(args[0]),
         _ => func.dfg.value_type(func.dfg.first_result(inst)),
     }
 }
