@@ -135,7 +135,14 @@ impl Pieces {
     fn done(&mut self, record: u32, bytes: Mask) {
         let r = &mut self.records[record as usize];
         r.under_way -= bytes.count_ones();
+        self.release(record);
+    }
+
+    /// A record is free if nothing of it is there and nothing is under way.
+    fn release(&mut self, record: u32) {
+        let r = &self.records[record as usize];
         if r.under_way == 0 && r.left == 0 {
+            self.close(r.home, record);
             self.free.push(record);
         }
     }
@@ -411,7 +418,10 @@ impl Pieces {
                 let Some(open) = self.open.get(&(base + half)).copied().filter(|_| part != 0) else { continue };
                 let left = &mut self.records[open as usize].left;
                 *left &= !part;
-                if part == 0xf << half || *left & 0xf << half == 0 {
+                if *left == 0 {
+                    self.close(base, open);
+                    self.release(open);
+                } else if part == 0xf << half || *left & 0xf << half == 0 {
                     self.open.remove(&(base + half));
                 }
             }
@@ -458,7 +468,7 @@ impl Pieces {
         let Some(&Part { record, at, .. }) = first else { return number };
         let all = within(at, 0, n as isize);
         let mut have = 0;
-        for part in parts {
+        for part in &parts {
             if (part.record, part.at) == (record, at) {
                 self.lost |= have & part.bytes != 0;
                 have |= part.bytes;
@@ -472,6 +482,7 @@ impl Pieces {
         for i in (0..WINDOW).filter(|i| all & 1 << i != 0) {
             number[(i as isize + at) as usize] = bytes[i];
         }
+        parts.iter().for_each(|part| self.done(part.record, part.bytes));
         number
     }
 

@@ -53,9 +53,17 @@ impl Cx<'_> {
 
     fn is_used(&self, v: ir::Value) -> bool {
         self.i.uses.of(v).iter().any(|&u| match u {
-            Use::Edge(_, p) => self.useful.contains(p),
+            Use::Edge(_, p) => self.useful.contains(p) && self.leads_on(v, p),
             Use::Inst(i, n) => self.use_is_useful(i, n, v),
         })
+    }
+
+    /// Whether a cotangent of a result would be one of an operand: those of pieces end where the pieces do.
+    fn leads_on(&self, v: ir::Value, result: ir::Value) -> bool {
+        !self.a.pieces.contains(v)
+            || self.a.pieces.contains(result)
+            || self.is_float(result)
+            || self.a.is_varied(result)
     }
 
     pub(super) fn use_is_useful(&self, inst: ir::Inst, n: usize, v: ir::Value) -> bool {
@@ -96,7 +104,7 @@ impl Cx<'_> {
                     _ => false,
                 },
                 Structural::Select => n > 0 && result_useful(0),
-                _ => any_result(),
+                _ => func.dfg.inst_results(inst).iter().any(|&r| self.useful.contains(r) && self.leads_on(v, r)),
             },
         }
     }

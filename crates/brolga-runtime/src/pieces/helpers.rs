@@ -39,7 +39,9 @@ pub unsafe extern "C" fn brolga_add_bytes(
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     if delta == 0 {
-        drop(seg.pieces.redeem(ticket));
+        for part in seg.pieces.redeem(ticket) {
+            seg.pieces.done(part.record, part.bytes);
+        }
         return status::OK;
     }
     // SAFETY: our contract.
@@ -93,7 +95,9 @@ pub unsafe extern "C" fn brolga_no_bytes(seg: *mut Segment, ticket: u64) -> u64 
     // SAFETY: our contract.
     let pieces = unsafe { &mut (*seg).pieces };
     let parts = pieces.redeem(ticket);
-    if parts.iter().all(|part| !pieces.any(part.record, part.bytes)) { status::OK } else { status::UNTRACKED }
+    let none = parts.iter().all(|part| !pieces.any(part.record, part.bytes));
+    parts.iter().for_each(|part| pieces.done(part.record, part.bytes));
+    if none { status::OK } else { status::UNTRACKED }
 }
 
 /// A ticket for the bytes of a cotangent.

@@ -159,3 +159,30 @@ fn numbers_are_tickets_and_tickets_numbers() {
         assert_eq!((brolga_no_bytes(seg, ticket), brolga_no_bytes(seg, high)), (status::OK, status::UNTRACKED));
     }
 }
+
+#[test]
+fn nothing_is_kept_longer_than_it_is_under_way() {
+    let mut seg = Segment::new(1 << 20).unwrap();
+    let seg: *mut Segment = &mut *seg;
+    let mut shadow = [0.0f64; 2];
+    let base = shadow.as_mut_ptr() as u64;
+    // SAFETY: the segment and the shadow live.
+    unsafe {
+        for turn in 0..1000 {
+            shadow[0] += 0.1;
+            for at in (0..8).rev() {
+                let ticket = brolga_take_bytes(seg, at, base, 1);
+                assert_eq!(brolga_add_bytes(seg, 8 + at, base, 1, 8, ticket), status::OK);
+            }
+            // A half of a word by way of a register.
+            let ticket = brolga_take_bytes(seg, 8, base, 8);
+            let low = brolga_part_of_bytes(seg, ticket, 0xf, 0);
+            let both = brolga_join_bytes(seg, low, ticket);
+            shadow[1] += brolga_double_of_bytes(seg, both);
+            assert!((*seg).pieces.records.len() < 8 && (*seg).pieces.tickets.len() < 8, "turn {turn}");
+        }
+        assert_eq!((*seg).waiting, 0);
+        assert!((*seg).end_pullback());
+    }
+    assert!((shadow[1] - 100.0).abs() < 1e-9 && shadow[0] == 0.0, "{shadow:?}");
+}
