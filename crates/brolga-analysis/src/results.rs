@@ -73,11 +73,9 @@ pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap
         let mut changed = false;
         for &k in &order {
             let Body { func, cfg, .. } = funcs[&k];
+            let reader = Reader { program, func, cfg, all: &all };
             let now: Vec<Made> = (0..func.signature.returns.len())
-                .map(|i| Made {
-                    from: of_result(program, func, cfg, i, &all),
-                    bits: reads_bits(program, func, cfg, i, &all),
-                })
+                .map(|i| Made { from: reader.sources(i), bits: reader.reads_bits(i) })
                 .collect();
             if now != all[&k] {
                 all.insert(k, now);
@@ -90,132 +88,130 @@ pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap
     }
 }
 
-fn of_result(
-    program: &Program,
-    func: &ir::Function,
-    cfg: &Cfg,
-    result: usize,
-    all: &HashMap<FuncKey, Vec<Made>>,
-) -> Sources {
-    let mut work: Vec<ir::Value> = returned(func, cfg, result).collect();
-    let mut seen = EntitySet::new();
-    let mut found = Sources::Params(Vec::new());
-    while let Some(v) = work.pop() {
-        let v = func.dfg.resolve_aliases(v);
-        if !seen.insert(v) {
-            continue;
-        }
-        match func.dfg.value_def(v) {
-            ValueDef::Param(b, i) => {
-                if b == cfg.blocks[0] {
-                    found.add(i);
-                }
-                work.extend(cfg.incoming(b, i));
-            }
-            ValueDef::Result(inst, k) => match operands(program, func, inst, k, all) {
-                Some(args) => work.extend(args),
-                None => return Sources::Anything,
-            },
-            ValueDef::Union(..) => return Sources::Anything,
-        }
-    }
-    found
+/// A function, and what is known of the others.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    program: &'a Program,
+    func: &'a ir::Function,
+    cfg: &'a Cfg,
+    all: &'a HashMap<FuncKey, Vec<Made>>,
 }
 
-/// What a function returns as one of its results.
-fn returned(func: &ir::Function, cfg: &Cfg, result: usize) -> impl Iterator<Item = ir::Value> {
-    cfg.blocks.iter().filter_map(move |&b| {
-        let last = func.layout.last_inst(b)?;
-        (func.dfg.insts[last].opcode() == Opcode::Return).then(|| func.dfg.inst_args(last)[result])
-    })
-}
-
-/// Whether a result may be bits that were read from memory.
-fn reads_bits(
-    program: &Program,
-    func: &ir::Function,
-    cfg: &Cfg,
-    result: usize,
-    all: &HashMap<FuncKey, Vec<Made>>,
-) -> bool {
-    if func.signature.returns[result].value_type.lane_type().is_float() {
-        return false;
-    }
-    // Values, and whether they are returned as they are.
-    let mut work: Vec<(ir::Value, bool)> = returned(func, cfg, result).map(|v| (v, true)).collect();
-    let mut seen = [EntitySet::new(), EntitySet::new()];
-    while let Some((v, whole)) = work.pop() {
-        let v = func.dfg.resolve_aliases(v);
-        if !seen[usize::from(whole)].insert(v) {
-            continue;
-        }
-        let inst = match func.dfg.value_def(v) {
-            ValueDef::Param(b, i) => {
-                work.extend(cfg.incoming(b, i).map(|x| (x, whole)));
+impl Reader<'_> {
+    /// What a result is made from.
+    fn sources(&self, result: usize) -> Sources {
+        let (func, cfg) = (self.func, self.cfg);
+        let mut work: Vec<ir::Value> = self.returned(result).collect();
+        let mut seen = EntitySet::new();
+        let mut found = Sources::Params(Vec::new());
+        while let Some(v) = work.pop() {
+            let v = func.dfg.resolve_aliases(v);
+            if !seen.insert(v) {
                 continue;
             }
-            ValueDef::Result(inst, _) => inst,
-            ValueDef::Union(..) => return true,
-        };
+            match func.dfg.value_def(v) {
+                ValueDef::Param(b, i) => {
+                    if b == cfg.blocks[0] {
+                        found.add(i);
+                    }
+                    work.extend(cfg.incoming(b, i));
+                }
+                ValueDef::Result(inst, k) => match self.operands(inst, k) {
+                    Some(args) => work.extend(args),
+                    None => return Sources::Anything,
+                },
+                ValueDef::Union(..) => return Sources::Anything,
+            }
+        }
+        found
+    }
+
+    /// What a function returns as one of its results.
+    fn returned(&self, result: usize) -> impl Iterator<Item = ir::Value> {
+        let func = self.func;
+        self.cfg.blocks.iter().filter_map(move |&b| {
+            let last = func.layout.last_inst(b)?;
+            (func.dfg.insts[last].opcode() == Opcode::Return).then(|| func.dfg.inst_args(last)[result])
+        })
+    }
+
+    /// Whether a result may be bits that were read from memory.
+    fn reads_bits(&self, result: usize) -> bool {
+        let Self { program, func, cfg, all } = *self;
+        if func.signature.returns[result].value_type.lane_type().is_float() {
+            return false;
+        }
+        // Values, and whether they are returned as they are.
+        let mut work: Vec<(ir::Value, bool)> = self.returned(result).map(|v| (v, true)).collect();
+        let mut seen = [EntitySet::new(), EntitySet::new()];
+        while let Some((v, whole)) = work.pop() {
+            let v = func.dfg.resolve_aliases(v);
+            if !seen[usize::from(whole)].insert(v) {
+                continue;
+            }
+            let inst = match func.dfg.value_def(v) {
+                ValueDef::Param(b, i) => {
+                    work.extend(cfg.incoming(b, i).map(|x| (x, whole)));
+                    continue;
+                }
+                ValueDef::Result(inst, _) => inst,
+                ValueDef::Union(..) => return true,
+            };
+            let args = func.dfg.inst_args(inst);
+            let op = func.dfg.insts[inst].opcode();
+            let ty = func.dfg.value_type(v);
+            match opcode_rule(op) {
+                OpcodeRule::Structural(Structural::IntLoad) => return true,
+                OpcodeRule::Structural(Structural::Load | Structural::AtomicLoad)
+                    if (whole || ty.bytes() < 4) && !ty.lane_type().is_float() =>
+                {
+                    return true;
+                }
+                OpcodeRule::Structural(Structural::Call) => {
+                    if let Some(CalleeKind::Derived(f)) = CalleeKind::of(program, func, inst) {
+                        let k = func.dfg.inst_results(inst).iter().position(|&r| r == v);
+                        if k.and_then(|k| all.get(&f)?.get(k)).is_none_or(|made| made.bits) {
+                            return true;
+                        }
+                        work.extend(args.iter().map(|&a| (a, false)));
+                    }
+                }
+                _ if let Some(from) = bytes_of(func, inst) => work.extend(from.iter().map(|b| (b.of, whole))),
+                OpcodeRule::Structural(Structural::Select) => work.extend(args[1..].iter().map(|&a| (a, whole))),
+                OpcodeRule::Structural(Structural::Bitcast) => work.extend(args.iter().map(|&a| (a, whole))),
+                OpcodeRule::Structural(_) if op.can_load() || op.other_side_effects() => {}
+                _ if leaves_exponent(func, inst) => {}
+                OpcodeRule::Structural(_) | OpcodeRule::NotFloat => work.extend(args.iter().map(|&a| (a, false))),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// The operands that an instruction makes a result from; `None` if there may be something else.
+    fn operands(&self, inst: ir::Inst, result: usize) -> Option<Vec<ir::Value>> {
+        let Self { program, func, all, .. } = *self;
         let args = func.dfg.inst_args(inst);
         let op = func.dfg.insts[inst].opcode();
-        let ty = func.dfg.value_type(v);
-        match opcode_rule(op) {
-            OpcodeRule::Structural(Structural::IntLoad) => return true,
-            OpcodeRule::Structural(Structural::Load | Structural::AtomicLoad)
-                if (whole || ty.bytes() < 4) && !ty.lane_type().is_float() =>
-            {
-                return true;
-            }
-            OpcodeRule::Structural(Structural::Call) => {
-                if let Some(CalleeKind::Derived(f)) = CalleeKind::of(program, func, inst) {
-                    let k = func.dfg.inst_results(inst).iter().position(|&r| r == v);
-                    if k.and_then(|k| all.get(&f)?.get(k)).is_none_or(|made| made.bits) {
-                        return true;
-                    }
-                    work.extend(args.iter().map(|&a| (a, false)));
-                }
-            }
-            _ if let Some(from) = bytes_of(func, inst) => work.extend(from.iter().map(|b| (b.of, whole))),
-            OpcodeRule::Structural(Structural::Select) => work.extend(args[1..].iter().map(|&a| (a, whole))),
-            OpcodeRule::Structural(Structural::Bitcast) => work.extend(args.iter().map(|&a| (a, whole))),
-            OpcodeRule::Structural(_) if op.can_load() || op.other_side_effects() => {}
-            _ if leaves_exponent(func, inst) => {}
-            OpcodeRule::Structural(_) | OpcodeRule::NotFloat => work.extend(args.iter().map(|&a| (a, false))),
-            _ => {}
+        if op.is_call() {
+            return match CalleeKind::of(program, func, inst)? {
+                CalleeKind::Known(rule) => match rule.kind {
+                    MathKind::Expr(_) => Some(args.to_vec()),
+                    MathKind::Inactive => Some(Vec::new()),
+                    MathKind::Writes(..) | MathKind::Memory(_) => None,
+                },
+                CalleeKind::Derived(f) => match &all.get(&f)?.get(result)?.from {
+                    Sources::Params(from) => Some(from.iter().map(|&i| args[i]).collect()),
+                    Sources::Anything => None,
+                },
+                _ => None,
+            };
         }
-    }
-    false
-}
-
-/// The operands that an instruction makes a result from; `None` if there may be something else.
-fn operands(
-    program: &Program,
-    func: &ir::Function,
-    inst: ir::Inst,
-    result: usize,
-    all: &HashMap<FuncKey, Vec<Made>>,
-) -> Option<Vec<ir::Value>> {
-    let args = func.dfg.inst_args(inst);
-    let op = func.dfg.insts[inst].opcode();
-    if op.is_call() {
-        return match CalleeKind::of(program, func, inst)? {
-            CalleeKind::Known(rule) => match rule.kind {
-                MathKind::Expr(_) => Some(args.to_vec()),
-                MathKind::Inactive => Some(Vec::new()),
-                MathKind::Writes(..) | MathKind::Memory(_) => None,
-            },
-            CalleeKind::Derived(f) => match &all.get(&f)?.get(result)?.from {
-                Sources::Params(from) => Some(from.iter().map(|&i| args[i]).collect()),
-                Sources::Anything => None,
-            },
-            _ => None,
-        };
-    }
-    match opcode_rule(op) {
-        _ if op.can_load() || op.other_side_effects() => None,
-        OpcodeRule::Zero => Some(Vec::new()),
-        _ if leaves_exponent(func, inst) && bytes_of(func, inst).is_none() => Some(Vec::new()),
-        _ => Some(args.to_vec()),
+        match opcode_rule(op) {
+            _ if op.can_load() || op.other_side_effects() => None,
+            OpcodeRule::Zero => Some(Vec::new()),
+            _ if leaves_exponent(func, inst) && bytes_of(func, inst).is_none() => Some(Vec::new()),
+            _ => Some(args.to_vec()),
+        }
     }
 }

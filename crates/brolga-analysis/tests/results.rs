@@ -112,3 +112,20 @@ fn of_whom_nothing_is_known() {
         assert_eq!(sources(SECOND, &f), "Anything", "{value}");
     }
 }
+
+#[test]
+fn callees_that_hand_out_memory() {
+    let returns_memory = |f: &str| {
+        let program = program(&format!("function %f{f}"));
+        let root = program.func("f").expect("it is there");
+        Summaries::compute(&program, &bodies(&program)).returns_memory(root, 0)
+    };
+    // As it is; a byte, whatever becomes of it; a word whose bytes are put elsewhere. Not a word that is calculated with, nor a float.
+    assert!(returns_memory("(i64) -> i64 { block0(v0: i64): v1 = load.i64 v0 return v1 }"));
+    assert!(returns_memory("(i64) -> i32 { block0(v0: i64): v1 = uload8.i32 v0 v2 = imul v1, v1 return v2 }"));
+    assert!(returns_memory("(i64) -> i8 { block0(v0: i64): v1 = load.i8 v0 v2 = iadd v1, v1 return v2 }"));
+    let shifted = "(i64) -> i64 { block0(v0: i64): v1 = load.i64 v0 v2 = iconst.i64 16 v3 = ushr v1, v2 return v3 }";
+    assert!(returns_memory(shifted) && !returns_memory(&shifted.replace("16", "15")));
+    assert!(!returns_memory("(i64) -> i64 { block0(v0: i64): v1 = load.i64 v0 v2 = iadd v1, v1 return v2 }"));
+    assert!(!returns_memory("(i64) -> f64 { block0(v0: i64): v1 = load.f64 v0 return v1 }"));
+}

@@ -41,10 +41,12 @@ pub fn attempt(
     };
     // Which functions move floats in pieces is known when all have been derived.
     let settled = |inlining: Inlining, found: Derivation| {
-        let again =
-            |_| derive_once(program, request, options, Manner { inlining: &inlining, pieces: true }, isa, |_| {});
-        let found = if found.pieces { again(()) } else { Ok(found) };
-        found.map(|found| (inlining, found))
+        if !found.pieces {
+            return Ok((inlining, found));
+        }
+        let manner = Manner { inlining: &inlining, pieces: true };
+        let found = derive_once(program, request, options, manner, isa, |_| {})?;
+        Ok((inlining, found))
     };
     let never = Inlining::never();
     let how = options.inline.settled(options.effort);

@@ -15,7 +15,6 @@ use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
 use super::{Cx, State};
-use crate::bits::constant_bytes;
 use crate::callee::CalleeKind;
 use crate::contents::{Kinds, Use};
 use crate::modes::ParamMode;
@@ -46,6 +45,14 @@ pub struct BytesOf {
 /// What the bytes of the result are, where an instruction on integers of at most eight bytes only puts bytes where others were; the rest are
 /// zeros, or copies of a sign.
 pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
+    bytes_within(func, inst, &mut { MOST_LOOKED_AT })
+}
+
+/// Instructions that are looked at to know which bytes of an integer are zero: eight bytes, each loaded, extended, shifted and put in its place, are
+/// less. What needs more is occupied.
+const MOST_LOOKED_AT: u32 = 48;
+
+fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<SmallVec<[BytesOf; 2]>> {
     let args = func.dfg.inst_args(inst);
     let bytes = |v: ir::Value| {
         let ty = func.dfg.value_type(v);
@@ -53,7 +60,6 @@ pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf
     };
     let result = *func.dfg.inst_results(inst).first()?;
     let n = bytes(result)?;
-    let low = |n: u32| (0xff_u16 >> (8 - n)) as u8;
     let one = |mask, up| Some(SmallVec::from_slice(&[BytesOf { of: args[0], mask, up }]));
     let shift = || constant_int(func, args[1]).filter(|k| k % 8 == 0 && *k < i64::from(8 * n) && *k >= 0);
     match func.dfg.insts[inst].opcode() {
@@ -62,17 +68,18 @@ pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf
         Opcode::Ushr | Opcode::Sshr => shift().map(|k| (k / 8) as i8).and_then(|k| one(low(n) >> k, k)),
         Opcode::Ishl => shift().map(|k| (k / 8) as i8).and_then(|k| one(low(n) & low(n) << k, -k)),
         Opcode::Band => {
-            let (of, mask) = match (constant_bytes(func, args[0]), constant_bytes(func, args[1])) {
-                (None, Some(mask)) => (args[0], mask),
-                (Some(mask), None) => (args[1], mask),
+            let (of, mask) = match (constant_int(func, args[0]), constant_int(func, args[1])) {
+                (None, Some(mask)) => (args[0], mask.to_le_bytes()),
+                (Some(mask), None) => (args[1], mask.to_le_bytes()),
                 _ => return None,
             };
+            let mask = &mask[..n as usize];
             let whole = mask.iter().all(|b| matches!(b, 0 | 0xff));
-            let mask = mask.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
-            whole.then(|| SmallVec::from_slice(&[BytesOf { of, mask, up: 0 }]))
+            whole.then(|| SmallVec::from_slice(&[BytesOf { of, mask: nonzero(mask), up: 0 }]))
         }
         Opcode::Bor | Opcode::Bxor | Opcode::Iadd => {
-            let [x, y] = [args[0], args[1]].map(|v| occupied(func, v, 0));
+            let x = occupied(func, args[0], left);
+            let y = if x == low(n) { x } else { occupied(func, args[1], left) };
             let part = |of, mask| BytesOf { of, mask, up: 0 };
             (x & y == 0).then(|| SmallVec::from_slice(&[part(args[0], x), part(args[1], y)]))
         }
@@ -80,26 +87,39 @@ pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf
     }
 }
 
+/// The lowest `n` bytes.
+fn low(n: u32) -> u8 {
+    (0xff_u16 >> 8_u32.saturating_sub(n)) as u8
+}
+
+fn nonzero(bytes: &[u8]) -> u8 {
+    bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i)
+}
+
 /// Bytes of an integer that may be other than zero.
-fn occupied(func: &ir::Function, v: ir::Value, depth: u32) -> u8 {
+fn occupied(func: &ir::Function, v: ir::Value, left: &mut u32) -> u8 {
     let n = func.dfg.value_type(v).bytes();
-    let all = (0xff_u16 >> 8_u32.saturating_sub(n)) as u8;
-    if let Some(bytes) = constant_bytes(func, v).filter(|b| b.len() <= 8) {
-        return bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
+    if let Some(x) = constant_int(func, v).filter(|_| n <= 8) {
+        return nonzero(&x.to_le_bytes()[..n as usize]);
     }
-    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < 16) else { return all };
+    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| *left > 0) else { return low(n) };
+    *left -= 1;
     match func.dfg.insts[inst].opcode() {
         Opcode::Uload8 => 1,
         Opcode::Uload16 => 3,
         Opcode::Uload32 => 0xf,
         // The copies of the sign are anything.
-        Opcode::Sextend | Opcode::Sshr => all,
-        _ => match bytes_of(func, inst) {
+        Opcode::Sextend | Opcode::Sshr => low(n),
+        op => match bytes_within(func, inst, left) {
+            // Each has been asked already.
+            Some(from) if matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) => {
+                from.iter().fold(0, |m, b| m | b.mask)
+            }
             Some(from) => from.iter().fold(0, |m, b| {
-                let there = u16::from(occupied(func, b.of, depth + 1));
+                let there = u16::from(occupied(func, b.of, left));
                 m | b.mask & (if b.up >= 0 { there >> b.up } else { there << -b.up }) as u8
             }),
-            None => all,
+            None => low(n),
         },
     }
 }
@@ -125,7 +145,7 @@ pub(super) fn is_torn(func: &ir::Function, v: ir::Value) -> bool {
             None => {}
         }
     }
-    occupied(func, v, 0) != (0xff_u16 >> (8 - n)) as u8
+    occupied(func, v, &mut { MOST_LOOKED_AT }) != low(n)
 }
 
 impl Cx<'_> {

@@ -57,7 +57,7 @@ impl Body<'_> {
     }
 
     /// Flags that make no difference to what happens.
-    pub fn flags(&mut self) -> MemFlagsData {
+    pub(super) fn flags(&mut self) -> MemFlagsData {
         let flags = MemFlagsData::new();
         let flags = if self.source.chance(30) { flags.with_notrap() } else { flags };
         if self.source.chance(20) { flags.with_endianness(cranelift_codegen::ir::Endianness::Little) } else { flags }

@@ -21,12 +21,11 @@ fn ask(cx: Cx<'_, '_, '_, '_>, symbol: &str, args: &[(Val, Type)], ty: Type) -> 
 
 /// An instruction whose result has bytes of its operands: each gets its part of the ticket, and nothing may be left.
 pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
-    let (func, inst) = (cx.func(), cx.inst());
     let &[z] = cx.results() else { return false };
-    let Some(from) = bytes_of(func, inst).filter(|_| cx.facts().is_active(z)) else { return false };
-    if !matches!(cx.shape(z), Shape::Bytes { .. }) {
+    if !matches!(cx.facts().activity.ct[z], Some(Shape::Bytes { .. })) {
         return false;
     }
+    let Some(from) = bytes_of(cx.func(), cx.inst()) else { return false };
     let ticket = cx.take_ct(z);
     for b in from {
         if cx.facts().is_active(b.of) {

@@ -1,0 +1,67 @@
+//! Which bytes of integers are where.
+
+mod common;
+
+use brolga_analysis::activity::pieces::bytes_of;
+use common::{bodies, program};
+
+/// For each instruction of a body what is known of its result: operand, mask and distance of each part.
+fn bytes(body: &str) -> Vec<String> {
+    let program = program(&format!(
+        "function %f(i64, i64, i8, i32) -> i64 {{\nblock0(v0: i64, v1: i64, v2: i8, v3: i32):\n{body} }}"
+    ));
+    let bodies = bodies(&program);
+    let func = bodies.values().next().expect("it is there");
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let known = insts.filter_map(|inst| bytes_of(func, inst));
+    known
+        .map(|all| all.iter().map(|b| format!("{}:{:02x}{:+}", b.of, b.mask, b.up)).collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[test]
+fn bytes_are_put_elsewhere() {
+    let body = "v4 = iconst.i64 16
+        v5 = ushr v0, v4
+        v6 = sshr v0, v4
+        v7 = ishl v0, v4
+        v8 = uextend.i64 v2
+        v9 = sextend.i64 v3
+        v10 = ireduce.i32 v1
+        v11 = iconst.i64 0xff00_00ff
+        v12 = band v11, v1
+        v13 = ishl v8, v4
+        v14 = bor v8, v13
+        return v14";
+    let wanted =
+        ["v0:3f+2", "v0:3f+2", "v0:fc-2", "v2:01+0", "v3:0f+0", "v1:0f+0", "v1:09+0", "v8:fc-2", "v8:01+0 v13:04+0"];
+    assert_eq!(bytes(body), wanted);
+}
+
+#[test]
+fn what_is_not_known() {
+    // Bits that are no bytes, and bytes of both operands.
+    let body = "v4 = iconst.i64 12
+        v5 = ushr v0, v4
+        v6 = ishl v0, v1
+        v7 = iconst.i64 0xfff
+        v8 = band v0, v7
+        v9 = band v0, v1
+        v10 = bor v0, v1
+        v11 = uextend.i64 v3
+        v12 = iadd v11, v11
+        return v12";
+    assert_eq!(bytes(body), ["v3:0f+0"]);
+}
+
+#[test]
+fn what_is_mixed_again_and_again_is_looked_at_for_a_while() {
+    // Each operand twice: all ways through this are more than there are atoms.
+    let mut body = "v4 = iconst.i64 8\n".to_owned();
+    let mut v = 0;
+    for k in (5..505).step_by(2) {
+        body += &format!("v{k} = ushr v{v}, v4\nv{} = bxor v{v}, v{k}\n", k + 1);
+        v = k + 1;
+    }
+    assert_eq!(bytes(&format!("{body}return v{v}")).len(), 250);
+}
