@@ -66,6 +66,16 @@ fn stores_are_where_each_place_is_read_once() {
 }
 
 #[test]
+fn what_is_read_in_pieces_is_added_to() {
+    let text = include_str!("../cases/bits/pieces.clif");
+    let file = File::parse("pieces.clif", text.to_owned()).expect("it is read");
+    let mut request = Request::new(file.program.func("only_by_bytes").expect("it is there"), [ArgActivity::Duplicated]);
+    (request.noalias[0], request.fresh[0]) = (true, true);
+    let rule = DerivedRule::new(&file.program, &request, &Options::default()).expect("it can be derived");
+    assert!(!rule.overwrites(0));
+}
+
+#[test]
 fn a_debug_run_looks_for_the_zeros() {
     let text = include_str!("../cases/memory/fresh.clif");
     let file = File::parse("fresh.clif", text.to_owned()).expect("it is read");
