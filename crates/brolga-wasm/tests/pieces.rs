@@ -150,8 +150,6 @@ fn copies_and_what_they_are_copies_of() {
         let wrong = format!("(f64.add {} (f64.mul (f64.const 0) {}))", at(128), at(64));
         is_lost(&moved("", singles, &bytes(1, turned), &wrong));
         // Half of one and half of another.
-        let half =
-            |from: u32, to: u32| format!("(i32.store (i32.const {to}) (i32.load (local.tee $i (i32.const {from}))))");
         let hidden =
             "(func $half (param $to i32) (param $from i32) (i32.store (local.get $to) (i32.load (local.get $from))))";
         let call = |from: u32, to: u32| format!("(call $half (i32.const {to}) (i32.const {from}))");
