@@ -126,6 +126,7 @@ fn own() -> Table {
         ("brolga_bytes_of_single", pieces::brolga_bytes_of_single as *const u8),
         ("brolga_double_of_bytes", pieces::brolga_double_of_bytes as *const u8),
         ("brolga_single_of_bytes", pieces::brolga_single_of_bytes as *const u8),
+        ("brolga_singles_of_bytes", pieces::brolga_singles_of_bytes as *const u8),
         ("brolga_settle_bytes", pieces::brolga_settle_bytes as *const u8),
         ("brolga_save_bytes", memory::brolga_save_bytes as *const u8),
         ("brolga_restore_bytes", memory::brolga_restore_bytes as *const u8),

@@ -93,6 +93,11 @@ fn within(at: isize, from: isize, to: isize) -> Mask {
     (0..WINDOW as isize).filter(|i| (from..to).contains(&(at + i))).fold(0, |m, i| m | 1 << i)
 }
 
+/// The first half.
+fn low(bytes: &[u8; WINDOW]) -> &[u8; HALF] {
+    bytes.first_chunk().expect("a half is less than the whole")
+}
+
 fn nonzero(bytes: &[u8; WINDOW]) -> Mask {
     bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i)
 }
@@ -459,31 +464,61 @@ impl Pieces {
         self.ticket(vec![Part { record, bytes: all, at: 0 }])
     }
 
-    /// The number of `n` bytes that a ticket stands for.
-    fn number(&mut self, ticket: u64, n: usize) -> [u8; WINDOW] {
-        let mut number = [0; WINDOW];
-        let parts = self.redeem(ticket);
-        // Whatever is not of the same record, at the same place, is to be nothing.
-        let first = parts.iter().find(|part| self.any(part.record, part.bytes));
-        let Some(&Part { record, at, .. }) = first else { return number };
-        let all = within(at, 0, n as isize);
-        let mut have = 0;
-        for part in &parts {
-            if (part.record, part.at) == (record, at) {
-                self.lost |= have & part.bytes != 0;
-                have |= part.bytes;
-            } else {
-                self.lost |= self.any(part.record, part.bytes);
+    /// The sum of the numbers of `n` bytes that some parts are: of each record all bytes of one number, in order, or none that is not zero.
+    fn sum(&mut self, parts: &[Part], n: usize) -> f64 {
+        let mut sum = 0.0;
+        for (i, first) in parts.iter().enumerate() {
+            let of_it = |part: &&Part| part.record == first.record && self.any(part.record, part.bytes);
+            if parts[..i].iter().any(|part| part.record == first.record) {
+                continue;
             }
+            let Some(at) = parts.iter().find(of_it).map(|part| part.at) else { continue };
+            let (mut have, mut torn) = (0, false);
+            // Whatever is not at the same place is to be nothing.
+            for part in parts.iter().filter(|part| part.record == first.record) {
+                if part.at == at {
+                    torn |= have & part.bytes != 0;
+                    have |= part.bytes;
+                } else {
+                    torn |= self.any(part.record, part.bytes);
+                }
+            }
+            let all = within(at, 0, n as isize);
+            torn |= at % n as isize != 0 || all.count_ones() as usize != n || have & all != all;
+            self.lost |= torn || self.any(first.record, have & !all);
+            let mut number = [0; WINDOW];
+            for i in (0..WINDOW).filter(|i| all & 1 << i != 0) {
+                number[(i as isize + at) as usize] = self.records[first.record as usize].bytes[i];
+            }
+            sum += if n == 4 { f32::from_le_bytes(*low(&number)).into() } else { f64::from_le_bytes(number) };
         }
-        self.lost |= at % n as isize != 0 || all.count_ones() as usize != n || have & all != all;
-        self.lost |= self.any(record, have & !all);
-        let bytes = &self.records[record as usize].bytes;
-        for i in (0..WINDOW).filter(|i| all & 1 << i != 0) {
-            number[(i as isize + at) as usize] = bytes[i];
-        }
+        sum
+    }
+
+    /// The number of `n` bytes that a ticket stands for.
+    fn number(&mut self, ticket: u64, n: usize) -> f64 {
+        let parts = self.redeem(ticket);
+        let sum = self.sum(&parts, n);
         parts.iter().for_each(|part| self.done(part.record, part.bytes));
-        number
+        sum
+    }
+
+    /// The two numbers of four bytes each that a ticket stands for.
+    fn numbers(&mut self, ticket: u64) -> [f64; 2] {
+        let parts = self.redeem(ticket);
+        let half = |k: isize| {
+            let within = |part: &Part| Part {
+                bytes: part.bytes & within(part.at, 4 * k, 4 * k + 4),
+                at: part.at - 4 * k,
+                ..*part
+            };
+            parts.iter().map(within).filter(|part| part.bytes != 0).collect::<Vec<_>>()
+        };
+        let found = [self.sum(&half(0), HALF), self.sum(&half(1), HALF)];
+        let outside = |part: &Part| self.any(part.record, part.bytes & !within(part.at, 0, WINDOW as isize));
+        self.lost |= parts.iter().any(outside);
+        parts.iter().for_each(|part| self.done(part.record, part.bytes));
+        found
     }
 
     /// Whether everything that still waits at the end is nothing, or could be put where it waits.

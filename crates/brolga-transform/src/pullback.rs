@@ -26,6 +26,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::facts::Facts;
 use crate::liveness::{Liveness, active_args};
 use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of};
+use crate::rules::{Converts, asking, fitted};
 use crate::stmt::AdStmts;
 use crate::summed;
 
@@ -141,6 +142,25 @@ type Holds = SmallVec<[(ir::Block, Vec<(Val, Val)>); 2]>;
 
 fn to(block: BlockId) -> Target {
     Target { block, args: vec![] }
+}
+
+/// What a block of the pullback that belongs to no statement converts.
+struct Converter<'b, 'a, 'f> {
+    builder: &'b mut Builder<'a, 'f>,
+    f: &'b mut Fragment,
+    at: Option<ir::Inst>,
+}
+
+impl Converts for Converter<'_, '_, '_> {
+    fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
+        let d = Val::D(self.builder.ids.dv());
+        self.builder.add(self.f, smallvec![(d, ty)], asking(symbol, args, ty), self.at);
+        d
+    }
+
+    fn convert(&mut self, op: Arith, x: Val, ty: Type) -> Val {
+        self.builder.arith(self.f, op, &[x], ty, self.at)
+    }
 }
 
 impl Builder<'_, '_> {
@@ -430,7 +450,8 @@ impl Builder<'_, '_> {
             self.add(f, smallvec![], AdOp::ZeroCt(v), at);
         }
         for (a, q) in active_args(self.facts, p, b) {
-            self.add(f, smallvec![], AdOp::AddCt(a, taken[&q]), at);
+            let by = self.in_shape(f, taken[&q], q, a, at);
+            self.add(f, smallvec![], AdOp::AddCt(a, by), at);
         }
         let live = &self.live.live_out[p];
         let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(t.sum)).collect();
@@ -443,6 +464,13 @@ impl Builder<'_, '_> {
         self.leave(f, p, b);
     }
 
+    /// The cotangent of one value for another that has the same bits: a number for a ticket, or a ticket for a number.
+    fn in_shape(&mut self, f: &mut Fragment, ct: Val, of: ir::Value, to: ir::Value, at: Option<ir::Inst>) -> Val {
+        let shape = |v| self.facts.activity.ct[v].expect("an active value has a shape");
+        let (ty, own) = (shape(of).ty(), shape(to));
+        fitted(&mut Converter { builder: self, f, at }, ct, ty, own).expect("both are of one width")
+    }
+
     fn exit_block(&mut self) {
         let facts = self.facts;
         let entry = facts.cfg.blocks[0];
@@ -452,13 +480,13 @@ impl Builder<'_, '_> {
         for (i, shape) in facts.variant.param_shapes(&facts.func().signature) {
             let d = Val::D(self.ids.dv());
             // A lazily materialised zero: nothing was ever added to an argument without a cotangent.
-            let op = if facts.is_active(formal[i]) && !self.plan.exits.is_empty() {
-                AdOp::TakeCt(formal[i])
-            } else {
-                AdOp::Arith(Arith::Const(0.0), smallvec![], shape.ty())
+            let (op, ty) = match facts.activity.ct[formal[i]].filter(|_| !self.plan.exits.is_empty()) {
+                Some(own) => (AdOp::TakeCt(formal[i]), own.ty()),
+                None => (AdOp::Arith(Arith::Const(0.0), smallvec![], shape.ty()), shape.ty()),
             };
-            self.add(&mut f, smallvec![(d, shape.ty())], op, None);
-            out.push(d);
+            self.add(&mut f, smallvec![(d, ty)], op, None);
+            let mut cx = Converter { builder: self, f: &mut f, at: None };
+            out.push(fitted(&mut cx, d, ty, shape).expect("both are of one width"));
         }
         self.add(&mut f, smallvec![], AdOp::CloseFrame, None);
         self.finish(self.exit, Role::Exit, vec![], f, Term::Return(out), None);

@@ -172,22 +172,27 @@ impl Cx<'_> {
         }
         let mut changed = true;
         while std::mem::take(&mut changed) {
-            open.retain(|(v, others)| {
-                let all = others.iter().all(|&x| self.a.state[x] == State::No || self.a.pieces.contains(x));
+            open.retain(|&(v, ref others)| {
+                let whole = |x| {
+                    func.dfg.value_def(v).inst().is_none_or(|i| func.dfg.insts[i].opcode() == Opcode::Select)
+                        && self.a.is_varied(x)
+                        && self.a.shape(func, x).is_some()
+                };
+                let fits = |&x: &ir::Value| self.a.state[x] == State::No || self.a.pieces.contains(x) || whole(x);
+                let all = others.iter().all(fits);
                 changed |= !all;
-                all || !self.a.pieces.remove(*v)
+                all || !self.a.pieces.remove(v)
             });
         }
     }
 
-    /// Whether an integer that carries whole floats is cut in pieces: then it is one, too, as long as those that it goes to can tell.
+    /// Whether an integer that carries whole floats is cut in pieces: then it is one, too. Whatever it is made from, or goes to, may be none: where a
+    /// ticket meets a number, the one is made the other.
     fn is_cut(&self, v: ir::Value) -> bool {
         let func = self.i.func;
         if !self.a.is_varied(v) || self.is_float(v) || self.ty(v).bytes() > 8 {
             return false;
         }
-        let made = func.dfg.value_def(v).inst().map(|inst| func.dfg.insts[inst].opcode());
-        let uses = self.i.uses.of(v);
         let tainted = |i: ir::Inst| matches!(self.a.state[func.dfg.first_result(i)], State::Taint { .. });
         let cuts = |u: &Use| match *u {
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
@@ -196,9 +201,23 @@ impl Cx<'_> {
             },
             Use::Edge(..) => false,
         };
-        matches!(made, Some(Opcode::Bitcast | Opcode::Load))
-            && uses.iter().any(cuts)
-            && !uses.iter().any(|u| matches!(u, Use::Edge(..)))
+        self.tells_tickets(v) && self.i.uses.of(v).iter().any(cuts)
+    }
+
+    /// Whether the reverse of what makes an integer can do with a ticket for its cotangent.
+    fn tells_tickets(&self, v: ir::Value) -> bool {
+        let func = self.i.func;
+        let ValueDef::Result(inst, _) = func.dfg.value_def(v) else { return true };
+        use Opcode::*;
+        match func.dfg.insts[inst].opcode() {
+            Bitcast | Load | Select => true,
+            Band | Bor | Bxor | Bitselect | Extractlane | Isplit | Uextend | Ireduce | Ishl | Ushr => true,
+            op if op.is_call() => matches!(
+                CalleeKind::of(self.i.program, func, inst),
+                Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_))
+            ),
+            _ => false,
+        }
     }
 
     fn because(&self, v: ir::Value) -> Because {

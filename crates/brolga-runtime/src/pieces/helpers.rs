@@ -126,7 +126,7 @@ pub unsafe extern "C" fn brolga_bytes_of_single(seg: *mut Segment, ct: f32) -> u
 /// As for [`brolga_join_bytes`].
 pub unsafe extern "C" fn brolga_double_of_bytes(seg: *mut Segment, ticket: u64) -> f64 {
     // SAFETY: our contract.
-    f64::from_le_bytes(unsafe { &mut (*seg).pieces }.number(ticket, 8))
+    unsafe { &mut (*seg).pieces }.number(ticket, 8)
 }
 
 /// The same for a single.
@@ -135,8 +135,17 @@ pub unsafe extern "C" fn brolga_double_of_bytes(seg: *mut Segment, ticket: u64) 
 /// As for [`brolga_join_bytes`].
 pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) -> f32 {
     // SAFETY: our contract.
-    let bytes = unsafe { &mut (*seg).pieces }.number(ticket, 4);
-    f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    unsafe { &mut (*seg).pieces }.number(ticket, 4) as f32
+}
+
+/// The same for two singles in a word, the first in its lower half.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_singles_of_bytes(seg: *mut Segment, ticket: u64) -> u64 {
+    // SAFETY: our contract.
+    let [x, y] = unsafe { &mut (*seg).pieces }.numbers(ticket).map(|x| u64::from((x as f32).to_bits()));
+    x | y << 32
 }
 
 /// The reverse of a copy of `n` bytes from `src` to `dst`, which may overlap, by pieces: of floats of `elem` bytes, or of unknown size.

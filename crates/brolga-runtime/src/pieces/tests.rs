@@ -147,6 +147,26 @@ fn numbers_are_tickets_and_tickets_numbers() {
         let ticket = brolga_bytes_of_single(seg, 2.5);
         assert_eq!(brolga_single_of_bytes(seg, ticket), 2.5);
         assert!((*seg).end_pullback());
+        // Two singles in a word, and what has gone to two places.
+        let pair = u64::from(2.5_f32.to_bits()) | u64::from((-0.5_f32).to_bits()) << 32;
+        let ticket = brolga_bytes_of_double(seg, f64::from_bits(pair));
+        let other = brolga_bytes_of_single(seg, 1.0);
+        let high = brolga_part_of_bytes(seg, other, 0xf, 4);
+        let (both, three) = (brolga_join_bytes(seg, ticket, high), brolga_bytes_of_double(seg, 3.0));
+        assert_eq!(
+            brolga_singles_of_bytes(seg, both),
+            u64::from(2.5_f32.to_bits()) | u64::from(0.5_f32.to_bits()) << 32
+        );
+        let four = brolga_bytes_of_double(seg, 4.0);
+        let both = brolga_join_bytes(seg, three, four);
+        assert_eq!(brolga_double_of_bytes(seg, both), 7.0);
+        assert!((*seg).end_pullback());
+        // Halves of two are no number.
+        let (x, y) = (brolga_bytes_of_double(seg, 0.1), brolga_bytes_of_double(seg, 0.3));
+        let (x, y) = (brolga_part_of_bytes(seg, x, 0xf, 0), brolga_part_of_bytes(seg, y, 0xf0, 0));
+        let both = brolga_join_bytes(seg, x, y);
+        brolga_double_of_bytes(seg, both);
+        assert!(!(*seg).end_pullback());
         // A half is no number, and says so at the end.
         let ticket = brolga_bytes_of_double(seg, 0.1);
         let _ = brolga_part_of_bytes(seg, ticket, 0xf, 0);

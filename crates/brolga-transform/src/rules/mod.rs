@@ -14,7 +14,7 @@ mod memory;
 mod moves;
 mod pieces;
 
-pub(crate) use pieces::fitted;
+pub(crate) use pieces::{Converts, asking, fitted};
 
 /// Translate one primal instruction.
 pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {

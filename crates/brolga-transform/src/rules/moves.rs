@@ -9,6 +9,7 @@ use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, types};
 use smallvec::smallvec;
 
+use super::pieces::number_of;
 use crate::stmt::{StmtCx, Where, mask_type};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
@@ -72,7 +73,7 @@ fn times_sign(cx: Cx<'_, '_, '_, '_>, ct: Val, x: Val, ty: Type) -> Val {
 /// Bitwise operations that are sign changes, absolute values or lane masks.
 pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
     super::memory::pointer_arith(cx);
-    let Some((ct, shape)) = ct_of_result(cx) else { return };
+    let Some((ct, shape)) = number_of(cx, cx.results()[0]) else { return };
     let ty = shape.ty();
     let facts = cx.facts();
     let op = bits::classify(facts.func(), cx.inst(), shape.lane_bytes(), |v| facts.activity.is_varied(v));
@@ -207,7 +208,7 @@ pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
 
 /// One lane.
 pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
-    let Some((ct, _)) = ct_of_result(cx) else { return };
+    let Some((ct, _)) = number_of(cx, cx.results()[0]) else { return };
     let x = cx.args()[0];
     if cx.facts().is_active(x) {
         let (l, ty) = (lane_immediate(cx), cx.shape(x).ty());
@@ -352,8 +353,7 @@ pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
     match op {
         Opcode::Isplit => {
             for (l, &r) in results.iter().enumerate() {
-                if cx.facts().is_active(r) {
-                    let ct = cx.take_ct(r);
+                if let Some((ct, _)) = number_of(cx, r) {
                     let zero = cx.constant(0.0, types::F64X2);
                     let by = cx.arith(Arith::Insert(l as u8), &[zero, ct], types::F64X2);
                     cx.add_ct(args[0], by);
@@ -372,7 +372,7 @@ pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
         }
         // Halves of a word of two singles: one lane goes to another place.
         Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr => {
-            if let Some((ct, _)) = ct_of_result(cx) {
+            if let Some((ct, _)) = number_of(cx, results[0]) {
                 let (from, to) = match op {
                     Opcode::Ishl => (1, Some(0)),
                     Opcode::Ushr => (0, Some(1)),

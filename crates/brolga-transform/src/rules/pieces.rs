@@ -1,7 +1,8 @@
 //! Integers that are pieces of memory: their cotangents are tickets (`brolga_runtime::pieces`).
 
 use brolga_analysis::activity::pieces::bytes_of;
-use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
+use brolga_analysis::modes::HELPER_CONV;
+use brolga_ir::inst::{AdOp, Arith, Callee, Check, Shape, Tape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::smallvec;
 
@@ -10,19 +11,40 @@ use crate::stmt::{StmtCx, Where};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
-/// A call of the run time that is given the segment.
-fn ask(cx: Cx<'_, '_, '_, '_>, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
-    let operands: Vec<Option<Val>> = std::iter::once(None).chain(args.iter().map(|a| Some(a.0))).collect();
-    let arg_types: Vec<Type> = std::iter::once(types::I64).chain(args.iter().map(|a| a.1)).collect();
-    let found = Val::D(cx.t.ids.dv());
-    cx.helper(Where::Rvs, symbol, &operands, &arg_types, smallvec![(found, ty)], false);
-    found
+/// Who can write down what makes a ticket of a number, and a number of a ticket.
+pub trait Converts {
+    /// A call of the run time that is given the segment, and behind that the arguments.
+    fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val;
+    /// Arithmetic of the reverse half.
+    fn convert(&mut self, op: Arith, x: Val, ty: Type) -> Val;
+}
+
+impl Converts for StmtCx<'_, '_, '_> {
+    fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
+        let found = Val::D(self.t.ids.dv());
+        self.push(Where::Rvs, smallvec![(found, ty)], asking(symbol, args, ty));
+        found
+    }
+
+    fn convert(&mut self, op: Arith, x: Val, ty: Type) -> Val {
+        self.arith(op, &[x], ty)
+    }
+}
+
+/// A call of the run time that is given the segment, and returns a value of this type.
+pub fn asking(symbol: &str, args: &[(Val, Type)], ty: Type) -> AdOp {
+    let mut sig = ir::Signature::new(HELPER_CONV);
+    sig.params.extend([types::I64].into_iter().chain(args.iter().map(|a| a.1)).map(ir::AbiParam::new));
+    sig.returns.push(ir::AbiParam::new(ty));
+    let args = [None].into_iter().chain(args.iter().map(|a| Some(a.0))).collect();
+    AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args, sig: Box::new(sig), tape: Tape::Aside }
 }
 
 /// An instruction whose result has bytes of its operands: each gets its part of the ticket, and nothing may be left.
 pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     let &[z] = cx.results() else { return false };
-    if !matches!(cx.facts().activity.ct[z], Some(Shape::Bytes { .. })) {
+    let activity = &cx.facts().activity;
+    if !matches!(activity.ct[z], Some(Shape::Bytes { .. })) || activity.is_varied(z) {
         return false;
     }
     let Some(from) = bytes_of(cx.func(), cx.inst()) else { return false };
@@ -31,11 +53,11 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
         if cx.facts().is_active(b.of) {
             let (mask, up) = (cx.iconst(Where::Rvs, b.mask.into()), cx.iconst(Where::Rvs, b.up.into()));
             let args = [(ticket, types::I64), (mask, types::I64), (up, types::I64)];
-            let part = ask(cx, "brolga_part_of_bytes", &args, types::I64);
+            let part = cx.ask("brolga_part_of_bytes", &args, types::I64);
             cx.add_ct(b.of, part);
         }
     }
-    let left = ask(cx, "brolga_no_bytes", &[(ticket, types::I64)], types::I64);
+    let left = cx.ask("brolga_no_bytes", &[(ticket, types::I64)], types::I64);
     cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(left, Check::UntrackedBits));
     true
 }
@@ -56,25 +78,36 @@ pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
 }
 
 /// A cotangent of this type in a shape: a ticket as a number, or a number as a ticket. Not for vectors.
-pub fn fitted(cx: Cx<'_, '_, '_, '_>, ct: Val, ty: Type, own: Shape) -> Option<Val> {
+pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, own: Shape) -> Option<Val> {
     let found = match (ty, own) {
         (ty, own) if ty == own.ty() => ct,
-        (types::I64, Shape::F32) => ask(cx, "brolga_single_of_bytes", &[(ct, types::I64)], types::F32),
-        (types::I64, Shape::F64) => ask(cx, "brolga_double_of_bytes", &[(ct, types::I64)], types::F64),
+        (types::I64, Shape::F32) => cx.ask("brolga_single_of_bytes", &[(ct, types::I64)], types::F32),
+        (types::I64, Shape::F64) => cx.ask("brolga_double_of_bytes", &[(ct, types::I64)], types::F64),
         (types::I64, Shape::F32Pair) => {
-            let both = ask(cx, "brolga_double_of_bytes", &[(ct, types::I64)], types::F64);
-            let bits = cx.arith(Arith::Bitcast, &[both], types::I64);
-            cx.arith(Arith::FromBits(own), &[bits], own.ty())
+            let bits = cx.ask("brolga_singles_of_bytes", &[(ct, types::I64)], types::I64);
+            cx.convert(Arith::FromBits(own), bits, own.ty())
         }
-        (types::F32, Shape::Bytes { .. }) => ask(cx, "brolga_bytes_of_single", &[(ct, types::F32)], types::I64),
-        (types::F64, Shape::Bytes { .. }) => ask(cx, "brolga_bytes_of_double", &[(ct, types::F64)], types::I64),
+        (types::F32, Shape::Bytes { .. }) => cx.ask("brolga_bytes_of_single", &[(ct, types::F32)], types::I64),
+        (types::F64, Shape::Bytes { .. }) => cx.ask("brolga_bytes_of_double", &[(ct, types::F64)], types::I64),
         // Two singles in a word.
         (types::F32X4, Shape::Bytes { n: 8, .. }) => {
-            let bits = cx.arith(Arith::ToBits, &[ct], types::I64);
-            let bits = cx.arith(Arith::Bitcast, &[bits], types::F64);
-            ask(cx, "brolga_bytes_of_double", &[(bits, types::F64)], types::I64)
+            let bits = cx.convert(Arith::ToBits, ct, types::I64);
+            let bits = cx.convert(Arith::Bitcast, bits, types::F64);
+            cx.ask("brolga_bytes_of_double", &[(bits, types::F64)], types::I64)
         }
         _ => return None,
     };
     Some(found)
+}
+
+/// The cotangent of a result, taken, and its shape: as a number, also where it comes as a ticket because the result is cut in pieces.
+pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
+    let facts = cx.facts();
+    let own = facts.activity.ct[z]?;
+    let ct = cx.take_ct(z);
+    let whole = facts.activity.shape(facts.func(), z).filter(|_| matches!(own, Shape::Bytes { .. }));
+    match whole {
+        Some(shape) => fitted(cx, ct, own.ty(), shape).map(|ct| (ct, shape)),
+        None => Some((ct, own)),
+    }
 }
