@@ -1,7 +1,7 @@
-//! Functions of the C library that were compiled into a module and do what C says to the bit: block copies, and taking floats apart.
+//! Functions of the C library that were compiled into a module and do what C says to the bit: block copies, taking floats apart, complex division.
 //!
 //! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are nobody can tell in a module that keeps floats of both sizes in memory, nor of a
-//! byte in any; `frexp` and `modf` are integer arithmetic on float bits.
+//! byte in any; `frexp` and `modf` are integer arithmetic on float bits, and division of complex numbers scales by such.
 //! **Answer.** Such a function is found by its name and type, and has to prove that it is what it is called: it is run, in an instance of its own, and must leave the bytes that
 //! C's leaves, and everything else as it was (so one that keeps variables in memory, as without optimisation, stays). Then the host's takes its place ([`Provided`]), as if the module had imported it, and has the rule that it has there. These functions are exact, so no result changes. What a trap
 //! leaves of a block that reaches beyond the end of memory may.
@@ -15,6 +15,7 @@ use brolga_rules::{MathKind, Ty, math_rule};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::error::Error;
+use crate::imports::complex::{quotient, quotient_of_singles};
 use crate::imports::{Provided, library};
 use crate::instance::Instance;
 use crate::mathlib::FUEL;
@@ -34,7 +35,8 @@ pub(crate) struct Candidate {
 }
 
 /// Names of functions that are exact.
-const NAMES: [&str; 7] = ["memcpy", "memmove", "memset", "frexp", "frexpf", "modf", "modff"];
+const NAMES: [&str; 9] =
+    ["memcpy", "memmove", "memset", "frexp", "frexpf", "modf", "modff", "__divdc3", "__divsc3"];
 
 /// Functions of a module that have such a name, and the type.
 pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
@@ -73,9 +75,10 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<R
             instance.memory_mut()[..BYTES].copy_from_slice(memory);
             let found = instance.enter_in(&primal, key, &c.ty, args).ok()?;
             memory.copy_from_slice(&instance.memory()[..BYTES]);
-            found.first().copied()
+            Some(found)
         };
         let agrees = match math_rule(&c.name).map(|r| r.kind) {
+            _ if c.name.starts_with("__div") => divides(c.ty.params()[1] == ValType::F32, &mut call),
             Some(MathKind::Writes(_, outs)) => takes_apart(c.ty.params()[0] == ValType::F32, outs[0].ty, &mut call),
             _ => BLOCKS.iter().all(|&block| moves(&c.name, block, &mut call)),
         };
@@ -91,7 +94,7 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<R
 const BYTES: usize = 1024;
 
 /// Calls a function on such memory.
-type Call<'c> = dyn FnMut(&[Val], &mut [u8; BYTES]) -> Option<Val> + 'c;
+type Call<'c> = dyn FnMut(&[Val], &mut [u8; BYTES]) -> Option<Vec<Val>> + 'c;
 
 /// Blocks: to, from, length. In the last ones source and destination overlap, or are the same.
 const BLOCKS: [(u32, u32, u32); 16] = [
@@ -128,7 +131,7 @@ fn moves(name: &str, (to, from, n): (u32, u32, u32), call: &mut Call<'_>) -> boo
     // Of what is written as a byte, the rest does not count.
     let second = if name == "memset" { from | 0x5a00 } else { from };
     let args = [to, second, n].map(|x| Val::I32(x as i32));
-    call(&args, &mut memory) == Some(Val::I32(to as i32)) && memory == wanted
+    call(&args, &mut memory) == Some(vec![Val::I32(to as i32)]) && memory == wanted
 }
 
 /// Numbers that are taken apart.
@@ -142,9 +145,9 @@ fn takes_apart(single: bool, out: Ty, call: &mut Call<'_>) -> bool {
         let arg = if single { Val::F32(x as f32) } else { Val::F64(x) };
         let mut memory = [0x55; BYTES];
         let Some(found) = call(&[arg, Val::I32(AT as i32)], &mut memory) else { return false };
-        let value = match found {
-            Val::F64(v) => v,
-            Val::F32(v) => v.into(),
+        let value = match found[..] {
+            [Val::F64(v)] => v,
+            [Val::F32(v)] => v.into(),
             _ => return false,
         };
         let four: [u8; 4] = memory[AT..AT + 4].try_into().expect("four bytes");
@@ -157,6 +160,43 @@ fn takes_apart(single: bool, out: Ty, call: &mut Call<'_>) -> bool {
             _ => (x.fract(), f64::from_le_bytes(memory[AT..AT + 8].try_into().expect("eight bytes")), x.trunc()),
         };
         value == wanted && part == part_wanted
+    })
+}
+
+/// Parts of numbers that are divided: large and small ones, and what is none.
+const PARTS: [f64; 11] =
+    [0.0, -0.0, 1.0, -2.5, 0.3, 3e30, -7e-31, 1.25e-38, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+
+fn divides(single: bool, call: &mut Call<'_>) -> bool {
+    const AT: usize = 512;
+    let same = |x: f64, y: f64| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+    // Not all of fourteen thousand, but all pairs of numerators, of divisors, and of one of each.
+    let n = PARTS.len();
+    (0..n * n * n).all(|k| {
+        let [a, b, c] = [k % n, k / n % n, k / n / n];
+        let [a, b, c, d] = [a, b, c, (2 * a + 3 * b + 5 * c + 1) % n].map(|i| PARTS[i]);
+        let mut memory = [0x55; BYTES];
+        let place = [Val::I32(AT as i32)];
+        let (args, wanted) = if single {
+            let [a, b, c, d] = [a, b, c, d].map(|x| x as f32);
+            ([a, b, c, d].map(Val::F32), quotient_of_singles(a, b, c, d).map(f64::from))
+        } else {
+            ([a, b, c, d].map(Val::F64), quotient(a, b, c, d))
+        };
+        if call(&[&place[..], &args].concat(), &mut memory).is_none_or(|found| !found.is_empty()) {
+            return false;
+        }
+        let size = if single { 4 } else { 8 };
+        let part = |k: usize| {
+            let bytes = &memory[AT + k * size..][..size];
+            if single {
+                f32::from_le_bytes(bytes.try_into().expect("four bytes")).into()
+            } else {
+                f64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+            }
+        };
+        let left = memory[..AT].iter().chain(&memory[AT + 2 * size..]).all(|&b| b == 0x55);
+        left && same(part(0), wanted[0]) && same(part(1), wanted[1])
     })
 }
 

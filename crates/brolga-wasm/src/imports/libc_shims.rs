@@ -1,11 +1,11 @@
 //! C functions that take pointers, as imports: the pointers are offsets into memory 0 on one side and addresses on the
-//! other.
+//! other; and division of complex numbers.
 
 use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, types};
 use brolga_rules::{MathKind, MathRule, Ty};
 use wasmparser::{FuncType, ValType};
 
-use super::Shim;
+use super::{Shim, complex};
 use crate::error::trap;
 use crate::translate::Fx;
 
@@ -27,11 +27,18 @@ pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
             fx.call_c("memset", types::I32, [d, byte, n]);
             fx.b.ins().return_(&[to]);
         }),
+        "__divdc3" if divides(ty, ValType::F64) => Some(|fx| complex::divide(fx, types::F64)),
+        "__divsc3" if divides(ty, ValType::F32) => Some(|fx| complex::divide(fx, types::F32)),
         "abort" | "__assert_fail" | "__cxa_pure_virtual" => Some(|fx| {
             fx.b.ins().trap(trap::UNREACHABLE);
         }),
         _ => None,
     }
+}
+
+/// Whether a function takes a place and two complex numbers.
+fn divides(ty: &FuncType, float: ValType) -> bool {
+    ty.params() == [ValType::I32, float, float, float, float] && ty.results().is_empty()
 }
 
 /// Check and widen pointers, call the C function, return what it returns.

@@ -5,6 +5,7 @@
 //! | a mathematical function of C (`env.sin`) | a call of that function, which has a rule |
 //! | the same with pointers (`env.frexp`) | a shim that checks and widens the pointers |
 //! | `env.memcpy`, `memmove`, `memset`, `abort` | a shim, as the bulk operators |
+//! | `env.__divdc3`, `__divsc3` | a shim, see [`complex`] |
 //! | WASI preview 1, as far as it is harmless | a shim, see [`wasi`] |
 //! | a global | the value that the embedder gives |
 //! | a memory or a table of `env`, which linkers import by convention | one of the instance's own, of the size that is asked for |
@@ -12,6 +13,7 @@
 //! Anything else is an error when the module is loaded, unless the embedder says that it may be missing; then it is a trap
 //! when it is called.
 
+pub(crate) mod complex;
 mod libc_shims;
 mod wasi;
 
