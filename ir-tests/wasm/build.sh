@@ -91,6 +91,7 @@ bare="-nostdlib -Wl,--no-entry"
     c structs structs $heap
     c layers layers $heap
     c copies copies $heap
+    c phasors phasors $libc
     linked gmm $heap
     linked lstm $heap
     linked quadrature $heap

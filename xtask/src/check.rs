@@ -35,8 +35,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
 /// Check one call and print the table; whether all is well.
 fn check_one(file: &File, job: &Job<'_>, all: bool) -> Result<bool, Failure> {
     let outcome = outcome_of(file, job)?;
-    let Job { inline, effort, debug, .. } = *job;
-    let options = Options { memory: job.call.memory, inline, effort, debug, ..Options::default() };
+    let options = Options { mode: Options::default().mode, ..job.options() };
     let rule = || derive(&file.program, &job.call.request(), &options);
     let tolerances = Tolerances::of(&file.program, &job.call, job.clauses.tol);
     let found = check(&file.program, &job.call, &outcome, &rule, tolerances, !job.clauses.nofd)

@@ -8,7 +8,7 @@ use brolga_oracle::OracleError;
 
 use crate::cli::ExplainArgs;
 use crate::failure::Failure;
-use crate::grad::{failure_json, jobs};
+use crate::grad::{Job, failure_json, jobs};
 use crate::report::show;
 
 /// Run the command.
@@ -31,7 +31,8 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         {
             return Err(Failure::Usage(format!("`--wrt {arg}`: {} has {} arguments", job.name(), job.call.args.len())));
         }
-        let wanted = Wanted { wrt, top: args.top, mode: job.mode, inline: job.inline, effort: job.effort };
+        let Job { mode, inline, effort, untracked, .. } = *job;
+        let wanted = Wanted { wrt, top: args.top, mode, inline, effort, untracked };
         let found = explain(&file.program, &job.call, wanted).map_err(|e| not_run(&job.name(), &file.program, e))?;
         if wrt.is_some() && found.entries.is_empty() {
             let given = args.wrt.as_deref().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `cargo xtask grad`: values and gradients of calls.
 
-use brolga::{Effort, Error, Inline, MemoryMode, Mode, Options};
+use brolga::{Effort, Error, Inline, MemoryMode, Mode, Options, Untracked};
 use brolga_driver::protocol::derive;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
@@ -26,6 +26,8 @@ pub struct Job<'a> {
     pub inline: Inline,
     /// Whether the derivative is to be fast, or to be there soon.
     pub effort: Effort,
+    /// Whether problems with bits of floats are left to the run.
+    pub untracked: Untracked,
     /// The directive that it comes from.
     pub line: Option<&'a GradLine>,
 }
@@ -87,9 +89,7 @@ pub fn run_primals(args: &RunArgs) -> Result<(), Failure> {
 
 /// Differentiate the function of a call and run it.
 pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
-    let Job { mode, inline, effort, debug, .. } = *job;
-    let options = Options { mode, inline, effort, memory: job.call.memory, debug, ..Options::default() };
-    let rule = derive(&file.program, &job.call.request(), &options);
+    let rule = derive(&file.program, &job.call.request(), &job.options());
     rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
 }
 
@@ -108,6 +108,12 @@ fn meets_expectation(file: &File, job: &Job<'_>, outcome: &Outcome, quiet: bool)
 }
 
 impl Job<'_> {
+    /// How it is derived.
+    pub fn options(&self) -> Options {
+        let Job { mode, inline, effort, untracked, debug, .. } = *self;
+        Options { mode, inline, effort, untracked, debug, memory: self.call.memory, ..Options::default() }
+    }
+
     /// How to speak of it in an error.
     pub fn name(&self) -> String {
         match self.line {
@@ -121,12 +127,12 @@ impl Job<'_> {
 pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, Failure> {
     let mut jobs = Vec::new();
     let (debug, mode, inline) = (options.debug, options.mode.into(), options.inline.into());
-    let effort = options.effort.into();
+    let (effort, untracked) = (options.effort.into(), options.untracked.into());
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
         let bound = file.bind(&text, &parsed, &clauses)?;
-        jobs.push(Job { text, call: bound, clauses, debug, mode, inline, effort, line: None });
+        jobs.push(Job { text, call: bound, clauses, debug, mode, inline, effort, untracked, line: None });
     }
     if options.calls.is_empty() {
         if !file.malformed.is_empty() {
@@ -142,7 +148,7 @@ pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, F
             }
             let text = line.text.split("==").next().unwrap_or(&line.text).trim().to_owned();
             let clauses = line.clauses.clone();
-            jobs.push(Job { text, call, clauses, debug, mode, inline, effort, line: Some(line) });
+            jobs.push(Job { text, call, clauses, debug, mode, inline, effort, untracked, line: Some(line) });
         }
     }
     if jobs.is_empty() {
@@ -204,6 +210,15 @@ impl From<crate::cli::Effort> for Effort {
         match effort {
             crate::cli::Effort::Quick => Self::Quick,
             crate::cli::Effort::Full => Self::Full,
+        }
+    }
+}
+
+impl From<crate::cli::Untracked> for Untracked {
+    fn from(untracked: crate::cli::Untracked) -> Self {
+        match untracked {
+            crate::cli::Untracked::Refuse => Self::Refuse,
+            crate::cli::Untracked::Trap => Self::Trap,
         }
     }
 }

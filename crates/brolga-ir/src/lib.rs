@@ -26,4 +26,6 @@ pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use origin::Origin;
 pub use program::{Allocator, DataObject, Func, Program};
-pub use request::{ArgActivity, Effort, Elem, Ideas, Inline, MemoryMode, Mode, Options, Request, ResultActivity};
+pub use request::{
+    ArgActivity, Effort, Elem, Ideas, Inline, MemoryMode, Mode, Options, Request, ResultActivity, Untracked,
+};

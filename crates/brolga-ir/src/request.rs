@@ -264,6 +264,19 @@ impl Inline {
     }
 }
 
+/// What becomes of operations on the bits of active floats that have no derivative that anybody knows (AD0110 to AD0112).
+///
+/// Enzyme has the same choice (`-enzyme-runtime-error`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Untracked {
+    /// They are refused before anything runs.
+    #[default]
+    Refuse,
+    /// The pullback traps (`untracked_bits`) where a cotangent that is not zero arrives at their result. For code with ways that are not taken: a C library's, say, which
+    /// keeps such operations for numbers that are very large or very small.
+    Trap,
+}
+
 /// Options of a derivation. The defaults are right for most callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
@@ -280,6 +293,8 @@ pub struct Options {
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even where the partial
     /// derivative is infinite or NaN.
     pub strong_zero: bool,
+    /// What becomes of operations on the bits of active floats that have no derivative that anybody knows.
+    pub untracked: Untracked,
     /// Most bytes that one run may record.
     pub tape_limit: usize,
     /// Verify every stage and every emitted function (Cranelift's verifier runs in any case).
@@ -300,6 +315,7 @@ impl Default for Options {
             inline: Inline::default(),
             memory: MemoryMode::Leave,
             strong_zero: true,
+            untracked: Untracked::Refuse,
             tape_limit: 8 << 30,
             verify_stages: cfg!(debug_assertions),
             debug: false,

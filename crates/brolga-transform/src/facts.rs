@@ -121,6 +121,7 @@ impl<'a> Facts<'a> {
             contents: &contents,
             lanes: &lanes,
             summaries,
+            untracked: options.untracked,
         };
         let (activity, problems) = activity::compute(&input);
 
@@ -188,6 +189,7 @@ impl<'a> Facts<'a> {
             contents: &self.contents,
             lanes: &self.activity.lane,
             summaries: self.summaries,
+            untracked: self.options.untracked,
         };
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);

@@ -35,8 +35,7 @@ pub(crate) struct Candidate {
 }
 
 /// Names of functions that are exact.
-const NAMES: [&str; 9] =
-    ["memcpy", "memmove", "memset", "frexp", "frexpf", "modf", "modff", "__divdc3", "__divsc3"];
+const NAMES: [&str; 9] = ["memcpy", "memmove", "memset", "frexp", "frexpf", "modf", "modff", "__divdc3", "__divsc3"];
 
 /// Functions of a module that have such a name, and the type.
 pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {

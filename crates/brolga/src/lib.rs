@@ -12,7 +12,7 @@ pub mod stages;
 
 pub use brolga_ir::{
     Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, MemoryMode,
-    Mode, Options, Program, Request, ResultActivity,
+    Mode, Options, Program, Request, ResultActivity, Untracked,
 };
 pub use cache::Cache;
 pub use cranelift_codegen;

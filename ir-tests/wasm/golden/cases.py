@@ -295,6 +295,16 @@ def copies():
     ]
 
 
+def phasors():
+    return [
+        Case("ladder", [3, [0.5, 1.0, 0.25], [0.01, 0.02, 0.005], [1e-4, 2e-4, 5e-5], 8.0, 50.0], "Mains."),
+        Case("ladder", [1, [2.0], [0.5], [0.25], 1.0, 0.125], "A link.", seed=-2.0),
+        Case("newton", [-2.0, 2.0, 0.5, 0.75, 4], "On the way to a root."),
+        Case("mapped", [3, Singles([1.25, -0.5, 0.75]), 0.375, 1.0], "Singles.", clauses="nofd"),
+        Case("mapped", [3, Singles([1.25, -0.5, 0.75]), 0.375, 2.0**80], "Large ones.", clauses="nofd"),
+    ]
+
+
 # Positions (astronomical units), velocities (the same per day), masses (kilograms): the Sun, the planets and Pluto.
 PLANETS = [
     (
@@ -588,6 +598,7 @@ PROGRAMS = [
     structs,
     layers,
     copies,
+    phasors,
     gp,
     ode,
     robust,

@@ -6,7 +6,7 @@ part of the answer (adaptive steps, iterations that stop early), the model follo
 definition: sums for the Fourier transform, inverses for factorisations, formulas for the interpreted programs.
 """
 
-from mpmath import cos, diff, exp, fabs, loggamma, log, matrix, mpf, pi, sin, sqrt, tanh  # noqa: F401
+from mpmath import cos, diff, exp, fabs, loggamma, log, matrix, mpc, mpf, pi, sin, sqrt, tanh  # noqa: F401
 
 BONES = 22
 
@@ -498,3 +498,29 @@ def mirrored(n, x):
 
 def copied(n, x):
     return dot(x, x), {}
+
+
+# --- phasors
+
+
+def ladder(n, ohms, henries, farads, end, frequency):
+    omega = 2 * pi * frequency
+    z = mpc(end)
+    for i in reversed(range(n)):
+        across = 1 / mpc(0, omega * farads[i])
+        z = mpc(ohms[i], omega * henries[i]) + z * across / (z + across)
+    return (1 / z).real, {}
+
+
+def newton(a, b, x, y, steps):
+    z = mpc(x, y)
+    for _ in range(steps):
+        z -= (z**3 + a * z + b) / (3 * z**2 + a)
+    return z.real**2 + 2 * z.imag**2, {}
+
+
+def mapped(n, a, b, scale):
+    z = scale * mpc(0.5, 1)
+    for x in a:
+        z = scale * ((x * z + b * scale) / (z + scale * mpc(0, 1.5)))
+    return (z.real + z.imag) / scale, {}

@@ -24,7 +24,7 @@
 
 use brolga_ir::inst::Shape;
 use brolga_ir::map::HashMap;
-use brolga_ir::{Diagnostic, FuncKey, Program};
+use brolga_ir::{Diagnostic, FuncKey, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -104,6 +104,8 @@ pub struct Activity {
     pub lane: SecondaryMap<ir::Value, u32>,
     /// Tainted integers that are pieces of memory, and nothing else.
     pub pieces: EntitySet<ir::Value>,
+    /// Operations on bits whose results must not get a cotangent ([`Untracked::Trap`]).
+    pub astray: EntitySet<ir::Inst>,
 }
 
 impl Activity {
@@ -161,6 +163,8 @@ pub struct ActivityInput<'a> {
     pub lanes: &'a SecondaryMap<ir::Value, u32>,
     /// What is known of callees.
     pub summaries: &'a Summaries,
+    /// Whether problems with bits are left to the run.
+    pub untracked: Untracked,
 }
 
 /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
@@ -252,6 +256,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         }
     }
     let (useful, moved) = (cx.useful, &cx.a.pieces);
+    let mut astray = EntitySet::new();
     let found = cx
         .problems
         .into_iter()
@@ -260,8 +265,17 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             let becomes = func.dfg.insts[p.inst].opcode() == Opcode::Bitcast;
             p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && pieces::is_torn(func, v))
         })
+        .filter(|p| {
+            let later = matches!(p.diagnostic.code, "AD0110" | "AD0111" | "AD0112");
+            if input.untracked == Untracked::Refuse || !later {
+                return true;
+            }
+            astray.insert(p.inst);
+            false
+        })
         .map(|p| p.diagnostic.at(input.program, input.key, original(func, p.inst)))
         .collect();
+    cx.a.astray = astray;
     (cx.a, found)
 }
 
@@ -276,8 +290,8 @@ pub fn whole_lane(bytes: &[u8], lane: u32) -> bool {
     bytes[0] < 32 && u32::from(bytes[0]).is_multiple_of(lane) && bytes.windows(2).all(|p| p[1] == p[0].wrapping_add(1))
 }
 
-const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), or mark the arguments it \
-                         depends on const";
+const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), mark the arguments it \
+                         depends on const, or let the run find out whether it matters (`Options::untracked`, `--untracked trap`)";
 
 impl Cx<'_> {
     pub(super) fn ty(&self, v: ir::Value) -> ir::Type {

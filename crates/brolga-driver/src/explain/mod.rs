@@ -21,7 +21,7 @@ pub mod text;
 
 use std::collections::HashMap;
 
-use brolga::{ArgActivity, Effort, Error, Inline, Mode, Options, Program};
+use brolga::{ArgActivity, Effort, Error, Inline, Mode, Options, Program, Untracked};
 use brolga_oracle::trace::{Contribution, End, Port, Reason, Step};
 use brolga_oracle::{Oracle, OracleError, Place, Site};
 
@@ -50,6 +50,8 @@ pub struct Wanted {
     pub inline: Inline,
     /// Whether it is to be fast, or to be there soon.
     pub effort: Effort,
+    /// Whether problems with bits of floats are left to its run.
+    pub untracked: Untracked,
 }
 
 /// A reason in words.
@@ -136,8 +138,8 @@ pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<E
     let (program, hidden) = (call.interpreted(program), call.hidden());
     let words = Words { program, hidden };
 
-    let Wanted { mode, inline, effort, .. } = wanted;
-    let options = Options { memory: call.memory, mode, inline, effort, ..Options::default() };
+    let Wanted { mode, inline, effort, untracked, .. } = wanted;
+    let options = Options { memory: call.memory, mode, inline, effort, untracked, ..Options::default() };
     let compiled = derive(run_as, &call.request(), &options).and_then(|rule| gradient(&rule, call));
     let all = inputs(call);
     let flat = compiled.as_ref().ok().map(|o| flatten(o, &all));

@@ -113,6 +113,7 @@ functions! {
     Roundeven: roundeven roundevenf (x);
     Rint: rint rintf (x);
     Nearbyint: nearbyint nearbyintf (x);
+    Logb: logb logbf (x);
 }
 
 /// ∂ value / ∂ x[i]; `v` is the value.
@@ -195,9 +196,14 @@ pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
         Math::Fabs => [sign(p).map(c), None, None],
         Math::Copysign if p == 0.0 => [None; 3],
         Math::Copysign => unary(c(if p.is_sign_negative() == v.is_sign_negative() { 1.0 } else { -1.0 })),
-        Math::Floor | Math::Ceil | Math::Trunc | Math::Round | Math::Roundeven | Math::Rint | Math::Nearbyint => {
-            [None; 3]
-        }
+        Math::Floor
+        | Math::Ceil
+        | Math::Trunc
+        | Math::Round
+        | Math::Roundeven
+        | Math::Rint
+        | Math::Nearbyint
+        | Math::Logb => [None; 3],
     }
 }
 

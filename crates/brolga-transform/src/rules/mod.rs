@@ -21,6 +21,9 @@ pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     let func = t.facts.func();
     let op = func.dfg.insts[inst].opcode();
     let mut cx = StmtCx::new(t, inst);
+    if cx.facts().activity.astray.contains(inst) && moves::lost(&mut cx) {
+        return cx.finish();
+    }
     match opcode_rule(op) {
         OpcodeRule::Expr(row) => expr::row(&mut cx, row),
         // Nothing flows through these; the analysis has refused whatever would have to.

@@ -152,6 +152,17 @@ pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     super::pieces::hand_over(cx, x, ct, shape);
 }
 
+/// An operation on bits of which nobody knows the derivative: nothing may arrive at its result. (A store has none: what it overwrites is checked by its own rule.)
+pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
+    for &z in cx.results() {
+        if cx.facts().is_active(z) {
+            let (ct, shape) = (cx.take_ct(z), cx.shape(z));
+            nothing_arrives(cx, ct, shape);
+        }
+    }
+    !cx.results().is_empty()
+}
+
 /// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
 pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
     if matches!(shape, Shape::Bytes { .. }) {

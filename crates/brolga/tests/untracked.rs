@@ -1,0 +1,71 @@
+//! Operations on bits that have no known derivative: refused, or left to the run.
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Request, Untracked};
+
+mod common;
+
+use common::program;
+
+/// The product of `y` and `x`, or of what some operation makes of the bits of `x` if that is above a hundred.
+fn text(operation: &str) -> String {
+    format!(
+        "function %f(f64, f64) -> f64 {{
+        block0(v0: f64, v1: f64):
+            v2 = f64const 0x1.9p6
+            v3 = fcmp gt v0, v2
+            v4 = bitcast.i64 v0
+            v5 = iconst.i64 0x0123_4567_89ab
+            brif v3, block1, block2(v0)
+        block1:
+            {operation}
+            jump block2(v9)
+        block2(v10: f64):
+            v11 = fmul v10, v1
+            return v11
+        }}"
+    )
+}
+
+/// Codes and operations.
+const OPERATIONS: [(&str, &str); 4] = [
+    ("AD0110", "v6 = iadd v4, v5\n v9 = bitcast.f64 v6"),
+    ("AD0110", "v6 = bitcast.f64 v5\n v9 = bor v0, v6"),
+    ("AD0111", "v6 = splat.f64x2 v0\n v7 = bitcast.f32x4 little v6\n v8 = extractlane v7, 1\n v9 = fpromote.f64 v8"),
+    ("AD0112", "v6 = iadd v4, v5\n v9 = fcvt_from_sint.f64 v6"),
+];
+
+#[test]
+fn what_is_not_reached_does_not_matter() {
+    for (code, operation) in OPERATIONS {
+        let program = program(&text(operation));
+        let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active; 2]);
+        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+            let options = |untracked| Options { mode, untracked, ..Options::default() };
+            match DerivedRule::new(&program, &request, &options(Untracked::Refuse)) {
+                Err(Error::Diagnostics(found)) => {
+                    assert!(found.0.iter().any(|d| d.code == code), "{code}: {operation}: {found:?}");
+                }
+                other => panic!("{code}: {operation}: {:?}", other.err()),
+            }
+            let rule = DerivedRule::new(&program, &request, &options(Untracked::Trap)).expect("it is left to the run");
+            let run = |x: f64, y: f64, seed: f64| {
+                let args = [Arg::new(DataValue::F64(x.into())), Arg::new(DataValue::F64(y.into()))];
+                let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+                // SAFETY: there are no pointers.
+                unsafe { rule.gradient(&args, &[DataValue::F64(seed.into())], &mut results, &mut cotangents) }?;
+                Ok::<_, Error>(cotangents)
+            };
+            for _ in 0..2 {
+                let number = |x: f64| Some(DataValue::F64(x.into()));
+                assert_eq!(run(2.0, 3.0, 1.5).unwrap(), [number(4.5), number(3.0)], "{operation}");
+                match run(200.0, 3.0, 1.0) {
+                    Err(Error::Trap(trap)) => assert_eq!(trap.code, "untracked_bits", "{operation}"),
+                    other => panic!("{mode:?}: {operation}: {other:?}"),
+                }
+                // Nobody asks for the derivative by what was made of bits.
+                assert!(run(200.0, 0.0, 1.0).is_ok() && run(200.0, 3.0, 0.0).is_ok(), "{mode:?}: {operation}");
+            }
+        }
+    }
+}
