@@ -208,6 +208,7 @@ quotient!(quotient_of_singles, f32, u32, 23);
 #[cfg(test)]
 mod tests {
     use super::{quotient, quotient_of_singles};
+    use crate::{Instance, Module, Val};
 
     #[test]
     fn quotients() {
@@ -219,5 +220,39 @@ mod tests {
         assert_eq!(quotient(f64::INFINITY, 1.0, 1.0, 1.0), [f64::INFINITY, -f64::INFINITY]);
         assert_eq!(quotient(1.0, 1.0, f64::NEG_INFINITY, 2.0), [-0.0, -0.0]);
         assert!(quotient(f64::NAN, f64::NAN, 0.0, 0.0).iter().all(|x| x.is_nan()));
+    }
+
+    /// What the module's function is replaced by is what it has been compared with, also where no part is a number.
+    #[test]
+    fn what_is_emitted_is_what_is_computed() {
+        let text = |name: &str, t: &str, at: u32| {
+            format!(
+                r#"(module (import "env" "{name}" (func $divide (param i32 {t} {t} {t} {t}))) (memory 1)
+                (func (export "f") (param {t} {t} {t} {t}) (result {t} {t})
+                    (call $divide (i32.const 64) (local.get 0) (local.get 1) (local.get 2) (local.get 3))
+                    ({t}.load (i32.const 64)) ({t}.load (i32.const {at}))))"#
+            )
+        };
+        let instance = |text: String| Instance::new(&Module::new(&text).unwrap()).unwrap();
+        let mut doubles = instance(text("__divdc3", "f64", 72));
+        let mut singles = instance(text("__divsc3", "f32", 68));
+        let parts = [0.0, -0.0, 1.5, -3e30, 1e-30, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        for k in 0..parts.len().pow(4) {
+            let part = |i: u32| parts[k / parts.len().pow(i) % parts.len()];
+            let [a, b, c, d] = [part(0), part(1), part(2), part(3)];
+            let found = doubles.call("f", &[a, b, c, d].map(Val::F64)).unwrap();
+            for (found, wanted) in found.iter().zip(quotient(a, b, c, d)) {
+                let Val::F64(x) = *found else { panic!("{found:?}") };
+                let same = x.to_bits() == wanted.to_bits() || x.is_nan() && wanted.is_nan();
+                assert!(same, "({a} + {b} i) / ({c} + {d} i): {x}, not {wanted}");
+            }
+            let [a, b, c, d] = [a, b, c, d].map(|x| x as f32);
+            let found = singles.call("f", &[a, b, c, d].map(Val::F32)).unwrap();
+            for (found, wanted) in found.iter().zip(quotient_of_singles(a, b, c, d)) {
+                let Val::F32(x) = *found else { panic!("{found:?}") };
+                let same = x.to_bits() == wanted.to_bits() || x.is_nan() && wanted.is_nan();
+                assert!(same, "({a} + {b} i) / ({c} + {d} i): {x}, not {wanted}, in single precision");
+            }
+        }
     }
 }
