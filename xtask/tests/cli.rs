@@ -411,3 +411,32 @@ fn calls_of_modules() {
     apart("1", "@0").expect(2).says("argument 1 is said to be noalias, but is the buffer of argument 0");
     apart("2", "[0.0]").expect(2).says("argument 2 is not a buffer");
 }
+
+#[test]
+fn operations_on_bits_may_be_left_to_the_run() {
+    let file = TempFile::new(
+        "untracked.clif",
+        "function %next(f64, f64) -> f64 {
+block0(v0: f64, v1: f64):
+    v2 = fcmp gt v0, v1
+    brif v2, block1, block2(v0)
+block1:
+    v3 = bitcast.i64 v0
+    v4 = iconst.i64 1
+    v5 = iadd v3, v4
+    v6 = bitcast.f64 v5
+    jump block2(v6)
+block2(v7: f64):
+    v8 = fmul v7, v1
+    return v8
+}
+",
+    );
+    let call = |command, call, untracked| file.xtask(command, &["--call", call, "--untracked", untracked]);
+    call("grad", "%next(2.0, 3.0)", "refuse").expect(1).says("AD0110").says("--untracked trap");
+    assert!(call("grad", "%next(2.0, 3.0)", "trap").expect(0).stdout.contains("gradient 0   3.0"));
+    for command in ["check", "explain"] {
+        call(command, "%next(2.0, 3.0)", "trap").expect(0);
+    }
+    call("grad", "%next(3.0, 2.0)", "trap").expect(1).says("untracked_bits").says("v6 = bitcast.f64 v5");
+}

@@ -321,12 +321,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         defs: SmallVec<[(Val, Type); 1]>,
         tape: bool,
     ) {
-        let mut sig = ir::Signature::new(brolga_analysis::modes::HELPER_CONV);
-        sig.params.extend(arg_types.iter().map(|&t| ir::AbiParam::new(t)));
-        sig.returns.extend(defs.iter().map(|d| ir::AbiParam::new(d.1)));
         let tape = if tape { Tape::Moves } else { Tape::Aside };
-        let op =
-            AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args: args.to_vec(), sig: Box::new(sig), tape };
+        let op = helper_call(symbol, args, arg_types, defs.iter().map(|d| d.1), tape);
         self.push(w, defs, op);
     }
 
@@ -345,6 +341,20 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         self.stmt.guards.extend(why.map(|needs| Guard { kept, mask, needs }));
         kept
     }
+}
+
+/// A call of a helper of the run time.
+pub fn helper_call(
+    symbol: &str,
+    args: &[Option<Val>],
+    arg_types: &[Type],
+    returns: impl Iterator<Item = Type>,
+    tape: Tape,
+) -> AdOp {
+    let mut sig = ir::Signature::new(brolga_analysis::modes::HELPER_CONV);
+    sig.params.extend(arg_types.iter().map(|&t| ir::AbiParam::new(t)));
+    sig.returns.extend(returns.map(ir::AbiParam::new));
+    AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args: args.to_vec(), sig: Box::new(sig), tape }
 }
 
 /// The type of a comparison of two values of type `ty`.

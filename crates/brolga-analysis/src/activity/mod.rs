@@ -265,15 +265,15 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             let becomes = func.dfg.insts[p.inst].opcode() == Opcode::Bitcast;
             p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && pieces::is_torn(func, v))
         })
-        .filter(|p| {
+        .filter_map(|p| {
             let later = matches!(p.diagnostic.code, "AD0110" | "AD0111" | "AD0112");
-            if input.untracked == Untracked::Refuse || !later {
-                return true;
+            if later && input.untracked == Untracked::Trap {
+                astray.insert(p.inst);
+                return None;
             }
-            astray.insert(p.inst);
-            false
+            let d = p.diagnostic.at(input.program, input.key, original(func, p.inst));
+            Some(if later { d.note(LATER_NOTE) } else { d })
         })
-        .map(|p| p.diagnostic.at(input.program, input.key, original(func, p.inst)))
         .collect();
     cx.a.astray = astray;
     (cx.a, found)
@@ -290,8 +290,10 @@ pub fn whole_lane(bytes: &[u8], lane: u32) -> bool {
     bytes[0] < 32 && u32::from(bytes[0]).is_multiple_of(lane) && bytes.windows(2).all(|p| p[1] == p[0].wrapping_add(1))
 }
 
-const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), mark the arguments it \
-                         depends on const, or let the run find out whether it matters (`Options::untracked`, `--untracked trap`)";
+const LATER_NOTE: &str = "if this is not reached, or nothing depends on it, let the run find that out: `Options::untracked`, `--untracked trap`";
+
+const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), or mark the arguments it \
+                         depends on const";
 
 impl Cx<'_> {
     pub(super) fn ty(&self, v: ir::Value) -> ir::Type {

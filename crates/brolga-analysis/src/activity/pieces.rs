@@ -5,7 +5,7 @@
 //! with others at the other (`brolga_runtime::pieces`).
 //!
 //! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
-//! others in the set or of numbers that are tainted by nothing, is the whole of a float that is cut in pieces, or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
+//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
 //! it returns checks that no cotangent comes.)
 
 use brolga_ir::inst::Shape;
@@ -173,17 +173,25 @@ impl Cx<'_> {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             open.retain(|&(v, ref others)| {
-                let whole = |x| {
-                    func.dfg.value_def(v).inst().is_none_or(|i| func.dfg.insts[i].opcode() == Opcode::Select)
-                        && self.a.is_varied(x)
-                        && self.a.shape(func, x).is_some()
+                let whole = self.may_be_whole(v, others);
+                let fits = |&x: &ir::Value| {
+                    self.a.state[x] == State::No || self.a.pieces.contains(x) || whole && self.a.is_varied(x)
                 };
-                let fits = |&x: &ir::Value| self.a.state[x] == State::No || self.a.pieces.contains(x) || whole(x);
                 let all = others.iter().all(fits);
                 changed |= !all;
                 all || !self.a.pieces.remove(v)
             });
         }
+    }
+
+    /// Whether some of the integers of which a piece is one may carry whole floats: where ways join, and if those are all of one width.
+    fn may_be_whole(&self, v: ir::Value, others: &[ir::Value]) -> bool {
+        let func = self.i.func;
+        let joins = func.dfg.value_def(v).inst().is_none_or(|i| func.dfg.insts[i].opcode() == Opcode::Select);
+        let whole = others.iter().filter(|&&x| self.a.is_varied(x) && !self.a.pieces.contains(x));
+        let mut widths = whole.map(|&x| self.a.lane[x]);
+        let first = widths.next();
+        joins && widths.all(|w| Some(w) == first)
     }
 
     /// Whether an integer that carries whole floats is cut in pieces: then it is one, too. Whatever it is made from, or goes to, may be none: where a

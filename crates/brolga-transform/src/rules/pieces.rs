@@ -1,13 +1,12 @@
 //! Integers that are pieces of memory: their cotangents are tickets (`brolga_runtime::pieces`).
 
 use brolga_analysis::activity::pieces::bytes_of;
-use brolga_analysis::modes::HELPER_CONV;
-use brolga_ir::inst::{AdOp, Arith, Callee, Check, Shape, Tape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Shape, Tape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::smallvec;
 
 use super::moves::nothing_arrives;
-use crate::stmt::{StmtCx, Where};
+use crate::stmt::{StmtCx, Where, helper_call};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
@@ -33,11 +32,9 @@ impl Converts for StmtCx<'_, '_, '_> {
 
 /// A call of the run time that is given the segment, and returns a value of this type.
 pub fn asking(symbol: &str, args: &[(Val, Type)], ty: Type) -> AdOp {
-    let mut sig = ir::Signature::new(HELPER_CONV);
-    sig.params.extend([types::I64].into_iter().chain(args.iter().map(|a| a.1)).map(ir::AbiParam::new));
-    sig.returns.push(ir::AbiParam::new(ty));
-    let args = [None].into_iter().chain(args.iter().map(|a| Some(a.0))).collect();
-    AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args, sig: Box::new(sig), tape: Tape::Aside }
+    let (operands, arg_types): (Vec<_>, Vec<_>) =
+        [(None, types::I64)].into_iter().chain(args.iter().map(|&(v, ty)| (Some(v), ty))).unzip();
+    helper_call(symbol, &operands, &arg_types, std::iter::once(ty), Tape::Aside)
 }
 
 /// An instruction whose result has bytes of its operands: each gets its part of the ticket, and nothing may be left.
