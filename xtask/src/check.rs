@@ -17,7 +17,7 @@ const MAX_ROWS: usize = 100;
 
 /// Run the command.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let file = File::read_with(&args.input.file, &args.input.allocators)?;
+    let file = File::read_with(&args.input.file, &args.input.module.options())?;
     let jobs = jobs(&file, &args.call)?;
     let mut wrong = 0;
     for (i, job) in jobs.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brolga::Ideas;
-use brolga_driver::wasm::Allocators;
+use brolga_driver::wasm::{Allocators, Imports, ModuleOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Brolga: derivatives of CLIF functions.
@@ -188,10 +188,41 @@ pub enum Memory {
 pub struct Input {
     /// A CLIF file, or a WebAssembly module (.wasm, .wat).
     pub file: PathBuf,
+    /// How it is read, if it is a module.
+    #[command(flatten)]
+    pub module: ModuleArgs,
+}
+
+/// How a module is read.
+#[derive(Args)]
+pub struct ModuleArgs {
     /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
     /// none for none at all.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub allocators: Allocators,
+    /// What becomes of functions that the module imports and nothing provides: an error, or a trap where one is called.
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "refuse")]
+    pub missing_imports: MissingImports,
+}
+
+/// `--missing-imports`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MissingImports {
+    /// The module is not loaded.
+    Refuse,
+    /// Calling one is a trap.
+    Trap,
+}
+
+impl ModuleArgs {
+    /// The same for who translates it.
+    pub fn options(&self) -> ModuleOptions {
+        let imports = match self.missing_imports {
+            MissingImports::Refuse => Imports::new(),
+            MissingImports::Trap => Imports::new().trap_if_missing(),
+        };
+        ModuleOptions { allocators: self.allocators.clone(), imports, ..ModuleOptions::default() }
+    }
 }
 
 /// How long the programs of a file may take.
@@ -288,10 +319,9 @@ pub struct ExplainArgs {
 pub struct BenchArgs {
     /// Part of a problem's name, such as lstm or wasm/; or a file (.clif, .wasm, .wat) whose calls are measured.
     pub filter: Option<String>,
-    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
-    /// none for none at all.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
-    pub allocators: Allocators,
+    /// How it is read, if it is a module.
+    #[command(flatten)]
+    pub module: ModuleArgs,
     /// What to call in the file; the calls that it lists if not given. May be repeated.
     #[arg(long = "call", value_name = "CALL", requires = "filter", conflicts_with_all = ["peers", "scaling"])]
     pub calls: Vec<String>,

@@ -12,7 +12,7 @@ use crate::report::show;
 /// Run the command.
 pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let wanted = Wanted::parse(args)?;
-    let file = File::read_with(&args.input.file, &args.input.allocators)?;
+    let file = File::read_with(&args.input.file, &args.input.module.options())?;
     let func = function(&file, args)?;
     let request = request(&file, func, args)?;
     let memory = args.memory.map(Into::into).unwrap_or_default();

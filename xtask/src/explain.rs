@@ -24,7 +24,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
 
 fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
     let wrt = args.wrt.as_deref().map(parse).transpose()?;
-    let file = File::read_with(&args.input.file, &args.input.allocators)?;
+    let file = File::read_with(&args.input.file, &args.input.module.options())?;
     for (i, job) in jobs(&file, &args.call)?.iter().enumerate() {
         if let Some((arg, _)) = wrt
             && arg >= job.call.args.len()

@@ -44,7 +44,7 @@ pub fn run(args: &GradArgs) -> Result<(), Failure> {
 }
 
 fn run_all(args: &GradArgs) -> Result<(), Failure> {
-    let file = File::read_with(&args.input.file, &args.input.allocators)?;
+    let file = File::read_with(&args.input.file, &args.input.module.options())?;
     let jobs = jobs(&file, &args.call)?;
     let mut wrong = 0;
     for job in &jobs {
@@ -65,7 +65,7 @@ fn run_all(args: &GradArgs) -> Result<(), Failure> {
 /// `cargo xtask run`: the same calls, without derivatives.
 pub fn run_primals(args: &RunArgs) -> Result<(), Failure> {
     let all = || -> Result<(), Failure> {
-        let file = File::read_with(&args.input.file, &args.input.allocators)?;
+        let file = File::read_with(&args.input.file, &args.input.module.options())?;
         let options = CallOptions { calls: args.calls.clone(), ..CallOptions::default() };
         for job in jobs(&file, &options)? {
             let outcome = quiet::catch(|| run::primal(&file.program, &job.call))

@@ -50,7 +50,7 @@ use crate::quiet::catch;
 use crate::source::{self, Chunk};
 use crate::text::cursor::Parsed;
 use crate::text::{Call, Clauses, DataLine, Directive, SyntaxError};
-use crate::wasm::{Allocators, Wasm};
+use crate::wasm::{ModuleOptions, Wasm};
 
 /// A CLIF file, read and verified.
 #[derive(Debug)]
@@ -74,17 +74,17 @@ pub struct File {
 impl File {
     /// Read a file from disk.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
-        Self::read_with(path, &Allocators::default())
+        Self::read_with(path, &ModuleOptions::default())
     }
 
-    /// The same; if it is a module, these functions are its allocator.
-    pub fn read_with(path: &Path, allocators: &Allocators) -> Result<Self, Diagnostics> {
+    /// The same; if it is a module, it is translated in this way.
+    pub fn read_with(path: &Path, options: &ModuleOptions) -> Result<Self, Diagnostics> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path)
             .map_err(|e| Diagnostic::new("AD0001", format!("cannot read `{name}`: {}", io_reason(&e))))?;
         if crate::wasm::is_module(path) {
             let calls = crate::wasm::calls_of(path).and_then(|p| std::fs::read_to_string(p).ok());
-            return Self::module_with(&name, &bytes, &calls.unwrap_or_default(), allocators);
+            return Self::module_with(&name, &bytes, &calls.unwrap_or_default(), options);
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
@@ -98,11 +98,11 @@ impl File {
 
     /// Read a module; `calls` holds directives, one per line.
     pub fn module(name: &str, bytes: &[u8], calls: &str) -> Result<Self, Diagnostics> {
-        Self::module_with(name, bytes, calls, &Allocators::default())
+        Self::module_with(name, bytes, calls, &ModuleOptions::default())
     }
 
-    fn module_with(name: &str, bytes: &[u8], calls: &str, allocators: &Allocators) -> Result<Self, Diagnostics> {
-        let wasm = Wasm::new(bytes, allocators)?;
+    fn module_with(name: &str, bytes: &[u8], calls: &str, options: &ModuleOptions) -> Result<Self, Diagnostics> {
+        let wasm = Wasm::new(bytes, options)?;
         let (mut directives, mut malformed) = (Vec::new(), Diagnostics::default());
         for (number, comment) in (1..).zip(calls.lines()) {
             match Directive::parse(comment, number) {

@@ -11,8 +11,8 @@
 use std::path::{Path, PathBuf};
 
 use brolga::{Diagnostic, Diagnostics, Program};
-pub use brolga_wasm::Allocators;
-use brolga_wasm::{Bounds, Error, Instance, Module, ModuleOptions};
+pub use brolga_wasm::{Allocators, Imports, ModuleOptions};
+use brolga_wasm::{Bounds, Error, Instance, Module};
 
 use crate::bind::{BoundArg, Invocation};
 
@@ -38,11 +38,10 @@ pub fn calls_of(path: &Path) -> Option<PathBuf> {
 }
 
 impl Wasm {
-    /// Translate a module, of which these functions are the allocator.
-    pub fn new(bytes: &[u8], allocators: &Allocators) -> Result<Self, Diagnostics> {
-        let options = ModuleOptions { allocators: allocators.clone(), ..ModuleOptions::default() };
-        let module = Module::with_options(bytes, &options).map_err(diagnostics)?;
-        let options = ModuleOptions { bounds: Bounds::Checked, ..options };
+    /// Translate a module.
+    pub fn new(bytes: &[u8], options: &ModuleOptions) -> Result<Self, Diagnostics> {
+        let module = Module::with_options(bytes, options).map_err(diagnostics)?;
+        let options = ModuleOptions { bounds: Bounds::Checked, ..options.clone() };
         let checked = Module::with_options(bytes, &options).map_err(diagnostics)?;
         Ok(Self { module, checked })
     }
@@ -91,8 +90,8 @@ pub fn diagnostics(e: Error) -> Diagnostics {
             .into_iter()
             .fold(Diagnostic::new("AD0023", "nothing provides what the module imports"), Diagnostic::note)
             .help(
-                "define it in the module (a linker makes one of several): C's mathematics and WASI's harmless functions \
-                 are provided",
+                "define it in the module (a linker makes one of several): C's mathematics and WASI preview 1 are provided; \
+                 if it is never called, let calls of it trap (`--missing-imports trap`, `Imports::trap_if_missing`)",
             ),
         other => Diagnostic::new("AD0024", other.to_string()),
     };

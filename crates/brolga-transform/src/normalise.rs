@@ -10,6 +10,7 @@
 //! - no integer operation that a dominating one of the same loop has done already ([`crate::common`]);
 //! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]), and no float in one of which pieces are taken
 //!   ([`crate::reread`]);
+//! - no `shuffle` with an operand of which it takes nothing (what there is in it would count as used);
 //! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
 //! - numbered in layout order, not every number being somebody's, each instruction's source location still naming the instruction of the input.
@@ -92,6 +93,7 @@ pub fn normalise(
     lay_out(&mut func);
     split_wide_copies(&mut func);
     reread(&mut func);
+    only_what_is_read(&mut func);
     split_parallel_edges(&mut func);
     let (cfg, loops) = canonical(&mut func);
     let order = order(&cfg, &loops);
@@ -234,6 +236,24 @@ fn lay_out(func: &mut ir::Function) {
         func.layout.remove_block_and_insts(pair[1]);
         func.layout.insert_block_after(pair[1], pair[0]);
         insts.into_iter().for_each(|i| func.layout.append_inst(i, pair[1]));
+    }
+}
+
+/// A `shuffle` that takes bytes of one operand only is given that one twice.
+fn only_what_is_read(func: &mut ir::Function) {
+    if func.dfg.immediates.is_empty() {
+        return;
+    }
+    let ir::Function { stencil, .. } = func;
+    let (layout, dfg) = (&stencil.layout, &mut stencil.dfg);
+    for inst in layout.blocks().flat_map(|b| layout.block_insts(b)) {
+        if let InstructionData::Shuffle { imm, args: [x, y], .. } = dfg.insts[inst] {
+            let mask = dfg.immediates[imm].as_slice();
+            let [first, second] = [0, 1].map(|k| mask.iter().any(|byte| byte / 16 == k));
+            if !(first && second) {
+                dfg.inst_args_mut(inst).fill(if second { y } else { x });
+            }
+        }
     }
 }
 

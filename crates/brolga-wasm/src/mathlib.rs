@@ -46,13 +46,16 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
             let rule = math_rule(name).filter(|r| matches!(r.kind, MathKind::Expr(_)))?;
             let same = |ts: &[Ty], vs: &[ValType]| {
                 ts.len() == vs.len()
-                    && ts
-                        .iter()
-                        .zip(vs)
-                        .all(|(t, v)| matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32)))
+                    && ts.iter().zip(vs).all(|(t, v)| {
+                        matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32) | (Ty::I32, ValType::I32))
+                    })
             };
-            (same(&rule.params, ty.params()) && same(&rule.rets, ty.results()) && (1..=3).contains(&ty.params().len()))
-                .then_some(rule.symbol)
+            // One number and one integer, in this order (`ldexp`), or up to three numbers.
+            let known = match rule.params[..] {
+                [Ty::F64 | Ty::F32, Ty::I32] => true,
+                _ => (1..=3).contains(&rule.params.len()) && !rule.params.contains(&Ty::I32),
+            };
+            (known && same(&rule.params, ty.params()) && same(&rule.rets, ty.results())).then_some(rule.symbol)
         };
         if let Some(symbol) = names.into_iter().find_map(|n| fits(plain(n))) {
             out.push(Candidate { index: i, symbol, ty: ty.clone() });
@@ -105,12 +108,19 @@ pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec
 fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &Candidate) -> bool {
     let Some(host) = brolga_runtime::symbols().into_iter().find(|s| s.0 == c.symbol).map(|s| s.1) else { return false };
     let (single, n) = (c.ty.results() == [ValType::F32], c.ty.params().len());
-    let value = |x: f64| if single { Val::F32(x as f32) } else { Val::F64(x) };
+    let scales = c.ty.params().last() == Some(&ValType::I32);
+    let value = |i: usize, x: f64| match c.ty.params()[i] {
+        ValType::I32 => Val::I32(x as i32),
+        ValType::F32 => Val::F32(x as f32),
+        _ => Val::F64(x),
+    };
     // Some of the points for the second and third operand, if there are any.
     let some = |operand: usize| POINTS.into_iter().step_by(if operand < n { 3 } else { POINTS.len() });
     let points = POINTS.into_iter().flat_map(|x| some(1).flat_map(move |y| some(2).map(move |z| [x, y, z])));
-    for [x, y, z] in points {
-        let Ok(found) = instance.enter_in(primal, key, &c.ty, &[value(x), value(y), value(z)][..n]) else {
+    for point in points {
+        let [x, y, z] = point;
+        let args: Vec<Val> = (0..n).map(|i| value(i, point[i])).collect();
+        let Ok(found) = instance.enter_in(primal, key, &c.ty, &args[..n]) else {
             return false;
         };
         // SAFETY: the symbol is a C function whose signature the rule says, and the candidate's type is that signature.
@@ -118,6 +128,8 @@ fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &Candidate)
             use std::mem::transmute;
             let [a, b, c] = [x, y, z].map(|x| x as f32);
             match (single, n) {
+                (false, _) if scales => transmute::<*const u8, extern "C" fn(f64, i32) -> f64>(host)(x, y as i32),
+                (true, _) if scales => transmute::<*const u8, extern "C" fn(f32, i32) -> f32>(host)(a, y as i32).into(),
                 (false, 1) => transmute::<*const u8, extern "C" fn(f64) -> f64>(host)(x),
                 (false, 2) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(host)(x, y),
                 (false, _) => transmute::<*const u8, extern "C" fn(f64, f64, f64) -> f64>(host)(x, y, z),

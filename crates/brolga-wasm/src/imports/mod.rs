@@ -6,7 +6,7 @@
 //! | the same with pointers (`env.frexp`) | a shim that checks and widens the pointers |
 //! | `env.memcpy`, `memmove`, `memset`, `abort` | a shim, as the bulk operators |
 //! | `env.__divdc3`, `__divsc3` | a shim, see [`complex`] |
-//! | WASI preview 1, as far as it is harmless | a shim, see [`wasi`] |
+//! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
 //! | a global | the value that the embedder gives |
 //! | a memory or a table of `env`, which linkers import by convention | one of the instance's own, of the size that is asked for |
 //!
@@ -78,7 +78,7 @@ pub struct Imports {
 }
 
 impl Imports {
-    /// Nothing beyond what every module gets: C's mathematics, and WASI's harmless functions.
+    /// Nothing beyond what every module gets: C's mathematics, and WASI without files.
     pub fn new() -> Self {
         Self::default()
     }
@@ -164,7 +164,7 @@ impl Provider<'_> {
                 fx.b.ins().return_(&[]);
             }));
         }
-        if let Some(shim) = wasi::shim(module, name, ty).filter(|_| memory || wasi::WITHOUT_MEMORY.contains(&name)) {
+        if let Some(shim) = wasi::shim(module, name, ty, memory) {
             return Some(Provided::Shim(shim));
         }
         if C_MODULES.contains(&module) {

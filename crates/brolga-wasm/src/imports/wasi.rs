@@ -1,9 +1,11 @@
-//! WASI preview 1, as far as it is harmless: what a C library calls when a program starts, prints, asks the time or exits.
+//! WASI preview 1: what a C library calls when a program starts, prints, asks the time or exits.
 //!
-//! There are no files, arguments or environment variables. Standard output and error go where the instance sends them
-//! ([`crate::Output`]), standard input is at its end. What a function writes to memory it writes by CLIF instructions, so the
+//! There are no files, directories, sockets, arguments or environment variables. Standard output and error go where the instance sends them
+//! ([`crate::Output`]), standard input is at its end. What needs more than that is there, since libraries link it for their logs, and
+//! answers with the error that a sandbox answers with to which nothing was given ([`REFUSED`]). What a function writes to memory it writes by CLIF instructions, so the
 //! pass sees floats being overwritten; the host only computes the numbers.
 
+use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
@@ -16,6 +18,7 @@ use crate::translate::{Fx, call_host, little};
 mod errno {
     pub const SUCCESS: i64 = 0;
     pub const BADF: i64 = 8;
+    pub const NOTSUP: i64 = 58;
     pub const SPIPE: i64 = 70;
 }
 
@@ -44,15 +47,60 @@ static RANDOM: HostFunc = HostFunc {
     address: || host::random as *const () as usize,
 };
 
-/// Functions without pointers.
-pub(super) const WITHOUT_MEMORY: [&str; 4] = ["proc_exit", "sched_yield", "fd_close", "fd_fdstat_set_flags"];
+/// Functions without pointers, among those that do something.
+const WITHOUT_MEMORY: [&str; 5] = ["proc_exit", "proc_raise", "sched_yield", "fd_close", "fd_fdstat_set_flags"];
 
 const I32: ValType = ValType::I32;
 const I64: ValType = ValType::I64;
 
-/// The shim for a function of WASI, if we have it and the type is right.
-pub(super) fn shim(module: &str, name: &str, ty: &FuncType) -> Option<Shim> {
+/// Functions that only answer, and with which error: there is no file but the three standard streams, which nobody can seek or name.
+/// They read and write no memory, as functions of WASI that fail do not.
+const REFUSED: [(&str, &[ValType], i64); 27] = [
+    ("fd_advise", &[I32, I64, I64, I32], errno::SPIPE),
+    ("fd_allocate", &[I32, I64, I64], errno::NOTSUP),
+    ("fd_datasync", &[I32], errno::NOTSUP),
+    ("fd_fdstat_set_rights", &[I32, I64, I64], errno::BADF),
+    ("fd_filestat_set_size", &[I32, I64], errno::BADF),
+    ("fd_filestat_set_times", &[I32, I64, I64, I32], errno::BADF),
+    ("fd_pread", &[I32, I32, I32, I64, I32], errno::SPIPE),
+    ("fd_pwrite", &[I32, I32, I32, I64, I32], errno::SPIPE),
+    ("fd_readdir", &[I32, I32, I32, I64, I32], errno::BADF),
+    ("fd_renumber", &[I32, I32], errno::BADF),
+    ("fd_sync", &[I32], errno::NOTSUP),
+    ("fd_tell", &[I32, I32], errno::SPIPE),
+    ("path_create_directory", &[I32; 3], errno::BADF),
+    ("path_filestat_get", &[I32; 5], errno::BADF),
+    ("path_filestat_set_times", &[I32, I32, I32, I32, I64, I64, I32], errno::BADF),
+    ("path_link", &[I32; 7], errno::BADF),
+    ("path_open", &[I32, I32, I32, I32, I32, I64, I64, I32, I32], errno::BADF),
+    ("path_readlink", &[I32; 6], errno::BADF),
+    ("path_remove_directory", &[I32; 3], errno::BADF),
+    ("path_rename", &[I32; 6], errno::BADF),
+    ("path_symlink", &[I32; 5], errno::BADF),
+    ("path_unlink_file", &[I32; 3], errno::BADF),
+    // Nobody waits for a clock, and nothing else can come.
+    ("poll_oneoff", &[I32; 4], errno::NOTSUP),
+    ("sock_accept", &[I32; 3], errno::BADF),
+    ("sock_recv", &[I32; 6], errno::BADF),
+    ("sock_send", &[I32; 5], errno::BADF),
+    ("sock_shutdown", &[I32; 2], errno::BADF),
+];
+
+/// The shim for a function of WASI, if there is one of that type. What has pointers among its parameters makes no sense without a memory that
+/// they point into, unless it only answers.
+pub(super) fn shim(module: &str, name: &str, ty: &FuncType, memory: bool) -> Option<Shim> {
     if module != "wasi_snapshot_preview1" && module != "wasi_unstable" {
+        return None;
+    }
+    if let Some((_, params, error)) = REFUSED.iter().find(|(n, ..)| *n == name) {
+        let right = ty.params() == *params && ty.results() == [I32];
+        return right.then_some(match *error {
+            errno::BADF => |fx| answer(fx, errno::BADF),
+            errno::SPIPE => |fx| answer(fx, errno::SPIPE),
+            _ => |fx| answer(fx, errno::NOTSUP),
+        });
+    }
+    if !memory && !WITHOUT_MEMORY.contains(&name) {
         return None;
     }
     let (params, shim): (&[ValType], Shim) = match name {
@@ -78,23 +126,8 @@ pub(super) fn shim(module: &str, name: &str, ty: &FuncType) -> Option<Shim> {
         }),
         "fd_seek" if module == "wasi_snapshot_preview1" => (&[I32, I64, I32, I32], |fx| answer(fx, errno::SPIPE)),
         "fd_close" => (&[I32], |fx| answer(fx, errno::SUCCESS)),
-        "fd_fdstat_get" => (&[I32, I32], |fx| {
-            let (fd, at) = (fx.stack[0], fx.stack[1]);
-            // A character device without flags or rights, for the three standard streams.
-            let other = fx.b.ins().ushr_imm_u(fd, 2);
-            let (bad, good) = (fx.b.create_block(), fx.b.create_block());
-            fx.b.ins().brif(other, bad, &[], good, &[]);
-            fx.b.switch_to_block(good);
-            let n = fx.b.ins().iconst(types::I32, 24);
-            let p = fx.range(0, at, n);
-            let (zero, wide) = (fx.b.ins().iconst(types::I32, 0), fx.b.ins().iconst(types::I64, 24));
-            fx.call_c("memset", types::I32, [p, zero, wide]);
-            let kind = fx.b.ins().iconst(types::I32, 2);
-            fx.b.ins().istore8(little(), kind, p, 0);
-            answer(fx, errno::SUCCESS);
-            fx.b.switch_to_block(bad);
-            answer(fx, errno::BADF);
-        }),
+        "fd_fdstat_get" => (&[I32, I32], |fx| stream(fx, 24, 0)),
+        "fd_filestat_get" => (&[I32, I32], |fx| stream(fx, 64, 16)),
         "fd_fdstat_set_flags" => (&[I32, I32], |fx| answer(fx, errno::SUCCESS)),
         "fd_prestat_get" => (&[I32, I32], |fx| answer(fx, errno::BADF)),
         "fd_prestat_dir_name" => (&[I32; 3], |fx| answer(fx, errno::BADF)),
@@ -125,11 +158,33 @@ pub(super) fn shim(module: &str, name: &str, ty: &FuncType) -> Option<Shim> {
             call_host(fx, &RANDOM, &[p, n]);
             answer(fx, errno::SUCCESS);
         }),
+        "proc_raise" => (&[I32], |fx| {
+            fx.b.ins().trap(trap::UNREACHABLE);
+        }),
         "sched_yield" => (&[], |fx| answer(fx, errno::SUCCESS)),
         _ => return None,
     };
     let results: &[ValType] = if name == "proc_exit" { &[] } else { &[I32] };
     (ty.params() == params && ty.results() == results).then_some(shim)
+}
+
+/// Say what one of the three standard streams is, in so many bytes: a character device without flags or rights. Its kind is at an offset, all else is zero.
+fn stream(fx: &mut Fx<'_, '_, '_, '_>, bytes: i64, kind_at: i32) {
+    let (fd, at) = (fx.stack[0], fx.stack[1]);
+    let third = fx.b.ins().iconst(types::I32, 2);
+    let other = fx.b.ins().icmp(IntCC::UnsignedGreaterThan, fd, third);
+    let (bad, good) = (fx.b.create_block(), fx.b.create_block());
+    fx.b.ins().brif(other, bad, &[], good, &[]);
+    fx.b.switch_to_block(good);
+    let n = fx.b.ins().iconst(types::I32, bytes);
+    let p = fx.range(0, at, n);
+    let (zero, wide) = (fx.b.ins().iconst(types::I32, 0), fx.b.ins().iconst(types::I64, bytes));
+    fx.call_c("memset", types::I32, [p, zero, wide]);
+    let kind = fx.b.ins().iconst(types::I32, 2);
+    fx.b.ins().istore8(little(), kind, p, kind_at);
+    answer(fx, errno::SUCCESS);
+    fx.b.switch_to_block(bad);
+    answer(fx, errno::BADF);
 }
 
 /// Write a number to memory 0.
