@@ -2,7 +2,8 @@
 # build.sh [NAME…]: compiles the programs of src/ to O0/NAME.wasm, O2/NAME.wasm, O3-simd/NAME.wasm and, where listed,
 # linked/NAME.wasm, and their adjoints by hand, src/by_hand/NAME.c, to by_hand/NAME.wasm. Without names, all of them.
 #
-# Debian 12: apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32 (CLANG says which clang).
+# Debian 12: apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32, and for C++ libc++-19-dev-wasm32
+# libc++abi-19-dev-wasm32 (CLANG says which clang).
 # rustc 1.95 with its wasm32 library: rustup target add wasm32-unknown-unknown.
 set -eu
 here=$(dirname "$(realpath "$0")")
@@ -22,8 +23,10 @@ one() {
     name=$1 source=$2 folder=$3
     shift 3
     mkdir -p "$here/$folder"
+    file=$here/src/$source.c
+    [ -f "$file" ] || file=$here/src/$source.cpp
     "$CLANG" --target=wasm32-wasi -fno-math-errno -ffunction-sections -fdebug-prefix-map="$here"=. \
-        -Wall -Wextra -Werror $link "$@" "$here/src/$source.c" -o "$out/module.wasm"
+        -Wall -Wextra -Werror $link "$@" "$file" -o "$out/module.wasm"
     install -m 644 "$out/module.wasm" "$here/$folder/$name.wasm"
 }
 
@@ -35,6 +38,16 @@ c() {
     one "$name" "$source" O0 -O0 "$@"
     one "$name" "$source" O2 -O2 "$@"
     one "$name" "$source" O3-simd -O3 -msimd128 "$@"
+}
+
+# cpp NAME FLAG...: C++, at two levels: without optimisation the library alone is 400 kB.
+cpp() {
+    name=$1
+    shift
+    selected "$name" || return 0
+    set -- "$@" -std=c++20 -fno-exceptions -fno-rtti -lc++ -lc++abi
+    one "$name" "$name" O2 -O2 "$@"
+    one "$name" "$name" O3-simd -O3 -msimd128 "$@"
 }
 
 # linked NAME FLAG...: with the C library's mathematics in the module.
@@ -92,6 +105,9 @@ bare="-nostdlib -Wl,--no-entry"
     c layers layers $heap
     c copies copies $heap
     c phasors phasors $libc
+    c waves waves $libc
+    c precise precise $heap
+    cpp containers $libc -DLINKED_MATH
     linked gmm $heap
     linked lstm $heap
     linked quadrature $heap

@@ -413,6 +413,21 @@ fn calls_of_modules() {
 }
 
 #[test]
+fn imports_that_nothing_provides() {
+    let file = TempFile::new(
+        "missing.wat",
+        r#"(module (import "host" "log" (func $log (param f64)))
+    (func (export "f") (param f64) (result f64)
+        (if (f64.lt (local.get 0) (f64.const 0)) (then (call $log (local.get 0))))
+        (f64.mul (local.get 0) (local.get 0))))"#,
+    );
+    let call = |call, what| file.xtask("grad", &["--call", call, "--missing-imports", what]);
+    call("%f(2.0)", "refuse").expect(1).says("AD0023").says("host.log").says("--missing-imports trap");
+    assert!(call("%f(2.0)", "trap").expect(0).stdout.contains("gradient 0   4.0"));
+    call("%f(-2.0)", "trap").expect(1).says("trap");
+}
+
+#[test]
 fn operations_on_bits_may_be_left_to_the_run() {
     let file = TempFile::new(
         "untracked.clif",

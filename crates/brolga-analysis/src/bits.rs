@@ -144,7 +144,7 @@ fn constant_kind(func: &ir::Function, v: ir::Value, lane: u32) -> Option<Const> 
 }
 
 /// Whether at most the sign bits of a value are set.
-fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
+pub fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
     if let Some(b) = constant_bytes(func, v) {
         return b.iter().enumerate().all(|(i, &x)| x & if i as u32 % lane == lane - 1 { 0x7f } else { 0xff } == 0);
     }
@@ -284,6 +284,19 @@ pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn
         }
         _ => None,
     }
+}
+
+/// What a bitwise operation does to a scalar integer that is no more than a piece of memory, if that is a change of sign, and the integer a float as wide as it. That it is one
+/// is for the run to see. `carries` tells which operands are pieces.
+pub fn sign_of_piece(func: &ir::Function, inst: ir::Inst, carries: impl Fn(ir::Value) -> bool) -> Option<BitOp> {
+    let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
+    let op = func.dfg.insts[inst].opcode();
+    if !matches!(ty, ir::types::I32 | ir::types::I64) || !matches!(op, Opcode::Band | Opcode::Bor | Opcode::Bxor) {
+        return None;
+    }
+    classify(func, inst, ty.bytes(), carries).filter(|op| {
+        matches!(op, BitOp::Neg(_) | BitOp::Abs(_) | BitOp::NegAbs(_) | BitOp::Flip { .. } | BitOp::OrSign { .. })
+    })
 }
 
 impl BitOp {

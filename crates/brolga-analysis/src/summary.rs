@@ -39,7 +39,7 @@ pub struct Summary {
     pub lanes: (Vec<u32>, Vec<u32>),
     /// Parameters and results between which it moves bits, whosever they are.
     pub links: Vec<Link>,
-    /// Per parameter: it goes to memory, to other functions or back to the caller, whole or in part, as it is.
+    /// Per parameter: it goes to memory, to other functions or back to the caller, whole or in part, as it is, or becomes a float.
     pub hands_on: Vec<bool>,
 }
 
@@ -304,7 +304,10 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         pointer_result,
         lanes: widths,
         links: merged(links, summaries.funcs.get(&key)),
-        hands_on: formal.iter().map(|&v| contents::goes_on(func, uses, v)).collect(),
+        hands_on: formal
+            .iter()
+            .map(|&v| contents::goes_on(func, uses, v) || contents::becomes_float(func, uses, v))
+            .collect(),
     };
     let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {

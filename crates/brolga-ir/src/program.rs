@@ -40,6 +40,9 @@ pub struct Func {
     pub computes: Option<&'static str>,
     /// What it does for the program's memory, if it is part of an allocator.
     pub allocator: Option<Allocator>,
+    /// Whether operations on bits in it are left to the run, as [`Untracked::Trap`](crate::Untracked::Trap) leaves them everywhere: for a function
+    /// that is called for its value only, by one that sees to the derivative (`brolga_with_value`).
+    pub untracked: bool,
 }
 
 /// What a function of an allocator does, in a program whose memory is one piece, reached from an instance pointer (the
@@ -189,6 +192,7 @@ impl Program {
             host: None,
             computes: None,
             allocator: None,
+            untracked: false,
         }));
         self.func_by_symbol.insert(symbol.into(), k);
         k

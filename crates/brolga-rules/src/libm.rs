@@ -245,6 +245,8 @@ fn choosing(m: &mut Rules) {
     m.float(["fabs", "fabsf"], as_opcode(cranelift_codegen::ir::Opcode::Fabs));
     m.float(["copysign", "copysignf"], as_opcode(cranelift_codegen::ir::Opcode::Fcopysign));
     def!(m, "nextafter", x, y => z: ONE, ZERO);
+    // The second operand, with the derivative of the first.
+    def!(m, "brolga_with_value", x, v => z: ONE, ZERO);
     def!(m, "fdim", x, y => z: times(slope_of_dim(x, y)), -times(slope_of_dim(x, y)));
     // Unlike the instructions, these pass over a NaN: the other operand is the result.
     def!(m, "fmax", x, y => z: times(share_of_max_num(x, y)), times(share_of_max_num(y, x)));

@@ -79,6 +79,17 @@ extern "C" fn roundevenf(x: f32) -> f32 {
     x.round_ties_even()
 }
 
+/// `v`, where a derivative takes it for `x`: for a number that was computed in a way that has no derivative, beside an expression that has.
+/// Bits stay, those of a NaN too.
+extern "C" fn brolga_with_value(_x: f64, v: f64) -> f64 {
+    v
+}
+
+/// [`brolga_with_value`] in single precision.
+extern "C" fn brolga_with_valuef(_x: f32, v: f32) -> f32 {
+    v
+}
+
 /// The integer functions and the allocator; `libc` declares these.
 fn integers_and_heap() -> Table {
     vec![
@@ -103,6 +114,8 @@ fn own() -> Table {
         ("brolga_digammaf", gamma::brolga_digammaf as *const u8),
         ("brolga_trigamma", gamma::brolga_trigamma as *const u8),
         ("brolga_trigammaf", gamma::brolga_trigammaf as *const u8),
+        ("brolga_with_value", brolga_with_value as *const u8),
+        ("brolga_with_valuef", brolga_with_valuef as *const u8),
         ("brolga_debug_shadow", debug::brolga_debug_shadow as *const u8),
         ("brolga_lookup", captures::brolga_lookup as *const u8),
         ("brolga_malloc", heap::brolga_malloc as *const u8),

@@ -12,7 +12,7 @@ use brolga_analysis::{
 };
 use brolga_ir::inst::Val;
 use brolga_ir::map::HashMap;
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
@@ -121,7 +121,7 @@ impl<'a> Facts<'a> {
             contents: &contents,
             lanes: &lanes,
             summaries,
-            untracked: options.untracked,
+            untracked: untracked(program, variant.func, options),
         };
         let (activity, problems) = activity::compute(&input);
 
@@ -189,7 +189,7 @@ impl<'a> Facts<'a> {
             contents: &self.contents,
             lanes: &self.activity.lane,
             summaries: self.summaries,
-            untracked: self.options.untracked,
+            untracked: untracked(self.program, self.variant.func, self.options),
         };
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);
@@ -255,6 +255,11 @@ impl<'a> Facts<'a> {
     pub fn at(&self, inst: ir::Inst, d: Diagnostic) -> Diagnostic {
         d.at(self.program, self.variant.func, self.original(inst))
     }
+}
+
+/// What becomes of operations on bits in a function.
+fn untracked(program: &Program, func: FuncKey, options: &Options) -> Untracked {
+    if program.funcs[func].untracked { Untracked::Trap } else { options.untracked }
 }
 
 /// Whether what is derived with a function may call it with a cotangent that is zero by accident.

@@ -241,6 +241,7 @@ fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
     let by_value = |p: &ir::AbiParam| matches!(p.purpose, ArgumentPurpose::StructArgument(_));
     program.funcs[key].computes.is_none()
         && program.funcs[key].allocator.is_none()
+        && !program.funcs[key].untracked
         && !program.plain.contains(key)
         && !func.signature.params.iter().any(by_value)
         && func.dynamic_stack_slots.is_empty()

@@ -200,7 +200,7 @@ fn divides(single: bool, call: &mut Call<'_>) -> bool {
 }
 
 /// A number between a half and one, in magnitude, and a power of two.
-fn parts(x: f64) -> (f64, i32) {
+pub(crate) fn parts(x: f64) -> (f64, i32) {
     if x == 0.0 {
         return (x, 0);
     }

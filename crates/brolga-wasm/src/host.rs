@@ -75,6 +75,11 @@ pub unsafe extern "C" fn grow(vmctx: *mut u8, memory: u32, bytes: u64) -> u32 {
     u32::from(state.region.open(memory, bytes).is_ok())
 }
 
+/// The bits of the double next to a `long double`, of which the lower word is the first.
+pub extern "C" fn double_of_quad(_vmctx: *mut u8, low: u64, high: u64) -> u64 {
+    crate::quads::to_double([low, high]).to_bits()
+}
+
 /// `fd_write`: the number of bytes written, with an error number in the upper half.
 ///
 /// # Safety

@@ -40,7 +40,9 @@
 //! | `module`, `instance`, `region`, `gradient` | what users hold |
 
 mod allocators;
+mod around;
 mod clib;
+mod complexes;
 mod error;
 mod gradient;
 mod host;
@@ -50,6 +52,7 @@ mod layout;
 mod mathlib;
 mod module;
 mod parse;
+mod quads;
 mod region;
 mod translate;
 mod val;

@@ -22,7 +22,8 @@ const AGREES_F64: f64 = 1e-12;
 const AGREES_F32: f64 = 1e-5;
 
 /// Where functions are compared. Some are outside of a function's domain, and there both must give NaN.
-const POINTS: [f64; 14] = [-31.7, -7.3, -1.6, -0.83, -0.21, -1e-3, 0.0, 1e-9, 0.37, 0.92, 1.0, 2.41, 11.3, 57.9];
+pub(crate) const POINTS: [f64; 14] =
+    [-31.7, -7.3, -1.6, -0.83, -0.21, -1e-3, 0.0, 1e-9, 0.37, 0.92, 1.0, 2.41, 11.3, 57.9];
 
 /// Calls and turns of loops after which a function is none of C's.
 pub(crate) const FUEL: u64 = 1 << 20;

@@ -10,9 +10,9 @@ use crate::clib::{self, Replaced};
 use crate::error::Error;
 use crate::imports::{Imports, Provider};
 use crate::layout::{self, Layout, PAGE};
-use crate::mathlib;
 use crate::parse::{self, Export, Info};
 use crate::translate::{Bounds, Mode, Translated, translate};
+use crate::{around, mathlib};
 
 /// How a module is translated.
 #[derive(Clone, Debug)]
@@ -109,13 +109,15 @@ impl Module {
         let mut provider = Provider { imports: &options.imports, replaced: Replaced::default() };
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
         let (mathematics, exact) = (mathlib::candidates(&info), clib::candidates(&info));
+        let wrapped = around::candidates(&info);
         let mut computes = Vec::new();
-        if !mathematics.is_empty() || !exact.is_empty() {
+        if !mathematics.is_empty() || !exact.is_empty() || !wrapped.is_empty() {
             // Whatever has such a name is run, so it must end.
             let mode = Mode { fuel: true, ..mode };
             let tried = Self(Arc::new(Inner::new(&info, &layout, &provider, mode)?));
             computes = mathlib::confirmed(&tried, &mathematics)?;
             provider.replaced = clib::confirmed(&tried, exact)?;
+            provider.replaced.extend(around::confirmed(&tried, wrapped)?);
         }
         let mut inner = Inner::new(&info, &layout, &provider, mode)?;
         for (index, symbol) in computes {

@@ -2,7 +2,7 @@
 
 use brolga_wasm::brolga::{ArgActivity, MemoryMode, Mode, Options};
 use brolga_wasm::{
-    Bounds, Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Output, Val, default_activity,
+    Bounds, Error, Gradient, Imports, Instance, InstanceOptions, Module, ModuleOptions, Output, Val, default_activity,
 };
 
 /// Both ways of keeping memory in bounds.
@@ -420,6 +420,104 @@ fn wasi_output_and_exit() {
     let missing = Module::new(r#"(module (import "host" "f" (func (param f64))) (import "env" "memset2" (func)))"#);
     let Err(Error::Imports(names)) = missing else { panic!("nothing provides these") };
     assert_eq!(names.len(), 2);
+}
+
+#[test]
+fn wasi_without_files() {
+    // Opening, renaming and reading fail as they do where nothing was given; what the standard streams are is said.
+    let module = Module::new(
+        r#"(module (import "wasi_snapshot_preview1" "path_open"
+                (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "fd_pread" (func $pread (param i32 i32 i32 i64 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "fd_filestat_get" (func $stat (param i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "fd_fdstat_get" (func $fdstat (param i32 i32) (result i32)))
+            (memory 1)
+            (func (export "f") (param $x f64) (result f64)
+                (f64.store (i32.const 64) (local.get $x)) (f64.store (i32.const 128) (local.get $x))
+                (drop (call $stat (i32.const 1) (i32.const 64)))
+                (f64.mul (f64.add (f64.load (i32.const 64)) (f64.load (i32.const 128)))
+                    (f64.convert_i32_s (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+                        (i64.const 0) (i64.const 0) (i32.const 0) (i32.const 0)))))
+            (func (export "answers") (result i32 i32 i32 i32 i32 i32)
+                (call $pread (i32.const 0) (i32.const 0) (i32.const 0) (i64.const 0) (i32.const 0))
+                (call $poll (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))
+                (call $stat (i32.const 3) (i32.const 256))
+                (call $stat (i32.const 2) (i32.const 256)) (i32.load8_u (i32.const 272))
+                (call $fdstat (i32.const 3) (i32.const 256))))"#,
+    )
+    .unwrap();
+    let mut instance = Instance::new(&module).unwrap();
+    let answers = instance.call("answers", &[]).unwrap();
+    assert_eq!(answers, [70, 58, 8, 0, 2, 8].map(Val::I32));
+    // What is written over a float cuts its derivative.
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let found = instance.gradient(&gradient, &[Val::F64(1.5)], &[Val::F64(1.0)]).unwrap();
+    assert_eq!((found.values, found.cotangents), (vec![Val::F64(12.0)], vec![Some(Val::F64(8.0))]));
+    // A function of another type is none of WASI's.
+    let other = r#"(module (import "wasi_snapshot_preview1" "path_open" (func (param f64))))"#;
+    assert!(matches!(Module::new(other), Err(Error::Imports(_))));
+}
+
+#[test]
+fn imports_that_nothing_provides_may_trap() {
+    let text = r#"(module (import "host" "odd" (func $odd (param f64) (result f64)))
+        (func (export "f") (param f64) (result f64)
+            (if (result f64) (f64.lt (local.get 0) (f64.const 0)) (then (call $odd (local.get 0)))
+                (else (f64.mul (local.get 0) (local.get 0))))))"#;
+    assert!(matches!(Module::new(text), Err(Error::Imports(_))));
+    let options = ModuleOptions { imports: Imports::new().trap_if_missing(), ..ModuleOptions::default() };
+    let module = Module::with_options(text, &options).unwrap();
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let mut instance = Instance::new(&module).unwrap();
+    let found = instance.gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)]).unwrap();
+    assert_eq!(found.cotangents, [Some(Val::F64(6.0))]);
+    assert!(matches!(instance.gradient(&gradient, &[Val::F64(-3.0)], &[Val::F64(1.0)]), Err(Error::Trap(_))));
+}
+
+#[test]
+fn long_doubles_are_believed_if_they_are_right() {
+    // Both take the upper word for the double itself, which is right for zero only; and an exponential function that returns its operand.
+    let module = Module::new(
+        r#"(module (memory 1)
+            (func $__trunctfdf2 (export "__trunctfdf2") (param i64 i64) (result f64) (f64.reinterpret_i64 (local.get 1)))
+            (func $__extenddftf2 (export "__extenddftf2") (param i32 f64)
+                (i64.store (local.get 0) (i64.const 0))
+                (i64.store offset=8 (local.get 0) (i64.reinterpret_f64 (local.get 1))))
+            (func $cexp (export "cexp") (param i32 i32)
+                (f64.store (local.get 0) (f64.load (local.get 1)))
+                (f64.store offset=8 (local.get 0) (f64.const 0)))
+            (func (export "f") (param f64) (result f64)
+                (call $__extenddftf2 (i32.const 64) (local.get 0))
+                (call $__trunctfdf2 (i64.load (i32.const 64)) (i64.load (i32.const 72)))))"#,
+    )
+    .unwrap();
+    let program = module.program();
+    assert!(program.funcs.values().all(|f| !f.untracked && !f.symbol.ends_with(".own")));
+    // What they are is then plain code.
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let found = Instance::new(&module).unwrap().gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)]).unwrap();
+    assert_eq!(found.cotangents, [Some(Val::F64(1.0))]);
+}
+
+#[test]
+fn what_is_called_for_its_value_only_is_left_to_the_run() {
+    let read = |name: &str| std::fs::read(format!("../../ir-tests/wasm/O2/{name}.wasm")).unwrap();
+    let untracked = |module: &Module, symbol: &str| {
+        let program = module.program();
+        program.funcs.values().find(|f| f.symbol == symbol).map(|f| f.untracked)
+    };
+    let waves = Module::new(read("waves")).unwrap();
+    assert_eq!(untracked(&waves, "cexp"), Some(false));
+    assert_eq!(untracked(&waves, "cexp.own"), Some(true));
+    // Called by `cexp.own` and its like alone; `exp.wasm` is known, and called by others, too.
+    assert_eq!(untracked(&waves, "__ldexp_cexp"), Some(true));
+    let precise = Module::new(read("precise")).unwrap();
+    for name in
+        ["__addtf3", "__multf3", "__trunctfsf2", "__floatsitf", "expl", "powl", "frexpl", "modfl", "fmal", "scalbnl"]
+    {
+        assert_eq!(untracked(&precise, &format!("{name}.own")), Some(true), "{name}");
+    }
 }
 
 #[test]

@@ -305,6 +305,46 @@ def phasors():
     ]
 
 
+def waves():
+    return [
+        Case("brightness", [3, [1.0, 0.5, 0.75], [0.0, 0.25, -0.5], [0.0, 1.5, 2.25], 0.7, 0.125], "Three waves."),
+        Case("brightness", [2, [1.0, 0.5], [0.0, 0.0], [0.0, 0.0], 0.5, 0.0], "Nothing but real numbers.", seed=-2.0),
+        Case("impedance", [[0.5, 0.01, 0.001, 0.0002], 3.0, 50.0, 12.5, [0.0, 0.0]], "A line.", buffers=True),
+        Case("impedance", [[0.5, 0.01, 0.001, 0.0002], 3.0, 50.0, 0.0, [0.0, 0.0]], "Direct current.", clauses="nofd"),
+        Case("mixed", [0.4, -0.7, 0.3, 1.25], "Anywhere."),
+        Case("mixed", [1.25, 0.0, 2.5, 0.0], "On the real axis."),
+        Case("mixed", [0.0, 0.5, 0.0, 0.75], "On the imaginary one."),
+        Case("folded", [2, 0.5, 0.25, 0.75], "Singles.", clauses="nofd"),
+        Case("folded", [1, 0.75, 0.0, 0.5], "Singles, from the real axis.", clauses="nofd"),
+    ]
+
+
+def precise():
+    far = [1e6 + 0.5, 1e6 - 0.25, 1e6 + 0.125, 1e6]
+    return [
+        Case("variance", [4, far], "Far from zero.", clauses="nofd"),
+        Case("variance", [3, [0.5, -1.25, 2.0]], "Near it.", seed=-2.0),
+        Case("length", [3, Singles([1.5, 2.0, -0.25])], "Singles.", clauses="nofd"),
+        Case("functions", [1.25, 0.625], "Functions."),
+        Case("functions", [0.375, 1.5], "The same elsewhere.", seed=0.5),
+        Case("parts", [1.3, 0.6], "One number above the other."),
+        Case("parts", [0.45, 1.7], "Below it.", seed=-3.0),
+        Case("moved", [3, [1.5, 2.0, -0.25], [0.5, 1.0, -1.5], 0.75], "Three bodies."),
+    ]
+
+
+def containers():
+    x = [0.3, 1.2, 0.8, 0.55, 2.1, 0.95]
+    return [
+        Case("shapes", [6, x], "Two circles, two boxes."),
+        Case("ranked", [6, x], "Three pairs.", seed=-2.0),
+        Case("composed", [4, x[:4], 0.5], "Four closures."),
+        Case("grouped", [6, x], "Six numbers."),
+        Case("variants", [6, x], "Six variants."),
+        Case("orbit", [4, 0.5, 0.25, 0.75], "Four points of an orbit."),
+    ]
+
+
 # Positions (astronomical units), velocities (the same per day), masses (kilograms): the Sun, the planets and Pluto.
 PLANETS = [
     (
@@ -599,6 +639,9 @@ PROGRAMS = [
     layers,
     copies,
     phasors,
+    waves,
+    precise,
+    containers,
     gp,
     ode,
     robust,

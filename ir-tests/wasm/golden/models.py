@@ -6,7 +6,10 @@ part of the answer (adaptive steps, iterations that stop early), the model follo
 definition: sums for the Fourier transform, inverses for factorisations, formulas for the interpreted programs.
 """
 
-from mpmath import cos, diff, exp, fabs, loggamma, log, matrix, mpc, mpf, pi, sin, sqrt, tanh  # noqa: F401
+import struct
+
+import mpmath
+from mpmath import cos, diff, exp, fabs, floor, loggamma, log, matrix, mpc, mpf, pi, sin, sqrt, tanh  # noqa: F401
 
 BONES = 22
 
@@ -524,3 +527,120 @@ def mapped(n, a, b, scale):
     for x in a:
         z = scale * ((x * z + b * scale) / (z + scale * mpc(0, 1.5)))
     return (z.real + z.imag) / scale, {}
+
+
+# --- waves
+
+
+def brightness(n, amplitude, phase, distance, length, fading):
+    total = sum(a * exp(mpc(-fading * d, 2 * pi * d / length + p)) for a, p, d in zip(amplitude, phase, distance))
+    return abs(total) ** 2, {}
+
+
+def impedance(per_metre, length, load, omega, parts):
+    r, l, g, c = per_metre
+    series, across = mpc(r, omega * l), mpc(g, omega * c)
+    own, turns = sqrt(series / across), sqrt(series * across) * length
+    z = own * (load + own * tanh(turns)) / (own + load * tanh(turns))
+    return z.real + z.imag, {4: [z.real, z.imag]}
+
+
+def mixed(x, y, u, v):
+    z, w = mpc(x, y), mpc(u, v)
+    total = exp(w * log(z)) + sin(z) * cos(w)
+    return total.real + 2 * total.imag, {}
+
+
+def folded(n, x, y, w):
+    z = mpc(x, y)
+    for _ in range(n):
+        z = exp(w * log(z)) * exp(sin(cos(mpmath.sinh(mpmath.cosh(z) / 4))))
+    return z.real * z.imag, {}
+
+
+# --- precise
+
+
+def variance(n, x):
+    mean = sum(x) / n
+    return sum((a - mean) ** 2 for a in x) / (n - 1), {}
+
+
+def length(n, x):
+    return sqrt(dot(x, x)), {}
+
+
+def functions(a, b):
+    total = exp(-a * b) + sin(a) * cos(b) + log(1 + a * a) + a**b + mpmath.atan2(a, -b) + tanh(a - b)
+    total += sqrt(a * a + b * b) * (exp(b) - 1) + log(1 + a) * mpmath.cbrt(b) + a * b + a
+    return total + 2**a * mpmath.erf(b), {}
+
+
+def parts(a, b):
+    def copied(size, sign):
+        return fabs(size) if sign > 0 else -fabs(size)
+
+    whole = int(3 * a)
+    exponent = int(floor(log(fabs(a * b), 2))) + 1
+    m = a * b / mpf(2) ** exponent
+    total = m * m + 8 * a * (3 * a - whole) + b * mpf(2) ** -exponent + whole * b
+    total += max(a, b) * min(a, -b) + floor(4 * a) * b + (5 * a - int(5 * a / b) * b) + copied(a, -b) - fabs(b - a)
+    if a > b:
+        total -= a / b
+    if a != 1:
+        total *= -b
+    return total + int(8 * a) * b + int(16 * b) * a + int(2 * a), {}
+
+
+def moved(n, place, speed, time):
+    order = [*range(1, n), 0]
+    weights = [mpf(float(single(1 / (i + 1)))) for i in range(n)]
+    return sum(weights[k] * (place[k] + speed[k] * time) ** 2 * (i + 1) for i, k in enumerate(order)), {}
+
+
+def single(x):
+    """The nearest number of single precision."""
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+# --- containers
+
+
+def shapes(n, x):
+    return sum(sqrt(pi) * x[i] + sqrt(x[i + 1] * x[i + 2]) for i in range(0, n - 2, 3)), {}
+
+
+def ranked(n, x):
+    pairs = sorted(chunks(x[: n // 2 * 2], 2), key=lambda p: p[1])
+    return sum(mpf(1.5) ** i * a * b for i, (a, b) in enumerate(pairs)), {}
+
+
+def composed(n, x, start):
+    for c in x:
+        start = sin(c * start) + c
+    return start, {}
+
+
+def grouped(n, x):
+    total = mpf(1)
+    for key in sorted({i * 7 % 5 for i in range(n)}):
+        total = total / 2 + key * sum(x[i] ** 2 for i in range(n) if i * 7 % 5 == key)
+    for odd in range(2):
+        total *= sum(x[i] * (i + 1) for i in range(n) if i % 2 == odd)
+    return total, {}
+
+
+def variants(n, x):
+    total = sum(x[i] ** 2 if i % 3 == 0 else x[i] * 2 * x[i - 1] for i in range(n) if i % 3 < 2)
+    return total * next((a for a in x if a > 1), 3), {}
+
+
+def orbit(n, x, y, c):
+    z, sizes = mpc(x, y), []
+    for _ in range(n):
+        z = exp(z * z / (1 + abs(z))) - c
+        sizes.append(abs(z) ** 2)
+    sums = [sum(sizes[: i + 1]) for i in range(n)]
+    ordered = sorted(sizes)
+    # What nth_element leaves on both sides of the middle one is in no order that C++ promises: four are few enough to be sorted.
+    return dot(sums, ordered[::-1]) + mpmath.arg(z) * ordered[n // 2], {}

@@ -5,7 +5,7 @@
 //! with others at the other (`brolga_runtime::pieces`).
 //!
 //! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
-//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
+//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign ([`sign_of_piece`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
 //! it returns checks that no cotangent comes.)
 
 use brolga_ir::inst::Shape;
@@ -15,6 +15,7 @@ use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
 use super::{Cx, State};
+use crate::bits::sign_of_piece;
 use crate::callee::CalleeKind;
 use crate::contents::{Kinds, Use};
 use crate::modes::ParamMode;
@@ -245,6 +246,10 @@ impl Cx<'_> {
             Structural::Load | Structural::AtomicLoad | Structural::IntLoad => Because::Itself,
             _ if let Some(from) = bytes_of(func, inst) => Because::Of(from.iter().map(|b| b.of).collect()),
             Structural::Select => Because::Of(args[1..].to_vec()),
+            Structural::Band | Structural::Bor | Structural::Bxor => {
+                let op = sign_of_piece(func, inst, |x| self.a.state[x] != State::No);
+                op.map_or(Because::Nothing, |op| Because::Of(op.flows_to()))
+            }
             Structural::Bitcast => Because::Of(args.to_vec()),
             Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
                 Some(CalleeKind::Derived(_)) => Because::Itself,

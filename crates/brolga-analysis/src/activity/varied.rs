@@ -545,6 +545,11 @@ impl Cx<'_> {
             return State::No;
         }
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
+        // A sign, whatever was done to the bits before: `copysign(x, -y)` takes that of the complement.
+        let word = if lane == 0 { self.ty(v).lane_type().bytes() } else { lane };
+        if func.dfg.insts[inst].opcode() == Opcode::Band && args.iter().any(|&m| bits::sign_only(func, m, word)) {
+            return State::No;
+        }
         if let State::Varied { definite } = state
             && lane != 0
         {

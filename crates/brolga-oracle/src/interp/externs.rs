@@ -86,6 +86,12 @@ impl<D: Domain> Machine<'_, D> {
             let bits = math.eval(width, x);
             return Ok(vec![self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value))]);
         }
+        if let (Some(width @ (4 | 8)), "brolga_with_value" | "brolga_with_valuef") =
+            (float_signature(&f.signature, 2), f.symbol.as_str())
+        {
+            let one = D::Num::constant(1.0);
+            return Ok(vec![self.extern_float(args[1].bits, width, &args[..1], |_, _| [Some(one), None, None])]);
+        }
         let ret = f.signature.returns.first().map(|r| r.value_type);
         // SAFETY: promised by the caller.
         if let Some(result) = unsafe { self.float_and_int(&f.symbol, &f.signature, args) } {
@@ -112,13 +118,18 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) unsafe fn call_computing(&mut self, func: FuncKey, args: &[Val]) -> Result<Vec<Val>, OracleError> {
         let program = self.program();
         let f = &program.funcs[func];
+        let clean = args.iter().map(|a| Val::clean(a.bits)).collect();
+        // SAFETY: promised by the caller; the other machine works in the same memory.
+        let value = unsafe { Machine::new(program, Plain, self.limits()).call(func, clean)? };
+        if let Some("ldexp" | "ldexpf" | "scalbn" | "scalbnf") = f.computes {
+            let (width, n) = (f.signature.returns[0].value_type.bytes() as u8, args[2].bits as u32 as i32);
+            let one = D::Num::constant(scale(1.0, n, 8));
+            return Ok(vec![self.extern_float(value[0].bits, width, &args[1..2], |_, _| [Some(one), None, None])]);
+        }
         let known = f.computes.and_then(Math::by_symbol);
         let Some((math, width)) = known.filter(|(math, _)| math.arity() + 1 == args.len()) else {
             return Err(self.unsupported(format!("%{} with signature {}", f.symbol, f.signature)));
         };
-        let clean = args.iter().map(|a| Val::clean(a.bits)).collect();
-        // SAFETY: promised by the caller; the other machine works in the same memory.
-        let value = unsafe { Machine::new(program, Plain, self.limits()).call(func, clean)? };
         Ok(vec![self.extern_float(value[0].bits, width, &args[1..], |x, value| libm::slopes(math, x, value))])
     }
 

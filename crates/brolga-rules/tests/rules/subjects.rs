@@ -146,6 +146,15 @@ extern "C" fn powi32(x: f32, n: i32) -> f32 {
     x.powi(n)
 }
 
+/// What derivatives take `brolga_with_value` for, though its value is the second operand.
+extern "C" fn first64(x: f64, _v: f64) -> f64 {
+    x
+}
+
+extern "C" fn first32(x: f32, _v: f32) -> f32 {
+    x
+}
+
 impl Foreign {
     /// The function of a rule with float operands.
     pub fn new(rule: &'static MathRule) -> Self {
@@ -153,6 +162,8 @@ impl Foreign {
             // These are in the run time or in compilers' support libraries.
             "brolga_digamma" => digamma64 as *const c_void,
             "brolga_digammaf" => digamma32 as *const c_void,
+            "brolga_with_value" => first64 as *const c_void,
+            "brolga_with_valuef" => first32 as *const c_void,
             "__powidf2" => powi64 as *const c_void,
             "__powisf2" => powi32 as *const c_void,
             symbol => {

@@ -2,14 +2,14 @@
 //!
 //! Cotangents have float types even where the primal holds the bits in an integer, so one rule serves both.
 
-use brolga_analysis::activity::whole_lane;
+use brolga_analysis::activity::{State, whole_lane};
 use brolga_analysis::bits::{self, BitOp};
 use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, types};
 use smallvec::smallvec;
 
-use super::pieces::number_of;
+use super::pieces::{fitted, number_of};
 use crate::stmt::{StmtCx, Where, mask_type};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
@@ -73,30 +73,45 @@ fn times_sign(cx: Cx<'_, '_, '_, '_>, ct: Val, x: Val, ty: Type) -> Val {
 /// Bitwise operations that are sign changes, absolute values or lane masks.
 pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
     super::memory::pointer_arith(cx);
-    let Some((ct, shape)) = number_of(cx, cx.results()[0]) else { return };
+    let z = cx.results()[0];
+    let (facts, inst) = (cx.facts(), cx.inst());
+    let activity = &facts.activity;
+    // A piece that is a float with another sign; if it is none, that is seen where its cotangent is made a number.
+    let of_piece = || bits::sign_of_piece(facts.func(), inst, |v| activity.state[v] != State::No);
+    let op = if activity.is_varied(z) { None } else { of_piece() };
+    let found = match op {
+        None => number_of(cx, z),
+        Some(_) if !facts.is_active(z) => None,
+        Some(_) => {
+            let shape = if cx.ty(z) == types::I64 { Shape::F64 } else { Shape::F32 };
+            let (ticket, own) = (cx.take_ct(z), cx.shape(z));
+            fitted(cx, ticket, own.ty(), shape).map(|ct| (ct, shape))
+        }
+    };
+    let Some((ct, shape)) = found else { return };
     let ty = shape.ty();
-    let facts = cx.facts();
-    let op = bits::classify(facts.func(), cx.inst(), shape.lane_bytes(), |v| facts.activity.is_varied(v));
+    let lane = shape.lane_bytes();
+    let op = op.or_else(|| bits::classify(facts.func(), inst, lane, |v| facts.activity.is_varied(v)));
     match op.expect("the analysis has recognised it") {
         BitOp::Neg(x) => {
             let by = cx.arith(Arith::Fneg, &[ct], ty);
-            cx.add_ct(x, by);
+            hand_on(cx, x, by, shape);
         }
         BitOp::Flip { x, by } => {
             let sign = as_float(cx, by, shape);
             let by = cx.arith(Arith::Bxor, &[ct, sign], ty);
-            cx.add_ct(x, by);
+            hand_on(cx, x, by, shape);
         }
         BitOp::Abs(x) => {
             let v = as_float(cx, x, shape);
             let by = times_sign(cx, ct, v, ty);
-            cx.add_ct(x, by);
+            hand_on(cx, x, by, shape);
         }
         BitOp::NegAbs(x) => {
             let v = as_float(cx, x, shape);
             let neg = cx.arith(Arith::Fneg, &[ct], ty);
             let by = times_sign(cx, neg, v, ty);
-            cx.add_ct(x, by);
+            hand_on(cx, x, by, shape);
         }
         BitOp::OrSign { x, by } => {
             // Where the sign is put in the result is -|x|, elsewhere it is x.
@@ -109,27 +124,27 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
             let neg = cx.arith(Arith::Fneg, &[ct], ty);
             let flipped = times_sign(cx, neg, v, ty);
             let by = cx.arith(Arith::Select, &[set, flipped, ct], ty);
-            cx.add_ct(x, by);
+            hand_on(cx, x, by, shape);
         }
         BitOp::Mask { x, mask } => {
             let m = as_float(cx, mask, shape);
             let by = cx.arith(Arith::Band, &[ct, m], ty);
-            cx.add_ct(x, by);
+            hand_on(cx, x, by, shape);
         }
         BitOp::Blend(x, y) => {
-            cx.add_ct(x, ct);
-            cx.add_ct(y, ct);
+            hand_on(cx, x, ct, shape);
+            hand_on(cx, y, ct, shape);
         }
         BitOp::Choose { mask, x, y } => {
             let m = as_float(cx, mask, shape);
             let zero = cx.constant(0.0, ty);
             if cx.facts().is_active(x) {
                 let by = cx.arith(Arith::Band, &[ct, m], ty);
-                cx.add_ct(x, by);
+                hand_on(cx, x, by, shape);
             }
             if cx.facts().is_active(y) {
                 let by = cx.arith(Arith::Bitselect, &[m, zero, ct], ty);
-                cx.add_ct(y, by);
+                hand_on(cx, y, by, shape);
             }
         }
         BitOp::Copysign { mag, sign } => {
@@ -139,9 +154,16 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
             let s = cx.arith(Arith::Copysign, &[one, s], ty);
             let t = times_sign(cx, ct, v, ty);
             let by = cx.arith(Arith::Fmul, &[t, s], ty);
-            cx.add_ct(mag, by);
+            hand_on(cx, mag, by, shape);
         }
         BitOp::SignOnly => {}
+    }
+}
+
+/// What goes to an operand, if anything does.
+fn hand_on(cx: Cx<'_, '_, '_, '_>, x: ir::Value, ct: Val, shape: Shape) {
+    if cx.facts().is_active(x) {
+        super::pieces::hand_over(cx, x, ct, shape);
     }
 }
 

@@ -18,12 +18,14 @@ mod libc_shims;
 mod wasi;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use brolga::cranelift_codegen::ir::{InstBuilder, Type, types};
 use brolga_rules::{MathKind, MathRule, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
 
 use crate::Val;
+use crate::around::Around;
 use crate::clib::Replaced;
 use crate::error::{Error, trap};
 use crate::parse::{ImportName, Info};
@@ -37,7 +39,8 @@ pub(crate) struct HostFunc {
     pub params: &'static [Type],
     /// Its result.
     pub result: Option<Type>,
-    address: fn() -> usize,
+    /// Gives its address.
+    pub address: fn() -> usize,
 }
 
 impl HostFunc {
@@ -67,6 +70,8 @@ pub(crate) enum Provided {
     Shim(Shim),
     /// A C function with pointers among its parameters.
     MathWithPointers(&'static MathRule),
+    /// A function that we write around the module's own, which is called for the value.
+    Around(Arc<dyn Around>),
 }
 
 /// Values and allowances for a module's imports.

@@ -122,12 +122,13 @@ pub(crate) fn build<'e, 'a>(
 pub(crate) fn translate(
     env: &mut Env<'_, '_>,
     context: &mut Context,
+    symbol: &str,
     index: u32,
     body: &FunctionBody<'_>,
 ) -> Result<FuncKey, Error> {
     let ty = env.info.type_of(index).clone();
-    let (symbol, signature) = (env.symbols[index as usize].clone(), env.signature(&ty));
-    build(env, context, &symbol, signature, |fx| fx.body(&ty, body))
+    let signature = env.signature(&ty);
+    build(env, context, symbol, signature, |fx| fx.body(&ty, body))
 }
 
 impl<'e, 'a> Fx<'_, '_, 'e, 'a> {

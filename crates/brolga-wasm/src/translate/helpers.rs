@@ -206,6 +206,11 @@ pub(crate) fn call_host(
     fx.b.inst_results(inst).to_vec()
 }
 
+/// The name of a module's own function around which we have written one of its name.
+pub(super) fn own(symbol: &str) -> String {
+    format!("{symbol}.own")
+}
+
 /// The function that stands for an import, unless calls go to a C function by name.
 pub(super) fn import_shim(env: &mut Env<'_, '_>, context: &mut Context, index: u32) -> Result<Option<FuncKey>, Error> {
     let provided = match env.provided[index as usize].clone() {
@@ -218,6 +223,7 @@ pub(super) fn import_shim(env: &mut Env<'_, '_>, context: &mut Context, index: u
         match provided {
             Provided::Shim(shim) => shim(fx),
             Provided::MathWithPointers(rule) => imports::math_with_pointers(fx, rule),
+            Provided::Around(around) => around.emit(fx, &own(&symbol)),
             Provided::Math(_) => unreachable!("called by name"),
         }
         Ok(())

@@ -28,6 +28,7 @@ use brolga::{DataObject, FuncKey, Program};
 use indexmap::IndexMap;
 use wasmparser::{ExternalKind, FuncType, ValType};
 
+use crate::around;
 use crate::error::{Error, trap};
 use crate::imports::{HostFunc, Provided, Provider};
 use crate::layout::Layout;
@@ -216,11 +217,24 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
     let mut context = func::Context::default();
     for (i, f) in info.funcs.iter().enumerate() {
         funcs[i] = match &f.body {
-            Some(body) if env.provided[i].is_none() => Some(func::translate(&mut env, &mut context, i as u32, body)?),
+            Some(body) if env.provided[i].is_none() => {
+                let symbol = env.symbols[i].clone();
+                Some(func::translate(&mut env, &mut context, &symbol, i as u32, body)?)
+            }
+            Some(body) if matches!(env.provided[i], Some(Provided::Around(_))) => {
+                let symbol = helpers::own(&env.symbols[i]);
+                let key = func::translate(&mut env, &mut context, &symbol, i as u32, body)?;
+                env.program.func_mut(key).untracked = true;
+                helpers::import_shim(&mut env, &mut context, i as u32)?
+            }
             _ => helpers::import_shim(&mut env, &mut context, i as u32)?,
         };
     }
     helpers::define(&mut env, &mut context)?;
+    // Others may call what is exported, or in a table.
+    let exported = info.exports.iter().filter(|e| e.kind == ExternalKind::Func).map(|e| e.index);
+    let known = exported.chain(env.refs.keys().copied()).chain(info.start).filter_map(|i| funcs[i as usize]).collect();
+    around::spread(&mut env.program, &known);
     let refs = env.refs.keys().enumerate().map(|(n, &f)| (f, n as u32 + 1)).collect();
     Ok(Translated { program: env.program, funcs, refs })
 }

@@ -1,0 +1,149 @@
+//! Functions that are written around the module's own: those compute, these see to the derivative.
+//!
+//! **Problem.** A function of a library may be known, but not as something that takes numbers and returns one, as a rule of the table has it ([`crate::mathlib`]): it takes and leaves
+//! its numbers in memory, or in words that are no floats.
+//! **Answer.** The module's function stays as `NAME.own`, is given its operands as constants, and in its place stands one that is written in CLIF
+//! ([`Around::emit`]): it computes what has the right derivative, and gives that the value that `NAME.own` has left ([`with_value`]). What there is in `NAME.own`, and in what is called by nothing else, is left to
+//! the run (`Func::untracked`), since no cotangent comes there.
+//!
+//! Names are not believed: before a function is replaced, it is run, and has to agree with what its name says ([`Around::agrees`]).
+//!
+//! Source: of a value beside an expression whose derivative it has: the straight-through estimator of neural networks, exact here.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, Value, types};
+use brolga::{FuncKey, Options, Primal, Program};
+use wasmparser::{ExternalKind, FuncType};
+
+use crate::clib::Replaced;
+use crate::complexes::Complex;
+use crate::error::Error;
+use crate::imports::Provided;
+use crate::instance::Instance;
+use crate::mathlib::FUEL;
+use crate::module::Module;
+use crate::parse::Info;
+use crate::quads::Quad;
+use crate::translate::Fx;
+use crate::val::Val;
+
+/// Runs the module's function: with bytes at some places of memory, and on arguments. What it returns, and the first bytes of memory behind it.
+pub(crate) type Trial<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Vec<Val>, Vec<u8>)> + 't;
+
+/// A function that is written around a module's own.
+pub(crate) trait Around: Send + Sync {
+    /// Its type.
+    fn ty(&self) -> FuncType;
+    /// Its body, up to the return; `own` is the symbol of the module's function.
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str);
+    /// Whether the module's function computes what is written around it.
+    fn agrees(&self, trial: &mut Trial<'_>) -> bool;
+}
+
+/// A function of a module that may be known.
+pub(crate) struct Candidate {
+    index: u32,
+    around: Arc<dyn Around>,
+}
+
+/// Functions of a module that have such a name, and the type.
+pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
+    // They write to the only memory.
+    if !matches!(&info.memories[..], [m] if m.ty.initial > 0) {
+        return Vec::new();
+    }
+    let named = |name: &String| -> Option<Arc<dyn Around>> {
+        let quad = || Quad::named(name).map(|q| Arc::new(q) as Arc<dyn Around>);
+        Complex::named(name).map(|c| Arc::new(c) as Arc<dyn Around>).or_else(quad)
+    };
+    let of = |index: u32| {
+        let exported = info.exports.iter().find(|e| e.index == index && e.kind == ExternalKind::Func);
+        let mut names = info.names.get(&index).into_iter().chain(exported.map(|e| &e.name));
+        let around = names.find_map(named).filter(|a| a.ty() == *info.type_of(index))?;
+        Some(Candidate { index, around })
+    };
+    (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()).filter_map(of).collect()
+}
+
+/// Bytes of memory that a trial tells.
+const TOLD: usize = 1024;
+
+/// What takes the place of the candidates that are what they are called. The module is translated for fuel.
+pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<Replaced, Error> {
+    let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
+    let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
+    if roots.is_empty() {
+        return Ok(Replaced::default());
+    }
+    let primal = Primal::new(module.program(), &roots, &Options::default())?;
+    let mut instance = Instance::not_started(module)?;
+    let mut out = Replaced::default();
+    for c in candidates {
+        let Some(key) = key(&c) else { continue };
+        let ty = c.around.ty();
+        instance.set_fuel(FUEL);
+        let mut trial = |memory: &[(usize, Vec<u8>)], args: &[Val]| {
+            for (at, bytes) in memory {
+                instance.memory_mut()[*at..*at + bytes.len()].copy_from_slice(bytes);
+            }
+            let found = instance.enter_in(&primal, key, &ty, args).ok()?;
+            Some((found, instance.memory()[..TOLD].to_vec()))
+        };
+        if c.around.agrees(&mut trial) {
+            out.insert(c.index, Provided::Around(c.around));
+        }
+    }
+    Ok(out)
+}
+
+/// What is called by such functions of the module alone is left to the run, as they are. `known` are functions that others may call, too.
+pub(crate) fn spread(program: &mut Program, known: &HashSet<FuncKey>) {
+    if !program.funcs.values().any(|f| f.untracked) {
+        return;
+    }
+    let callers = |program: &Program, f: FuncKey| {
+        let calls = |body: &ir::Function| body.dfg.ext_funcs.keys().any(|r| program.callee(body, r) == Some(f));
+        program
+            .funcs
+            .keys()
+            .filter(|&k| k != f && program.funcs[k].body.as_ref().is_some_and(calls))
+            .collect::<Vec<_>>()
+    };
+    let mut open: Vec<FuncKey> = program.funcs.keys().filter(|&k| program.funcs[k].untracked).collect();
+    while let Some(f) = open.pop() {
+        let Some(body) = &program.funcs[f].body else { continue };
+        let callees: Vec<FuncKey> = body.dfg.ext_funcs.keys().filter_map(|r| program.callee(body, r)).collect();
+        for callee in callees {
+            let found = &program.funcs[callee];
+            if found.body.is_some()
+                && !found.untracked
+                && !known.contains(&callee)
+                && callers(program, callee).iter().all(|&k| program.funcs[k].untracked)
+            {
+                program.func_mut(callee).untracked = true;
+                open.push(callee);
+            }
+        }
+    }
+}
+
+/// `value`, with the derivative of `x`; both `f64`, or both `f32`.
+pub(crate) fn with_value(fx: &mut Fx<'_, '_, '_, '_>, x: Value, value: Value) -> Value {
+    let single = fx.b.func.dfg.value_type(x) == types::F32;
+    computed(fx, if single { "brolga_with_valuef" } else { "brolga_with_value" }, &[x, value])
+}
+
+/// A C function of its arguments, that returns what the first is.
+pub(crate) fn computed(fx: &mut Fx<'_, '_, '_, '_>, name: &str, args: &[Value]) -> Value {
+    let callee = fx.callee(name, |fx| {
+        let mut sig = Signature::new(fx.env.config.default_call_conv);
+        let types = args.iter().map(|&a| fx.b.func.dfg.value_type(a));
+        sig.params.extend(types.map(ir::AbiParam::new));
+        sig.returns.push(sig.params[0]);
+        sig
+    });
+    let call = fx.b.ins().call(callee, args);
+    fx.b.inst_results(call)[0]
+}

@@ -1,0 +1,404 @@
+//! Functions on `long double`, of which WebAssembly has none: a compiler makes each operation a call.
+//!
+//! **Problem.** C's `long double` is a binary128 there, two `i64` to WebAssembly, and `a * b` a call of `__multf3`, integer arithmetic on them in the compiler's
+//! library; so are the mathematical functions (`expl`), of the C library.
+//! **Answer.** The module's own functions compute, as before; around each of them is one that sees to the derivative. A number's cotangent is a `double`, and travels
+//! with the upper of the two words, as if that were a `double`'s bits; what moves bits moves it, and so does a change of sign, as the sign is where it is in a `double`.
+//!
+//! ```text
+//! __multf3(to, a, a', b, b'):                     a' is the upper word, bits(…) are a word's as a double
+//!     x = with_value(bits(a'), double(a, a'))     the number itself, rounded, with a's derivative
+//!     y = with_value(bits(b'), double(b, b'))
+//!     __multf3.own(to, a, a', b, b')              nothing of which anything depends on, as far as derivatives go
+//!     to[8] = with_value(x * y, to[8])            the product's upper word, with the derivative of x * y
+//! ```
+//!
+//! `with_value(x, v)` is `v`, with the derivative of `x` (`brolga_with_value`). So derivatives are those of double precision, and the value is what it was, to the bit.
+//! Like other functions that are known by their names, these have to prove what they are: they are run, and have to agree with the host's in double precision ([`crate::around`]).
+//! What returns an integer (a comparison, a conversion) has no derivative, and only must not get one.
+
+use brolga::cranelift_codegen::ir::{InstBuilder, Value, types};
+use brolga_rules::{MathKind, Ty, math_rule};
+use wasmparser::{FuncType, ValType};
+
+use crate::around::{Around, Trial, computed, with_value};
+use crate::host;
+use crate::imports::HostFunc;
+use crate::mathlib::POINTS;
+use crate::translate::{Fx, call_host, little};
+use crate::val::Val;
+
+/// What is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A `long double`: two words, or a place for them, in front of all parameters, if it is the result.
+    Quad,
+    Double,
+    Single,
+    Int,
+    Long,
+    /// Of an `int` that is written.
+    IntPtr,
+    /// Of a `long double` that is written.
+    QuadPtr,
+}
+
+/// Where a result's derivative comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slope {
+    /// There is none.
+    None,
+    /// The first operand.
+    Same,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// The C function of that name.
+    Of(&'static str),
+    /// The first operand times a power of two, whose exponent the function writes.
+    Fraction,
+}
+
+/// A function on such numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Quad {
+    params: Vec<Kind>,
+    result: Kind,
+    slope: Slope,
+}
+
+/// What compilers call.
+const OPERATIONS: [(&str, &[Kind], Kind, Slope); 32] = {
+    use Kind::{Double, Int, Long, Quad, Single};
+    [
+        ("__addtf3", &[Quad, Quad], Quad, Slope::Add),
+        ("__subtf3", &[Quad, Quad], Quad, Slope::Sub),
+        ("__multf3", &[Quad, Quad], Quad, Slope::Mul),
+        ("__divtf3", &[Quad, Quad], Quad, Slope::Div),
+        ("__extenddftf2", &[Double], Quad, Slope::Same),
+        ("__extendsftf2", &[Single], Quad, Slope::Same),
+        ("__trunctfdf2", &[Quad], Double, Slope::Same),
+        ("__trunctfsf2", &[Quad], Single, Slope::Same),
+        ("__powitf2", &[Quad, Int], Quad, Slope::Of("__powidf2")),
+        ("__eqtf2", &[Quad, Quad], Int, Slope::None),
+        ("__netf2", &[Quad, Quad], Int, Slope::None),
+        ("__lttf2", &[Quad, Quad], Int, Slope::None),
+        ("__letf2", &[Quad, Quad], Int, Slope::None),
+        ("__gttf2", &[Quad, Quad], Int, Slope::None),
+        ("__getf2", &[Quad, Quad], Int, Slope::None),
+        ("__cmptf2", &[Quad, Quad], Int, Slope::None),
+        ("__unordtf2", &[Quad, Quad], Int, Slope::None),
+        ("__floatsitf", &[Int], Quad, Slope::None),
+        ("__floatunsitf", &[Int], Quad, Slope::None),
+        ("__floatditf", &[Long], Quad, Slope::None),
+        ("__floatunditf", &[Long], Quad, Slope::None),
+        ("__fixtfsi", &[Quad], Int, Slope::None),
+        ("__fixunstfsi", &[Quad], Int, Slope::None),
+        ("__fixtfdi", &[Quad], Long, Slope::None),
+        ("__fixunstfdi", &[Quad], Long, Slope::None),
+        ("ilogbl", &[Quad], Int, Slope::None),
+        ("lrintl", &[Quad], Int, Slope::None),
+        ("lroundl", &[Quad], Int, Slope::None),
+        ("llrintl", &[Quad], Long, Slope::None),
+        ("llroundl", &[Quad], Long, Slope::None),
+        ("__fpclassifyl", &[Quad], Int, Slope::None),
+        ("__signbitl", &[Quad], Int, Slope::None),
+    ]
+};
+
+static TO_DOUBLE: HostFunc = HostFunc {
+    symbol: "host.double_of_quad",
+    params: &[types::I64, types::I64],
+    result: Some(types::I64),
+    address: || host::double_of_quad as *const () as usize,
+};
+
+impl Quad {
+    /// The function of a name, if it is one.
+    pub fn named(name: &str) -> Option<Self> {
+        if let Some(&(_, params, result, slope)) = OPERATIONS.iter().find(|o| o.0 == name) {
+            return Some(Self { params: params.to_vec(), result, slope });
+        }
+        let of = name.strip_suffix('l')?;
+        match of {
+            "frexp" => {
+                return Some(Self {
+                    params: vec![Kind::Quad, Kind::IntPtr],
+                    result: Kind::Quad,
+                    slope: Slope::Fraction,
+                });
+            }
+            "modf" => {
+                return Some(Self { params: vec![Kind::Quad, Kind::QuadPtr], result: Kind::Quad, slope: Slope::Same });
+            }
+            _ => {}
+        }
+        let rule = math_rule(of).filter(|r| matches!(r.kind, MathKind::Expr(_)) && r.rets[..] == [Ty::F64])?;
+        let kind = |t: &Ty| match t {
+            Ty::F64 => Some(Kind::Quad),
+            Ty::I32 => Some(Kind::Int),
+            _ => None,
+        };
+        let params = rule.params.iter().map(kind).collect::<Option<_>>()?;
+        Some(Self { params, result: Kind::Quad, slope: Slope::Of(rule.symbol) })
+    }
+}
+
+impl Around for Quad {
+    fn ty(&self) -> FuncType {
+        let kind = |k: &Kind| match k {
+            Kind::Quad => vec![ValType::I64; 2],
+            Kind::Double => vec![ValType::F64],
+            Kind::Single => vec![ValType::F32],
+            Kind::Long => vec![ValType::I64],
+            Kind::Int | Kind::IntPtr | Kind::QuadPtr => vec![ValType::I32],
+        };
+        let params = self.params.iter().flat_map(kind);
+        match self.result {
+            Kind::Quad => FuncType::new([ValType::I32].into_iter().chain(params), []),
+            other => FuncType::new(params, kind(&other)),
+        }
+    }
+
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
+        let ty = self.ty();
+        let mut rest = std::mem::take(&mut fx.stack).into_iter();
+        let mut next = || rest.next().expect("its type has been looked at");
+        let to = (self.result == Kind::Quad).then(&mut next);
+        let mut args: Vec<Value> = [fx.vmctx].into_iter().chain(to).collect();
+        let mut operands = Vec::new();
+        for kind in &self.params {
+            let x = next();
+            let zero = fx.b.ins().f64const(0.0);
+            operands.push(match kind {
+                Kind::Quad => {
+                    let [low, high] = [x, next()].map(|w| fx.b.ins().bitcast(types::F64, little(), w));
+                    let words = [low, high].map(|w| {
+                        let w = with_value(fx, zero, w);
+                        fx.b.ins().bitcast(types::I64, little(), w)
+                    });
+                    args.extend(words);
+                    let number = call_host(fx, &TO_DOUBLE, &words)[0];
+                    let number = fx.b.ins().bitcast(types::F64, little(), number);
+                    with_value(fx, high, number)
+                }
+                Kind::Double => {
+                    args.push(with_value(fx, zero, x));
+                    x
+                }
+                Kind::Single => {
+                    let zero = fx.b.ins().f32const(0.0);
+                    args.push(with_value(fx, zero, x));
+                    fx.b.ins().fpromote(types::F64, x)
+                }
+                _ => {
+                    args.push(x);
+                    x
+                }
+            });
+        }
+        let callee = fx.callee(own, |fx| fx.env.signature(&ty));
+        let call = fx.b.ins().call(callee, &args);
+        let value = fx.b.inst_results(call).first().copied();
+        let slope = self.slope(fx, &operands);
+        match (to, value, slope) {
+            (Some(to), _, Some(slope)) => {
+                let room = fx.b.ins().iconst(types::I32, 16);
+                let at = fx.range(0, to, room);
+                let high = fx.b.ins().load(types::F64, little(), at, 8);
+                let high = with_value(fx, slope, high);
+                fx.b.ins().store(little(), high, at, 8);
+                fx.b.ins().return_(&[]);
+            }
+            (None, Some(value), Some(slope)) => {
+                let single = fx.b.func.dfg.value_type(value) == types::F32;
+                let slope = if single { fx.b.ins().fdemote(types::F32, slope) } else { slope };
+                let value = with_value(fx, slope, value);
+                fx.b.ins().return_(&[value]);
+            }
+            (_, value, _) => {
+                fx.b.ins().return_(value.as_slice());
+            }
+        }
+    }
+
+    fn agrees(&self, trial: &mut Trial<'_>) -> bool {
+        let n = self.params.len();
+        let some = |operand: usize| POINTS.into_iter().step_by(if operand < n { 3 } else { POINTS.len() });
+        let points = POINTS.into_iter().flat_map(|x| some(1).flat_map(move |y| some(2).map(move |z| [x, y, z])));
+        for point in points {
+            // Singles and integers are what is left of the point.
+            let mut point = point;
+            let mut args: Vec<Val> = (self.result == Kind::Quad).then_some(Val::I32(AT as i32)).into_iter().collect();
+            for (x, kind) in point.iter_mut().zip(&self.params) {
+                match kind {
+                    Kind::Quad => args.extend(of_double(*x).map(|w| Val::I64(w as i64))),
+                    Kind::Double => args.push(Val::F64(*x)),
+                    Kind::Single => {
+                        *x = f64::from(*x as f32);
+                        args.push(Val::F32(*x as f32));
+                    }
+                    Kind::Int => args.push(Val::I32(*x as i32)),
+                    Kind::Long => args.push(Val::I64(*x as i64)),
+                    Kind::IntPtr | Kind::QuadPtr => args.push(Val::I32(AT as i32 + 64)),
+                }
+            }
+            let Some((found, memory)) = trial(&[], &args) else { return false };
+            let Some(wanted) = self.host(point) else { continue };
+            let word = |at: usize| u64::from_le_bytes(memory[at..at + 8].try_into().expect("eight bytes"));
+            let (found, wanted) = match found[..] {
+                [] => (to_double([word(AT), word(AT + 8)]), wanted),
+                [Val::F64(v)] => (v, wanted),
+                [Val::F32(v)] => (v.into(), f64::from(wanted as f32)),
+                _ => return false,
+            };
+            let close = (found - wanted).abs() <= 1e-12 * (1.0 + wanted.abs());
+            if !(close || found == wanted || found.is_nan() && wanted.is_nan()) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Quad {
+    /// The expression whose derivative the result has. The function has been called.
+    fn slope(&self, fx: &mut Fx<'_, '_, '_, '_>, operands: &[Value]) -> Option<Value> {
+        Some(match (self.slope, operands) {
+            // An upper word is a float's, also where it is a constant.
+            (Slope::None, _) => return (self.result == Kind::Quad).then(|| fx.b.ins().f64const(0.0)),
+            (Slope::Same, _) => operands[0],
+            (Slope::Add, [x, y]) => fx.b.ins().fadd(*x, *y),
+            (Slope::Sub, [x, y]) => fx.b.ins().fsub(*x, *y),
+            (Slope::Mul, [x, y]) => fx.b.ins().fmul(*x, *y),
+            (Slope::Div, [x, y]) => fx.b.ins().fdiv(*x, *y),
+            (Slope::Of(name), _) => computed(fx, name, operands),
+            (Slope::Fraction, [x, e]) => {
+                let room = fx.b.ins().iconst(types::I32, 4);
+                let at = fx.range(0, *e, room);
+                let e = fx.b.ins().load(types::I32, little(), at, 0);
+                let back = fx.b.ins().ineg(e);
+                computed(fx, "scalbn", &[*x, back])
+            }
+            _ => unreachable!("two operands"),
+        })
+    }
+
+    /// What the function is in double precision.
+    fn host(&self, x: [f64; 3]) -> Option<f64> {
+        let n = self.params.len();
+        Some(match self.slope {
+            Slope::None => return None,
+            Slope::Same if self.params.contains(&Kind::QuadPtr) => x[0].fract(),
+            Slope::Same => x[0],
+            Slope::Add => x[0] + x[1],
+            Slope::Sub => x[0] - x[1],
+            Slope::Mul => x[0] * x[1],
+            Slope::Div => x[0] / x[1],
+            Slope::Fraction => crate::clib::parts(x[0]).0,
+            Slope::Of(name) => {
+                let address = brolga_runtime::symbols().into_iter().find(|s| s.0 == name)?.1;
+                // SAFETY: the symbol is a C function of doubles, of which the last may be an integer instead: `named` has looked at its rule.
+                unsafe {
+                    use std::mem::transmute;
+                    match (n, self.params.last()) {
+                        (2, Some(Kind::Int)) => {
+                            transmute::<*const u8, extern "C" fn(f64, i32) -> f64>(address)(x[0], x[1] as i32)
+                        }
+                        (1, _) => transmute::<*const u8, extern "C" fn(f64) -> f64>(address)(x[0]),
+                        (2, _) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(address)(x[0], x[1]),
+                        (3, _) => {
+                            transmute::<*const u8, extern "C" fn(f64, f64, f64) -> f64>(address)(x[0], x[1], x[2])
+                        }
+                        _ => return None,
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// Where results are left when functions are tried.
+const AT: usize = 512;
+
+/// Bits of the fraction of a binary128, and of those a binary64 does not have.
+const FRACTION: u32 = 112;
+const LESS: u32 = FRACTION - 52;
+/// What is added to an exponent.
+const BIAS: i32 = 16383;
+
+/// The double next to a binary128, of which the lower word is the first.
+pub(crate) fn to_double([low, high]: [u64; 2]) -> f64 {
+    let sign = high >> 63 << 63;
+    let exponent = (high >> 48 & 0x7fff) as i32 - BIAS;
+    let fraction = u128::from(high & 0xffff_ffff_ffff) << 64 | u128::from(low);
+    let magnitude = if exponent > BIAS {
+        if fraction == 0 { f64::INFINITY.to_bits() } else { f64::NAN.to_bits() }
+    } else if exponent > 1023 {
+        f64::INFINITY.to_bits()
+    } else {
+        // One bit less for each power of two below the smallest normal number.
+        let drop = LESS + (-1022 - exponent).clamp(0, 60) as u32;
+        let whole = fraction | 1 << FRACTION;
+        let (kept, lost, half) = ((whole >> drop) as u64, whole & ((1 << drop) - 1), 1 << (drop - 1));
+        let up = u64::from(lost > half || lost == half && kept & 1 == 1);
+        // The leading bit adds one to the exponent, and so does what is carried.
+        let bias = (exponent + 1022).max(0) as u64;
+        if exponent == -BIAS { 0 } else { (bias << 52) + kept + up }
+    };
+    f64::from_bits(sign | magnitude)
+}
+
+/// A double as a binary128.
+fn of_double(x: f64) -> [u64; 2] {
+    let sign = x.to_bits() >> 63 << 63;
+    let bits = x.to_bits() << 1 >> 1;
+    let (exponent, fraction) = match bits >> 52 {
+        0 if bits == 0 => (0, 0),
+        0 => {
+            let shift = bits.leading_zeros() - 11;
+            ((BIAS - 1022) as u64 - u64::from(shift), (bits << shift) & (u64::MAX >> 12))
+        }
+        0x7ff => (0x7fff, bits & (u64::MAX >> 12)),
+        e => (e + (BIAS - 1023) as u64, bits & (u64::MAX >> 12)),
+    };
+    [fraction << LESS, sign | exponent << 48 | fraction >> 4]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Quad, of_double, to_double};
+
+    #[test]
+    fn doubles_there_and_back() {
+        let some = [0.0, -0.0, 1.0, -2.5, 1e-310, -5e-324, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY, 0.1];
+        for x in some {
+            assert_eq!(to_double(of_double(x)).to_bits(), x.to_bits(), "{x}");
+        }
+        assert!(to_double(of_double(f64::NAN)).is_nan());
+        assert_eq!(of_double(1.0), [0, 0x3fff << 48]);
+    }
+
+    #[test]
+    fn rounding() {
+        let [low, high] = of_double(1.0);
+        let half = 1 << 59;
+        assert_eq!(to_double([low + half, high]), 1.0);
+        assert_eq!(to_double([low + half + 1, high]), 1.0 + f64::EPSILON);
+        assert_eq!(to_double([low + (1 << 60) + half, high]), 1.0 + 2.0 * f64::EPSILON);
+        let [low, high] = of_double(f64::MAX);
+        assert_eq!(to_double([low | half, high]), f64::INFINITY);
+        assert_eq!(to_double([0, 0x7ffe << 48]), f64::INFINITY);
+        assert_eq!(to_double([0, 1 << 63 | 1 << 48]).to_bits(), (-0.0_f64).to_bits());
+        // Half of the smallest number goes to zero, anything more does not.
+        let tiny = |low| to_double([low, (super::BIAS as u64 - 1075) << 48]);
+        assert_eq!((tiny(0), tiny(1)), (0.0, 5e-324));
+    }
+
+    #[test]
+    fn names() {
+        assert!(Quad::named("expl").is_some() && Quad::named("__multf3").is_some() && Quad::named("ldexpl").is_some());
+        assert!(Quad::named("exp").is_none() && Quad::named("ceill").is_some() && Quad::named("ceil").is_none());
+    }
+}
