@@ -12,7 +12,7 @@
 //! sin(z) = -i sinh(iz)    cos(z) = cosh(iz)    z^w = exp(w log(z)), log(z) = log(hypot(a, b)) + i atan2(b, a)
 //! ```
 //!
-//! Numbers are passed by address, in a copy that is the callee's, which is filled with numbers that have no derivative before the library's function gets it. All in double precision, also for
+//! Numbers are passed by address, in a copy that is the callee's, which is filled with numbers that have no derivative while the library's function has it. All in double precision, also for
 //! functions of singles. The other complex functions are differentiated as the library has written them.
 //!
 //! Source: the C standard, annex G; the way around a function is ours.
@@ -82,20 +82,28 @@ impl Around for Complex {
         let (ty, bytes) = (self.float(), self.float().bytes() as i32);
         let room = fx.b.ins().iconst(types::I32, 2 * i64::from(bytes));
         let zero = if self.single { fx.b.ins().f32const(0.0) } else { fx.b.ins().f64const(0.0) };
-        let mut numbers = Vec::new();
+        let mut given = Vec::new();
         for &place in &places[1..] {
             let at = fx.range(0, place, room);
             for offset in [0, bytes] {
                 let x = fx.b.ins().load(ty, little(), at, offset);
                 let constant = with_value(fx, zero, x);
                 fx.b.ins().store(little(), constant, at, offset);
-                numbers.push(if self.single { fx.b.ins().fpromote(types::F64, x) } else { x });
+                given.push((at, offset, x));
             }
         }
         let function = self.ty();
         let callee = fx.callee(own, |fx| fx.env.signature(&function));
         let args: Vec<Value> = [fx.vmctx].into_iter().chain(places.iter().copied()).collect();
         fx.b.ins().call(callee, &args);
+        // Whoever reads the copy again, which C does not, finds what was there.
+        for &(at, offset, x) in &given {
+            let left = fx.b.ins().load(ty, little(), at, offset);
+            let left = with_value(fx, x, left);
+            fx.b.ins().store(little(), left, at, offset);
+        }
+        let number = |x| if self.single { fx.b.ins().fpromote(types::F64, x) } else { x };
+        let numbers: Vec<Value> = given.iter().map(|g| g.2).map(number).collect();
         let (a, b) = (numbers[0], numbers[1]);
         let (re, im) = match self.of {
             Of::Exp => exp(fx, a, b),

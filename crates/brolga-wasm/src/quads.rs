@@ -202,13 +202,13 @@ impl Around for Quad {
         let call = fx.b.ins().call(callee, &args);
         let value = fx.b.inst_results(call).first().copied();
         let slope = self.slope(fx, &operands);
+        for (_, &place) in self.params.iter().zip(&operands).filter(|p| *p.0 == Kind::QuadPtr) {
+            let zero = fx.b.ins().f64const(0.0);
+            upper(fx, place, zero);
+        }
         match (to, value, slope) {
             (Some(to), _, Some(slope)) => {
-                let room = fx.b.ins().iconst(types::I32, 16);
-                let at = fx.range(0, to, room);
-                let high = fx.b.ins().load(types::F64, little(), at, 8);
-                let high = with_value(fx, slope, high);
-                fx.b.ins().store(little(), high, at, 8);
+                upper(fx, to, slope);
                 fx.b.ins().return_(&[]);
             }
             (None, Some(value), Some(slope)) => {
@@ -317,6 +317,15 @@ impl Quad {
             }
         })
     }
+}
+
+/// Give the number that has been left at a place the derivative of an expression: its upper word.
+fn upper(fx: &mut Fx<'_, '_, '_, '_>, place: Value, slope: Value) {
+    let room = fx.b.ins().iconst(types::I32, 16);
+    let at = fx.range(0, place, room);
+    let high = fx.b.ins().load(types::F64, little(), at, 8);
+    let high = with_value(fx, slope, high);
+    fx.b.ins().store(little(), high, at, 8);
 }
 
 /// Where results are left when functions are tried.

@@ -476,6 +476,21 @@ fn imports_that_nothing_provides_may_trap() {
 }
 
 #[test]
+fn a_number_may_be_given_a_derivative() {
+    // x rounded to an integer, with the derivative of its square; and the same without any.
+    let module = Module::new(
+        r#"(module (import "env" "brolga_with_value" (func $with (param f64 f64) (result f64)))
+            (func (export "f") (param f64) (result f64)
+                (f64.add (call $with (f64.mul (local.get 0) (local.get 0)) (f64.nearest (local.get 0)))
+                    (call $with (f64.const 0) (local.get 0)))))"#,
+    )
+    .unwrap();
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let found = Instance::new(&module).unwrap().gradient(&gradient, &[Val::F64(2.75)], &[Val::F64(2.0)]).unwrap();
+    assert_eq!((found.values, found.cotangents), (vec![Val::F64(5.75)], vec![Some(Val::F64(11.0))]));
+}
+
+#[test]
 fn long_doubles_are_believed_if_they_are_right() {
     // Both take the upper word for the double itself, which is right for zero only; and an exponential function that returns its operand.
     let module = Module::new(
