@@ -22,9 +22,10 @@ use crate::complexes::Complex;
 use crate::error::Error;
 use crate::imports::Provided;
 use crate::instance::Instance;
-use crate::mathlib::FUEL;
+use crate::mathlib::{FUEL, plain};
 use crate::module::Module;
 use crate::parse::Info;
+use crate::parts::Parts;
 use crate::quads::Quad;
 use crate::translate::Fx;
 use crate::val::Val;
@@ -54,14 +55,17 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
     if !matches!(&info.memories[..], [m] if m.ty.initial > 0) {
         return Vec::new();
     }
-    let named = |name: &String| -> Option<Arc<dyn Around>> {
-        let quad = || Quad::named(name).map(|q| Arc::new(q) as Arc<dyn Around>);
-        Complex::named(name).map(|c| Arc::new(c) as Arc<dyn Around>).or_else(quad)
-    };
     let of = |index: u32| {
         let exported = info.exports.iter().find(|e| e.index == index && e.kind == ExternalKind::Func);
         let mut names = info.names.get(&index).into_iter().chain(exported.map(|e| &e.name));
-        let around = names.find_map(named).filter(|a| a.ty() == *info.type_of(index))?;
+        let right = |a: &Arc<dyn Around>| a.ty() == *info.type_of(index);
+        let around = names.find_map(|name| {
+            let name = plain(name);
+            let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn Around>);
+            let parts = || Parts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
+            let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn Around>);
+            complex.filter(right).or_else(|| quad().filter(right)).or_else(parts)
+        })?;
         Some(Candidate { index, around })
     };
     (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()).filter_map(of).collect()

@@ -52,6 +52,7 @@ mod layout;
 mod mathlib;
 mod module;
 mod parse;
+mod parts;
 mod quads;
 mod region;
 mod translate;

@@ -5,7 +5,9 @@
 //! that it computes. It is found by its name, and then has to prove it: it is run at some points, and has to agree there with
 //! the host's function of that name. A function of another meaning that only has the name is left as it is.
 //!
-//! Names are C's, or those that Rust gives to its own copies (`…compiler_builtins…math…3exp`).
+//! Names are C's, or those that Rust (`…compiler_builtins…math…3exp`) and Zig (`compiler_rt.exp.exp`, `math.tanh.tanh64`) give to their own copies.
+
+use std::borrow::Cow;
 
 use brolga::{FuncKey, Options, Primal};
 use brolga_rules::{MathKind, Ty, math_rule};
@@ -58,15 +60,37 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
             };
             (known && same(&rule.params, ty.params()) && same(&rule.rets, ty.results())).then_some(rule.symbol)
         };
-        if let Some(symbol) = names.into_iter().find_map(|n| fits(plain(n))) {
+        if let Some(symbol) = names.into_iter().find_map(|n| fits(&plain(n))) {
             out.push(Candidate { index: i, symbol, ty: ty.clone() });
         }
     }
     out
 }
 
+/// The name that C has for a function of a mathematical library of Rust's or Zig's, or the name as it is.
+pub(crate) fn plain(name: &str) -> Cow<'_, str> {
+    of_zig(name).unwrap_or_else(|| Cow::Borrowed(of_rust(name)))
+}
+
+/// The last part of a Zig path in `std.math` or `compiler_rt`, without the number of an instance; the width is part of C's name.
+fn of_zig(name: &str) -> Option<Cow<'_, str>> {
+    let path = name.strip_prefix("std.").unwrap_or(name);
+    if !path.starts_with("math.") && !path.starts_with("compiler_rt.") {
+        return None;
+    }
+    let last = path.rsplit('.').next()?;
+    let last = ["__func_", "__anon_"].iter().find_map(|mark| Some(last.split_once(mark)?.0)).unwrap_or(last);
+    let of_width = |marks: &[&str], c: &str| {
+        let stem = marks.iter().find_map(|mark| last.strip_suffix(mark))?;
+        Some(Cow::Owned(format!("{stem}{c}")))
+    };
+    let double = || of_width(&["_f64", "_64", "64"], "");
+    let single = || of_width(&["_f32", "_32", "32"], "f");
+    Some(of_width(&["_f128", "_128", "128"], "l").or_else(double).or_else(single).unwrap_or(Cow::Borrowed(last)))
+}
+
 /// The last part of a Rust path in a mathematical library, or the name as it is.
-fn plain(name: &str) -> &str {
+fn of_rust(name: &str) -> &str {
     if !(name.starts_with("_R") || name.starts_with("_ZN")) || !(name.contains("math") || name.contains("libm")) {
         return name;
     }
@@ -163,5 +187,17 @@ mod tests {
         assert_eq!(plain("_RNvNtCsabc_17compiler_builtins4math5log10"), "log10");
         assert_eq!(plain("_ZN17compiler_builtins4math4libm3exp3exp17h0123456789abcdefE"), "exp");
         assert_eq!(plain("_RNvCs_4mine3exp"), "_RNvCs_4mine3exp");
+    }
+
+    #[test]
+    fn names_of_zig_libraries() {
+        assert_eq!(plain("compiler_rt.sin.sin"), "sin");
+        assert_eq!(plain("compiler_rt.sin.sinf"), "sinf");
+        assert_eq!(plain("compiler_rt.sqrt.sqrt_f128"), "sqrtl");
+        assert_eq!(plain("math.tanh.tanh64"), "tanh");
+        assert_eq!(plain("math.expm1.expm1_32"), "expm1f");
+        assert_eq!(plain("std.math.pow.pow__anon_180"), "pow");
+        assert_eq!(plain("math.log2.log2__func_149"), "log2");
+        assert_eq!(plain("mine.math.exp"), "mine.math.exp");
     }
 }

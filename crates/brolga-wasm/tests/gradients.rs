@@ -491,6 +491,35 @@ fn a_number_may_be_given_a_derivative() {
 }
 
 #[test]
+fn records_of_fraction_and_exponent() {
+    // As Zig takes numbers apart: (x / 2^e) e, and what is called so and is not.
+    let text = |least: i64| {
+        format!(
+            r#"(module (memory 1) (func $frexp (@name "math.frexp.frexp__func_1") (param $to i32) (param $x f64)
+                (local $bits i64)
+                (local.set $bits (i64.reinterpret_f64 (local.get $x)))
+                (f64.store (local.get $to) (local.get $x)) (i32.store offset=8 (local.get $to) (i32.const 0))
+                (if (f64.ne (local.get $x) (f64.const 0)) (then
+                    (f64.store (local.get $to) (f64.reinterpret_i64 (i64.or (i64.const 0x3fe0000000000000)
+                        (i64.and (local.get $bits) (i64.const 0x800fffffffffffff)))))
+                    (i32.store offset=8 (local.get $to) (i32.wrap_i64 (i64.sub (i64.and (i64.const 0x7ff)
+                        (i64.shr_u (local.get $bits) (i64.const 52))) (i64.const {least})))))))
+            (func (export "f") (param f64) (result f64)
+                (call $frexp (i32.const 64) (local.get 0))
+                (f64.mul (f64.load (i32.const 64)) (f64.convert_i32_s (i32.load (i32.const 72))))))"#
+        )
+    };
+    let module = Module::new(text(1022)).unwrap();
+    assert!(module.program().funcs.values().any(|f| f.untracked));
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let found = Instance::new(&module).unwrap().gradient(&gradient, &[Val::F64(-12.0)], &[Val::F64(1.0)]).unwrap();
+    assert_eq!((found.values, found.cotangents), (vec![Val::F64(-3.0)], vec![Some(Val::F64(0.25))]));
+    let other = Module::new(text(1023)).unwrap();
+    assert!(other.program().funcs.values().all(|f| !f.untracked));
+    assert!(Gradient::new(&other, "f").is_err());
+}
+
+#[test]
 fn long_doubles_are_believed_if_they_are_right() {
     // Both take the upper word for the double itself, which is right for zero only; and an exponential function that returns its operand.
     let module = Module::new(

@@ -114,6 +114,7 @@ functions! {
     Rint: rint rintf (x);
     Nearbyint: nearbyint nearbyintf (x);
     Logb: logb logbf (x);
+    Nextafter: nextafter nextafterf (x, y);
 }
 
 /// ∂ value / ∂ x[i]; `v` is the value.
@@ -194,6 +195,8 @@ pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
         Math::Fdim if p < q => [None; 3],
         Math::Fdim => [Some(one), Some(-one), None],
         Math::Fabs => [sign(p).map(c), None, None],
+        // The number beside x is as far away from that beside another.
+        Math::Nextafter => unary(one),
         Math::Copysign if p == 0.0 => [None; 3],
         Math::Copysign => unary(c(if p.is_sign_negative() == v.is_sign_negative() { 1.0 } else { -1.0 })),
         Math::Floor
