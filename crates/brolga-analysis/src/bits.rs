@@ -144,7 +144,7 @@ fn constant_kind(func: &ir::Function, v: ir::Value, lane: u32) -> Option<Const> 
 }
 
 /// Whether at most the sign bits of a value are set.
-pub fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
+fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
     if let Some(b) = constant_bytes(func, v) {
         return b.iter().enumerate().all(|(i, &x)| x & if i as u32 % lane == lane - 1 { 0x7f } else { 0xff } == 0);
     }
@@ -234,6 +234,19 @@ fn apart(func: &ir::Function, a: ir::Value, b: ir::Value, lane: u32) -> bool {
     lane == 4 && word(a) && word(b) && occupied(func, a) & occupied(func, b) == 0
 }
 
+/// The operand to which an operation adds no more than the other's sign bits, or whose sign it changes by those: a cotangent goes to this one alone. Where `lane`, the width of
+/// the floats that it carries, is 0, it is as wide as the lanes of the type.
+pub fn signed(func: &ir::Function, inst: ir::Inst, lane: u32) -> Option<ir::Value> {
+    let (Opcode::Bor | Opcode::Bxor) = func.dfg.insts[inst].opcode() else { return None };
+    let &[x, y] = func.dfg.inst_args(inst) else { return None };
+    let lane = if lane == 0 { func.dfg.value_type(x).lane_type().bytes() } else { lane };
+    match [x, y].map(|v| sign_only(func, v, lane)) {
+        [false, true] => Some(x),
+        [true, false] => Some(y),
+        _ => None,
+    }
+}
+
 /// Recognise a bitwise operation; `lane` is the width in bytes of the floats that it carries, `carries` tells which
 /// operands carry float bits that vary.
 pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn(ir::Value) -> bool) -> Option<BitOp> {
@@ -242,8 +255,10 @@ pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn
     let op = func.dfg.insts[inst].opcode();
     match op {
         Opcode::Band | Opcode::Bor | Opcode::Bxor => {
+            let signed = signed(func, inst, lane);
             for (x, m) in [(a[0], a[1]), (a[1], a[0])] {
-                if !carries(x) || carries(m) {
+                // Sign bits may be those of anything.
+                if !carries(x) || carries(m) && signed != Some(x) {
                     continue;
                 }
                 return Some(match (op, kind(m)) {

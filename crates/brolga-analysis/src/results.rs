@@ -27,7 +27,7 @@ use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 
-use crate::activity::leaves_exponent;
+use crate::activity::exponent::leaves_exponent;
 use crate::activity::pieces::bytes_of;
 use crate::callee::CalleeKind;
 use crate::cfg::Cfg;
@@ -180,7 +180,7 @@ impl Reader<'_> {
                 OpcodeRule::Structural(Structural::Select) => work.extend(args[1..].iter().map(|&a| (a, whole))),
                 OpcodeRule::Structural(Structural::Bitcast) => work.extend(args.iter().map(|&a| (a, whole))),
                 OpcodeRule::Structural(_) if op.can_load() || op.other_side_effects() => {}
-                _ if leaves_exponent(func, inst) => {}
+                _ if leaves_exponent(func, cfg, inst) => {}
                 OpcodeRule::Structural(_) | OpcodeRule::NotFloat => work.extend(args.iter().map(|&a| (a, false))),
                 _ => {}
             }
@@ -210,7 +210,7 @@ impl Reader<'_> {
         match opcode_rule(op) {
             _ if op.can_load() || op.other_side_effects() => None,
             OpcodeRule::Zero => Some(Vec::new()),
-            _ if leaves_exponent(func, inst) && bytes_of(func, inst).is_none() => Some(Vec::new()),
+            _ if leaves_exponent(func, self.cfg, inst) && bytes_of(func, inst).is_none() => Some(Vec::new()),
             _ => Some(args.to_vec()),
         }
     }

@@ -71,3 +71,45 @@ fn what_is_not_reached_does_not_matter() {
         }
     }
 }
+
+/// What the oracles, which know nothing of exponents, cannot judge: `2^e x` and `e x`, where `e` is the exponent of `x`, are linear between powers of two. Shifted up by so much that a mantissa's bit takes
+/// the place of the lowest one of the exponent, it is refused.
+#[test]
+fn exponents_are_constant() {
+    let text = |up: u32, operation: &str| {
+        program(&format!(
+            "function %f(f64) -> f64 {{
+            block0(v0: f64):
+                v1 = bitcast.i64 v0
+                v2 = iconst.i64 {up}
+                v3 = ishl v1, v2
+                v4 = iconst.i64 53
+                v5 = ushr v3, v4
+                v6 = iconst.i64 52
+                {operation}
+                v9 = fmul v8, v0
+                return v9
+            }}"
+        ))
+    };
+    for (operation, code, wanted) in [
+        ("v7 = ishl v5, v6\n v8 = bitcast.f64 v7", "AD0110", 8.0),
+        ("v7 = iadd v5, v6\n v8 = fcvt_from_sint.f64 v7", "AD0112", 1026.0 + 52.0),
+    ] {
+        let derived = |up| {
+            let program = text(up, operation);
+            let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active]);
+            DerivedRule::new(&program, &request, &Options::default())
+        };
+        let rule = derived(1).expect("no mantissa is left");
+        let args = [Arg::new(DataValue::F64(12.0.into()))];
+        let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+        // SAFETY: there are no pointers.
+        unsafe { rule.gradient(&args, &[DataValue::F64(0.5.into())], &mut results, &mut cotangents) }.unwrap();
+        assert_eq!(cotangents, [Some(DataValue::F64((0.5 * wanted).into()))], "{operation}");
+        match derived(2) {
+            Err(Error::Diagnostics(found)) => assert!(found.0.iter().any(|d| d.code == code), "{operation}: {found:?}"),
+            other => panic!("{operation}: {:?}", other.err()),
+        }
+    }
+}

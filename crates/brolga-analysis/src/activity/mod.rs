@@ -25,14 +25,14 @@
 use brolga_ir::inst::Shape;
 use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, FuncKey, Program, Untracked};
-use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::cell::{access_offset, cell_of};
 use crate::cfg::Cfg;
 use crate::contents::{Contents, Kinds, Uses};
 use crate::modes::{ParamMode, ResultMode};
-use crate::pointers::{PointerInput, Pointers, constant_int};
+use crate::pointers::{PointerInput, Pointers};
 use crate::reach::Name;
 use crate::summary::Summaries;
 use crate::turns::{Here, Local};
@@ -178,14 +178,7 @@ fn kinds_at(func: &ir::Function, contents: &Contents, summaries: &Summaries, ins
     region.map_or(k, |r| k.join(summaries.region(r)))
 }
 
-/// Whether a shift leaves nothing of a float but what is above its mantissa, which is constant wherever the float is differentiable.
-pub(crate) fn leaves_exponent(func: &ir::Function, inst: ir::Inst) -> bool {
-    let (Opcode::Ushr | Opcode::Sshr) = func.dfg.insts[inst].opcode() else { return false };
-    let lane = func.dfg.value_type(func.dfg.first_result(inst)).lane_type();
-    constant_int(func, func.dfg.inst_args(inst)[1])
-        .is_some_and(|n| lane == types::I64 && n >= 52 || lane == types::I32 && n >= 23)
-}
-
+pub(crate) mod exponent;
 pub mod lanes;
 pub mod pieces;
 mod roles;

@@ -9,7 +9,8 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use super::pieces::bytes_of;
-use super::{BITS_HELP, Cx, State, leaves_exponent, whole_lane};
+use super::exponent::leaves_exponent;
+use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{Cell, access_offset, cell_of};
@@ -303,7 +304,7 @@ impl Cx<'_> {
                     }
                 }
                 // But if a part of memory is made of it, or of a float, that is a part of a float.
-                _ if leaves_exponent(func, inst)
+                _ if leaves_exponent(func, self.i.cfg, inst)
                     && !(bytes_of(func, inst).is_some()
                         && (goes_on(func, self.i.uses, v) || becomes_float(func, self.i.uses, v))) =>
                 {
@@ -540,15 +541,14 @@ impl Cx<'_> {
     pub(super) fn bitwise(&mut self, inst: ir::Inst, v: ir::Value) -> State {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);
-        let state = self.any_state(args);
-        if state == State::No {
-            return State::No;
-        }
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
-        // A sign, whatever was done to the bits before: `copysign(x, -y)` takes that of the complement.
-        let word = if lane == 0 { self.ty(v).lane_type().bytes() } else { lane };
-        if func.dfg.insts[inst].opcode() == Opcode::Band && args.iter().any(|&m| bits::sign_only(func, m, word)) {
-            return State::No;
+        // What only gives its sign gives nothing else, whatever was done to its bits before.
+        let state = match bits::signed(func, inst, lane) {
+            Some(x) => self.a.state[x],
+            None => self.any_state(args),
+        };
+        if state == State::No {
+            return self.tainted(args);
         }
         if let State::Varied { definite } = state
             && lane != 0
