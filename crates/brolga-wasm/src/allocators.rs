@@ -13,7 +13,7 @@
 use std::str::FromStr;
 
 use brolga::Allocator;
-use wasmparser::{ExternalKind, FuncType, ValType};
+use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
 use crate::parse::Info;
@@ -113,8 +113,7 @@ impl Allocators {
         let mut out = Vec::new();
         let mut missing: Vec<&str> = self.also.iter().map(|(name, _)| &name[..]).collect();
         for i in (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()) {
-            let exported = info.exports.iter().filter(|e| e.index == i && e.kind == ExternalKind::Func);
-            let names: Vec<_> = info.names.get(&i).into_iter().chain(exported.map(|e| &e.name)).collect();
+            let names: Vec<_> = info.names_of(i).collect();
             if let Some(kind) = names.iter().find_map(|n| self.named(n))
                 && fits(kind, info.type_of(i))
             {

@@ -13,9 +13,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, Value, types};
+use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, Type, Value, types};
 use brolga::{FuncKey, Options, Primal, Program};
-use wasmparser::{ExternalKind, FuncType};
+use wasmparser::FuncType;
 
 use crate::clib::Replaced;
 use crate::complexes::Complex;
@@ -27,7 +27,7 @@ use crate::module::Module;
 use crate::parse::Info;
 use crate::parts::Parts;
 use crate::quads::Quad;
-use crate::translate::Fx;
+use crate::translate::{Fx, little};
 use crate::val::Val;
 
 /// Runs the module's function: with bytes at some places of memory, and on arguments. What it returns, and the first bytes of memory behind it.
@@ -56,10 +56,8 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
         return Vec::new();
     }
     let of = |index: u32| {
-        let exported = info.exports.iter().find(|e| e.index == index && e.kind == ExternalKind::Func);
-        let mut names = info.names.get(&index).into_iter().chain(exported.map(|e| &e.name));
         let right = |a: &Arc<dyn Around>| a.ty() == *info.type_of(index);
-        let around = names.find_map(|name| {
+        let around = info.names_of(index).find_map(|name| {
             let name = plain(name);
             let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn Around>);
             let parts = || Parts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
@@ -130,6 +128,36 @@ pub(crate) fn spread(program: &mut Program, known: &HashSet<FuncKey>) {
                 open.push(callee);
             }
         }
+    }
+}
+
+/// Call the module's own function; the instance goes in front of the arguments.
+pub(crate) fn call_own(fx: &mut Fx<'_, '_, '_, '_>, own: &str, ty: &FuncType, args: &[Value]) -> Vec<Value> {
+    let callee = fx.callee(own, |fx| fx.env.signature(ty));
+    let args = [&[fx.vmctx], args].concat();
+    let call = fx.b.ins().call(callee, &args);
+    fx.b.inst_results(call).to_vec()
+}
+
+/// Give the float at a place, which is left there, the derivative of an expression.
+pub(crate) fn store_with_value(fx: &mut Fx<'_, '_, '_, '_>, x: Value, at: Value, offset: i32) {
+    let ty = fx.b.func.dfg.value_type(x);
+    let left = fx.b.ins().load(ty, little(), at, offset);
+    let left = with_value(fx, x, left);
+    fx.b.ins().store(little(), left, at, offset);
+}
+
+/// Zero, of a type of floats: for `with_value`, it makes constants.
+pub(crate) fn zero(fx: &mut Fx<'_, '_, '_, '_>, ty: Type) -> Value {
+    if ty == types::F32 { fx.b.ins().f32const(0.0) } else { fx.b.ins().f64const(0.0) }
+}
+
+/// The float at a place of memory that a trial has told.
+pub(crate) fn float_at(memory: &[u8], at: usize, single: bool) -> f64 {
+    if single {
+        f32::from_le_bytes(memory[at..at + 4].try_into().expect("four bytes")).into()
+    } else {
+        f64::from_le_bytes(memory[at..at + 8].try_into().expect("eight bytes"))
     }
 }
 

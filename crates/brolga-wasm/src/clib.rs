@@ -12,8 +12,9 @@ use std::collections::HashMap;
 
 use brolga::{FuncKey, Options, Primal};
 use brolga_rules::{MathKind, Ty, math_rule};
-use wasmparser::{ExternalKind, FuncType, ValType};
+use wasmparser::{FuncType, ValType};
 
+use crate::around::float_at;
 use crate::error::Error;
 use crate::imports::complex::{quotient, quotient_of_singles};
 use crate::imports::{Provided, library};
@@ -45,10 +46,9 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
         return out;
     }
     for index in (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()) {
-        let exported = info.exports.iter().find(|e| e.index == index && e.kind == ExternalKind::Func);
-        let names = info.names.get(&index).into_iter().chain(exported.map(|e| &e.name));
         let ty = info.type_of(index);
-        let found = names.filter(|n| NAMES.contains(&n.as_str())).find_map(|n| Some((n, library(n, ty)?)));
+        let found =
+            info.names_of(index).filter(|n| NAMES.contains(&n.as_str())).find_map(|n| Some((n, library(n, ty)?)));
         if let Some((name, provided)) = found {
             out.push(Candidate { index, name: name.clone(), ty: ty.clone(), provided });
         }
@@ -186,14 +186,7 @@ fn divides(single: bool, call: &mut Call<'_>) -> bool {
             return false;
         }
         let size = if single { 4 } else { 8 };
-        let part = |k: usize| {
-            let bytes = &memory[AT + k * size..][..size];
-            if single {
-                f32::from_le_bytes(bytes.try_into().expect("four bytes")).into()
-            } else {
-                f64::from_le_bytes(bytes.try_into().expect("eight bytes"))
-            }
-        };
+        let part = |k: usize| float_at(&memory, AT + k * size, single);
         let left = memory[..AT].iter().chain(&memory[AT + 2 * size..]).all(|&b| b == 0x55);
         left && same(part(0), wanted[0]) && same(part(1), wanted[1])
     })

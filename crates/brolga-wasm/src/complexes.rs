@@ -21,7 +21,7 @@ use brolga::cranelift_codegen::ir::condcodes::FloatCC;
 use brolga::cranelift_codegen::ir::{BlockArg, InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{Around, Trial, computed, with_value};
+use crate::around::{Around, Trial, call_own, computed, float_at, store_with_value, with_value, zero};
 use crate::mathlib::POINTS;
 use crate::translate::{Fx, little};
 use crate::val::Val;
@@ -81,26 +81,21 @@ impl Around for Complex {
         let places = std::mem::take(&mut fx.stack);
         let (ty, bytes) = (self.float(), self.float().bytes() as i32);
         let room = fx.b.ins().iconst(types::I32, 2 * i64::from(bytes));
-        let zero = if self.single { fx.b.ins().f32const(0.0) } else { fx.b.ins().f64const(0.0) };
+        let none = zero(fx, ty);
         let mut given = Vec::new();
         for &place in &places[1..] {
             let at = fx.range(0, place, room);
             for offset in [0, bytes] {
                 let x = fx.b.ins().load(ty, little(), at, offset);
-                let constant = with_value(fx, zero, x);
+                let constant = with_value(fx, none, x);
                 fx.b.ins().store(little(), constant, at, offset);
                 given.push((at, offset, x));
             }
         }
-        let function = self.ty();
-        let callee = fx.callee(own, |fx| fx.env.signature(&function));
-        let args: Vec<Value> = [fx.vmctx].into_iter().chain(places.iter().copied()).collect();
-        fx.b.ins().call(callee, &args);
+        call_own(fx, own, &self.ty(), &places);
         // Whoever reads the copy again, which C does not, finds what was there.
         for &(at, offset, x) in &given {
-            let left = fx.b.ins().load(ty, little(), at, offset);
-            let left = with_value(fx, x, left);
-            fx.b.ins().store(little(), left, at, offset);
+            store_with_value(fx, x, at, offset);
         }
         let number = |x| if self.single { fx.b.ins().fpromote(types::F64, x) } else { x };
         let numbers: Vec<Value> = given.iter().map(|g| g.2).map(number).collect();
@@ -131,10 +126,8 @@ impl Around for Complex {
         };
         let at = fx.range(0, places[0], room);
         for (offset, x) in [(0, re), (bytes, im)] {
-            let value = fx.b.ins().load(ty, little(), at, offset);
             let x = if self.single { fx.b.ins().fdemote(ty, x) } else { x };
-            let x = with_value(fx, x, value);
-            fx.b.ins().store(little(), x, at, offset);
+            store_with_value(fx, x, at, offset);
         }
         fx.b.ins().return_(&[]);
     }
@@ -154,13 +147,7 @@ impl Around for Complex {
                 }
                 let args: Vec<Val> = [to, z, w][..1 + self.operands()].iter().map(|&p| Val::I32(p as i32)).collect();
                 let Some((_, left)) = trial(&memory, &args) else { return false };
-                let found = [to, to + bytes].map(|at| {
-                    if self.single {
-                        f32::from_le_bytes(left[at..at + 4].try_into().expect("four bytes")).into()
-                    } else {
-                        f64::from_le_bytes(left[at..at + 8].try_into().expect("eight bytes"))
-                    }
-                });
+                let found = [to, to + bytes].map(|at| float_at(&left, at, self.single));
                 let round = |x: f64| if self.single { f64::from(x as f32) } else { x };
                 let wanted = self.value([a, b, c, d].map(round));
                 // A power of zero is what the library says.

@@ -20,7 +20,7 @@ use crate::parse::Info;
 use crate::val::Val;
 
 /// Largest difference, relative to 1 + |value|.
-const AGREES_F64: f64 = 1e-12;
+pub(crate) const AGREES_F64: f64 = 1e-12;
 const AGREES_F32: f64 = 1e-5;
 
 /// Where functions are compared. Some are outside of a function's domain, and there both must give NaN.
@@ -42,8 +42,6 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
     let mut out = Vec::new();
     for (i, f) in info.funcs.iter().enumerate().filter(|(_, f)| f.body.is_some()) {
         let i = i as u32;
-        let exported = info.exports.iter().find(|e| e.index == i && e.kind == wasmparser::ExternalKind::Func);
-        let names = info.names.get(&i).into_iter().chain(exported.map(|e| &e.name));
         let ty = &info.types[f.ty as usize];
         let fits = |name: &str| {
             let rule = math_rule(name).filter(|r| matches!(r.kind, MathKind::Expr(_)))?;
@@ -53,14 +51,11 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
                         matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32) | (Ty::I32, ValType::I32))
                     })
             };
-            // One number and one integer, in this order (`ldexp`), or up to three numbers.
-            let known = match rule.params[..] {
-                [Ty::F64 | Ty::F32, Ty::I32] => true,
-                _ => (1..=3).contains(&rule.params.len()) && !rule.params.contains(&Ty::I32),
-            };
+            // What compilers call for a power with an integer exponent multiplies, which can be differentiated as it is.
+            let known = !rule.symbol.starts_with("__");
             (known && same(&rule.params, ty.params()) && same(&rule.rets, ty.results())).then_some(rule.symbol)
         };
-        if let Some(symbol) = names.into_iter().find_map(|n| fits(&plain(n))) {
+        if let Some(symbol) = info.names_of(i).find_map(|n| fits(&plain(n))) {
             out.push(Candidate { index: i, symbol, ty: ty.clone() });
         }
     }
@@ -118,9 +113,9 @@ pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec
     }
     let primal = Primal::new(module.program(), &roots, &Options::default())?;
     let mut instance = Instance::not_started(module)?;
-    instance.set_fuel(FUEL);
     let mut out = Vec::new();
     for c in candidates {
+        instance.set_fuel(FUEL);
         if let Some(key) = key(c)
             && agrees(&mut instance, &primal, key, c)
         {
@@ -131,49 +126,75 @@ pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec
 }
 
 fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &Candidate) -> bool {
-    let Some(host) = brolga_runtime::symbols().into_iter().find(|s| s.0 == c.symbol).map(|s| s.1) else { return false };
-    let (single, n) = (c.ty.results() == [ValType::F32], c.ty.params().len());
-    let scales = c.ty.params().last() == Some(&ValType::I32);
-    let value = |i: usize, x: f64| match c.ty.params()[i] {
-        ValType::I32 => Val::I32(x as i32),
-        ValType::F32 => Val::F32(x as f32),
-        _ => Val::F64(x),
-    };
-    // Some of the points for the second and third operand, if there are any.
-    let some = |operand: usize| POINTS.into_iter().step_by(if operand < n { 3 } else { POINTS.len() });
-    let points = POINTS.into_iter().flat_map(|x| some(1).flat_map(move |y| some(2).map(move |z| [x, y, z])));
-    for point in points {
-        let [x, y, z] = point;
-        let args: Vec<Val> = (0..n).map(|i| value(i, point[i])).collect();
-        let Ok(found) = instance.enter_in(primal, key, &c.ty, &args[..n]) else {
-            return false;
+    let Some(host) = Host::of(c.symbol) else { return false };
+    points(c.ty.params().len()).all(|point| {
+        let value = |(ty, x): (&ValType, f64)| match ty {
+            ValType::I32 => Val::I32(x as i32),
+            ValType::F32 => Val::F32(x as f32),
+            _ => Val::F64(x),
         };
-        // SAFETY: the symbol is a C function whose signature the rule says, and the candidate's type is that signature.
-        let wanted: f64 = unsafe {
-            use std::mem::transmute;
-            let [a, b, c] = [x, y, z].map(|x| x as f32);
-            match (single, n) {
-                (false, _) if scales => transmute::<*const u8, extern "C" fn(f64, i32) -> f64>(host)(x, y as i32),
-                (true, _) if scales => transmute::<*const u8, extern "C" fn(f32, i32) -> f32>(host)(a, y as i32).into(),
-                (false, 1) => transmute::<*const u8, extern "C" fn(f64) -> f64>(host)(x),
-                (false, 2) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(host)(x, y),
-                (false, _) => transmute::<*const u8, extern "C" fn(f64, f64, f64) -> f64>(host)(x, y, z),
-                (true, 1) => transmute::<*const u8, extern "C" fn(f32) -> f32>(host)(a).into(),
-                (true, 2) => transmute::<*const u8, extern "C" fn(f32, f32) -> f32>(host)(a, b).into(),
-                (true, _) => transmute::<*const u8, extern "C" fn(f32, f32, f32) -> f32>(host)(a, b, c).into(),
-            }
-        };
-        let found = match found[..] {
-            [Val::F64(v)] => v,
-            [Val::F32(v)] => v.into(),
+        let args: Vec<Val> = c.ty.params().iter().zip(point).map(value).collect();
+        let Ok(found) = instance.enter_in(primal, key, &c.ty, &args) else { return false };
+        let (found, tolerance) = match found[..] {
+            [Val::F64(v)] => (v, AGREES_F64),
+            [Val::F32(v)] => (v.into(), AGREES_F32),
             _ => return false,
         };
-        let close = (found - wanted).abs() <= if single { AGREES_F32 } else { AGREES_F64 } * (1.0 + wanted.abs());
-        if !(close || found == wanted || found.is_nan() && wanted.is_nan()) {
-            return false;
+        is_close(found, host.call(point), tolerance)
+    })
+}
+
+/// Where a function of so many operands is compared: some of the points for the second and third, if there are any.
+pub(crate) fn points(operands: usize) -> impl Iterator<Item = [f64; 3]> {
+    let some = move |k: usize| POINTS.into_iter().step_by(if k < operands { 3 } else { POINTS.len() });
+    POINTS.into_iter().flat_map(move |x| some(1).flat_map(move |y| some(2).map(move |z| [x, y, z])))
+}
+
+/// Whether numbers are the same but for `tolerance`, relative to 1 + |wanted|, or none both.
+pub(crate) fn is_close(found: f64, wanted: f64, tolerance: f64) -> bool {
+    (found - wanted).abs() <= tolerance * (1.0 + wanted.abs()) || found == wanted || found.is_nan() && wanted.is_nan()
+}
+
+/// A known function of the host's: of up to three floats, or of a float and an integer.
+pub(crate) struct Host {
+    address: *const u8,
+    single: bool,
+    operands: usize,
+    scales: bool,
+}
+
+impl Host {
+    /// The function of a symbol, if it is one.
+    pub fn of(symbol: &str) -> Option<Self> {
+        let rule = math_rule(symbol).filter(|r| matches!(r.kind, MathKind::Expr(_)))?;
+        let address = brolga_runtime::symbols().into_iter().find(|s| s.0 == symbol)?.1;
+        let (scales, operands) = (rule.params.last() == Some(&Ty::I32), rule.params.len());
+        let fits = if scales { operands == 2 } else { operands <= 3 };
+        let floats = rule.params[..operands - usize::from(scales)].iter().all(|t| t == &rule.rets[0]);
+        (fits && floats).then(|| Self { address, single: rule.rets[0] == Ty::F32, operands, scales })
+    }
+
+    /// Call it; what is no double is what is left of one.
+    pub fn call(&self, [x, y, z]: [f64; 3]) -> f64 {
+        use std::mem::transmute;
+        let [a, b, c] = [x, y, z].map(|x| x as f32);
+        let f = self.address;
+        // SAFETY: the symbol is a C function, of whose signature the rule says that it is this one.
+        unsafe {
+            match (self.single, self.operands) {
+                (false, _) if self.scales => transmute::<*const u8, extern "C" fn(f64, i32) -> f64>(f)(x, y as i32),
+                (true, _) if self.scales => {
+                    transmute::<*const u8, extern "C" fn(f32, i32) -> f32>(f)(a, y as i32).into()
+                }
+                (false, 1) => transmute::<*const u8, extern "C" fn(f64) -> f64>(f)(x),
+                (false, 2) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(f)(x, y),
+                (false, _) => transmute::<*const u8, extern "C" fn(f64, f64, f64) -> f64>(f)(x, y, z),
+                (true, 1) => transmute::<*const u8, extern "C" fn(f32) -> f32>(f)(a).into(),
+                (true, 2) => transmute::<*const u8, extern "C" fn(f32, f32) -> f32>(f)(a, b).into(),
+                (true, _) => transmute::<*const u8, extern "C" fn(f32, f32, f32) -> f32>(f)(a, b, c).into(),
+            }
         }
     }
-    true
 }
 
 #[cfg(test)]

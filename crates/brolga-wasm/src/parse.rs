@@ -363,6 +363,12 @@ impl<'a> Info<'a> {
         Ok(())
     }
 
+    /// What a function is called: in the name section, and where it is exported.
+    pub fn names_of(&self, func: u32) -> impl Iterator<Item = &String> {
+        let exported = self.exports.iter().filter(move |e| e.index == func && e.kind == ExternalKind::Func);
+        self.names.get(&func).into_iter().chain(exported.map(|e| &e.name))
+    }
+
     /// The type of a function.
     pub fn type_of(&self, func: u32) -> &FuncType {
         &self.types[self.funcs[func as usize].ty as usize]

@@ -7,7 +7,7 @@
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{Around, Trial, computed, with_value};
+use crate::around::{Around, Trial, call_own, computed, float_at, store_with_value, with_value, zero};
 use crate::clib::parts;
 use crate::mathlib::POINTS;
 use crate::translate::{Fx, little};
@@ -39,19 +39,15 @@ impl Around for Parts {
     fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
         let [to, x] = std::mem::take(&mut fx.stack)[..] else { unreachable!("its type has been looked at") };
         let (ty, scale) = if self.single { (types::F32, "scalbnf") } else { (types::F64, "scalbn") };
-        let zero = if self.single { fx.b.ins().f32const(0.0) } else { fx.b.ins().f64const(0.0) };
-        let constant = with_value(fx, zero, x);
-        let function = self.ty();
-        let callee = fx.callee(own, |fx| fx.env.signature(&function));
-        fx.b.ins().call(callee, &[fx.vmctx, to, constant]);
+        let none = zero(fx, ty);
+        let constant = with_value(fx, none, x);
+        call_own(fx, own, &self.ty(), &[to, constant]);
         let room = fx.b.ins().iconst(types::I32, self.bytes() as i64 + 4);
         let at = fx.range(0, to, room);
         let exponent = fx.b.ins().load(types::I32, little(), at, self.bytes() as i32);
         let back = fx.b.ins().ineg(exponent);
         let slope = computed(fx, scale, &[x, back]);
-        let fraction = fx.b.ins().load(ty, little(), at, 0);
-        let fraction = with_value(fx, slope, fraction);
-        fx.b.ins().store(little(), fraction, at, 0);
+        store_with_value(fx, slope, at, 0);
         fx.b.ins().return_(&[]);
     }
 
@@ -62,12 +58,7 @@ impl Around for Parts {
             let arg = if self.single { Val::F32(x as f32) } else { Val::F64(x) };
             let Some((_, left)) = trial(&[], &[Val::I32(to as i32), arg]) else { return false };
             let exponent = i32::from_le_bytes(left[to + n..to + n + 4].try_into().expect("four bytes"));
-            let fraction = if self.single {
-                f32::from_le_bytes(left[to..to + 4].try_into().expect("four bytes")).into()
-            } else {
-                f64::from_le_bytes(left[to..to + 8].try_into().expect("eight bytes"))
-            };
-            (fraction, exponent) == parts(x)
+            (float_at(&left, to, self.single), exponent) == parts(x)
         })
     }
 }

@@ -15,16 +15,17 @@
 //!
 //! `with_value(x, v)` is `v`, with the derivative of `x` (`brolga_with_value`). So derivatives are those of double precision, and the value is what it was, to the bit.
 //! Like other functions that are known by their names, these have to prove what they are: they are run, and have to agree with the host's in double precision ([`crate::around`]).
-//! What returns an integer (a comparison, a conversion) has no derivative, and only must not get one.
+//! What returns an integer (a comparison, a conversion) has no derivative, and only must not get one; it has to prove what it is all the same.
 
 use brolga::cranelift_codegen::ir::{InstBuilder, Value, types};
 use brolga_rules::{MathKind, Ty, math_rule};
 use wasmparser::{FuncType, ValType};
 
-use crate::around::{Around, Trial, computed, with_value};
+use crate::around::{Around, Trial, call_own, computed, store_with_value, with_value};
+use crate::clib::parts;
 use crate::host;
 use crate::imports::HostFunc;
-use crate::mathlib::POINTS;
+use crate::mathlib::{AGREES_F64, Host, is_close, points};
 use crate::translate::{Fx, call_host, little};
 use crate::val::Val;
 
@@ -44,10 +45,12 @@ enum Kind {
 }
 
 /// Where a result's derivative comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Slope {
-    /// There is none.
-    None,
+    /// There is none: an integer. Whether one is right for some operands.
+    Answers(fn(f64, f64, i64) -> bool),
+    /// There is none: an integer as a number. Which.
+    Number(fn(f64) -> f64),
     /// The first operand.
     Same,
     Add,
@@ -61,7 +64,7 @@ enum Slope {
 }
 
 /// A function on such numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Quad {
     params: Vec<Kind>,
     result: Kind,
@@ -81,29 +84,31 @@ const OPERATIONS: [(&str, &[Kind], Kind, Slope); 32] = {
         ("__trunctfdf2", &[Quad], Double, Slope::Same),
         ("__trunctfsf2", &[Quad], Single, Slope::Same),
         ("__powitf2", &[Quad, Int], Quad, Slope::Of("__powidf2")),
-        ("__eqtf2", &[Quad, Quad], Int, Slope::None),
-        ("__netf2", &[Quad, Quad], Int, Slope::None),
-        ("__lttf2", &[Quad, Quad], Int, Slope::None),
-        ("__letf2", &[Quad, Quad], Int, Slope::None),
-        ("__gttf2", &[Quad, Quad], Int, Slope::None),
-        ("__getf2", &[Quad, Quad], Int, Slope::None),
-        ("__cmptf2", &[Quad, Quad], Int, Slope::None),
-        ("__unordtf2", &[Quad, Quad], Int, Slope::None),
-        ("__floatsitf", &[Int], Quad, Slope::None),
-        ("__floatunsitf", &[Int], Quad, Slope::None),
-        ("__floatditf", &[Long], Quad, Slope::None),
-        ("__floatunditf", &[Long], Quad, Slope::None),
-        ("__fixtfsi", &[Quad], Int, Slope::None),
-        ("__fixunstfsi", &[Quad], Int, Slope::None),
-        ("__fixtfdi", &[Quad], Long, Slope::None),
-        ("__fixunstfdi", &[Quad], Long, Slope::None),
-        ("ilogbl", &[Quad], Int, Slope::None),
-        ("lrintl", &[Quad], Int, Slope::None),
-        ("lroundl", &[Quad], Int, Slope::None),
-        ("llrintl", &[Quad], Long, Slope::None),
-        ("llroundl", &[Quad], Long, Slope::None),
-        ("__fpclassifyl", &[Quad], Int, Slope::None),
-        ("__signbitl", &[Quad], Int, Slope::None),
+        ("__eqtf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r == 0) == (x == y))),
+        ("__netf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r != 0) == (x != y))),
+        ("__lttf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r < 0) == (x < y))),
+        ("__letf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r <= 0) == (x <= y))),
+        ("__gttf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r > 0) == (x > y))),
+        ("__getf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r >= 0) == (x >= y))),
+        ("__cmptf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r < 0) == (x < y) && (r > 0) == (x > y))),
+        ("__unordtf2", &[Quad, Quad], Int, Slope::Answers(|x, y, r| (r != 0) == (x.is_nan() || y.is_nan()))),
+        ("__floatsitf", &[Int], Quad, Slope::Number(f64::trunc)),
+        ("__floatunsitf", &[Int], Quad, Slope::Number(|x| f64::from(x as i32 as u32))),
+        ("__floatditf", &[Long], Quad, Slope::Number(f64::trunc)),
+        ("__floatunditf", &[Long], Quad, Slope::Number(|x| x as i64 as u64 as f64)),
+        ("__fixtfsi", &[Quad], Int, Slope::Answers(|x, _, r| r == x as i64)),
+        // Of numbers below zero C says nothing.
+        ("__fixunstfsi", &[Quad], Int, Slope::Answers(|x, _, r| x < 0.0 || r == x as i64)),
+        ("__fixtfdi", &[Quad], Long, Slope::Answers(|x, _, r| r == x as i64)),
+        ("__fixunstfdi", &[Quad], Long, Slope::Answers(|x, _, r| x < 0.0 || r == x as i64)),
+        ("ilogbl", &[Quad], Int, Slope::Answers(|x, _, r| x == 0.0 || r == x.abs().log2().floor() as i64)),
+        ("lrintl", &[Quad], Int, Slope::Answers(|x, _, r| r == x.round_ties_even() as i64)),
+        ("lroundl", &[Quad], Int, Slope::Answers(|x, _, r| r == x.round() as i64)),
+        ("llrintl", &[Quad], Long, Slope::Answers(|x, _, r| r == x.round_ties_even() as i64)),
+        ("llroundl", &[Quad], Long, Slope::Answers(|x, _, r| r == x.round() as i64)),
+        // Zero and normal, as musl numbers them.
+        ("__fpclassifyl", &[Quad], Int, Slope::Answers(|x, _, r| r == if x == 0.0 { 2 } else { 4 })),
+        ("__signbitl", &[Quad], Int, Slope::Answers(|x, _, r| (r != 0) == x.is_sign_negative())),
     ]
 };
 
@@ -162,11 +167,10 @@ impl Around for Quad {
     }
 
     fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
-        let ty = self.ty();
         let mut rest = std::mem::take(&mut fx.stack).into_iter();
         let mut next = || rest.next().expect("its type has been looked at");
         let to = (self.result == Kind::Quad).then(&mut next);
-        let mut args: Vec<Value> = [fx.vmctx].into_iter().chain(to).collect();
+        let mut args: Vec<Value> = to.into_iter().collect();
         let mut operands = Vec::new();
         for kind in &self.params {
             let x = next();
@@ -198,9 +202,7 @@ impl Around for Quad {
                 }
             });
         }
-        let callee = fx.callee(own, |fx| fx.env.signature(&ty));
-        let call = fx.b.ins().call(callee, &args);
-        let value = fx.b.inst_results(call).first().copied();
+        let value = call_own(fx, own, &self.ty(), &args).first().copied();
         let slope = self.slope(fx, &operands);
         for (_, &place) in self.params.iter().zip(&operands).filter(|p| *p.0 == Kind::QuadPtr) {
             let zero = fx.b.ins().f64const(0.0);
@@ -224,12 +226,9 @@ impl Around for Quad {
     }
 
     fn agrees(&self, trial: &mut Trial<'_>) -> bool {
-        let n = self.params.len();
-        let some = |operand: usize| POINTS.into_iter().step_by(if operand < n { 3 } else { POINTS.len() });
-        let points = POINTS.into_iter().flat_map(|x| some(1).flat_map(move |y| some(2).map(move |z| [x, y, z])));
-        for point in points {
-            // Singles and integers are what is left of the point.
-            let mut point = point;
+        let Some(model) = self.model() else { return false };
+        points(self.params.len()).all(|mut point| {
+            // Singles are what is left of the point.
             let mut args: Vec<Val> = (self.result == Kind::Quad).then_some(Val::I32(AT as i32)).into_iter().collect();
             for (x, kind) in point.iter_mut().zip(&self.params) {
                 match kind {
@@ -245,20 +244,17 @@ impl Around for Quad {
                 }
             }
             let Some((found, memory)) = trial(&[], &args) else { return false };
-            let Some(wanted) = self.host(point) else { continue };
             let word = |at: usize| u64::from_le_bytes(memory[at..at + 8].try_into().expect("eight bytes"));
-            let (found, wanted) = match found[..] {
-                [] => (to_double([word(AT), word(AT + 8)]), wanted),
-                [Val::F64(v)] => (v, wanted),
-                [Val::F32(v)] => (v.into(), f64::from(wanted as f32)),
-                _ => return false,
-            };
-            let close = (found - wanted).abs() <= 1e-12 * (1.0 + wanted.abs());
-            if !(close || found == wanted || found.is_nan() && wanted.is_nan()) {
-                return false;
+            let close = |found, wanted| is_close(found, wanted, AGREES_F64);
+            match (self.slope, &found[..]) {
+                (Slope::Answers(right), [Val::I32(r)]) => right(point[0], point[1], i64::from(*r)),
+                (Slope::Answers(right), [Val::I64(r)]) => right(point[0], point[1], *r),
+                (_, []) => close(to_double([word(AT), word(AT + 8)]), model(point)),
+                (_, [Val::F64(v)]) => close(*v, model(point)),
+                (_, [Val::F32(v)]) => close(f64::from(*v), f64::from(model(point) as f32)),
+                _ => false,
             }
-        }
-        true
+        })
     }
 }
 
@@ -266,8 +262,9 @@ impl Quad {
     /// The expression whose derivative the result has. The function has been called.
     fn slope(&self, fx: &mut Fx<'_, '_, '_, '_>, operands: &[Value]) -> Option<Value> {
         Some(match (self.slope, operands) {
+            (Slope::Answers(_), _) => return None,
             // An upper word is a float's, also where it is a constant.
-            (Slope::None, _) => return (self.result == Kind::Quad).then(|| fx.b.ins().f64const(0.0)),
+            (Slope::Number(_), _) => fx.b.ins().f64const(0.0),
             (Slope::Same, _) => operands[0],
             (Slope::Add, [x, y]) => fx.b.ins().fadd(*x, *y),
             (Slope::Sub, [x, y]) => fx.b.ins().fsub(*x, *y),
@@ -285,35 +282,21 @@ impl Quad {
         })
     }
 
-    /// What the function is in double precision.
-    fn host(&self, x: [f64; 3]) -> Option<f64> {
-        let n = self.params.len();
+    /// What the function is in double precision, if it returns a number.
+    fn model(&self) -> Option<Box<dyn Fn([f64; 3]) -> f64>> {
         Some(match self.slope {
-            Slope::None => return None,
-            Slope::Same if self.params.contains(&Kind::QuadPtr) => x[0].fract(),
-            Slope::Same => x[0],
-            Slope::Add => x[0] + x[1],
-            Slope::Sub => x[0] - x[1],
-            Slope::Mul => x[0] * x[1],
-            Slope::Div => x[0] / x[1],
-            Slope::Fraction => crate::clib::parts(x[0]).0,
+            Slope::Answers(_) => Box::new(|_| f64::NAN),
+            Slope::Number(of) => Box::new(move |x| of(x[0])),
+            Slope::Same if self.params.contains(&Kind::QuadPtr) => Box::new(|x| x[0].fract()),
+            Slope::Same => Box::new(|x| x[0]),
+            Slope::Add => Box::new(|x| x[0] + x[1]),
+            Slope::Sub => Box::new(|x| x[0] - x[1]),
+            Slope::Mul => Box::new(|x| x[0] * x[1]),
+            Slope::Div => Box::new(|x| x[0] / x[1]),
+            Slope::Fraction => Box::new(|x| parts(x[0]).0),
             Slope::Of(name) => {
-                let address = brolga_runtime::symbols().into_iter().find(|s| s.0 == name)?.1;
-                // SAFETY: the symbol is a C function of doubles, of which the last may be an integer instead: `named` has looked at its rule.
-                unsafe {
-                    use std::mem::transmute;
-                    match (n, self.params.last()) {
-                        (2, Some(Kind::Int)) => {
-                            transmute::<*const u8, extern "C" fn(f64, i32) -> f64>(address)(x[0], x[1] as i32)
-                        }
-                        (1, _) => transmute::<*const u8, extern "C" fn(f64) -> f64>(address)(x[0]),
-                        (2, _) => transmute::<*const u8, extern "C" fn(f64, f64) -> f64>(address)(x[0], x[1]),
-                        (3, _) => {
-                            transmute::<*const u8, extern "C" fn(f64, f64, f64) -> f64>(address)(x[0], x[1], x[2])
-                        }
-                        _ => return None,
-                    }
-                }
+                let host = Host::of(name)?;
+                Box::new(move |x| host.call(x))
             }
         })
     }
@@ -323,9 +306,7 @@ impl Quad {
 fn upper(fx: &mut Fx<'_, '_, '_, '_>, place: Value, slope: Value) {
     let room = fx.b.ins().iconst(types::I32, 16);
     let at = fx.range(0, place, room);
-    let high = fx.b.ins().load(types::F64, little(), at, 8);
-    let high = with_value(fx, slope, high);
-    fx.b.ins().store(little(), high, at, 8);
+    store_with_value(fx, slope, at, 8);
 }
 
 /// Where results are left when functions are tried.

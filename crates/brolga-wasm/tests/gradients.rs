@@ -521,13 +521,17 @@ fn records_of_fraction_and_exponent() {
 
 #[test]
 fn long_doubles_are_believed_if_they_are_right() {
-    // Both take the upper word for the double itself, which is right for zero only; and an exponential function that returns its operand.
+    // Both take the upper word for the double itself, which is right for zero only; and an exponential function that returns its operand, a comparison of lower words, and
+    // an integer that stays one.
     let module = Module::new(
         r#"(module (memory 1)
             (func $__trunctfdf2 (export "__trunctfdf2") (param i64 i64) (result f64) (f64.reinterpret_i64 (local.get 1)))
             (func $__extenddftf2 (export "__extenddftf2") (param i32 f64)
                 (i64.store (local.get 0) (i64.const 0))
                 (i64.store offset=8 (local.get 0) (i64.reinterpret_f64 (local.get 1))))
+            (func (export "__eqtf2") (param i64 i64 i64 i64) (result i32) (i64.eq (local.get 0) (local.get 2)))
+            (func (export "__floatsitf") (param i32 i32)
+                (i64.store offset=8 (local.get 0) (i64.extend_i32_s (local.get 1))))
             (func $cexp (export "cexp") (param i32 i32)
                 (f64.store (local.get 0) (f64.load (local.get 1)))
                 (f64.store offset=8 (local.get 0) (f64.const 0)))

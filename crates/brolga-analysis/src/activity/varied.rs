@@ -8,8 +8,8 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use super::pieces::bytes_of;
 use super::exponent::leaves_exponent;
+use super::pieces::bytes_of;
 use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
 use crate::callee::CalleeKind;
