@@ -23,6 +23,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::activity::pieces::bytes_of;
+use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
 use crate::cfg::Cfg;
@@ -417,16 +418,49 @@ pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &Seconda
             _ => continue,
         };
         let cell = cell_of(func, addr, access_offset(func, inst));
-        let unknown = c.float_overlaps(cell, func.dfg.value_type(v).bytes()) == Kinds::NONE
-            && c.at(cell, addr).moved() == Kinds::NONE;
-        if unknown && p.root(v).is_none() {
+        let there = c.of_cell(cell).moved();
+        let bytes = func.dfg.value_type(v).bytes();
+        let unknown = there == Kinds::NONE && c.float_overlaps(cell, bytes) == Kinds::NONE;
+        // What is computed of a float's bits, and compared, is no float; if it is handed on, whoever loads it says so.
+        let is_handed_on = match func.dfg.insts[inst].opcode() {
+            Opcode::Store => !is_computed(cx, lane, v, &mut EntitySet::new()),
+            _ => c.moved.contains(v),
+        };
+        if unknown && is_handed_on && p.root(v).is_none() {
             found.insert(inst, kind);
         }
     }
     found
 }
 
-/// Compute contents; also finds the loads that copy pointers nobody dereferences.
+/// Whether bits of a float are mixed into an integer, other than by what means something for the float.
+fn is_computed(
+    cx: &PointerInput<'_>,
+    lane: &SecondaryMap<ir::Value, u32>,
+    v: ir::Value,
+    seen: &mut EntitySet<ir::Value>,
+) -> bool {
+    let func = cx.func;
+    if !seen.insert(v) {
+        return false;
+    }
+    let mut any = |sources: &[ir::Value]| sources.iter().any(|&s| is_computed(cx, lane, s, seen));
+    match func.dfg.value_def(v) {
+        ir::ValueDef::Param(b, n) if b != cx.cfg.blocks[0] => any(&cx.cfg.incoming(b, n).collect::<Vec<_>>()),
+        ir::ValueDef::Result(inst, _) => match func.dfg.insts[inst].opcode() {
+            Opcode::Select | Opcode::SelectSpectreGuard => any(&func.dfg.inst_args(inst)[1..]),
+            Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot => {
+                let carries =
+                    |x| lane[x] != 0 && bits::constant_bytes(func, x).is_none() && !bits::is_mask(func, x, lane[v]);
+                bits::classify(func, inst, lane[v], carries).is_none_or(|op| any(&op.flows_to()))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Compute contents; also finds the loads that copy pointers nobody dereferences, from cells where other accesses move pointers.
 pub fn compute(
     cx: &PointerInput<'_>,
     p: &Pointers,
@@ -492,16 +526,24 @@ pub fn compute(
         c.note_cell(cell_of(func, addr, access_offset(func, inst)), addr, kind);
     }
     c.copy_cells(&copied_blocks(cx));
-    // Copies of pointers: decided by what the place holds otherwise.
-    for v in c.moved.iter().collect::<Vec<_>>() {
+    pointer_copy.extend(copies_where(func, &c, |cell, _| c.of_cell(cell)));
+    (c, pointer_copy)
+}
+
+/// Loads that copy pointers nobody dereferences, from cells of which nothing is known among pointers. This is the weakest evidence there is: a word
+/// whose bits are a float's by then is not asked about.
+pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
+    copies_where(func, c, |cell, addr| c.at(cell, addr))
+}
+
+fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Value) -> Kinds) -> Vec<ir::Value> {
+    let is_copy = |&v: &ir::Value| {
         let inst = func.dfg.value_def(v).unwrap_inst();
         let addr = access_address(func, inst).expect("a load has an address");
         let cell = cell_of(func, addr, access_offset(func, inst));
-        if func.dfg.value_type(v) == types::I64 && c.at(cell, addr).moved() == Kinds::POINTER {
-            pointer_copy.insert(v);
-        }
-    }
-    (c, pointer_copy)
+        func.dfg.value_type(v) == types::I64 && there(cell, addr).moved() == Kinds::POINTER
+    };
+    c.moved.iter().filter(is_copy).collect()
 }
 
 fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, inst: ir::Inst) {

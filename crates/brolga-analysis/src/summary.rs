@@ -432,7 +432,12 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         carried.extend(contents::carried(input, &p, &c, &lanes));
         let returned = input.cfg.calls.iter().flat_map(|&i| input.func.dfg.inst_results(i));
         let mistaken = returned.copied().filter(|&v| lanes[v] != 0 && is_own(&p, v) && bits.insert(v)).count();
-        if carried.len() == known && mistaken == 0 {
+        if carried.len() > known || mistaken > 0 {
+            continue;
+        }
+        // What lies beside pointers is a pointer only if nothing says that it is a float: that is asked last.
+        let beside = contents::beside_pointers(input.func, &c);
+        if beside.into_iter().filter(|&v| copies.insert(v)).count() == 0 {
             return Solved { pointers: p, contents: c, lanes };
         }
     }
