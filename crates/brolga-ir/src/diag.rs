@@ -71,6 +71,7 @@ impl Diagnostic {
         self.notes.extend(calls.iter().map(|&(f, call)| format!("inlined into {}", program.place(f, call))));
         let f = &program.funcs[func];
         self.function = f.symbol.clone();
+        self.notes.extend(crate::source_name(&f.symbol).map(|name| format!("the function is {name}")));
         if let Some(body) = &f.body {
             if inst.as_u32() as usize >= body.dfg.num_insts() {
                 // An instruction of ours that stems from none of the input's.

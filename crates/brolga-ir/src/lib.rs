@@ -21,6 +21,7 @@ pub mod origin;
 pub mod print;
 pub mod program;
 pub mod request;
+pub mod source_name;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
@@ -29,3 +30,4 @@ pub use program::{Allocator, DataObject, Func, Program};
 pub use request::{
     ArgActivity, Effort, Elem, Ideas, Inline, MemoryMode, Mode, Options, Request, ResultActivity, Untracked,
 };
+pub use source_name::{name_of, source_name};

@@ -446,11 +446,19 @@ pub(crate) fn derive_once(
     })
 }
 
+/// How many functions a chain of calls names at its start, and at its end.
+const CHAIN_ENDS: (usize, usize) = (3, 4);
+
 /// Say through which function a callee's problem was reached.
 fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, func: FuncKey) -> Diagnostics {
     if root != func {
         for d in &mut e.0 {
-            let chain = call_chain(program, root, func);
+            let mut chain = call_chain(program, root, func);
+            let (start, end) = CHAIN_ENDS;
+            if chain.len() > start + end + 1 {
+                let between = chain.len() - start - end;
+                chain.splice(start..chain.len() - end, [format!("… {between} more …")]);
+            }
             d.notes.push(format!("reached by {}", chain.join(" -> ")));
         }
     }
@@ -480,7 +488,7 @@ fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
     while let Some(&k) = from.get(chain.last().expect("never empty")) {
         chain.push(k);
     }
-    chain.iter().rev().map(|&k| format!("%{}", program.funcs[k].symbol)).collect()
+    chain.iter().rev().map(|&k| brolga_ir::name_of(&program.funcs[k].symbol)).collect()
 }
 
 /// Functions that the root reaches. A known C function whose address is taken gets a thunk with a body, so that it can be
