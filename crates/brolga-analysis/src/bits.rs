@@ -3,6 +3,9 @@
 //! `band`, `bor`, `bxor`, `bitselect` (and `bnot` on masks) are legal on floats and on integers that carry float bits, and
 //! compilers use them for `fabs`, `-x`, `copysign` and lane-wise selection. [`classify`] recognises these by their constant
 //! or mask operands; whatever it does not recognise cannot be differentiated.
+//!
+//! What an operand is, is asked of the operations that made it, and those of their operands. Such chains may be as long as a function, and may come
+//! together again in every step, and the question is asked at each: so each looks at no more than a few values (`Left`), and then does not know.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
 
@@ -65,8 +68,28 @@ fn def(func: &ir::Function, v: ir::Value) -> Option<(Opcode, &[ir::Value])> {
     }
 }
 
+/// How many values a question may still look at.
+struct Left(u32);
+
+impl Left {
+    const CONSTANT: Left = Left(16);
+    const BITS: Left = Left(16);
+    const MASK: Left = Left(64);
+
+    /// Look at one more, if that is allowed.
+    fn one_more(&mut self) -> Option<()> {
+        self.0 = self.0.checked_sub(1)?;
+        Some(())
+    }
+}
+
 /// The bytes of a constant, little-endian.
 pub fn constant_bytes(func: &ir::Function, v: ir::Value) -> Option<Vec<u8>> {
+    bytes_within(func, v, &mut { Left::CONSTANT })
+}
+
+fn bytes_within(func: &ir::Function, v: ir::Value, left: &mut Left) -> Option<Vec<u8>> {
+    left.one_more()?;
     let inst = func.dfg.value_def(v).inst()?;
     let ty = func.dfg.value_type(v);
     let n = ty.bytes() as usize;
@@ -78,16 +101,16 @@ pub fn constant_bytes(func: &ir::Function, v: ir::Value) -> Option<Vec<u8>> {
             func.dfg.constants.get(constant_handle).as_slice().to_vec()
         }
         InstructionData::Unary { opcode: Opcode::Splat, arg } => {
-            let lane = constant_bytes(func, arg)?;
+            let lane = bytes_within(func, arg, left)?;
             lane.repeat(n / lane.len())
         }
-        InstructionData::Unary { opcode: Opcode::Bitcast, arg } => constant_bytes(func, arg)?,
+        InstructionData::Unary { opcode: Opcode::Bitcast, arg } => bytes_within(func, arg, left)?,
         InstructionData::Unary { opcode: Opcode::Bnot, arg } => {
-            constant_bytes(func, arg)?.into_iter().map(|b| !b).collect()
+            bytes_within(func, arg, left)?.into_iter().map(|b| !b).collect()
         }
-        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => constant_bytes(func, arg)?,
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => bytes_within(func, arg, left)?,
         InstructionData::Binary { opcode: op @ (Opcode::Band | Opcode::Bor | Opcode::Bxor), args } => {
-            let (x, y) = (constant_bytes(func, args[0])?, constant_bytes(func, args[1])?);
+            let (x, y) = (bytes_within(func, args[0], left)?, bytes_within(func, args[1], left)?);
             let f = |(a, b): (u8, u8)| match op {
                 Opcode::Band => a & b,
                 Opcode::Bor => a | b,
@@ -99,7 +122,7 @@ pub fn constant_bytes(func: &ir::Function, v: ir::Value) -> Option<Vec<u8>> {
             let n = crate::pointers::constant_int(func, args[1])? as u32 % ty.lane_type().bits();
             let w = ty.lane_type().bytes() as usize;
             let mut out = Vec::new();
-            for lane in constant_bytes(func, args[0])?.chunks(w) {
+            for lane in bytes_within(func, args[0], left)?.chunks(w) {
                 let mut word = [0; 8];
                 word[..w].copy_from_slice(lane);
                 let x = u64::from_le_bytes(word);
@@ -109,8 +132,8 @@ pub fn constant_bytes(func: &ir::Function, v: ir::Value) -> Option<Vec<u8>> {
             out
         }
         InstructionData::Binary { opcode: Opcode::Iconcat, args } => {
-            let mut lo = constant_bytes(func, args[0])?;
-            lo.extend(constant_bytes(func, args[1])?);
+            let mut lo = bytes_within(func, args[0], left)?;
+            lo.extend(bytes_within(func, args[1], left)?);
             lo
         }
         _ => return None,
@@ -145,21 +168,27 @@ fn constant_kind(func: &ir::Function, v: ir::Value, lane: u32) -> Option<Const> 
 
 /// Whether at most the sign bits of a value are set.
 fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
-    if let Some(b) = constant_bytes(func, v) {
-        return b.iter().enumerate().all(|(i, &x)| x & if i as u32 % lane == lane - 1 { 0x7f } else { 0xff } == 0);
+    fn go(func: &ir::Function, v: ir::Value, lane: u32, left: &mut Left) -> bool {
+        if left.one_more().is_none() {
+            return false;
+        }
+        if let Some(b) = constant_bytes(func, v) {
+            return b.iter().enumerate().all(|(i, &x)| x & if i as u32 % lane == lane - 1 { 0x7f } else { 0xff } == 0);
+        }
+        match def(func, v) {
+            Some((Opcode::Bitcast, a)) => go(func, a[0], lane, left),
+            Some((Opcode::Band, a)) => a.iter().any(|&x| go(func, x, lane, left)),
+            Some((Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| go(func, x, lane, left)),
+            _ => false,
+        }
     }
-    match def(func, v) {
-        Some((Opcode::Bitcast, a)) => sign_only(func, a[0], lane),
-        Some((Opcode::Band, a)) => a.iter().any(|&x| sign_only(func, x, lane)),
-        Some((Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| sign_only(func, x, lane)),
-        _ => false,
-    }
+    go(func, v, lane, &mut { Left::BITS })
 }
 
 /// Whether every lane of a value has all its bits equal. `lane` is the width of the floats that it will mask.
 pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
-    fn go(func: &ir::Function, v: ir::Value, lane: u32, depth: u32) -> bool {
-        if depth > 16 {
+    fn go(func: &ir::Function, v: ir::Value, lane: u32, left: &mut Left) -> bool {
+        if left.one_more().is_none() {
             return false;
         }
         if constant_bytes(func, v).is_some() {
@@ -175,11 +204,11 @@ pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
                 let bits = i64::from(ty.lane_type().bits());
                 wide(ty) && crate::pointers::constant_int(func, a[1]).is_some_and(|n| n == bits - 1)
             }
-            Some((Opcode::Bitcast | Opcode::Bnot | Opcode::Sextend, a)) => go(func, a[0], lane, depth + 1),
-            Some((Opcode::Band | Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| go(func, x, lane, depth + 1)),
-            Some((Opcode::Bitselect, a)) => a.iter().all(|&x| go(func, x, lane, depth + 1)),
-            Some((Opcode::Select, a)) => a[1..].iter().all(|&x| go(func, x, lane, depth + 1)),
-            Some((Opcode::Splat, a)) => go(func, a[0], lane, depth + 1),
+            Some((Opcode::Bitcast | Opcode::Bnot | Opcode::Sextend, a)) => go(func, a[0], lane, left),
+            Some((Opcode::Band | Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| go(func, x, lane, left)),
+            Some((Opcode::Bitselect, a)) => a.iter().all(|&x| go(func, x, lane, left)),
+            Some((Opcode::Select, a)) => a[1..].iter().all(|&x| go(func, x, lane, left)),
+            Some((Opcode::Splat, a)) => go(func, a[0], lane, left),
             // `-(c as u64)`: all ones or none.
             Some((Opcode::Ineg, a)) => match def(func, a[0]) {
                 Some((Opcode::Uextend, b)) => matches!(def(func, b[0]), Some((Opcode::Fcmp | Opcode::Icmp, _))),
@@ -188,7 +217,7 @@ pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
             _ => false,
         }
     }
-    go(func, v, lane, 0)
+    go(func, v, lane, &mut { Left::MASK })
 }
 
 /// Whether one mask is the complement of the other.
@@ -204,28 +233,38 @@ fn complementary(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
 }
 
 /// The mask by which a value was masked.
-fn mask_of(func: &ir::Function, v: ir::Value, lane: u32) -> Option<ir::Value> {
-    match def(func, v) {
-        Some((Opcode::Band, a)) => a.iter().copied().find(|&m| is_mask(func, m, lane)),
-        Some((Opcode::Bitcast, a)) => mask_of(func, a[0], lane),
-        _ => None,
+fn mask_of(func: &ir::Function, mut v: ir::Value, lane: u32) -> Option<ir::Value> {
+    let mut left = Left::BITS;
+    loop {
+        left.one_more()?;
+        match def(func, v)? {
+            (Opcode::Band, a) => return a.iter().copied().find(|&m| is_mask(func, m, lane)),
+            (Opcode::Bitcast, a) => v = a[0],
+            _ => return None,
+        }
     }
 }
 
 /// Which halves of a 64-bit word may be other than zero.
 fn occupied(func: &ir::Function, v: ir::Value) -> u8 {
-    if let Some(b) = constant_bytes(func, v) {
-        return u8::from(b[..4].iter().any(|&x| x != 0)) | u8::from(b[4..].iter().any(|&x| x != 0)) << 1;
+    fn go(func: &ir::Function, v: ir::Value, left: &mut Left) -> u8 {
+        if left.one_more().is_none() {
+            return 3;
+        }
+        if let Some(b) = constant_bytes(func, v) {
+            return u8::from(b[..4].iter().any(|&x| x != 0)) | u8::from(b[4..].iter().any(|&x| x != 0)) << 1;
+        }
+        let shift = |v: ir::Value| crate::pointers::constant_int(func, v);
+        match def(func, v) {
+            Some((Opcode::Uextend, _)) => 1,
+            Some((Opcode::Ishl, a)) if shift(a[1]) == Some(32) => go(func, a[0], left) << 1 & 3,
+            Some((Opcode::Ushr, a)) if shift(a[1]) == Some(32) => go(func, a[0], left) >> 1,
+            Some((Opcode::Band, a)) => go(func, a[0], left) & go(func, a[1], left),
+            Some((Opcode::Bor | Opcode::Bxor, a)) => go(func, a[0], left) | go(func, a[1], left),
+            _ => 3,
+        }
     }
-    let shift = |v: ir::Value| crate::pointers::constant_int(func, v);
-    match def(func, v) {
-        Some((Opcode::Uextend, _)) => 1,
-        Some((Opcode::Ishl, a)) if shift(a[1]) == Some(32) => occupied(func, a[0]) << 1 & 3,
-        Some((Opcode::Ushr, a)) if shift(a[1]) == Some(32) => occupied(func, a[0]) >> 1,
-        Some((Opcode::Band, a)) => occupied(func, a[0]) & occupied(func, a[1]),
-        Some((Opcode::Bor | Opcode::Bxor, a)) => occupied(func, a[0]) | occupied(func, a[1]),
-        _ => 3,
-    }
+    go(func, v, &mut { Left::BITS })
 }
 
 /// Whether two 64-bit words of two singles use different halves.

@@ -7,7 +7,8 @@
 //! and so do two places between which bits are copied unchanged, since they then hold the same kinds of things. All addresses
 //! of one stack slot or data object are in one class. Each class and each *cell* (base and constant offset) collects evidence from typed accesses, from bitcasts of loaded or stored
 //! integers, from addresses that are loaded, from callees and from what the caller declared. A question about a place is
-//! answered by its cell if that has evidence, else by its class.
+//! answered by its cell if that has evidence, else by its class. Whether a word that nobody uses as an address is a pointer for lying among pointers is
+//! asked last ([`beside_pointers`]), when it is known which integers carry a float's bits ([`carried`]).
 //!
 //! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only as far as the function
 //! and its callees see. Where the evidence is contradictory or absent the transform emits a run-time check instead.
@@ -407,7 +408,7 @@ pub type Carried = HashMap<ir::Inst, Kinds>;
 /// Accesses of integers of which it is known whose bits they carry, where nothing else says what lies there.
 pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> Carried {
     let func = cx.func;
-    let mut found = Carried::default();
+    let (mut found, mut mixed) = (Carried::default(), None);
     for &inst in cx.cfg.all_insts() {
         let (Opcode::Load | Opcode::Store) = func.dfg.insts[inst].opcode() else { continue };
         let addr = access_address(func, inst).expect("an access has an address");
@@ -418,44 +419,57 @@ pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &Seconda
             _ => continue,
         };
         let cell = cell_of(func, addr, access_offset(func, inst));
-        let there = c.of_cell(cell).moved();
         let bytes = func.dfg.value_type(v).bytes();
-        let unknown = there == Kinds::NONE && c.float_overlaps(cell, bytes) == Kinds::NONE;
+        let unknown = c.of_cell(cell).moved() == Kinds::NONE
+            && c.float_overlaps(cell, bytes) == Kinds::NONE
+            && p.root(v).is_none();
         // What is computed of a float's bits, and compared, is no float; if it is handed on, whoever loads it says so.
-        let is_handed_on = match func.dfg.insts[inst].opcode() {
-            Opcode::Store => !is_computed(cx, lane, v, &mut EntitySet::new()),
+        let mut is_handed_on = || match func.dfg.insts[inst].opcode() {
+            Opcode::Store => !mixed.get_or_insert_with(|| mixed_bits(cx, lane)).contains(v),
             _ => c.moved.contains(v),
         };
-        if unknown && is_handed_on && p.root(v).is_none() {
+        if unknown && is_handed_on() {
             found.insert(inst, kind);
         }
     }
     found
 }
 
-/// Whether bits of a float are mixed into an integer, other than by what means something for the float.
-fn is_computed(
-    cx: &PointerInput<'_>,
-    lane: &SecondaryMap<ir::Value, u32>,
-    v: ir::Value,
-    seen: &mut EntitySet<ir::Value>,
-) -> bool {
-    let func = cx.func;
-    if !seen.insert(v) {
-        return false;
-    }
-    let mut any = |sources: &[ir::Value]| sources.iter().any(|&s| is_computed(cx, lane, s, seen));
-    match func.dfg.value_def(v) {
-        ir::ValueDef::Param(b, n) if b != cx.cfg.blocks[0] => any(&cx.cfg.incoming(b, n).collect::<Vec<_>>()),
-        ir::ValueDef::Result(inst, _) => match func.dfg.insts[inst].opcode() {
-            Opcode::Select | Opcode::SelectSpectreGuard => any(&func.dfg.inst_args(inst)[1..]),
-            Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot => {
-                let carries =
-                    |x| lane[x] != 0 && bits::constant_bytes(func, x).is_none() && !bits::is_mask(func, x, lane[v]);
-                bits::classify(func, inst, lane[v], carries).is_none_or(|op| any(&op.flows_to()))
+/// Integers into which bits of a float are mixed, other than by what means something for the float, and copies of them.
+fn mixed_bits(cx: &PointerInput<'_>, lane: &SecondaryMap<ir::Value, u32>) -> EntitySet<ir::Value> {
+    let (func, cfg) = (cx.func, cx.cfg);
+    let mut found = EntitySet::new();
+    let mut changed = true;
+    while std::mem::take(&mut changed) {
+        for &b in &cfg.blocks {
+            if b != cfg.blocks[0] {
+                for (n, &v) in func.dfg.block_params(b).iter().enumerate().filter(|&(_, &v)| lane[v] != 0) {
+                    changed |= cfg.incoming(b, n).any(|a| found.contains(a)) && found.insert(v);
+                }
             }
-            _ => false,
-        },
+            for &inst in cfg.insts(b) {
+                let Some(&v) = func.dfg.inst_results(inst).first().filter(|&&v| lane[v] != 0) else { continue };
+                changed |= is_mixed(func, inst, lane, &found) && found.insert(v);
+            }
+        }
+    }
+    found
+}
+
+fn is_mixed(
+    func: &ir::Function,
+    inst: ir::Inst,
+    lane: &SecondaryMap<ir::Value, u32>,
+    found: &EntitySet<ir::Value>,
+) -> bool {
+    let width = lane[func.dfg.first_result(inst)];
+    let carries = |x| lane[x] != 0 && bits::constant_bytes(func, x).is_none() && !bits::is_mask(func, x, width);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Select | Opcode::SelectSpectreGuard => func.dfg.inst_args(inst)[1..].iter().any(|&a| found.contains(a)),
+        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot | Opcode::Bitselect | Opcode::Blendv => {
+            bits::classify(func, inst, width, carries)
+                .is_none_or(|op| op.flows_to().into_iter().any(|x| found.contains(x)))
+        }
         _ => false,
     }
 }
@@ -530,8 +544,8 @@ pub fn compute(
     (c, pointer_copy)
 }
 
-/// Loads that copy pointers nobody dereferences, from cells of which nothing is known among pointers. This is the weakest evidence there is: a word
-/// whose bits are a float's by then is not asked about.
+/// Loads that copy pointers nobody dereferences, from cells of which nothing is known among pointers. This is the weakest evidence there is; of a cell that
+/// is known to hold a float's bits it says nothing.
 pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
     copies_where(func, c, |cell, addr| c.at(cell, addr))
 }
@@ -572,8 +586,7 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                     c.moved.insert(v);
                     if f.stored && !f.arithmetic {
                         // What is copied from here to there is of one kind.
-                        let mut seen = EntitySet::new();
-                        for to in destinations(func, uses, v, &mut seen) {
+                        for to in destinations(func, uses, v) {
                             c.union(addr, to);
                         }
                     }
@@ -638,31 +651,38 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
 }
 
 /// Addresses that a loaded value is stored to, through moves alone.
-fn destinations(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> Vec<ir::Value> {
-    let mut out = Vec::new();
-    if !seen.insert(v) {
-        return out;
-    }
-    for u in uses.of(v) {
-        match *u {
-            Use::Edge(_, p) => out.extend(destinations(func, uses, p, seen)),
-            Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
-                Opcode::Store | Opcode::AtomicStore if n == 0 => out.push(func.dfg.inst_args(i)[1]),
-                Opcode::Select if n > 0 => out.extend(destinations(func, uses, func.dfg.first_result(i), seen)),
-                Opcode::Bitcast => out.extend(destinations(func, uses, func.dfg.first_result(i), seen)),
-                _ => {}
-            },
+fn destinations(func: &ir::Function, uses: &Uses, v: ir::Value) -> Vec<ir::Value> {
+    let (mut out, mut seen, mut work) = (Vec::new(), EntitySet::new(), vec![v]);
+    while let Some(v) = work.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        for u in uses.of(v) {
+            match *u {
+                Use::Edge(_, p) => work.push(p),
+                Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
+                    Opcode::Store | Opcode::AtomicStore if n == 0 => out.push(func.dfg.inst_args(i)[1]),
+                    Opcode::Select if n > 0 => work.push(func.dfg.first_result(i)),
+                    Opcode::Bitcast => work.push(func.dfg.first_result(i)),
+                    _ => {}
+                },
+            }
         }
     }
     out
 }
 
 /// The kind of float whose bits an integer was made of by a bitcast.
-fn from_float(func: &ir::Function, v: ir::Value) -> Option<Kinds> {
-    let inst = func.dfg.value_def(v).inst()?;
-    if func.dfg.insts[inst].opcode() != Opcode::Bitcast {
-        return None;
+fn from_float(func: &ir::Function, mut v: ir::Value) -> Option<Kinds> {
+    loop {
+        let inst = func.dfg.value_def(v).inst()?;
+        if func.dfg.insts[inst].opcode() != Opcode::Bitcast {
+            return None;
+        }
+        v = func.dfg.inst_args(inst)[0];
+        let ty = func.dfg.value_type(v);
+        if ty.lane_type().is_float() {
+            return Some(Kinds::of_type(ty));
+        }
     }
-    let ty = func.dfg.value_type(func.dfg.inst_args(inst)[0]);
-    if ty.lane_type().is_float() { Some(Kinds::of_type(ty)) } else { from_float(func, func.dfg.inst_args(inst)[0]) }
 }

@@ -293,7 +293,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         if func.dfg.insts[last].opcode() == Opcode::Return {
             for (i, &v) in func.dfg.inst_args(last).iter().enumerate() {
-                origins(&input, &p, v, &mut EntitySet::new(), &mut pointer_result[i]);
+                origins(&input, &p, v, &mut pointer_result[i]);
                 learn(&mut widths.1[i], v);
             }
         }
@@ -322,44 +322,34 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
 }
 
 /// Follow the roots of a value's delta to the function's own pointers and its parameters.
-pub(crate) fn origins(
-    cx: &PointerInput<'_>,
-    p: &pointers::Pointers,
-    v: ir::Value,
-    seen: &mut EntitySet<ir::Value>,
-    out: &mut Origins,
-) {
-    let Delta::Root(r) = p.delta[v] else { return };
-    if !seen.insert(r) {
-        return;
-    }
-    let next: Vec<ir::Value> = match p.roots.get(&r) {
-        Some(RootKind::Param(i)) => {
-            out.params.insert(*i);
-            vec![]
+pub(crate) fn origins(cx: &PointerInput<'_>, p: &pointers::Pointers, v: ir::Value, out: &mut Origins) {
+    let (mut seen, mut work) = (EntitySet::new(), vec![v]);
+    while let Some(v) = work.pop() {
+        let Delta::Root(r) = p.delta[v] else { continue };
+        if !seen.insert(r) {
+            continue;
         }
-        Some(RootKind::Phi(b, i)) => cx.cfg.incoming(*b, *i).collect(),
-        Some(RootKind::Select(inst)) => cx.func.dfg.inst_args(*inst)[1..].to_vec(),
-        Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => vec![*a, *b],
-        // A callee that passes on what it is given, perhaps to itself, has no pointers of its own.
-        Some(RootKind::Call(inst, k))
-            if !p.address.contains(r)
-                && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
-        {
-            let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
-            out.own |= from.own;
-            out.anyone |= from.anyone;
-            from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]).collect()
+        match p.roots.get(&r) {
+            Some(RootKind::Param(i)) => drop(out.params.insert(*i)),
+            Some(RootKind::Phi(b, i)) => work.extend(cx.cfg.incoming(*b, *i)),
+            Some(RootKind::Select(inst)) => work.extend(&cx.func.dfg.inst_args(*inst)[1..]),
+            Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => work.extend([*a, *b]),
+            // A callee that passes on what it is given, perhaps to itself, has no pointers of its own.
+            Some(RootKind::Call(inst, k))
+                if !p.address.contains(r)
+                    && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
+            {
+                let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
+                out.own |= from.own;
+                out.anyone |= from.anyone;
+                work.extend(from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]));
+            }
+            kind => {
+                let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
+                out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
+                out.own = true;
+            }
         }
-        kind => {
-            let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
-            out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
-            out.own = true;
-            vec![]
-        }
-    };
-    for w in next {
-        origins(cx, p, w, seen, out);
     }
 }
 

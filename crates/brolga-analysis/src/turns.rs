@@ -18,7 +18,6 @@ use brolga_ir::map::HashMap;
 use brolga_ir::{DataKey, FuncKey, Program};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode};
-use cranelift_entity::EntitySet;
 
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
@@ -350,7 +349,7 @@ impl Cx<'_> {
     /// The parameters that an address may be made from.
     fn from(&self, v: ir::Value) -> BTreeSet<usize> {
         let mut out = Origins::default();
-        origins(self.input, self.p, v, &mut EntitySet::new(), &mut out);
+        origins(self.input, self.p, v, &mut out);
         out.params
     }
 

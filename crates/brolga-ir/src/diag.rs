@@ -7,7 +7,7 @@ use std::fmt;
 
 use cranelift_codegen::ir;
 
-use crate::Program;
+use crate::{Program, source_name};
 
 /// Set in a position that is a byte offset in a binary file, not a line of a text.
 pub const OFFSET: u32 = 1 << 31;
@@ -58,9 +58,10 @@ impl Diagnostic {
         }
     }
 
-    /// Say which function.
+    /// Say which function; and what its program calls it, if the symbol is mangled.
     pub fn in_func(mut self, symbol: &str) -> Self {
         self.function = symbol.to_owned();
+        self.notes.extend(source_note(symbol));
         self
     }
 
@@ -70,8 +71,7 @@ impl Diagnostic {
         let crate::Origin { func, inst, calls } = program.origin(func, inst);
         self.notes.extend(calls.iter().map(|&(f, call)| format!("inlined into {}", program.place(f, call))));
         let f = &program.funcs[func];
-        self.function = f.symbol.clone();
-        self.notes.extend(crate::source_name(&f.symbol).map(|name| format!("the function is {name}")));
+        self = self.in_func(&f.symbol);
         if let Some(body) = &f.body {
             if inst.as_u32() as usize >= body.dfg.num_insts() {
                 // An instruction of ours that stems from none of the input's.
@@ -125,6 +125,11 @@ impl fmt::Display for Diagnostic {
         }
         Ok(())
     }
+}
+
+/// What the program of a function with a mangled symbol calls it, as a note.
+pub fn source_note(symbol: &str) -> Option<String> {
+    source_name(symbol).map(|name| format!("the function is {name}"))
 }
 
 /// All problems of a program, in the order in which they were found.

@@ -23,7 +23,7 @@ pub mod program;
 pub mod request;
 pub mod source_name;
 
-pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
+pub use diag::{Diagnostic, Diagnostics, OFFSET, position, source_note};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use origin::Origin;
 pub use program::{Allocator, DataObject, Func, Program};

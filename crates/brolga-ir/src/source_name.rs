@@ -76,14 +76,17 @@ fn shortened(name: String) -> String {
     })
 }
 
+/// What comes before a bracket that neither opens nor closes anything, but is C++'s operator.
+const OPERATORS: [&str; 5] = ["operator", "operator<", "operator>", "operator<=", "operator("];
+
 /// What brackets of this depth and deeper hold becomes `…`.
 fn without_brackets(name: &str, depth: usize) -> String {
-    let (mut out, mut open, mut before, mut left_out) = (String::new(), 0, ' ', false);
-    for c in name.chars() {
-        // The arrow of a function's type, and the operators that are spelled with brackets, open and close nothing.
-        let is_operator = out.ends_with("operator") || out.ends_with("operator<") || out.ends_with("operator>");
-        let closes = matches!(c, '>' | ')') && before != '-' && !is_operator;
-        if closes {
+    let (mut out, mut open, mut left_out) = (String::new(), 0, false);
+    for (at, c) in name.char_indices() {
+        let before = &name[..at];
+        let is_arrow = c == '>' && before.ends_with('-');
+        let is_bracket = !is_arrow && !OPERATORS.iter().any(|op| before.ends_with(op));
+        if is_bracket && matches!(c, '>' | ')') {
             if open == depth && std::mem::take(&mut left_out) {
                 out.push('…');
             }
@@ -94,10 +97,9 @@ fn without_brackets(name: &str, depth: usize) -> String {
         } else {
             left_out = true;
         }
-        if matches!(c, '<' | '(') && !is_operator {
+        if is_bracket && matches!(c, '<' | '(') {
             open += 1;
         }
-        before = c;
     }
     out
 }
@@ -146,6 +148,10 @@ mod tests {
         assert_eq!(shortened(format!("a<b<{inner}>, c<{inner}>>::f")), "a<b<…>, c<…>>::f");
         assert_eq!(shortened(format!("a<b<{inner}>, {inner}{inner}>::operator<<")), "a<…>::operator<<");
         assert_eq!(shortened(format!("a<fn({inner}) -> {inner}{inner}>::f")), "a<…>::f");
+        for op in ["()", "<", "<<", ">", ">>", "<=>", "->", "-"] {
+            let name = format!("a<&c<int>::operator{op}, {inner}{inner}>::operator{op}");
+            assert_eq!(shortened(name), format!("a<…>::operator{op}"));
+        }
         assert_eq!(shortened("N".repeat(200)).chars().count(), LONGEST + 1);
         assert_eq!(shortened("a<b<c>>".to_owned()), "a<b<c>>");
     }

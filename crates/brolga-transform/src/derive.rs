@@ -446,26 +446,21 @@ pub(crate) fn derive_once(
     })
 }
 
-/// How many functions a chain of calls names at its start, and at its end.
-const CHAIN_ENDS: (usize, usize) = (3, 4);
-
 /// Say through which function a callee's problem was reached.
 fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, func: FuncKey) -> Diagnostics {
     if root != func {
+        let chain = call_chain(program, root, func).join(" -> ");
         for d in &mut e.0 {
-            let mut chain = call_chain(program, root, func);
-            let (start, end) = CHAIN_ENDS;
-            if chain.len() > start + end + 1 {
-                let between = chain.len() - start - end;
-                chain.splice(start..chain.len() - end, [format!("… {between} more …")]);
-            }
-            d.notes.push(format!("reached by {}", chain.join(" -> ")));
+            d.notes.push(format!("reached by {chain}"));
         }
     }
     e
 }
 
-/// A shortest chain of calls between two functions.
+/// How many functions a chain of calls names at its start, and at its end.
+const CHAIN_ENDS: (usize, usize) = (3, 4);
+
+/// A shortest chain of calls between two functions, by name; what is in the middle of a long one is left out.
 fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
     let mut from: HashMap<FuncKey, FuncKey> = HashMap::default();
     let mut queue = std::collections::VecDeque::from([root]);
@@ -488,7 +483,12 @@ fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
     while let Some(&k) = from.get(chain.last().expect("never empty")) {
         chain.push(k);
     }
-    chain.iter().rev().map(|&k| brolga_ir::name_of(&program.funcs[k].symbol)).collect()
+    let mut names: Vec<_> = chain.iter().rev().map(|&k| brolga_ir::name_of(&program.funcs[k].symbol)).collect();
+    let (start, end) = (CHAIN_ENDS.0, names.len().saturating_sub(CHAIN_ENDS.1));
+    if end > start + 1 {
+        names.splice(start..end, [format!("… {} more …", end - start)]);
+    }
+    names
 }
 
 /// Functions that the root reaches. A known C function whose address is taken gets a thunk with a body, so that it can be

@@ -50,6 +50,9 @@ impl std::fmt::Display for Trap {
         for call in &self.inlined {
             write!(f, "\n  note: inlined into {call}")?;
         }
+        if let Some(note) = brolga_ir::source_note(&self.function) {
+            write!(f, "\n  note: {note}")?;
+        }
         Ok(())
     }
 }

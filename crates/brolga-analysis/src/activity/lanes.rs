@@ -231,17 +231,17 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
     (lane, Moves { pairs, halves, links })
 }
 
-/// Carry lanes along moves.
+/// Carry lanes along moves. Those are in the order of the program, which most chains of them follow, or go against.
 fn settle(func: &ir::Function, moves: &Moves, lane: &mut SecondaryMap<ir::Value, u32>) {
     let bytes = |v: ir::Value| func.dfg.value_type(v).bytes();
+    // A half of a word can be one single, never part of a double.
+    let whole = moves.pairs.iter().map(|&(x, y)| (x, y, [4, 8]));
+    let halves = moves.halves.iter().map(|&(x, y)| (x, y, [4, 4]));
+    let calls = moves.links.iter().map(|&(x, y, n)| (x, y, [n, n]));
+    let all: Vec<_> = whole.chain(halves).chain(calls).collect();
     let mut changed = true;
-    while changed {
-        changed = false;
-        // A half of a word can be one single, never part of a double.
-        let whole = moves.pairs.iter().map(|&(x, y)| (x, y, [4, 8]));
-        let halves = moves.halves.iter().map(|&(x, y)| (x, y, [4, 4]));
-        let calls = moves.links.iter().map(|&(x, y, n)| (x, y, [n, n]));
-        for (x, y, widths) in whole.chain(halves).chain(calls) {
+    while std::mem::take(&mut changed) {
+        for &(x, y, widths) in all.iter().chain(all.iter().rev()) {
             for (from, to) in [(x, y), (y, x)] {
                 let width = lane[from];
                 if lane[to] == 0 && widths.contains(&width) && bytes(to) >= width {

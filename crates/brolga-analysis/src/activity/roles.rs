@@ -32,7 +32,7 @@ impl Cx<'_> {
                 }
                 if func.dfg.insts[inst].opcode() == Opcode::Bitcast
                     && self.is_float(func.dfg.first_result(inst))
-                    && self.is_from_anyone(func.dfg.inst_args(inst)[0], &mut EntitySet::new())
+                    && self.is_from_anyone(func.dfg.inst_args(inst)[0])
                 {
                     self.bits_from_anyone(inst);
                 }
@@ -63,7 +63,7 @@ impl Cx<'_> {
                 self.lost(inst);
             }
             let of_floats = matches!(self.i.results[i], ResultMode::Bits(s) if !matches!(s, Shape::Bytes { .. }));
-            if of_floats && self.is_from_anyone(v, &mut EntitySet::new()) {
+            if of_floats && self.is_from_anyone(v) {
                 self.bits_from_anyone(inst);
             }
             if of_floats && self.a.state[v] == (State::Taint { definite: true }) && !self.a.pieces.contains(v) {
@@ -79,24 +79,29 @@ impl Cx<'_> {
 
     /// Whether an integer is what a function that was called through a pointer has returned: that comes with the delta of a pointer, not
     /// with a cotangent.
-    fn is_from_anyone(&self, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> bool {
+    fn is_from_anyone(&self, v: ir::Value) -> bool {
         let func = self.i.func;
-        let Some(root) = self.i.pointers.root(v).filter(|r| seen.insert(*r)) else { return false };
-        match self.i.pointers.roots.get(&root) {
-            Some(RootKind::Call(inst, k)) => match CalleeKind::of(self.i.program, func, *inst) {
-                Some(CalleeKind::Indirect(_)) => true,
-                Some(CalleeKind::Derived(f)) => self.i.summaries.pointer_result(f, *k).is_some_and(|from| {
-                    let args = func.dfg.inst_args(*inst);
-                    from.anyone || from.params.iter().any(|&i| self.is_from_anyone(args[i], seen))
-                }),
-                _ => false,
-            },
-            Some(RootKind::Phi(b, i)) => self.i.cfg.incoming(*b, *i).any(|a| self.is_from_anyone(a, seen)),
-            Some(RootKind::Select(inst)) => {
-                func.dfg.inst_args(*inst)[1..].iter().any(|&a| self.is_from_anyone(a, seen))
+        let (mut seen, mut work) = (EntitySet::new(), vec![v]);
+        while let Some(v) = work.pop() {
+            let Some(root) = self.i.pointers.root(v).filter(|r| seen.insert(*r)) else { continue };
+            match self.i.pointers.roots.get(&root) {
+                Some(RootKind::Call(inst, k)) => match CalleeKind::of(self.i.program, func, *inst) {
+                    Some(CalleeKind::Indirect(_)) => return true,
+                    Some(CalleeKind::Derived(f)) => {
+                        let Some(from) = self.i.summaries.pointer_result(f, *k) else { continue };
+                        if from.anyone {
+                            return true;
+                        }
+                        work.extend(from.params.iter().map(|&i| func.dfg.inst_args(*inst)[i]));
+                    }
+                    _ => {}
+                },
+                Some(RootKind::Phi(b, i)) => work.extend(self.i.cfg.incoming(*b, *i)),
+                Some(RootKind::Select(inst)) => work.extend(&func.dfg.inst_args(*inst)[1..]),
+                _ => {}
             }
-            _ => false,
         }
+        false
     }
 
     /// Such an integer is put where a float is read, or becomes one. If it is an address, it has no business there.
@@ -123,7 +128,7 @@ impl Cx<'_> {
             }
             _ => false,
         };
-        if (0..args.len()).any(|i| takes_bits(i) && self.is_from_anyone(args[i], &mut EntitySet::new())) {
+        if (0..args.len()).any(|i| takes_bits(i) && self.is_from_anyone(args[i])) {
             self.bits_from_anyone(inst);
         }
     }
@@ -177,7 +182,7 @@ impl Cx<'_> {
                 if self.i.pointers.root(x).is_some() {
                     let over = self.i.contents.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes);
                     let float = over != Kinds::NONE || k.has_float() || self.declared_floats(addr, bytes);
-                    if float && self.is_from_anyone(x, &mut EntitySet::new()) {
+                    if float && self.is_from_anyone(x) {
                         self.bits_from_anyone(inst);
                     }
                     return MemRole::Pointer;
