@@ -52,7 +52,8 @@ fn not_run(name: &str, program: &Program, error: OracleError) -> Failure {
     let OracleError::Trap { code, at } = error else {
         return Failure::Oracle(format!("{name}: the tape cannot run: {error}"));
     };
-    let body = program.func(&at.function).and_then(|k| program.funcs[k].body.as_ref());
+    let func = program.func(&at.function).map(|k| &program.funcs[k]);
+    let body = func.and_then(|f| f.body.as_ref());
     let trap = Trap {
         code: code.to_string(),
         block: body.and_then(|b| b.layout.inst_block(at.inst)),
@@ -62,6 +63,7 @@ fn not_run(name: &str, program: &Program, error: OracleError) -> Failure {
         inlined: Vec::new(),
         phase: "primal",
         message: format!("the program trapped with code {code}"),
+        source_name: func.and_then(|f| f.source_name()),
         function: at.function,
     };
     Failure::Run(name.to_owned(), Error::Trap(Box::new(trap)))

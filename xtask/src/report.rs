@@ -71,7 +71,9 @@ fn trap(t: &Trap, source: Option<&Source>) -> String {
     let Some(excerpt) = excerpt else { return t.to_string() };
     let phase = if t.phase == "forward" { "forward pass" } else { t.phase };
     let title = format!("trap {} in the {phase}: {}", t.code, t.message);
-    renderer().render(&[excerpt.group(Level::ERROR.primary_title(title.as_str()), &place)]).to_string()
+    let group = excerpt.group(Level::ERROR.primary_title(title.as_str()), &place);
+    let group = t.notes().fold(group, |group, note| group.element(Level::NOTE.message(note)));
+    renderer().render(&[group]).to_string()
 }
 
 fn place(function: &str, block: Option<String>, inst: Option<String>) -> String {

@@ -413,6 +413,30 @@ fn calls_of_modules() {
 }
 
 #[test]
+fn messages_about_modules() {
+    let torn = TempFile::new("torn.wasm", b"\0asm\x01\0\0\0\x01\x20");
+    torn.xtask("grad", &[]).expect(1).says("AD0021").says("--> byte 0xa");
+
+    let module = r#"(module
+        (func $"double vec<double>::halved(double)" (param f64) (result f64)
+            (if (f64.eq (local.get 0) (f64.const 0)) (then unreachable))
+            (f64.reinterpret_i64 (i64.sub (i64.reinterpret_f64 (local.get 0)) (i64.const 0x10000000000000))))
+        (func (export "f") (param f64) (result f64) (call 0 (local.get 0))))"#;
+    let named = TempFile::new("named.wat", module);
+    named
+        .xtask("grad", &["--call", "%f(3.0)"])
+        .expect(1)
+        .says("AD0110")
+        .says("--> %double_vec_double___halved_double_, block")
+        .says("the function is double vec<double>::halved(double)")
+        .says("reached by %f -> double vec<double>::halved(double)");
+    let trap = named.xtask("grad", &["--call", "%f(0.0)", "--untracked", "trap"]).expect(1);
+    trap.says("trap unreachable").says("note: the function is double vec<double>::halved(double)");
+    let trap = named.xtask("grad", &["--call", "%f(0.0)", "--untracked", "trap", "--json"]).expect(1).json();
+    assert_eq!(trap[0]["error"]["source_name"], "double vec<double>::halved(double)");
+}
+
+#[test]
 fn imports_that_nothing_provides() {
     let file = TempFile::new(
         "missing.wat",

@@ -133,6 +133,9 @@ fn trap_json(t: &Trap) -> Value {
         "text": t.inst_text,
         "phase": t.phase,
     });
+    if let Some(name) = &t.source_name {
+        body["source_name"] = json!(name);
+    }
     if !t.inlined.is_empty() {
         body["inlined"] = json!(t.inlined);
     }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use cranelift_codegen::ir;
 
-use crate::{Program, source_name};
+use crate::Program;
 
 /// Set in a position that is a byte offset in a binary file, not a line of a text.
 pub const OFFSET: u32 = 1 << 31;
@@ -58,10 +58,9 @@ impl Diagnostic {
         }
     }
 
-    /// Say which function; and what its program calls it, if the symbol is mangled.
+    /// Say which function.
     pub fn in_func(mut self, symbol: &str) -> Self {
         self.function = symbol.to_owned();
-        self.notes.extend(source_note(symbol));
         self
     }
 
@@ -71,7 +70,8 @@ impl Diagnostic {
         let crate::Origin { func, inst, calls } = program.origin(func, inst);
         self.notes.extend(calls.iter().map(|&(f, call)| format!("inlined into {}", program.place(f, call))));
         let f = &program.funcs[func];
-        self = self.in_func(&f.symbol);
+        self.function = f.symbol.clone();
+        self.notes.extend(f.source_name().map(|name| format!("the function is {name}")));
         if let Some(body) = &f.body {
             if inst.as_u32() as usize >= body.dfg.num_insts() {
                 // An instruction of ours that stems from none of the input's.
@@ -102,17 +102,12 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.code, self.message)?;
-        if !self.function.is_empty() {
-            write!(f, "\n  --> %{}", self.function)?;
-            if let Some(b) = self.block {
-                write!(f, ", {b}")?;
-            }
-            if let Some(i) = self.inst {
-                write!(f, ", {i}")?;
-            }
-            if let Some(l) = self.line {
-                write!(f, ", {}", position(l))?;
-            }
+        let function = (!self.function.is_empty()).then(|| format!("%{}", self.function));
+        let inst = self.inst.map(|i| i.to_string());
+        let place = [function, self.block.map(|b| b.to_string()), inst, self.line.map(position)];
+        let place: Vec<String> = place.into_iter().flatten().collect();
+        if !place.is_empty() {
+            write!(f, "\n  --> {}", place.join(", "))?;
         }
         if let Some(t) = &self.inst_text {
             write!(f, "\n   |  {t}")?;
@@ -125,11 +120,6 @@ impl fmt::Display for Diagnostic {
         }
         Ok(())
     }
-}
-
-/// What the program of a function with a mangled symbol calls it, as a note.
-pub fn source_note(symbol: &str) -> Option<String> {
-    source_name(symbol).map(|name| format!("the function is {name}"))
 }
 
 /// All problems of a program, in the order in which they were found.

@@ -23,11 +23,10 @@ pub mod program;
 pub mod request;
 pub mod source_name;
 
-pub use diag::{Diagnostic, Diagnostics, OFFSET, position, source_note};
+pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use origin::Origin;
 pub use program::{Allocator, DataObject, Func, Program};
 pub use request::{
     ArgActivity, Effort, Elem, Ideas, Inline, MemoryMode, Mode, Options, Request, ResultActivity, Untracked,
 };
-pub use source_name::{name_of, source_name};

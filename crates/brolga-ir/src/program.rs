@@ -17,13 +17,15 @@ use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
 use crate::origin::Copies;
-use crate::{DataKey, FuncKey};
+use crate::{DataKey, FuncKey, source_name};
 
 /// A function of the program.
 #[derive(Clone, Debug)]
 pub struct Func {
     /// Symbol, without the `%` of CLIF text.
     pub symbol: String,
+    /// What the source calls the function, where the frontend knows that, and the symbol alone does not say it: see [`Func::source_name`].
+    pub called: Option<String>,
     /// Signature as declared.
     pub signature: ir::Signature,
     /// The body, verified; `None` for an imported function.
@@ -43,6 +45,13 @@ pub struct Func {
     /// Whether operations on bits in it are left to the run, as [`Untracked::Trap`](crate::Untracked::Trap) leaves them everywhere: for a function
     /// that is called for its value only, by one that sees to the derivative (`brolga_with_value`).
     pub untracked: bool,
+}
+
+impl Func {
+    /// What its source calls it, if that is known and is not the symbol: shortened to a line, for messages.
+    pub fn source_name(&self) -> Option<String> {
+        self.called.as_deref().map(source_name::in_short).or_else(|| source_name::demangled(&self.symbol))
+    }
 }
 
 /// What a function of an allocator does, in a program whose memory is one piece, reached from an instance pointer (the
@@ -185,6 +194,7 @@ impl Program {
         }
         let k = self.funcs.push(Arc::new(Func {
             symbol: symbol.to_owned(),
+            called: None,
             signature: signature.clone(),
             body: None,
             srclocs: SecondaryMap::new(),

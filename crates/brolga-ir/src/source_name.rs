@@ -1,8 +1,9 @@
 //! What programmers call the functions whose symbols a compiler has mangled.
 //!
 //! A diagnostic that says `_ZN4core3f6421_$LT$impl$u20$f64$GT$9total_cmp17h5420b5ac21f16e92E` is exact, and nobody can read it. Compilers write
-//! such symbols by published rules (Rust's two manglings, the Itanium ABI of C++), so that a name can be had of the symbol alone: no frontend need pass
-//! one. Two things are done to what the libraries for that give:
+//! such symbols by published rules (Rust's two manglings, the Itanium ABI of C++), so that a name can be had of the symbol alone. Where a frontend has
+//! the name itself (linkers write C++'s to WebAssembly modules as they are in the source), it says so: [`Func::called`](crate::Func::called).
+//! Two things are done to such names:
 //!
 //! - CLIF text has no `$`, which Rust's older mangling writes punctuation with, and readers put `_` in its place; that is undone first, in symbols that end
 //!   in the hash such names have.
@@ -14,15 +15,15 @@ const LONGEST: usize = 120;
 /// Deeper brackets than this are not counted.
 const DEEPEST: usize = 16;
 
-/// The name of a function as its program spells it, if the symbol is mangled: `core::f64::<impl f64>::total_cmp`.
-pub fn source_name(symbol: &str) -> Option<String> {
+/// The name of a function as its source spells it, if the symbol is mangled: `core::f64::<impl f64>::total_cmp`.
+pub fn demangled(symbol: &str) -> Option<String> {
     let rust = rustc_demangle::try_demangle(&with_punctuation(symbol)).ok().map(|d| format!("{d:#}"));
     rust.or_else(|| cpp(symbol)).map(shortened)
 }
 
-/// The same, or the symbol in the spelling of CLIF.
-pub fn name_of(symbol: &str) -> String {
-    source_name(symbol).unwrap_or_else(|| format!("%{symbol}"))
+/// A name that a frontend gives, which may be mangled.
+pub fn in_short(name: &str) -> String {
+    demangled(name).unwrap_or_else(|| shortened(name.to_owned()))
 }
 
 fn cpp(symbol: &str) -> Option<String> {
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_source() {
-        let name = |s| source_name(s).unwrap_or_default();
+        let name = |s| demangled(s).unwrap_or_default();
         assert_eq!(
             name("_ZN4core3f6421_$LT$impl$u20$f64$GT$9total_cmp17h5420b5ac21f16e92E"),
             "core::f64::<impl f64>::total_cmp"
@@ -127,9 +128,9 @@ mod tests {
     #[test]
     fn punctuation_that_clif_has_not_is_put_back() {
         let clif = "_ZN5alloc5slice29__LT_impl_u20__u5b_T_u5d__GT_7sort_by17h4eda7175ccd1b10aE";
-        assert_eq!(source_name(clif).as_deref(), Some("alloc::slice::<impl [T]>::sort_by"));
+        assert_eq!(demangled(clif).as_deref(), Some("alloc::slice::<impl [T]>::sort_by"));
         assert_eq!(
-            source_name("_ZN4core3f6421__LT_impl_u20_f64_GT_9total_cmp17h5420b5ac21f16e92E.7").as_deref(),
+            demangled("_ZN4core3f6421__LT_impl_u20_f64_GT_9total_cmp17h5420b5ac21f16e92E.7").as_deref(),
             Some("core::f64::<impl f64>::total_cmp.7")
         );
     }
@@ -137,9 +138,9 @@ mod tests {
     #[test]
     fn other_symbols_are_their_own_names() {
         for s in ["f", "u0_3", "_Z", "_ZN", "_R", "loss", "_LT_", "_ZN17h", "", "_ZNé17h5420b5ac21f16e92E"] {
-            assert_eq!(source_name(s), None, "{s}");
+            assert_eq!(demangled(s), None, "{s}");
         }
-        assert_eq!(name_of("loss"), "%loss");
+        assert_eq!(in_short("loss"), "loss");
     }
 
     #[test]

@@ -483,7 +483,8 @@ fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
     while let Some(&k) = from.get(chain.last().expect("never empty")) {
         chain.push(k);
     }
-    let mut names: Vec<_> = chain.iter().rev().map(|&k| brolga_ir::name_of(&program.funcs[k].symbol)).collect();
+    let name = |k: FuncKey| program.funcs[k].source_name().unwrap_or_else(|| format!("%{}", program.funcs[k].symbol));
+    let mut names: Vec<_> = chain.iter().rev().map(|&k| name(k)).collect();
     let (start, end) = (CHAIN_ENDS.0, names.len().saturating_sub(CHAIN_ENDS.1));
     if end > start + 1 {
         names.splice(start..end, [format!("… {} more …", end - start)]);

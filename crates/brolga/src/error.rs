@@ -13,6 +13,8 @@ pub struct Trap {
     pub code: String,
     /// Symbol of the primal function.
     pub function: String,
+    /// What its source calls it, if that is known and is not the symbol.
+    pub source_name: Option<String>,
     /// Block of the primal instruction.
     pub block: Option<ir::Block>,
     /// The primal instruction.
@@ -47,13 +49,18 @@ impl std::fmt::Display for Trap {
         if let Some(t) = &self.inst_text {
             write!(f, "\n   |  {t}")?;
         }
-        for call in &self.inlined {
-            write!(f, "\n  note: inlined into {call}")?;
-        }
-        if let Some(note) = brolga_ir::source_note(&self.function) {
+        for note in self.notes() {
             write!(f, "\n  note: {note}")?;
         }
         Ok(())
+    }
+}
+
+impl Trap {
+    /// What else is known of the place, in sentences.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let inlined = self.inlined.iter().map(|call| format!("inlined into {call}"));
+        inlined.chain(self.source_name.iter().map(|name| format!("the function is {name}")))
     }
 }
 

@@ -32,7 +32,7 @@ use crate::around;
 use crate::error::{Error, trap};
 use crate::imports::{HostFunc, Provided, Provider};
 use crate::layout::Layout;
-use crate::parse::{ConstOp, Elem, Info};
+use crate::parse::{ConstOp, Elem, Func, Info};
 
 pub(crate) use func::Fx;
 pub(crate) use helpers::call_host;
@@ -196,13 +196,14 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
     let provided = provider.resolve(info)?;
     let tail = info.funcs.iter().filter_map(|f| f.body.as_ref()).any(func::has_tail_calls);
     let isa = crate::host_isa()?;
+    let names = names(info);
     let mut env = Env {
         info,
         layout,
         mode,
         config: isa.frontend_config(),
         program: Program::new(),
-        symbols: symbols(info, &provided),
+        symbols: symbols(&names, &provided),
         provided,
         refs: IndexMap::new(),
         dispatchers: IndexMap::new(),
@@ -229,6 +230,9 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
             }
             _ => helpers::import_shim(&mut env, &mut context, i as u32)?,
         };
+        if let (Some(key), Some(name)) = (funcs[i], names[i].filter(|&n| n != env.symbols[i])) {
+            env.program.func_mut(key).called = Some(name.to_owned());
+        }
     }
     helpers::define(&mut env, &mut context)?;
     // Others may call what is exported, or in a table.
@@ -263,24 +267,30 @@ fn reference_numbers(env: &mut Env<'_, '_>) {
     }
 }
 
-/// A name for each function: that of its export, or of the name section, or its number; never that of a C function, since a
-/// call by such a name means C's.
-fn symbols(info: &Info<'_>, provided: &[Option<Provided>]) -> Vec<String> {
+/// What the module calls each function: in its export, or in the name section, or where it is imported.
+fn names<'a>(info: &'a Info<'_>) -> Vec<Option<&'a str>> {
     let mut exported: HashMap<u32, &str> = HashMap::new();
     for e in &info.exports {
         if matches!(e.kind, ExternalKind::Func | ExternalKind::FuncExact) {
             exported.entry(e.index).or_insert(&e.name);
         }
     }
+    let name = |(i, f): (u32, &'a Func<'_>)| {
+        let import = f.import.as_ref().map(|i| i.name.as_str());
+        exported.get(&i).copied().or(info.names.get(&i).map(String::as_str)).or(import)
+    };
+    (0..).zip(&info.funcs).map(name).collect()
+}
+
+/// A symbol for each function: its name, or its number; never that of a C function, since a call by such a name means C's.
+fn symbols(names: &[Option<&str>], provided: &[Option<Provided>]) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut out = Vec::new();
-    for i in 0..info.funcs.len() as u32 {
-        if let Some(Some(Provided::Math(symbol))) = provided.get(i as usize) {
+    for (i, name) in names.iter().enumerate() {
+        if let Some(Some(Provided::Math(symbol))) = provided.get(i) {
             out.push((*symbol).to_owned());
             continue;
         }
-        let import = info.funcs[i as usize].import.as_ref().map(|i| i.name.as_str());
-        let name = exported.get(&i).copied().or(info.names.get(&i).map(String::as_str)).or(import);
         let mut symbol: String = name
             .unwrap_or_default()
             .chars()

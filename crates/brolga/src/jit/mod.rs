@@ -292,9 +292,11 @@ impl DerivedRule {
             return Ok(());
         }
         let check = Check::UntrackedBits;
+        let primal = &self.0.program.funcs[self.0.request.func];
         Err(Error::Trap(Box::new(Trap {
             code: check.name().to_owned(),
-            function: self.0.program.funcs[self.0.request.func].symbol.clone(),
+            function: primal.symbol.clone(),
+            source_name: primal.source_name(),
             block: None,
             inst: None,
             inst_text: None,

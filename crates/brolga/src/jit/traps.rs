@@ -91,6 +91,7 @@ impl CodeMap {
         Trap {
             code,
             function: prim.symbol.clone(),
+            source_name: prim.source_name(),
             block: inst.and_then(|i| body?.layout.inst_block(i)),
             inst,
             inst_text: inst.and_then(|i| Some(body?.dfg.display_inst(i).to_string())),
