@@ -158,8 +158,8 @@ impl Converts for Converter<'_, '_, '_> {
         d
     }
 
-    fn convert(&mut self, op: Arith, x: Val, ty: Type) -> Val {
-        self.builder.arith(self.f, op, &[x], ty, self.at)
+    fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
+        self.builder.arith(self.f, op, args, ty, self.at)
     }
 }
 

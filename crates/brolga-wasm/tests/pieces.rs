@@ -318,3 +318,62 @@ fn numbers_stay_numbers() {
     let wanted = Instance::new(&module).unwrap().call("f", &[Val::F64(1.0)]).unwrap()[0].f64().unwrap();
     is(&text, 1.5, wanted);
 }
+
+/// `f` of two vectors of the same bits: one that is only moved, and one that was calculated with. They meet, by a branch or a call, in `$meet`, which stores
+/// what it is given at address 128, for those `n` that are not zero what was calculated.
+fn vectors_meet(square: &str, meet: &str, n: u32, result: &str) -> String {
+    format!(
+        r#"(module (memory 1)
+            (func $square (param $at i32) (result v128) {square})
+            {meet}
+            (func (export "f") (param $x f64) (result f64) (local $s f32)
+                (local.set $s (f32.demote_f64 (local.get $x)))
+                (f64.store (i32.const 64) (local.get $x))
+                (f64.store (i32.const 72) (f64.mul (local.get $x) (local.get $x)))
+                (v128.store (i32.const 96) (f32x4.splat (local.get $s)))
+                (call $meet (i32.const {n}))
+                {result}))"#
+    )
+}
+
+#[test]
+fn vectors_that_are_moved_meet_vectors_of_numbers() {
+    let doubles = "(f64x2.mul (v128.load (local.get $at)) (v128.load (local.get $at)))";
+    let singles = "(f32x4.mul (v128.load (local.get $at)) (v128.load (local.get $at)))";
+    // x⁴ + x² of what was calculated, x² + x of what was moved, times a number for each lane.
+    let of_doubles = "(f64.add (f64.mul (f64.const 3) (f64.load (i32.const 128))) (f64.load (i32.const 136)))";
+    let of_singles = "(f64.promote_f32 (f32.add (f32.mul (f32.const 3) (f32.load (i32.const 128)))
+        (f32.add (f32.load (i32.const 132)) (f32.mul (f32.load (i32.const 136)) (f32.load (i32.const 140))))))";
+    let by_branch = |from: u32| {
+        format!(
+            "(func $meet (param $n i32) (local $v v128)
+                (local.set $v (v128.load (i32.const {from})))
+                (if (local.get $n) (then (local.set $v (call $square (i32.const {from})))))
+                (v128.store (i32.const 128) (local.get $v)))"
+        )
+    };
+    // What was moved goes elsewhere, too, where it is calculated with.
+    let as_well = |from: u32, op: &str| {
+        format!(
+            "(func $meet (param $n i32) (local $v v128) (local $w v128)
+                (local.set $w (v128.load (i32.const {from})))
+                (v128.store (i32.const 160) (local.get $w))
+                (local.set $v (local.get $w))
+                (if (local.get $n) (then (local.set $v ({op} (call $square (i32.const {from})) (v128.load (i32.const 160))))))
+                (v128.store (i32.const 128) (local.get $v)))"
+        )
+    };
+    let x = 1.5_f64;
+    for (n, wanted) in [(0, 3.0 + 2.0 * x), (1, 6.0 * x + 4.0 * x.powi(3))] {
+        is(&vectors_meet(doubles, &by_branch(64), n, of_doubles), x, wanted);
+    }
+    for (n, wanted) in [(0, 4.0 + 2.0 * x), (1, 8.0 * x + 4.0 * x.powi(3))] {
+        is(&vectors_meet(singles, &by_branch(96), n, of_singles), x, wanted);
+    }
+    for (n, wanted) in [(0, 3.0 + 2.0 * x), (1, 3.0 * (2.0 * x + 1.0) + 4.0 * x.powi(3) + 2.0 * x)] {
+        is(&vectors_meet(doubles, &as_well(64, "f64x2.add"), n, of_doubles), x, wanted);
+    }
+    for (n, wanted) in [(0, 4.0 + 2.0 * x), (1, 12.0 * x * x + 6.0 * x.powi(5))] {
+        is(&vectors_meet(singles, &as_well(96, "f32x4.mul"), n, of_singles), x, wanted);
+    }
+}

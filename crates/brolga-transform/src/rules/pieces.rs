@@ -15,7 +15,7 @@ pub trait Converts {
     /// A call of the run time that is given the segment, and behind that the arguments.
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val;
     /// Arithmetic of the reverse half.
-    fn convert(&mut self, op: Arith, x: Val, ty: Type) -> Val;
+    fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val;
 }
 
 impl Converts for StmtCx<'_, '_, '_> {
@@ -25,8 +25,8 @@ impl Converts for StmtCx<'_, '_, '_> {
         found
     }
 
-    fn convert(&mut self, op: Arith, x: Val, ty: Type) -> Val {
-        self.arith(op, &[x], ty)
+    fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
+        self.arith(op, args, ty)
     }
 }
 
@@ -74,7 +74,43 @@ pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
     }
 }
 
-/// A cotangent of this type in a shape: a ticket as a number, or a number as a ticket. Not for vectors.
+/// Bytes of a ticket in both halves of a vector.
+const HALVES: [(i64, i64); 2] = [(0xff, 8), (0xff00, -8)];
+
+/// Some bytes of a ticket, moved up by so many ([`HALVES`]).
+fn part(cx: &mut impl Converts, ticket: Val, (mask, up): (i64, i64)) -> Val {
+    let mask = cx.convert(Arith::Iconst(mask), &[], types::I64);
+    let up = cx.convert(Arith::Iconst(up), &[], types::I64);
+    cx.ask("brolga_part_of_bytes", &[(ticket, types::I64), (mask, types::I64), (up, types::I64)], types::I64)
+}
+
+/// The words of a vector as a ticket, one half after the other: what lies in a word is for whoever puts it together to say.
+fn ticket_of_vector(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
+    let words = if ty == types::F64X2 { ct } else { cx.convert(Arith::Bitcast, &[ct], types::F64X2) };
+    let [low, high] = [0, 1].map(|lane| {
+        let word = cx.convert(Arith::Extract(lane), &[words], types::F64);
+        cx.ask("brolga_bytes_of_double", &[(word, types::F64)], types::I64)
+    });
+    let high = part(cx, high, HALVES[0]);
+    cx.ask("brolga_join_bytes", &[(low, types::I64), (high, types::I64)], types::I64)
+}
+
+/// The vector of floats of which a ticket has the bytes.
+fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, own: Shape) -> Val {
+    let high = part(cx, ticket, HALVES[1]);
+    let [low, high] = [ticket, high].map(|half| match own {
+        Shape::F64X2 => cx.ask("brolga_double_of_bytes", &[(half, types::I64)], types::F64),
+        _ => {
+            let bits = cx.ask("brolga_singles_of_bytes", &[(half, types::I64)], types::I64);
+            cx.convert(Arith::Bitcast, &[bits], types::F64)
+        }
+    });
+    let words = cx.convert(Arith::ScalarToVector, &[low], types::F64X2);
+    let words = cx.convert(Arith::Insert(1), &[words, high], types::F64X2);
+    if own == Shape::F64X2 { words } else { cx.convert(Arith::Bitcast, &[words], own.ty()) }
+}
+
+/// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, or those as a ticket.
 pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, own: Shape) -> Option<Val> {
     let found = match (ty, own) {
         (ty, own) if ty == own.ty() => ct,
@@ -82,16 +118,18 @@ pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, own: Shape) -> Option<V
         (types::I64, Shape::F64) => cx.ask("brolga_double_of_bytes", &[(ct, types::I64)], types::F64),
         (types::I64, Shape::F32Pair) => {
             let bits = cx.ask("brolga_singles_of_bytes", &[(ct, types::I64)], types::I64);
-            cx.convert(Arith::FromBits(own), bits, own.ty())
+            cx.convert(Arith::FromBits(own), &[bits], own.ty())
         }
+        (types::I64, Shape::F32X4 | Shape::F64X2) => vector_of_ticket(cx, ct, own),
         (types::F32, Shape::Bytes { .. }) => cx.ask("brolga_bytes_of_single", &[(ct, types::F32)], types::I64),
         (types::F64, Shape::Bytes { .. }) => cx.ask("brolga_bytes_of_double", &[(ct, types::F64)], types::I64),
         // Two singles in a word.
         (types::F32X4, Shape::Bytes { n: 8, .. }) => {
-            let bits = cx.convert(Arith::ToBits, ct, types::I64);
-            let bits = cx.convert(Arith::Bitcast, bits, types::F64);
+            let bits = cx.convert(Arith::ToBits, &[ct], types::I64);
+            let bits = cx.convert(Arith::Bitcast, &[bits], types::F64);
             cx.ask("brolga_bytes_of_double", &[(bits, types::F64)], types::I64)
         }
+        (types::F32X4 | types::F64X2, Shape::Bytes { n: 16, .. }) => ticket_of_vector(cx, ct, ty),
         _ => return None,
     };
     Some(found)
