@@ -3,10 +3,11 @@
 //! *Problem.* To derive and to compile take from a tenth of a millisecond on, on a machine where other things happen, and what counts
 //! is their ratio to Cranelift's own work on the primal.
 //!
-//! *Method.* As for run times, all kinds take turns, and the minimum of each counts. *Cranelift* is `Context::compile` of the primal with
-//! the flags that are the default, whatever is derived, and nothing else: no verifier, no module, no entry point. *Differentiate* and *compile*
+//! *Method.* As for run times, all kinds take turns, and the minimum of each counts. *Differentiate* and *compile*
 //! are what a program pays that asks for the gradient and calls nothing else: from the program to verified CLIF, and
-//! from there to code that can be called. *First* is everything from the text of the file on: it is read, and the gradient is called once.
+//! from there to code that can be called. *Cranelift* is the same of the primal, without Brolga: it is verified, compiled in a module of its own, and
+//! can be called. *Alone* is no more than `Context::compile` of it: no verifier, no module, no memory for code. Both have the flags that are
+//! the default, whatever is derived. *First* is everything from the text of the file on: it is read, and the gradient is called once.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use brolga::cranelift_codegen::control::ControlPlane;
 
 use crate::How;
 use crate::measure::Effort;
+use crate::plain::Plain;
 use crate::prepared::{Failure, Prepared, derive, options, requests};
 use crate::problem::{Problem, Size};
 use crate::problems::SERIES;
@@ -27,8 +29,10 @@ pub struct Latency {
     pub name: String,
     /// Instructions of the primal.
     pub insts: usize,
-    /// From the primal in CLIF to its machine code: what Cranelift takes without Brolga.
+    /// From the primal in CLIF to code that can be called: what Cranelift takes without Brolga.
     pub cranelift_us: f64,
+    /// `Context::compile` of the primal, and nothing else.
+    pub alone_us: f64,
     /// From the program to CLIF of what was derived, verified.
     pub differentiate_us: f64,
     /// From there to machine code that can be called.
@@ -38,9 +42,14 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Both as a multiple of Cranelift's.
+    /// To differentiate and to compile, as a multiple of what Cranelift takes until the primal can be called.
     pub fn ratio(&self) -> f64 {
         (self.differentiate_us + self.compile_us) / self.cranelift_us
+    }
+
+    /// The same as a multiple of `Context::compile`.
+    pub fn to_alone(&self) -> f64 {
+        (self.differentiate_us + self.compile_us) / self.alone_us
     }
 }
 
@@ -58,7 +67,7 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Latency, F
     })?;
     // Outside of the clock: memory for the arguments, and what is right.
     let mut prepared = Prepared::new(problem, how)?;
-    let mut best = [Duration::MAX; 4];
+    let mut best = [Duration::MAX; 5];
     let start = Instant::now();
     let mut round = 0;
     // Who wants a gradient has no adjoint beside it.
@@ -81,11 +90,16 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Latency, F
         let rule = DerivedRule::new(&program, &all[0], &options(how)).map_err(failed)?;
         prepared.first(&rule)?;
         best[3] = best[3].min(t.elapsed());
+        let t = Instant::now();
+        let ready = Plain::ready(&program, all[0].func, isa.clone()).map_err(failed)?;
+        best[4] = best[4].min(t.elapsed());
+        drop(ready);
         round += 1;
     }
-    let [cranelift_us, differentiate_us, compile_us, first_us] = best.map(|d| d.as_nanos() as f64 / 1e3);
+    let [alone_us, differentiate_us, compile_us, first_us, cranelift_us] = best.map(|d| d.as_nanos() as f64 / 1e3);
     let insts = body.layout.blocks().map(|b| body.layout.block_insts(b).count()).sum();
-    Ok(Latency { name: problem.name.to_owned(), insts, cranelift_us, differentiate_us, compile_us, first_us })
+    let name = problem.name.to_owned();
+    Ok(Latency { name, insts, cranelift_us, alone_us, differentiate_us, compile_us, first_us })
 }
 
 /// A text without one of its functions.

@@ -1,16 +1,20 @@
-//! Functions as they are, compiled without Brolga: the adjoints written by hand.
+//! Functions as they are, compiled without Brolga: the adjoints written by hand, and primals whose way to machine code is timed.
 //!
-//! They go through the Cranelift that derived functions go through, with the same flags, and get the same kind of entry point.
+//! They go through the Cranelift that derived functions go through, with the same flags, and adjoints get the same kind of entry point.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use brolga::Error;
 use brolga::cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, Function, InstBuilder, MemFlagsData, Signature, UserExternalName,
     UserFuncName, types,
 };
-use brolga_ir::Program;
+use brolga::cranelift_codegen::isa::OwnedTargetIsa;
+use brolga::cranelift_codegen::verify_function;
+use brolga_analysis::summary::reachable;
 use brolga_ir::program::symbol_of;
+use brolga_ir::{FuncKey, Program};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
@@ -18,7 +22,7 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 use crate::How;
 use crate::prepared::options;
 
-/// All functions of a program, compiled.
+/// Functions of a program, compiled.
 pub struct Plain {
     module: Option<JITModule>,
     /// Entry points.
@@ -39,45 +43,18 @@ fn internal(error: impl std::fmt::Display) -> Error {
 }
 
 impl Plain {
-    /// Compile all functions of a program, which may call each other and the functions of `brolga_runtime::symbols`.
+    /// Compile all functions of a program, which may call each other and the functions of `brolga_runtime::symbols`, with entry points.
     ///
     /// # Errors
     /// What Cranelift refuses.
     pub fn new(program: &Program) -> Result<Self, Error> {
-        let mut builder =
-            JITBuilder::with_isa(brolga::jit::host_isa(&options(How::default()))?, default_libcall_names());
-        for (name, address) in brolga_runtime::symbols() {
-            builder.symbol(name, address);
-        }
-        let mut module = JITModule::new(builder);
-        let mut names = HashMap::new();
-        for f in program.funcs.values() {
-            let local = f.body.is_some();
-            let (name, linkage) = match local {
-                true => (format!("plain.{}", f.symbol), Linkage::Local),
-                false => (f.symbol.clone(), Linkage::Import),
-            };
-            names.insert(f.symbol.clone(), module.declare_function(&name, linkage, &f.signature).map_err(internal)?);
-        }
+        let isa = brolga::jit::host_isa(&options(How::default()))?;
+        let (mut module, names) = declared(program, isa)?;
         let mut entries = HashMap::new();
         for f in program.funcs.values() {
             let Some(body) = &f.body else { continue };
-            let (id, mut body) = (names[&f.symbol], body.clone());
-            for r in body.dfg.ext_funcs.keys().collect::<Vec<_>>() {
-                let callee = &body.dfg.ext_funcs[r];
-                let (symbol, signature) = (symbol_of(&body, &callee.name).to_owned(), callee.signature);
-                let callee = match names.get(&symbol) {
-                    Some(id) => *id,
-                    None => {
-                        let signature = &body.dfg.signatures[signature];
-                        module.declare_function(&symbol, Linkage::Import, signature).map_err(internal)?
-                    }
-                };
-                let name = UserExternalName { namespace: 0, index: callee.as_u32() };
-                let name = body.declare_imported_user_function(name);
-                body.dfg.ext_funcs[r].name = ExternalName::user(name);
-            }
-            body.name = UserFuncName::user(0, id.as_u32());
+            let id = names[&f.symbol];
+            let body = resolved(&mut module, &names, id, body)?;
             define(&mut module, id, body)?;
             entries.insert(f.symbol.clone(), entry_point(&mut module, id, &f.symbol, &f.signature)?);
         }
@@ -85,10 +62,74 @@ impl Plain {
         Ok(Self { module: Some(module), entries })
     }
 
+    /// Verify and compile a function and what it calls, until it can be called: what a program pays that has no derivatives. It has no
+    /// entry point.
+    ///
+    /// # Errors
+    /// What Cranelift refuses.
+    pub fn ready(program: &Program, root: FuncKey, isa: OwnedTargetIsa) -> Result<Self, Error> {
+        let (mut module, names) = declared(program, isa.clone())?;
+        for key in reachable(program, root) {
+            let f = &program.funcs[key];
+            let Some(body) = &f.body else { continue };
+            verify_function(body, &*isa).map_err(internal)?;
+            let id = names[&f.symbol];
+            let body = resolved(&mut module, &names, id, body)?;
+            define(&mut module, id, body)?;
+        }
+        module.finalize_definitions().map_err(internal)?;
+        std::hint::black_box(module.get_finalized_function(names[&program.funcs[root].symbol]));
+        Ok(Self { module: Some(module), entries: HashMap::new() })
+    }
+
     /// The address of a function's entry point.
     pub fn entry(&self, symbol: &str) -> Option<usize> {
         Some(self.module.as_ref()?.get_finalized_function(*self.entries.get(symbol)?) as usize)
     }
+}
+
+/// A module in which the functions of a program are declared.
+fn declared(program: &Program, isa: OwnedTargetIsa) -> Result<(JITModule, HashMap<String, FuncId>), Error> {
+    static SYMBOLS: LazyLock<HashMap<&'static str, usize>> =
+        LazyLock::new(|| brolga_runtime::symbols().into_iter().map(|(name, at)| (name, at as usize)).collect());
+    let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+    builder.symbol_lookup_fn(Box::new(|symbol| SYMBOLS.get(symbol).map(|&at| at as *const u8)));
+    let mut module = JITModule::new(builder);
+    let mut names = HashMap::new();
+    for f in program.funcs.values() {
+        let (name, linkage) = match f.body {
+            Some(_) => (format!("plain.{}", f.symbol), Linkage::Local),
+            None => (f.symbol.clone(), Linkage::Import),
+        };
+        names.insert(f.symbol.clone(), module.declare_function(&name, linkage, &f.signature).map_err(internal)?);
+    }
+    Ok((module, names))
+}
+
+/// A body that calls by the numbers that functions have in a module.
+fn resolved(
+    module: &mut JITModule,
+    names: &HashMap<String, FuncId>,
+    id: FuncId,
+    body: &Function,
+) -> Result<Function, Error> {
+    let mut body = body.clone();
+    for r in body.dfg.ext_funcs.keys().collect::<Vec<_>>() {
+        let callee = &body.dfg.ext_funcs[r];
+        let (symbol, signature) = (symbol_of(&body, &callee.name).to_owned(), callee.signature);
+        let callee = match names.get(&symbol) {
+            Some(id) => *id,
+            None => {
+                let signature = &body.dfg.signatures[signature];
+                module.declare_function(&symbol, Linkage::Import, signature).map_err(internal)?
+            }
+        };
+        let name = UserExternalName { namespace: 0, index: callee.as_u32() };
+        let name = body.declare_imported_user_function(name);
+        body.dfg.ext_funcs[r].name = ExternalName::user(name);
+    }
+    body.name = UserFuncName::user(0, id.as_u32());
+    Ok(body)
 }
 
 fn define(module: &mut JITModule, id: FuncId, body: Function) -> Result<(), Error> {

@@ -181,9 +181,9 @@ pub fn series(series: &Rows) -> String {
 pub fn latencies(rows: &[Latency]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    let head =
-        ["problem", "instructions", "Cranelift", "differentiate", "", "compile", "", "/ Cranelift", "first gradient"];
-    table.set_header(head);
+    let head = ["problem", "instructions", "Cranelift", "differentiate", "", "compile", "", "/ Cranelift"];
+    let head = [head.as_slice(), &["alone", "/ alone", "first gradient"]].concat();
+    table.set_header(head.clone());
     let ratio = |x: f64| format!("{x:.2}x");
     for row in rows {
         table.add_row([
@@ -195,6 +195,8 @@ pub fn latencies(rows: &[Latency]) -> String {
             time(row.compile_us * 1e3),
             ratio(row.compile_us / row.cranelift_us),
             ratio(row.ratio()),
+            time(row.alone_us * 1e3),
+            ratio(row.to_alone()),
             time(row.first_us * 1e3),
         ]);
     }
@@ -203,6 +205,7 @@ pub fn latencies(rows: &[Latency]) -> String {
     mean[4] = ratio(geometric_mean(rows.iter().map(|r| r.differentiate_us / r.cranelift_us)));
     mean[6] = ratio(geometric_mean(rows.iter().map(|r| r.compile_us / r.cranelift_us)));
     mean[7] = ratio(geometric_mean(rows.iter().map(Latency::ratio)));
+    mean[9] = ratio(geometric_mean(rows.iter().map(Latency::to_alone)));
     table.add_row(mean);
     table.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
@@ -216,6 +219,7 @@ pub fn latencies_json(rows: &[Latency]) -> Vec<Value> {
             "name": row.name,
             "insts": row.insts,
             "cranelift_us": tenths(row.cranelift_us),
+            "alone_us": tenths(row.alone_us),
             "differentiate_us": tenths(row.differentiate_us),
             "compile_us": tenths(row.compile_us),
             "first_us": tenths(row.first_us),
