@@ -8,7 +8,7 @@
 //! collected and reported together.
 
 use brolga_analysis::modes::signature_id;
-use brolga_analysis::{CalleeKind, Kept, ParamMode, ResultMode, Summaries, Variant, plain, summary};
+use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, plain, summary};
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
@@ -45,6 +45,7 @@ use crate::rules;
 use crate::segments;
 use crate::stmt::{AdStmts, Callees, Translation};
 use crate::tidy::tidy;
+use crate::worklist::{Kind, Worklist};
 
 /// Both halves of one derived variant.
 #[derive(Clone, Debug)]
@@ -152,76 +153,6 @@ pub struct Stages<'a> {
     pub emitted: Emitted,
 }
 
-/// How a variant is derived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    Pair,
-    Whole,
-}
-
-/// Names of variants, in the order in which they were asked for.
-struct Worklist<'a> {
-    program: &'a Program,
-    variants: IndexSet<(Variant, Kind)>,
-    per_func: HashMap<(FuncKey, Kind), u32>,
-    /// What has been told is kept, by function.
-    kept: HashMap<FuncKey, IndexSet<Kept>>,
-    /// Forward pass and pullback, or the one function and nothing.
-    names: Vec<(String, String)>,
-}
-
-impl<'a> Worklist<'a> {
-    fn new(program: &'a Program) -> Self {
-        let (variants, per_func, kept, names) = Default::default();
-        Self { program, variants, per_func, kept, names }
-    }
-
-    /// A suffix that no other variant of the function has.
-    fn suffix(&mut self, func: FuncKey, kind: Kind) -> String {
-        let n = self.per_func.entry((func, kind)).or_default();
-        *n += 1;
-        if *n == 1 { String::new() } else { format!("_v{n}") }
-    }
-
-    fn ask(&mut self, variant: Variant, kind: Kind) -> (String, String) {
-        let key = (variant, kind);
-        if let Some(i) = self.variants.get_index_of(&key) {
-            return self.names[i].clone();
-        }
-        let func = key.0.func;
-        let suffix = self.suffix(func, kind);
-        let base = &self.program.funcs[func].symbol;
-        let names = match kind {
-            Kind::Pair => (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}")),
-            Kind::Whole => (format!("{base}__gradient{suffix}"), String::new()),
-        };
-        self.variants.insert(key);
-        self.names.push(names.clone());
-        names
-    }
-}
-
-/// Ways in which memory may be kept for which a function is derived; all others are told nothing.
-const MOST_KEPT: usize = 4;
-
-impl Callees for Worklist<'_> {
-    fn derive(&mut self, mut variant: Variant) -> (String, String) {
-        if !variant.kept.is_nothing() {
-            let known = self.kept.entry(variant.func).or_default();
-            if known.len() < MOST_KEPT {
-                known.insert(variant.kept);
-            } else if !known.contains(&variant.kept) {
-                variant.kept = Kept::NOTHING;
-            }
-        }
-        self.ask(variant, Kind::Pair)
-    }
-
-    fn whole(&mut self, variant: Variant) -> String {
-        self.ask(variant, Kind::Whole).0
-    }
-}
-
 /// Check a request against its function.
 pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnostics> {
     let f = &program.funcs[request.func];
@@ -307,7 +238,7 @@ pub fn derive(
 pub(crate) struct Manner<'a> {
     /// Which calls are replaced.
     pub inlining: &'a Inlining,
-    /// Whether a function moves floats in pieces, so that all must settle what they read.
+    /// Whether it is known that a function moves floats in pieces, so that all must settle what they read.
     pub pieces: bool,
 }
 
@@ -365,7 +296,10 @@ pub(crate) fn derive_once(
     let (mut pairs, mut wholes) = (Vec::new(), Vec::new());
     let mut captures = Vec::new();
     let mut overwrites = Vec::new();
-    let mut pieces = false;
+    let common = Common { program: &program, options, summaries: &summaries, isa };
+    // Who reads what others move in pieces has to know; who was derived before that was seen is derived again.
+    let mut pieces = manner.pieces;
+    let mut early: Vec<(Variant, Wanted, Place)> = Vec::new();
     let mut at = 0;
     loop {
         let is_root = first.is_some() || at == 0 && options.mode == Mode::Split;
@@ -398,22 +332,47 @@ pub(crate) fn derive_once(
                 captures.push(Addressable { symbol, signature: signature_id(&sig), forward, pullback });
             }
         }
-        let to = Wanted { symbols, mode, is_root, pieces: manner.pieces };
-        match derive_one(&program, primal, &variant, options, &summaries, to, &mut work, &mut names, isa) {
+        let to = Wanted { symbols, mode, is_root };
+        match derive_one(common, primal, &variant, to.clone(), pieces, &mut work, &mut names) {
             Ok(stages) => {
                 look(&stages);
                 pieces |= stages.facts.activity.moves_pieces();
                 if is_root {
                     overwrites.clone_from(&stages.facts.overwrites.whole);
                 }
-                match stages.emitted {
-                    Emitted::Pair(p) => pairs.push(*p),
-                    Emitted::Whole(w) if is_root => whole = Some(*w),
-                    Emitted::Whole(w) => wholes.push(*w),
+                let place = match stages.emitted {
+                    Emitted::Pair(p) => {
+                        pairs.push(*p);
+                        Place::Pair(pairs.len() - 1)
+                    }
+                    Emitted::Whole(w) if is_root => {
+                        whole = Some(*w);
+                        Place::Root
+                    }
+                    Emitted::Whole(w) => {
+                        wholes.push(*w);
+                        Place::Whole(wholes.len() - 1)
+                    }
+                };
+                if !pieces {
+                    early.push((variant.clone(), to, place));
                 }
             }
             Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
         }
+    }
+    if pieces && problems.is_empty() {
+        let asked = work.variants.len();
+        for (variant, to, place) in early {
+            let again = derive_one(common, &normalised[&variant.func], &variant, to, true, &mut work, &mut names)?;
+            match (again.emitted, place) {
+                (Emitted::Pair(p), Place::Pair(i)) => pairs[i] = *p,
+                (Emitted::Whole(w), Place::Whole(i)) => wholes[i] = *w,
+                (Emitted::Whole(w), _) => whole = Some(*w),
+                (Emitted::Pair(_), _) => unreachable!("a variant becomes what it became before"),
+            }
+        }
+        debug_assert_eq!(asked, work.variants.len(), "who is derived again asks for what he asked for");
     }
     let mut doors = Vec::new();
     if problems.is_empty() {
@@ -555,30 +514,44 @@ fn calls_indirectly(func: &ir::Function) -> bool {
     func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
 }
 
+/// Where what a variant became is kept.
+enum Place {
+    Root,
+    Pair(usize),
+    Whole(usize),
+}
+
 /// What a variant is to become.
+#[derive(Clone)]
 struct Wanted {
     /// Symbols of forward pass and pullback, or of the combined function and nothing.
     symbols: (String, String),
     mode: Mode,
     /// Whether the caller asks for this function itself.
     is_root: bool,
-    /// Whether what is read is settled before.
-    pieces: bool,
 }
 
-#[expect(clippy::too_many_arguments, reason = "one call, from the worklist")]
-fn derive_one<'a>(
+/// What all variants are derived from.
+#[derive(Clone, Copy)]
+struct Common<'a> {
     program: &'a Program,
-    primal: &'a Normalised,
-    variant: &'a Variant,
     options: &'a Options,
     summaries: &'a Summaries,
-    Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root, pieces }: Wanted,
+    isa: &'a dyn TargetIsa,
+}
+
+/// Derive a variant. If a function has been seen to move floats in `pieces`, or this one does, what is read is settled before.
+fn derive_one<'a>(
+    Common { program, options, summaries, isa }: Common<'a>,
+    primal: &'a Normalised,
+    variant: &'a Variant,
+    Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }: Wanted,
+    pieces: bool,
     work: &mut Worklist<'_>,
     names: &mut Names,
-    isa: &dyn TargetIsa,
 ) -> Result<Stages<'a>, Diagnostics> {
     let (facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
+    let pieces = pieces || facts.activity.moves_pieces();
     let mut ids = Ids::default();
     let (lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
 

@@ -39,21 +39,12 @@ pub fn attempt(
         let derivation = derive_once(program, request, options, Manner { inlining, pieces: false }, isa, look)?;
         Ok((derivation, found))
     };
-    // Which functions move floats in pieces is known when all have been derived.
-    let settled = |inlining: Inlining, found: Derivation| {
-        if !found.pieces {
-            return Ok((inlining, found));
-        }
-        let manner = Manner { inlining: &inlining, pieces: true };
-        let found = derive_once(program, request, options, manner, isa, |_| {})?;
-        Ok((inlining, found))
-    };
     let never = Inlining::never();
     let how = options.inline.settled(options.effort);
     if how == Inline::Never {
         // Nobody asks for doubts.
         let manner = Manner { inlining: &never, pieces: false };
-        return settled(never.clone(), derive_once(program, request, options, manner, isa, |_| {})?);
+        return Ok((never.clone(), derive_once(program, request, options, manner, isa, |_| {})?));
     }
     let mut inlining = Inlining { how, ..never.clone() };
     let mut plain: Option<Result<(Derivation, Doubts), Diagnostics>> = None;
@@ -65,16 +56,16 @@ pub fn attempt(
         let concerned: Vec<FuncKey> = match derive(&inlining) {
             Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => return Err(e),
             Err(e) => e.0.iter().filter_map(|d| program.func(&d.function)).collect(),
-            Ok((found, doubts)) if doubts.is_empty() => return settled(inlining, found),
+            Ok((found, doubts)) if doubts.is_empty() => return Ok((inlining, found)),
             Ok((found, doubts)) => match plain.get_or_insert_with(|| derive(&never)) {
                 Ok((_, known)) if !doubts.is_subset(known) => doubts.difference(known).map(|d| d.0).collect(),
-                _ => return settled(inlining, found),
+                _ => return Ok((inlining, found)),
             },
         };
         inlining.not.extend(concerned);
     }
     let (found, _) = plain.unwrap_or_else(|| derive(&never))?;
-    settled(never, found)
+    Ok((never, found))
 }
 
 /// The doubts in what a function became, by the instructions that the user wrote.

@@ -22,7 +22,7 @@
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
 //! orient       branches at the edge of other loops, turned for Cranelift
-//! derive       all of it, for a function and everything that it calls
+//! derive       all of it, for a function and everything that it calls (worklist: by name)
 //! segments     what nobody asks for is not passed on
 //! door         what Rust calls takes its arguments from memory
 //! tidy         and is rid of what Cranelift need not look at
@@ -66,5 +66,6 @@ pub mod stmt;
 pub mod summed;
 pub mod tidy;
 pub mod wide;
+mod worklist;
 
 pub use derive::{Abi, Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};
