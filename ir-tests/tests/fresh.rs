@@ -89,8 +89,12 @@ fn a_debug_run_looks_for_the_zeros() {
         let options = Options { debug: true, ..Options::default() };
         let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
         let (x, mut shadow) = ([1.0, 2.0, 3.0], [0.5; 3]);
-        let pointer =
-            Arg { value: DataValue::I64(x.as_ptr() as i64), shadow: shadow.as_mut_ptr() as u64, len: Some(24) };
+        let pointer = Arg {
+            value: DataValue::I64(x.as_ptr() as i64),
+            shadow: shadow.as_mut_ptr() as u64,
+            len: Some(24),
+            floats: None,
+        };
         let args = [pointer, Arg::new(DataValue::I64(2))];
         // SAFETY: both arrays have three elements, of which at most that many are read.
         let run = unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut vec![], &mut vec![]) };

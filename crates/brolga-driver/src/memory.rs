@@ -185,7 +185,7 @@ impl Memory {
     pub fn arguments(&self) -> Vec<Arg> {
         if let Some((instance, _)) = &self.instance {
             let mut args: Vec<Arg> = self.values().into_iter().map(Arg::new).collect();
-            args[0] = Arg::duplicated(instance.vmctx() as u64, instance.shadow_vmctx() as u64);
+            args[0] = instance.pointer();
             return args;
         }
         (0..self.args.len())

@@ -62,7 +62,11 @@ impl Wasm {
             });
         }
         for (arg, at) in call.args.iter().zip(&at) {
-            if let (BoundArg::Buffer { data, shadow, .. }, Some(at)) = (arg, at) {
+            if let (BoundArg::Buffer { elem, data, shadow }, Some(at)) = (arg, at) {
+                let size = elem.bytes();
+                if elem.is_float() && at.is_multiple_of(size as u32) {
+                    instance.declare_floats(*at, data.len() / size, size as u32)?;
+                }
                 let range = *at as usize..*at as usize + data.len();
                 instance.memory_mut()[range.clone()].copy_from_slice(data);
                 instance.shadow_mut()[range].copy_from_slice(shadow);

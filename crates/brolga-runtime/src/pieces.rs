@@ -18,7 +18,8 @@
 //! **Invariants.** Bytes that wait are no part of the shadow. A number is only added as a whole: all its bytes, also those that are zero, stood in one
 //! cotangent, in this order. Nothing is added to a float while its own cotangent has been taken in part. What cannot be put together is
 //! [`UNTRACKED`](crate::status::UNTRACKED): pieces of two floats in one, a float of which a part went elsewhere, bytes in another order. So is what still waits, and is not
-//! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is.
+//! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is, and where the caller of the run
+//! knows what it has put into memory, it is added as that.
 //!
 //! **Errs** on the side of a trap. Floats at odd addresses lie in two windows, and are not put together.
 
@@ -71,6 +72,10 @@ struct Part {
     /// Where byte 0 of the record would be, from the beginning of the piece.
     at: isize,
 }
+
+/// A cotangent that moved in pieces could not be put together again: the address of the eight bytes of shadow at which pieces of it wait, if they wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck(pub Option<usize>);
 
 /// What pieces of one run of a pullback are under way. Empty unless a program moves floats in pieces.
 #[derive(Default)]
@@ -521,13 +526,22 @@ impl Pieces {
         found
     }
 
-    /// Whether everything that still waits at the end is nothing, or could be put where it waits.
-    fn finish(&mut self) -> bool {
+    /// Put what still waits at the end where it waits, if that is possible. Of what size floats are there that nobody has written is for the caller of the run
+    /// to say.
+    fn finish(&mut self, known: &dyn Fn(usize) -> usize) -> Result<(), Stuck> {
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
-        // SAFETY: what waits there came by an access of these bytes; a window is never on two pages.
-        places.into_iter().for_each(|(base, of)| unsafe { self.put_together(base, of) });
-        let nothing = |w: &Waiting| !self.any(w.record, w.have);
-        self.waiting.values().flatten().all(nothing) && !self.lost
+        for (base, of) in places {
+            let of = if of == 0 { known(base) } else { of };
+            // SAFETY: what waits there came by an access of these bytes; a window is never on two pages.
+            unsafe { self.put_together(base, of) };
+        }
+        let stuck = |all: &[Waiting]| all.iter().any(|w| self.any(w.record, w.have));
+        // The first, whatever order they are in.
+        match self.waiting.iter().filter(|(_, all)| stuck(all)).map(|x| *x.0).min() {
+            Some(base) => Err(Stuck(Some(base))),
+            None if self.lost => Err(Stuck(None)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -539,10 +553,13 @@ unsafe fn add_number<T: Copy>(p: *mut T, x: T, sum: impl Fn(T, T) -> T) {
 }
 
 impl Segment {
-    /// A pullback has run: what moved in pieces has all come to where it belongs. False if a cotangent did not.
-    #[must_use]
-    pub fn end_pullback(&mut self) -> bool {
-        let all = self.pieces.finish();
+    /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked for addresses of eight bytes of shadow: of how many bytes
+    /// are the floats there of which it is the shadow? 0 if that is not known.
+    ///
+    /// # Errors
+    /// If a cotangent did not.
+    pub fn end_pullback(&mut self, known: &dyn Fn(usize) -> usize) -> Result<(), Stuck> {
+        let all = self.pieces.finish(known);
         self.waiting = 0;
         self.pieces.clear();
         all

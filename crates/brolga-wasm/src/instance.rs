@@ -5,9 +5,10 @@ use brolga::{Arg, Mode, Primal};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::error::Error;
+use crate::floats::KnownFloats;
 use crate::gradient::{Evaluation, Gradient, Pullback, next_instance};
 use crate::host::{Output, SEED, STATE_CELL, State};
-use crate::layout::{self, PAGE};
+use crate::layout;
 use crate::module::Module;
 use crate::region::Region;
 use crate::val::Val;
@@ -17,12 +18,14 @@ use crate::val::Val;
 /// Addresses are Wasm's: offsets into memory 0. Every byte of memory has a shadow byte at the same address of the shadow;
 /// where memory holds a float, the shadow holds its cotangent.
 pub struct Instance {
-    module: Module,
-    state: Box<State>,
+    pub(crate) module: Module,
+    pub(crate) state: Box<State>,
     id: u64,
     fuel: u64,
     /// What is left of pages that [`Self::alloc`] got by growing memory: next address, end.
-    spare: (u64, u64),
+    pub(crate) spare: (u64, u64),
+    /// Where the host has put floats.
+    pub(crate) known: KnownFloats,
 }
 
 /// How an instance is made.
@@ -98,7 +101,14 @@ impl Instance {
             exit: None,
             random: SEED,
         });
-        let mut this = Self { module: module.clone(), state, id: next_instance(), fuel: u64::MAX, spare: (0, 0) };
+        let mut this = Self {
+            module: module.clone(),
+            state,
+            id: next_instance(),
+            fuel: u64::MAX,
+            spare: (0, 0),
+            known: KnownFloats::default(),
+        };
         let pointer: *mut State = &mut *this.state;
         // SAFETY: the cell lies in the header.
         unsafe { this.vmctx().offset(STATE_CELL as isize).cast::<*mut State>().write(pointer) };
@@ -137,7 +147,7 @@ impl Instance {
         unsafe { self.vmctx().offset(offset as isize).cast::<T>().read() }
     }
 
-    fn set_cell<T: Copy>(&mut self, offset: i32, value: T) {
+    pub(crate) fn set_cell<T: Copy>(&mut self, offset: i32, value: T) {
         // SAFETY: as in `cell`.
         unsafe { self.vmctx().offset(offset as isize).cast::<T>().write(value) }
     }
@@ -203,6 +213,11 @@ impl Instance {
         self.enter(key, ty, args)
     }
 
+    /// The hidden first argument of every function, as derivatives get it: the instance with its shadow, and where the host has put floats.
+    pub fn pointer(&self) -> Arg {
+        Arg::duplicated(self.vmctx() as u64, self.shadow_vmctx() as u64).with_floats(self.known.all())
+    }
+
     /// Arguments of a derivative, with everything ready to run it.
     fn enter_derivative(&mut self, gradient: &Gradient, args: &[Val]) -> Result<Vec<Arg>, Error> {
         if !std::sync::Arc::ptr_eq(&gradient.module.0, &self.module.0) {
@@ -211,7 +226,7 @@ impl Instance {
         let values = self.arguments(&gradient.ty, args)?;
         self.prepare()?;
         let mut all: Vec<Arg> = values.into_iter().map(Arg::new).collect();
-        all[0].shadow = self.shadow_vmctx() as u64;
+        all[0] = self.pointer();
         Ok(all)
     }
 
@@ -313,97 +328,6 @@ impl Instance {
         self.state.region.clear_shadow();
     }
 
-    /// Memory for `bytes` bytes: by the module's own `malloc`, if it exports one, else in pages that memory grows by. At
-    /// least 16-byte aligned in the second case.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if there is no memory left.
-    pub fn alloc(&mut self, bytes: u32) -> Result<u32, Error> {
-        let full = || Error::Usage(format!("no room for {bytes} bytes in the instance's memory"));
-        let malloc = FuncType::new([ValType::I32], [ValType::I32]);
-        if self.module.function("malloc").is_ok_and(|(_, ty)| *ty == malloc) {
-            let p = self.call("malloc", &[Val::I32(bytes as i32)])?;
-            return match p[..] {
-                [Val::I32(p)] if p != 0 => Ok(p as u32),
-                _ => Err(full()),
-            };
-        }
-        let need = u64::from(bytes.max(1)).next_multiple_of(16);
-        if self.spare.0 + need > self.spare.1 {
-            let size = self.memory_size();
-            // Pages that nobody grew by in between are one piece with those that are left.
-            let from = if self.spare.1 == size { self.spare.0 } else { size };
-            let new = (from + need).next_multiple_of(PAGE);
-            let most = self.module.0.layout.memory_max.first().copied().unwrap_or(0);
-            if new > most {
-                return Err(full());
-            }
-            self.state.region.open(0, new)?;
-            self.set_cell(self.module.0.layout.memory_size[0], new);
-            self.spare = (from, new);
-        }
-        let at = self.spare.0;
-        self.spare.0 += need;
-        Ok(at as u32)
-    }
-
-    /// A buffer of floats in newly allocated memory.
-    ///
-    /// # Errors
-    /// As [`Self::alloc`].
-    pub fn alloc_f64(&mut self, values: &[f64]) -> Result<u32, Error> {
-        let at = self.alloc(8 * values.len() as u32)?;
-        self.write_f64(at, values)?;
-        Ok(at)
-    }
-
-    fn range(&self, at: u32, bytes: usize) -> Result<std::ops::Range<usize>, Error> {
-        let end = at as u64 + bytes as u64;
-        if end > self.memory_size() {
-            return Err(Error::Usage(format!(
-                "bytes {at} to {end} are outside of memory ({} bytes)",
-                self.memory_size()
-            )));
-        }
-        Ok(at as usize..end as usize)
-    }
-
-    /// `n` floats of memory.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if they are outside of memory; so below.
-    pub fn read_f64(&self, at: u32, n: usize) -> Result<Vec<f64>, Error> {
-        Ok(floats(&self.memory()[self.range(at, 8 * n)?]))
-    }
-
-    /// Write floats to memory.
-    ///
-    /// # Errors
-    /// As [`Self::read_f64`].
-    pub fn write_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
-        let range = self.range(at, 8 * values.len())?;
-        put(&mut self.memory_mut()[range], values);
-        Ok(())
-    }
-
-    /// The cotangents of `n` floats of memory.
-    ///
-    /// # Errors
-    /// As [`Self::read_f64`].
-    pub fn shadow_f64(&self, at: u32, n: usize) -> Result<Vec<f64>, Error> {
-        Ok(floats(&self.shadow()[self.range(at, 8 * n)?]))
-    }
-
-    /// Set cotangents: seeds of what a function will write, or zeros.
-    ///
-    /// # Errors
-    /// As [`Self::read_f64`].
-    pub fn set_shadow_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
-        let range = self.range(at, 8 * values.len())?;
-        put(&mut self.shadow_mut()[range], values);
-        Ok(())
-    }
-
     fn global_cell(&self, name: &str) -> Result<(u32, i32, ValType), Error> {
         let index = self
             .module
@@ -472,15 +396,5 @@ fn check(types: &[ValType], values: &[Val], what: &str) -> Result<(), Error> {
     match types.iter().zip(values).position(|(t, v)| !v.fits(*t)) {
         Some(i) => Err(Error::Usage(format!("{what} {i} is {:?}, a value of type {} is wanted", values[i], types[i]))),
         None => Ok(()),
-    }
-}
-
-fn floats(bytes: &[u8]) -> Vec<f64> {
-    bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().expect("eight bytes"))).collect()
-}
-
-fn put(to: &mut [u8], values: &[f64]) {
-    for (b, v) in to.chunks_exact_mut(8).zip(values) {
-        b.copy_from_slice(&v.to_le_bytes());
     }
 }

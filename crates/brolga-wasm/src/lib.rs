@@ -37,13 +37,15 @@
 //! | `translate/` | functions as CLIF |
 //! | `imports/`, `host` | what imports become, and what the host does for them |
 //! | `mathlib`, `clib` | functions of the C library that were compiled into a module |
-//! | `module`, `instance`, `region`, `gradient` | what users hold |
+//! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient` | what users hold |
 
 mod allocators;
 mod around;
+mod buffers;
 mod clib;
 mod complexes;
 mod error;
+mod floats;
 mod gradient;
 mod host;
 mod imports;

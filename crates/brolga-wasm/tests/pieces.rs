@@ -377,3 +377,83 @@ fn vectors_that_are_moved_meet_vectors_of_numbers() {
         is(&vectors_meet(singles, &as_well(96, "f32x4.mul"), n, of_singles), x, wanted);
     }
 }
+
+/// `f` copies four floats of memory to another place, twice, by 64-bit words in a module with floats of both sizes, and reads one where it was: the sum of squares
+/// of the copies, of which there are two, and the first.
+fn copied_twice(ty: &str, size: u32) -> String {
+    let load = |at: u32| format!("({ty}.load (i32.const {at}))");
+    let square = |at: u32| format!("({ty}.mul {0} {0})", load(at));
+    let sum = (0..8)
+        .map(|k| square(512 + k * size))
+        .fold(format!("({ty}.load (local.get $x))"), |s, x| format!("({ty}.add {s} {x})"));
+    let other = if ty == "f64" {
+        "(f32.store (i32.const 1024) (f32.const 1))"
+    } else {
+        "(f64.store (i32.const 1024) (f64.const 1))"
+    };
+    let words = size / 2;
+    format!(
+        "(module (memory 1)
+            (func $copy (param $to i32) (param $from i32) (local $n i32)
+                (local.set $n (i32.const {words}))
+                (loop $next
+                    (i64.store (local.get $to) (i64.load (local.get $from)))
+                    (local.set $to (i32.add (local.get $to) (i32.const 8)))
+                    (local.set $from (i32.add (local.get $from) (i32.const 8)))
+                    (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1))))))
+            (func (export \"f\") (param $x i32) (result {ty})
+                {other}
+                (call $copy (i32.const 512) (local.get $x))
+                (call $copy (i32.const {}) (local.get $x))
+                {sum}))",
+        512 + 4 * size
+    )
+}
+
+#[test]
+fn what_the_caller_has_put_there_is_put_together() {
+    let x = [1.5, -2.0, 0.25, 3.0];
+    let wanted = [4.0 * x[0] + 1.0, 4.0 * x[1], 4.0 * x[2], 4.0 * x[3]];
+    for (ty, size) in [("f64", 8), ("f32", 4)] {
+        let module = Module::new(copied_twice(ty, size)).unwrap();
+        let singles = x.map(|x| x as f32);
+        for split in [false, true] {
+            let gradient = if split { Gradient::split(&module, "f") } else { Gradient::new(&module, "f") }.unwrap();
+            let seed = [if size == 8 { Val::F64(1.0) } else { Val::F32(1.0) }];
+            let run = |instance: &mut Instance, at: u32| {
+                let args = [Val::I32(at as i32)];
+                if !split {
+                    return instance.gradient(&gradient, &args, &seed).map(drop);
+                }
+                let mut pullback = instance.forward(&gradient, &args)?.1;
+                instance.pullback(&mut pullback, &seed).map(drop)
+            };
+            let found = |instance: &Instance, at: u32| match size {
+                8 => instance.shadow_f64(at, 4).unwrap(),
+                _ => instance.shadow_f32(at, 4).unwrap().into_iter().map(f64::from).collect(),
+            };
+            let mut instance = Instance::new(&module).unwrap();
+            let at = if size == 8 { instance.alloc_f64(&x) } else { instance.alloc_f32(&singles) }.unwrap();
+            // Twice: what is in the shadow is added to.
+            for times in [1.0, 2.0] {
+                run(&mut instance, at).unwrap();
+                assert_eq!(found(&instance, at), wanted.map(|x| times * x), "{ty}, split: {split}");
+            }
+            // Who writes memory in another way has to say it.
+            let mut instance = Instance::new(&module).unwrap();
+            let bytes =
+                if size == 8 { x.map(f64::to_le_bytes).concat() } else { singles.map(f32::to_le_bytes).concat() };
+            instance.memory_mut()[64..64 + bytes.len()].copy_from_slice(&bytes);
+            let e = run(&mut instance, 64).unwrap_err().to_string();
+            assert!(e.contains("untracked_bits") && e.contains("at byte 64") && e.contains("declare_floats"), "{e}");
+            instance.clear_shadow();
+            instance.declare_floats(64, 4, size).unwrap();
+            run(&mut instance, 64).unwrap();
+            assert_eq!(found(&instance, 64), wanted, "{ty}, split: {split}");
+            // And when it is something else again.
+            instance.declare_floats(64, 8, 0).unwrap();
+            run(&mut instance, 64).unwrap_err();
+            assert!(instance.declare_floats(66, 1, size).is_err() && instance.declare_floats(64, 1, 3).is_err());
+        }
+    }
+}

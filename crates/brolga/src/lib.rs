@@ -17,5 +17,5 @@ pub use brolga_ir::{
 pub use cache::Cache;
 pub use cranelift_codegen;
 pub use error::{Error, Trap};
-pub use jit::{Arg, DerivedRule, Primal, Pullback, Run};
+pub use jit::{Arg, DerivedRule, Floats, Primal, Pullback, Run};
 pub use stages::{Stage, dot, dump};

@@ -3,13 +3,18 @@
 //! With declared lengths an overlap of a shadow with a primal is seen at once, in a few comparisons; that is always done. In
 //! a debug run the declarations also go into the segment, where generated code looks at each shadow access, and a constant
 //! argument must not overlap one that has a shadow: what is read through it would have no derivative.
+//!
+//! What the caller has said of floats in memory ([`Arg::floats`]) is asked for when a pullback ends, by cotangents that have moved in pieces
+//! (`brolga_runtime::pieces`) to where the program has written nothing.
+
+use std::sync::Arc;
 
 use brolga_ir::{ArgActivity, Request};
 use brolga_runtime::debug::overlap;
 use brolga_runtime::{Declared, Segment};
 use cranelift_codegen::data_value::DataValue;
 
-use super::Arg;
+use super::{Arg, Floats};
 use crate::Error;
 
 /// The pointer arguments, each with its number and declaration.
@@ -72,6 +77,37 @@ pub fn register(args: &[Arg], activities: &[ArgActivity], segment: &mut Segment)
     }
 }
 
+/// Where the shadows of floats lie that the caller knows of: for each argument with a shadow its address.
+#[derive(Default)]
+pub struct Places(Vec<(u64, Arc<[Floats]>)>);
+
+impl Places {
+    /// What was said with some arguments.
+    pub fn of(args: &[Arg]) -> Self {
+        let said = args.iter().filter(|a| a.shadow != 0).filter_map(|a| Some((a.shadow, a.floats.clone()?)));
+        Self(said.collect())
+    }
+
+    /// Where eight bytes of shadow are, for who can say what lies there.
+    pub fn tell(&self, address: u64) -> Option<String> {
+        let offset = self.0.iter().map(|(base, _)| address.wrapping_sub(*base)).min()?;
+        Some(format!(
+            "; what is left of it is of the float at byte {offset} (of memory 0, in WebAssembly), which the program has only copied: if the caller has put floats \
+             there, it can say so (`declare_floats`, `Arg::floats`)"
+        ))
+    }
+
+    /// Of how many bytes are the floats whose shadows are the eight bytes at this address? 0 if that is not known of all of them.
+    pub fn size_at(&self, address: u64) -> usize {
+        let holds = |base: u64, f: &Floats| {
+            let at = address.wrapping_sub(base.wrapping_add(f.offset));
+            at.checked_add(8).is_some_and(|end| end <= f.len) && at.is_multiple_of(f.size.into())
+        };
+        let mut found = self.0.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
+        found.next().map_or(0, |f| f.size as usize)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use brolga_ir::lower::debug::answer;
@@ -82,5 +118,18 @@ mod tests {
         assert_eq!(answer::SHADOW_BOUNDS as u64, debug::SHADOW_BOUNDS);
         assert_eq!(answer::SHADOW_ALIASES_PRIMAL as u64, debug::SHADOW_ALIASES_PRIMAL);
         assert_eq!(answer::CONST_ALIAS as u64, debug::CONST_ALIAS);
+    }
+
+    #[test]
+    fn floats_are_known_as_far_as_they_reach() {
+        use super::{Arg, Floats, Places};
+        let floats = |offset, len, size| Floats { offset, len, size };
+        let arg = Arg::duplicated(0x1000, 0x5000).with_floats([floats(16, 24, 8), floats(64, 12, 4)].into());
+        let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }]);
+        let sizes: Vec<usize> = (0..11).map(|k| places.size_at(0x5000 + 8 * k)).collect();
+        // Of the last four bytes of the singles nobody says what is beside them.
+        assert_eq!(sizes, [0, 0, 8, 8, 8, 0, 0, 0, 4, 0, 0]);
+        assert_eq!(places.size_at(0x5014), 0);
+        assert_eq!(places.size_at(0x1010), 0);
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use brolga_ir::inst::Check;
 use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
+use brolga_runtime::pieces::Stuck;
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
 use cranelift_codegen::data_value::DataValue;
@@ -22,6 +23,7 @@ mod primal;
 mod traps;
 
 use compile::Added;
+use declared::Places;
 use traps::{CodeMap, Phase};
 
 pub use compile::{host_isa, is_better_plain};
@@ -37,22 +39,41 @@ pub struct Arg {
     /// Bytes behind a pointer, and as many behind its shadow, if the caller says so. Then an overlap of shadows with
     /// primals is refused, and a debug run checks every access of a shadow.
     pub len: Option<u64>,
+    /// What the caller knows to be in memory behind a pointer when a run begins. Only programs ask that move floats in pieces, of memory that holds floats of
+    /// several sizes.
+    pub floats: Option<Arc<[Floats]>>,
+}
+
+/// Floats in memory, as the caller of a function has put them there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floats {
+    /// Where they begin: bytes from the pointer.
+    pub offset: u64,
+    /// How many bytes they have together.
+    pub len: u64,
+    /// Bytes of each, 4 or 8. They lie at multiples of that.
+    pub size: u32,
 }
 
 impl Arg {
     /// An argument without a shadow.
     pub fn new(value: DataValue) -> Self {
-        Self { value, shadow: 0, len: None }
+        Self { value, shadow: 0, len: None, floats: None }
     }
 
     /// A pointer and its shadow.
     pub fn duplicated(primal: u64, shadow: u64) -> Self {
-        Self { value: DataValue::I64(primal as i64), shadow, len: None }
+        Self { shadow, ..Self::new(DataValue::I64(primal as i64)) }
     }
 
     /// A pointer and its shadow, with the length of both in bytes.
     pub fn duplicated_len(primal: u64, shadow: u64, len: u64) -> Self {
         Self::duplicated(primal, shadow).with_len(len)
+    }
+
+    /// The same argument, with floats that are known to lie behind it. It is taken on trust.
+    pub fn with_floats(self, floats: Arc<[Floats]>) -> Self {
+        Self { floats: Some(floats), ..self }
     }
 
     /// The same argument, with a declared length in bytes.
@@ -80,6 +101,8 @@ struct Inner {
     derived: Derived,
     cotangent_types: Vec<Type>,
     debug: bool,
+    /// Whether a function moves floats in pieces.
+    pieces: bool,
 }
 
 /// Entry points of the root's derivative.
@@ -234,6 +257,7 @@ impl DerivedRule {
             signature: f.signature.clone(),
             request: request.clone(),
             overwrites: d.overwrites,
+            pieces: d.pieces,
             debug: options.debug,
             pool: Arc::new(pool),
             program: d.program,
@@ -287,10 +311,8 @@ impl DerivedRule {
     }
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.
-    fn all_arrived(&self, tape: &mut Lease) -> Result<(), Error> {
-        if tape.end_pullback() {
-            return Ok(());
-        }
+    fn all_arrived(&self, tape: &mut Lease, places: &Places) -> Result<(), Error> {
+        let Err(Stuck(at)) = tape.end_pullback(&|window| places.size_at(window as u64)) else { return Ok(()) };
         let check = Check::UntrackedBits;
         let primal = &self.0.program.funcs[self.0.request.func];
         Err(Error::Trap(Box::new(Trap {
@@ -303,7 +325,7 @@ impl DerivedRule {
             line: None,
             inlined: Vec::new(),
             phase: "pullback",
-            message: PIECES_LEFT.to_owned(),
+            message: PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
         })))
     }
 
@@ -369,6 +391,11 @@ impl DerivedRule {
             declared::register(args, &inner.request.args, &mut tape);
         }
         Ok(tape)
+    }
+
+    /// What the caller has said of floats in memory, if anybody is going to ask.
+    fn places(&self, args: &[Arg]) -> Places {
+        if self.0.pieces { Places::of(args) } else { Places::default() }
     }
 
     fn check_args(&self, args: &[Arg]) -> Result<(), Error> {
@@ -492,7 +519,7 @@ impl DerivedRule {
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Whole, entry, cells) }?;
             if let Some(tape) = &mut tape {
-                self.all_arrived(tape)?;
+                self.all_arrived(tape, &self.places(args))?;
             }
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
@@ -525,7 +552,7 @@ impl DerivedRule {
             unsafe { self.enter(Phase::Forward, forward, cells) }?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
-            Ok(Pullback { rule: self.clone(), tape, called: false })
+            Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
         })
     }
 }
@@ -560,6 +587,7 @@ pub struct Pullback {
     tape: Lease,
     /// It has been called before, so that shadows of data objects hold what that call left there.
     called: bool,
+    places: Places,
 }
 
 impl Pullback {
@@ -604,7 +632,7 @@ impl Pullback {
             }
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
-            self.rule.all_arrived(&mut self.tape)?;
+            self.rule.all_arrived(&mut self.tape, &self.places)?;
             self.rule.cotangents(cells, seeds, out);
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");

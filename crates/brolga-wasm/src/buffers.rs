@@ -1,0 +1,216 @@
+//! Memory of an instance as the host sees it: blocks for arguments, floats in them, and their cotangents.
+
+use wasmparser::{FuncType, ValType};
+
+use crate::error::Error;
+use crate::instance::Instance;
+use crate::layout::PAGE;
+use crate::val::Val;
+
+/// A float in memory.
+trait Float: Copy {
+    const SIZE: usize;
+    fn from_bytes(bytes: &[u8]) -> Self;
+    fn put(self, to: &mut [u8]);
+}
+
+impl Float for f64 {
+    const SIZE: usize = 8;
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        f64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    }
+
+    fn put(self, to: &mut [u8]) {
+        to.copy_from_slice(&self.to_le_bytes());
+    }
+}
+
+impl Float for f32 {
+    const SIZE: usize = 4;
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        f32::from_le_bytes(bytes.try_into().expect("four bytes"))
+    }
+
+    fn put(self, to: &mut [u8]) {
+        to.copy_from_slice(&self.to_le_bytes());
+    }
+}
+
+fn floats<T: Float>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(T::SIZE).map(T::from_bytes).collect()
+}
+
+fn put<T: Float>(to: &mut [u8], values: &[T]) {
+    to.chunks_exact_mut(T::SIZE).zip(values).for_each(|(to, v)| v.put(to));
+}
+
+impl Instance {
+    /// Memory for `bytes` bytes: by the module's own `malloc`, if it exports one, else in pages that memory grows by. At
+    /// least 16-byte aligned in the second case.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no memory left.
+    pub fn alloc(&mut self, bytes: u32) -> Result<u32, Error> {
+        let full = || Error::Usage(format!("no room for {bytes} bytes in the instance's memory"));
+        let malloc = FuncType::new([ValType::I32], [ValType::I32]);
+        if self.module.function("malloc").is_ok_and(|(_, ty)| *ty == malloc) {
+            let p = self.call("malloc", &[Val::I32(bytes as i32)])?;
+            let &[Val::I32(p)] = &p[..] else { return Err(full()) };
+            if p == 0 {
+                return Err(full());
+            }
+            self.known.put(p as u32, bytes as usize, None);
+            return Ok(p as u32);
+        }
+        let need = u64::from(bytes.max(1)).next_multiple_of(16);
+        if self.spare.0 + need > self.spare.1 {
+            let size = self.memory_size();
+            // Pages that nobody grew by in between are one piece with those that are left.
+            let from = if self.spare.1 == size { self.spare.0 } else { size };
+            let new = (from + need).next_multiple_of(PAGE);
+            let most = self.module.0.layout.memory_max.first().copied().unwrap_or(0);
+            if new > most {
+                return Err(full());
+            }
+            self.state.region.open(0, new)?;
+            self.set_cell(self.module.0.layout.memory_size[0], new);
+            self.spare = (from, new);
+        }
+        let at = self.spare.0;
+        self.spare.0 += need;
+        Ok(at as u32)
+    }
+
+    /// Say that from `at` on there are `n` floats of `size` bytes each, 4 or 8, whenever a derivative begins. It is known of what [`Self::write_f64`]
+    /// and its like have written, so only who fills memory in another way ([`Self::memory_mut`]) has a reason to say it; and only programs ask that
+    /// move floats in pieces, in a module with floats of both sizes: cotangents that come in pieces to where the program itself writes
+    /// nothing are put together as what is there. It is taken on trust. A size of 0 says that something else is there, in `n` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if they are outside of memory, not at a multiple of their size, or of another size.
+    pub fn declare_floats(&mut self, at: u32, n: usize, size: u32) -> Result<(), Error> {
+        if !matches!(size, 0 | 4 | 8) || size != 0 && !at.is_multiple_of(size) {
+            return Err(Error::Usage(format!("floats of {size} bytes cannot be at address {at}")));
+        }
+        let range = self.range(at, n * size.max(1) as usize)?;
+        self.known.put(at, range.len(), (size != 0).then_some(size));
+        Ok(())
+    }
+
+    /// A buffer of doubles in newly allocated memory.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`].
+    pub fn alloc_f64(&mut self, values: &[f64]) -> Result<u32, Error> {
+        let at = self.alloc(8 * values.len() as u32)?;
+        self.write_f64(at, values)?;
+        Ok(at)
+    }
+
+    /// A buffer of singles in newly allocated memory.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`].
+    pub fn alloc_f32(&mut self, values: &[f32]) -> Result<u32, Error> {
+        let at = self.alloc(4 * values.len() as u32)?;
+        self.write_f32(at, values)?;
+        Ok(at)
+    }
+
+    fn range(&self, at: u32, bytes: usize) -> Result<std::ops::Range<usize>, Error> {
+        let end = at as u64 + bytes as u64;
+        if end > self.memory_size() {
+            return Err(Error::Usage(format!(
+                "bytes {at} to {end} are outside of memory ({} bytes)",
+                self.memory_size()
+            )));
+        }
+        Ok(at as usize..end as usize)
+    }
+
+    fn read<T: Float>(&self, memory: &[u8], at: u32, n: usize) -> Result<Vec<T>, Error> {
+        Ok(floats(&memory[self.range(at, T::SIZE * n)?]))
+    }
+
+    fn write<T: Float>(&mut self, at: u32, values: &[T]) -> Result<(), Error> {
+        let range = self.range(at, T::SIZE * values.len())?;
+        let size = at.is_multiple_of(T::SIZE as u32).then_some(T::SIZE as u32);
+        self.known.put(at, range.len(), size);
+        put(&mut self.memory_mut()[range], values);
+        Ok(())
+    }
+
+    fn set_shadow<T: Float>(&mut self, at: u32, values: &[T]) -> Result<(), Error> {
+        let range = self.range(at, T::SIZE * values.len())?;
+        put(&mut self.shadow_mut()[range], values);
+        Ok(())
+    }
+
+    /// `n` doubles of memory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if they are outside of memory; so below.
+    pub fn read_f64(&self, at: u32, n: usize) -> Result<Vec<f64>, Error> {
+        self.read(self.memory(), at, n)
+    }
+
+    /// `n` singles of memory.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn read_f32(&self, at: u32, n: usize) -> Result<Vec<f32>, Error> {
+        self.read(self.memory(), at, n)
+    }
+
+    /// Write doubles to memory. As long as the host writes nothing else there, they are taken to be there whenever a derivative begins
+    /// ([`Self::declare_floats`]).
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn write_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
+        self.write(at, values)
+    }
+
+    /// Write singles to memory. As long as the host writes nothing else there, they are taken to be there whenever a derivative begins
+    /// ([`Self::declare_floats`]).
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn write_f32(&mut self, at: u32, values: &[f32]) -> Result<(), Error> {
+        self.write(at, values)
+    }
+
+    /// The cotangents of `n` doubles of memory.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn shadow_f64(&self, at: u32, n: usize) -> Result<Vec<f64>, Error> {
+        self.read(self.shadow(), at, n)
+    }
+
+    /// The cotangents of `n` singles of memory.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn shadow_f32(&self, at: u32, n: usize) -> Result<Vec<f32>, Error> {
+        self.read(self.shadow(), at, n)
+    }
+
+    /// Set cotangents of doubles: seeds of what a function will write, or zeros.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn set_shadow_f64(&mut self, at: u32, values: &[f64]) -> Result<(), Error> {
+        self.set_shadow(at, values)
+    }
+
+    /// Set cotangents of singles: seeds of what a function will write, or zeros.
+    ///
+    /// # Errors
+    /// As [`Self::read_f64`].
+    pub fn set_shadow_f32(&mut self, at: u32, values: &[f32]) -> Result<(), Error> {
+        self.set_shadow(at, values)
+    }
+}
