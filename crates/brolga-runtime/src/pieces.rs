@@ -19,7 +19,7 @@
 //! cotangent, in this order. Nothing is added to a float while its own cotangent has been taken in part. What cannot be put together is
 //! [`UNTRACKED`](crate::status::UNTRACKED): pieces of two floats in one, a float of which a part went elsewhere, bytes in another order. So is what still waits, and is not
 //! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is, and where the caller of the run
-//! knows what it has put into memory, it is added as that.
+//! knows what it has put into memory, it is added as that ([`There`]).
 //!
 //! **Errs** on the side of a trap. Floats at odd addresses lie in two windows, and are not put together.
 
@@ -72,6 +72,21 @@ struct Part {
     /// Where byte 0 of the record would be, from the beginning of the piece.
     at: isize,
 }
+
+/// What the caller of a run knows of eight bytes of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum There {
+    /// Nothing.
+    Unknown,
+    /// Floats of so many bytes.
+    Floats(usize),
+    /// Constants of the program: nobody asks for their cotangents. Where those cannot be put together the shadow is no number, neither as a double nor as singles,
+    /// and the run ends well.
+    Constants,
+}
+
+/// NaN as a double, and as either of two singles.
+const NO_NUMBER: u64 = 0x7ff8_0000_7fc0_0000;
 
 /// A cotangent that moved in pieces could not be put together again: the address of the eight bytes of shadow at which pieces of it wait, if they wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -526,16 +541,27 @@ impl Pieces {
         found
     }
 
+    /// Whether something that is not zero waits.
+    fn is_stuck(&self, all: &[Waiting]) -> bool {
+        all.iter().any(|w| self.any(w.record, w.have))
+    }
+
     /// Put what still waits at the end where it waits, if that is possible. Of what size floats are there that nobody has written is for the caller of the run
     /// to say.
-    fn finish(&mut self, known: &dyn Fn(usize) -> usize) -> Result<(), Stuck> {
+    fn finish(&mut self, known: &dyn Fn(usize) -> There) -> Result<(), Stuck> {
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
         for (base, of) in places {
-            let of = if of == 0 { known(base) } else { of };
+            let there = known(base);
+            let of = if let (0, There::Floats(of)) = (of, there) { of } else { of };
             // SAFETY: what waits there came by an access of these bytes; a window is never on two pages.
             unsafe { self.put_together(base, of) };
+            if there == There::Constants && self.waiting.get(&base).is_some_and(|all| self.is_stuck(all)) {
+                self.waiting.remove(&base);
+                // SAFETY: the same.
+                unsafe { (base as *mut u64).write(NO_NUMBER) };
+            }
         }
-        let stuck = |all: &[Waiting]| all.iter().any(|w| self.any(w.record, w.have));
+        let stuck = |all: &[Waiting]| self.is_stuck(all);
         // The first, whatever order they are in.
         match self.waiting.iter().filter(|(_, all)| stuck(all)).map(|x| *x.0).min() {
             Some(base) => Err(Stuck(Some(base))),
@@ -553,12 +579,12 @@ unsafe fn add_number<T: Copy>(p: *mut T, x: T, sum: impl Fn(T, T) -> T) {
 }
 
 impl Segment {
-    /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked for addresses of eight bytes of shadow: of how many bytes
-    /// are the floats there of which it is the shadow? 0 if that is not known.
+    /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked for addresses of eight bytes of shadow: what is there
+    /// of which it is the shadow?
     ///
     /// # Errors
     /// If a cotangent did not.
-    pub fn end_pullback(&mut self, known: &dyn Fn(usize) -> usize) -> Result<(), Stuck> {
+    pub fn end_pullback(&mut self, known: &dyn Fn(usize) -> There) -> Result<(), Stuck> {
         let all = self.pieces.finish(known);
         self.waiting = 0;
         self.pieces.clear();

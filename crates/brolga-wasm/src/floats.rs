@@ -4,7 +4,8 @@
 //! float itself, that says what they are; what its caller has put there, only the caller knows.
 //!
 //! *Answer.* Intervals of memory, each with the size of the floats in it, kept as the host writes. What is written later replaces what
-//! was there. Derivatives get all of them as one list ([`brolga::Floats`]), which is made when it is first asked for.
+//! was there. Derivatives get all of them as one list ([`brolga::Floats`]), which is made when it is first asked for. Initial data of the module are
+//! constants of which nobody knows what they are, unless the host says so.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -14,13 +15,19 @@ use brolga::Floats;
 /// What the host has put into memory: disjoint intervals.
 #[derive(Default)]
 pub struct KnownFloats {
-    /// By first address: the end, and bytes of each float.
+    /// By first address: the end, and bytes of each float; 0 for initial data.
     intervals: BTreeMap<u32, (u32, u32)>,
     /// The same as a list, while nothing changes.
     list: OnceLock<Arc<[Floats]>>,
 }
 
 impl KnownFloats {
+    /// The module has initial data there. Of data at odd places all bytes of the words in which they lie are meant.
+    pub fn put_data(&mut self, at: u32, len: usize) {
+        let from = at & !7;
+        self.put(from, (at as usize + len).next_multiple_of(8) - from as usize, Some(0));
+    }
+
     /// From `at` on there are floats of this size in `len` bytes, or something else.
     pub fn put(&mut self, at: u32, len: usize, size: Option<u32>) {
         let end = u32::try_from(u64::from(at) + len as u64).unwrap_or(u32::MAX);
@@ -40,7 +47,7 @@ impl KnownFloats {
                 self.intervals.insert(from, (at, of));
             }
             // What is left begins with a whole float.
-            let gone = u64::from(end.saturating_sub(from)).next_multiple_of(of.into());
+            let gone = u64::from(end.saturating_sub(from)).next_multiple_of(of.max(1).into());
             if gone < u64::from(to - from) {
                 self.intervals.insert(from + gone as u32, (to, of));
             }
@@ -86,6 +93,15 @@ mod tests {
         assert_eq!(all(&known), []);
         known.put(u32::MAX - 7, 8, Some(8));
         assert_eq!(all(&known), [(0xffff_fff8, 0xffff_ffff, 8)]);
+    }
+
+    #[test]
+    fn data_are_constants_in_whole_words() {
+        let mut known = KnownFloats::default();
+        known.put_data(13, 20);
+        known.put(16, 8, Some(8));
+        known.put(26, 2, None);
+        assert_eq!(all(&known), [(8, 16, 0), (16, 24, 8), (24, 26, 0), (28, 40, 0)]);
     }
 
     #[test]

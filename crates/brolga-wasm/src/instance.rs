@@ -85,7 +85,11 @@ impl Instance {
         for (i, bytes) in inner.memories.iter().enumerate() {
             region.open(i as u32, *bytes)?;
         }
+        let mut known = KnownFloats::default();
         for (offset, bytes) in &inner.image {
+            if let Ok(at) = u32::try_from(*offset) {
+                known.put_data(at, bytes.len());
+            }
             // SAFETY: every entry of the image lies in the header or in an initial memory; `module::image` has seen to that.
             unsafe {
                 let to = region.vmctx().offset(*offset as isize);
@@ -101,14 +105,8 @@ impl Instance {
             exit: None,
             random: SEED,
         });
-        let mut this = Self {
-            module: module.clone(),
-            state,
-            id: next_instance(),
-            fuel: u64::MAX,
-            spare: (0, 0),
-            known: KnownFloats::default(),
-        };
+        let mut this =
+            Self { module: module.clone(), state, id: next_instance(), fuel: u64::MAX, spare: (0, 0), known };
         let pointer: *mut State = &mut *this.state;
         // SAFETY: the cell lies in the header.
         unsafe { this.vmctx().offset(STATE_CELL as isize).cast::<*mut State>().write(pointer) };

@@ -457,3 +457,35 @@ fn what_the_caller_has_put_there_is_put_together() {
         }
     }
 }
+
+#[test]
+fn constants_that_are_copied_as_words() {
+    // As a compiler does without optimisation: `const double c[] = {3.0}`, copied to the stack whenever the function is entered.
+    let module = Module::new(
+        r#"(module (memory 1) (data (i32.const 64) "\00\00\00\00\00\00\08\40")
+            (func $times (param $at i32) (param $x f64) (result f64)
+                (i64.store (local.get $at) (i64.load (i32.const 64)))
+                (f64.mul (f64.load (local.get $at)) (local.get $x)))
+            (func (export "f") (param $x f64) (result f64)
+                (f32.store (i32.const 1024) (f32.const 1))
+                (call $times (i32.const 512) (call $times (i32.const 520) (local.get $x)))))"#,
+    )
+    .unwrap();
+    let x = [Val::F64(2.0)];
+    for said in [false, true] {
+        let gradient = Gradient::new(&module, "f").unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        if said {
+            instance.declare_floats(64, 1, 8).unwrap();
+        }
+        for times in [1.0, 2.0] {
+            let found = instance.gradient(&gradient, &x, &[Val::F64(1.0)]).unwrap();
+            assert_eq!((found.values, found.cotangents), (vec![Val::F64(18.0)], vec![Some(Val::F64(9.0))]));
+            // 2 c x, if somebody says that c is a double; else nobody knows what to add.
+            let slope = instance.shadow_f64(64, 1).unwrap()[0];
+            let singles = instance.shadow_f32(64, 2).unwrap();
+            let no_number = slope.is_nan() && singles.iter().all(|x| x.is_nan());
+            assert!(if said { slope == 12.0 * times } else { no_number }, "{slope} {singles:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use brolga_ir::{ArgActivity, Request};
 use brolga_runtime::debug::overlap;
+use brolga_runtime::pieces::There;
 use brolga_runtime::{Declared, Segment};
 use cranelift_codegen::data_value::DataValue;
 
@@ -97,14 +98,19 @@ impl Places {
         ))
     }
 
-    /// Of how many bytes are the floats whose shadows are the eight bytes at this address? 0 if that is not known of all of them.
-    pub fn size_at(&self, address: u64) -> usize {
+    /// What is there whose shadow is the eight bytes at this address?
+    pub fn at(&self, address: u64) -> There {
         let holds = |base: u64, f: &Floats| {
             let at = address.wrapping_sub(base.wrapping_add(f.offset));
-            at.checked_add(8).is_some_and(|end| end <= f.len) && at.is_multiple_of(f.size.into())
+            let whole = f.size == 0 || at.is_multiple_of(f.size.into());
+            at.checked_add(8).is_some_and(|end| end <= f.len) && whole
         };
         let mut found = self.0.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
-        found.next().map_or(0, |f| f.size as usize)
+        match found.next().map(|f| f.size) {
+            None => There::Unknown,
+            Some(0) => There::Constants,
+            Some(size) => There::Floats(size as usize),
+        }
     }
 }
 
@@ -122,14 +128,17 @@ mod tests {
 
     #[test]
     fn floats_are_known_as_far_as_they_reach() {
-        use super::{Arg, Floats, Places};
+        use super::{Arg, Floats, Places, There};
         let floats = |offset, len, size| Floats { offset, len, size };
-        let arg = Arg::duplicated(0x1000, 0x5000).with_floats([floats(16, 24, 8), floats(64, 12, 4)].into());
+        let arg = Arg::duplicated(0x1000, 0x5000)
+            .with_floats([floats(16, 24, 8), floats(64, 12, 4), floats(88, 20, 0)].into());
         let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }]);
-        let sizes: Vec<usize> = (0..11).map(|k| places.size_at(0x5000 + 8 * k)).collect();
-        // Of the last four bytes of the singles nobody says what is beside them.
-        assert_eq!(sizes, [0, 0, 8, 8, 8, 0, 0, 0, 4, 0, 0]);
-        assert_eq!(places.size_at(0x5014), 0);
-        assert_eq!(places.size_at(0x1010), 0);
+        let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
+        let (no, double, single) = (There::Unknown, There::Floats(8), There::Floats(4));
+        // Of the last four bytes of the singles, and of the constants, nobody says what is beside them.
+        let constants = There::Constants;
+        let wanted = [no, no, double, double, double, no, no, no, single, no, no, constants, constants, no];
+        assert_eq!(found, wanted);
+        assert_eq!([0x5014, 0x1010].map(|at| places.at(at)), [no, no]);
     }
 }

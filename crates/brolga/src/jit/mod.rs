@@ -51,7 +51,8 @@ pub struct Floats {
     pub offset: u64,
     /// How many bytes they have together.
     pub len: u64,
-    /// Bytes of each, 4 or 8. They lie at multiples of that.
+    /// Bytes of each, 4 or 8. They lie at multiples of that. 0 if they are constants of the program, of which nobody knows what they are: if their cotangents
+    /// cannot be put together, their shadow is NaN (as a double, and as singles), and the pullback does not trap.
     pub size: u32,
 }
 
@@ -312,7 +313,7 @@ impl DerivedRule {
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.
     fn all_arrived(&self, tape: &mut Lease, places: &Places) -> Result<(), Error> {
-        let Err(Stuck(at)) = tape.end_pullback(&|window| places.size_at(window as u64)) else { return Ok(()) };
+        let Err(Stuck(at)) = tape.end_pullback(&|window| places.at(window as u64)) else { return Ok(()) };
         let check = Check::UntrackedBits;
         let primal = &self.0.program.funcs[self.0.request.func];
         Err(Error::Trap(Box::new(Trap {
