@@ -161,6 +161,15 @@ pub fn primal_text(func: &ir::Function, inst: ir::Inst) -> String {
     s
 }
 
+/// The same of an instruction that computes what has another name.
+pub fn primal_text_as(func: &ir::Function, inst: ir::Inst, name: Val) -> String {
+    let text = primal_text(func, inst);
+    match text.split_once(" = ") {
+        Some((_, computes)) if func.dfg.inst_results(inst).len() == 1 => format!("{name} = {computes}"),
+        _ => text,
+    }
+}
+
 /// Name of an arithmetic operation: CLIF's where CLIF has it.
 fn arith_name(op: &Arith) -> &'static str {
     match op {
@@ -256,7 +265,10 @@ impl Display for DisplayInst<'_> {
         let AdInst { defs, op, at: _ } = self.inst;
         let ty = defs.first().map_or(types::INVALID, |d| d.1);
         if let AdOp::Primal(inst) = op {
-            return write!(f, "{}", primal_text(self.primal, *inst));
+            return match defs[..] {
+                [(name @ Val::Primal(_), _)] => write!(f, "{}", primal_text_as(self.primal, *inst, name)),
+                _ => write!(f, "{}", primal_text(self.primal, *inst)),
+            };
         }
         if !defs.is_empty() && !matches!(op, AdOp::Pop(..)) {
             let names: Vec<Val> = defs.iter().map(|d| d.0).collect();

@@ -183,6 +183,8 @@ ideas! {
     quotient,
     /// What a derivative asks a C function for is taken from the primal, where it asks the same.
     share,
+    /// What a loop has loaded a turn ahead and handed on is loaded from where it was, if nobody has written there since.
+    ahead,
 }
 
 impl Ideas {

@@ -11,11 +11,12 @@ use brolga_analysis::{
     kept, late, solid, summary, unit,
 };
 use brolga_ir::inst::Val;
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, IndexMap};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
+use crate::ahead;
 use crate::normalise::Normalised;
 use crate::overwrite::{Overwrites, overwrites};
 
@@ -41,6 +42,8 @@ pub struct Facts<'a> {
     pub release: Option<FuncKey>,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
+    /// Parameters of loops that hold what has been loaded a turn ahead, and loads that give the same.
+    pub twins: IndexMap<ir::Value, ir::Inst>,
     /// Which memory direct calls are told is kept.
     pub kept: HashMap<ir::Inst, Kept>,
     /// Calls of `free` whose blocks stay until the pullback is done.
@@ -105,6 +108,12 @@ impl<'a> Facts<'a> {
             told = kept::calls(&input, (mode == Mode::Split).then_some(variant.kept));
             reload.extend(kept::loads(input.places(), variant.kept).iter());
         }
+        let mut twins = IndexMap::default();
+        if options.ideas.ahead && !reload.is_empty() {
+            let still_there =
+                ahead::twins(func, loops).into_iter().filter(|(_, l)| l.iter().all(|&i| reload.contains(i)));
+            twins.extend(still_there.map(|(v, [twin, ..])| (v, twin)));
+        }
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
         let summary::Solved { pointers, contents, lanes } = summary::solve(&input, &variant.results, uses);
@@ -155,6 +164,7 @@ impl<'a> Facts<'a> {
             blocks,
             release,
             reload,
+            twins,
             kept: told,
             deferred,
             in_place,

@@ -13,8 +13,10 @@
 //! - `z̄ / 2s` in the reverse of `s = sqrt x`: `s`, which must not be zero either, unless that follows from what else is watched:
 //!   a divisor of which it is a factor was not zero.
 //!
-//! A sum, a difference or a product is finite only if both of its operands are, and so on for a chain of them: in the chain that a
-//! block computes from a number, it is enough to watch the end; a product is the beginning of one. What a loop adds up
+//! A sum, a difference or a product is finite only if both of its operands are, and so on for a chain of them: in the chain that
+//! is computed from a number, it is enough to watch the end; a product is the beginning of one. A chain goes on where the number is passed to another
+//! block, or read there, if that block runs whenever the number has been computed, in the same turn of the same loop: four terms of a stencil, each behind a
+//! condition, are watched as their sum. (Not out of a block that a turn may pass by which does little else: it would watch for the others.) What a loop adds up
 //! is watched behind the loop. So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
 //! is.
 //!
@@ -25,6 +27,7 @@
 //!
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -69,7 +72,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let short = short_loops(facts);
-    let chains = Chains { facts, live };
+    let chains = Chains { facts, live, behind: RefCell::default() };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
     let placed = placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
     let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
@@ -164,15 +167,18 @@ fn run_apart(facts: &Facts<'_>, stmts: &mut AdStmts, l: LoopId, ids: &mut Ids) {
 /// so long that nothing waits for a store to be read again. A sum that is carried past it in a register lies on the stack where registers are
 /// few, as they are around such a block, and each turn loads and stores it, also those that watch nothing.
 fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
+    facts.cfg.insts(b).len() >= LONG && can_be_passed(facts, b, 2 * SHORT)
+}
+
+/// Whether a turn of the loop around a block can pass it by, with so many instructions at most.
+fn can_be_passed(facts: &Facts<'_>, b: ir::Block, most: usize) -> bool {
     let insts = |b: ir::Block| facts.cfg.insts(b).len();
-    let Some(l) = facts.loops.innermost[b].filter(|_| insts(b) >= LONG).map(|l| &facts.loops.loops[l]) else {
-        return false;
-    };
+    let Some(l) = facts.loops.innermost[b].map(|l| &facts.loops.loops[l]) else { return false };
     // The shortest turn without the block.
     let mut work = BinaryHeap::from([Reverse((insts(l.header), l.header))]);
     let mut seen: EntitySet<ir::Block> = EntitySet::new();
     while let Some(Reverse((so_far, x))) = work.pop() {
-        if x == b || so_far > 2 * SHORT || !seen.insert(x) {
+        if x == b || so_far > most || !seen.insert(x) {
             continue;
         }
         if l.latches.contains(&x) {
@@ -221,6 +227,8 @@ struct Place {
 struct Chains<'a, 'f> {
     facts: &'a Facts<'f>,
     live: &'a dyn Fn(ir::Value) -> bool,
+    /// What has been found out by [`Chains::always_behind`].
+    behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
 }
 
 /// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
@@ -317,11 +325,11 @@ impl Chains<'_, '_> {
                 })
     }
 
-    /// Where to watch a value for the sake of a statement in a block: there, unless it is computed less often.
+    /// Where to watch a value for the sake of a statement in a block: there, unless it is computed less often, or later.
     fn place(&self, v: ir::Value, b: ir::Block) -> ir::Block {
         let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
         let loops = &self.facts.loops;
-        if loops.innermost[home] == loops.innermost[b] { b } else { home }
+        if loops.innermost[home] == loops.innermost[b] && loops.dominates(home, b) { b } else { home }
     }
 
     /// The end of a chain that is finite only if this is. What is added to a number in memory at last is watched before that: Cranelift makes a load a part of
@@ -329,7 +337,7 @@ impl Chains<'_, '_> {
     fn end(&self, mut v: ir::Value) -> Option<ir::Value> {
         let mut before = None;
         loop {
-            let next = self.users(v).find(|&(inst, z)| {
+            let next = self.users(v).chain(self.users_behind(v)).find(|&(inst, z)| {
                 let func = self.facts.func();
                 let op = func.dfg.insts[inst].opcode();
                 func.dfg.inst_args(inst).iter().enumerate().any(|(k, &a)| a == v && passes_on(op, k)) && (self.live)(z)
@@ -339,7 +347,10 @@ impl Chains<'_, '_> {
                     before = self.adds_to_memory(inst, v).then_some(v);
                     v = z;
                 }
-                None => return before.or(Some(v)).filter(|&v| (self.live)(v)),
+                None => match self.passed(v) {
+                    Some(p) => (before, v) = (None, p),
+                    None => return before.or(Some(v)).filter(|&v| (self.live)(v)),
+                },
             }
         }
     }
@@ -365,6 +376,69 @@ impl Chains<'_, '_> {
             let by = |x: &(ir::Inst, ir::Value)| op(x.0) == Opcode::Fdiv && func.dfg.inst_args(x.0)[1] == product;
             self.users(product).find(by).map(|(_, quotient)| (product, quotient))
         })
+    }
+
+    /// What is computed from a value in other blocks, whenever it has been computed itself.
+    fn users_behind(&self, v: ir::Value) -> impl Iterator<Item = (ir::Inst, ir::Value)> + '_ {
+        let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
+        let func = self.facts.func();
+        self.facts.uses.of(v).iter().filter_map(move |u| {
+            let &Use::Inst(i, ..) = u else { return None };
+            let &[z] = func.dfg.inst_results(i) else { return None };
+            let b = func.layout.inst_block(i).filter(|&b| b != home)?;
+            // Deciding takes a walk.
+            (func.dfg.value_type(z).is_float() && self.always_behind(home, b)).then_some((i, z))
+        })
+    }
+
+    /// The parameter of another block that a value is passed to, whenever it has been computed.
+    fn passed(&self, v: ir::Value) -> Option<ir::Value> {
+        let home = self.facts.cfg.def_block[v]?;
+        let (func, cfg) = (self.facts.func(), self.facts.cfg);
+        self.facts.uses.of(v).iter().find_map(|u| {
+            let &Use::Edge(from, p) = u else { return None };
+            let to = cfg.def_block[p]?;
+            let only = func.layout.last_inst(from).is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Jump);
+            let always =
+                || (from == home || self.always_behind(home, from)) && (to == home || self.always_behind(home, to));
+            (only && to != home && (self.live)(p) && always()).then_some(p)
+        })
+    }
+
+    /// Whether a block runs whenever another one has run, in the same turn of the loop that is around both, unless there is a trap.
+    fn always_behind(&self, b: ir::Block, later: ir::Block) -> bool {
+        let (func, loops, cfg) = (self.facts.func(), &self.facts.loops, self.facts.cfg);
+        let Some(l) = loops.innermost[b].filter(|_| loops.innermost[b] == loops.innermost[later]) else { return false };
+        let l = &loops.loops[l];
+        if later == b || later == l.header || self.is_rare(b) {
+            return false;
+        }
+        if let Some(&known) = self.behind.borrow().get(&(b, later)) {
+            return known;
+        }
+        // Ways from the one that do not come by the other.
+        let traps = |x: ir::Block| func.layout.last_inst(x).is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Trap);
+        let mut seen: EntitySet<ir::Block> = EntitySet::new();
+        let mut work = vec![b];
+        let mut always = true;
+        while let Some(x) = work.pop().filter(|_| always) {
+            for &s in &cfg.succs[x] {
+                if s == later || traps(s) {
+                    continue;
+                }
+                always &= s != l.header && l.blocks.contains(s);
+                if seen.insert(s) {
+                    work.push(s);
+                }
+            }
+        }
+        self.behind.borrow_mut().insert((b, later), always);
+        always
+    }
+
+    /// Whether a turn that passes a block by does so little else that it had better not watch.
+    fn is_rare(&self, b: ir::Block) -> bool {
+        is_passed_by(self.facts, b) || can_be_passed(self.facts, b, SHORT)
     }
 
     /// What is computed from a value in the block that defines it.

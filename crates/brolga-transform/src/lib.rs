@@ -5,6 +5,7 @@
 //! normalise    the primal in the form that the rest relies on
 //! reread       bits of floats that are cut in pieces come from where the float does
 //! canonical    loops in a form that can be run backwards by counting
+//! ahead        what a loop has loaded a turn ahead can be loaded where it was
 //! facts        every analysis, run in order
 //! affine       addresses as sums of products
 //! overwrite    shadows that are stored, not added to
@@ -34,6 +35,7 @@
 
 pub mod affine;
 pub mod again;
+pub mod ahead;
 pub mod canonical;
 pub mod combined;
 pub mod common;

@@ -32,6 +32,7 @@ use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
 use cranelift_codegen::{dominator_tree::DominatorTree, flowgraph::ControlFlowGraph};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use crate::ahead::add_twins;
 use crate::canonical::{canonical, order};
 use crate::common::common;
 use crate::reread::reread;
@@ -96,6 +97,7 @@ pub fn normalise(
     only_what_is_read(&mut func);
     split_parallel_edges(&mut func);
     let (cfg, loops) = canonical(&mut func);
+    add_twins(&mut func, &loops);
     let order = order(&cfg, &loops);
     common(&mut func, &cfg, &loops, &order);
     let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);

@@ -3,7 +3,7 @@
 mod host;
 
 use brolga_ir::inst::{AdOp, Sum, Val};
-use brolga_ir::{ArgActivity, Mode, Options, Request};
+use brolga_ir::{ArgActivity, Ideas, Mode, Options, Request};
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::Opcode;
 
@@ -113,4 +113,84 @@ fn runs_of_a_short_loop_do_not_wait_for_each_other() {
     };
     let long = Form { more: (0..5).map(turn).collect(), ..PLAIN };
     assert_eq!(long.derived(), (true, String::new()));
+}
+
+/// What is watched of `Σ y²` over `y = t (a[i] x[0] + b[i] x[1])`, each product behind a condition, where so many additions are
+/// made beside each product.
+fn conditional_terms(beside: u32) -> Vec<Option<Opcode>> {
+    let more = |from: u32| {
+        let add = |k| format!("v{k} = iadd v10, v{}\n", if k == from { 10 } else { k - 1 });
+        (from..from + beside).map(add).collect::<String>()
+    };
+    let (one, other) = (more(300), more(400));
+    let text = format!(
+        "function %f(i64, i64, i64, i64, f64, i64) -> f64 system_v {{
+        block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: f64, v5: i64):
+            v6 = iconst.i64 0
+            v7 = f64const 0.0
+            v8 = load.f64 v3
+            v9 = load.f64 v3+8
+            jump block1(v6, v7)
+        block1(v10: i64, v11: f64):
+            v12 = iconst.i64 3
+            v13 = ishl v10, v12
+            v14 = iadd v2, v13
+            v15 = load.i64 v14
+            v16 = iconst.i64 1
+            v17 = band v15, v16
+            brif v17, block2, block3(v7)
+        block2:
+            v18 = iadd v0, v13
+            v19 = load.f64 v18
+            v20 = fmul v19, v8
+            {one}
+            jump block3(v20)
+        block3(v21: f64):
+            v22 = icmp slt v15, v16
+            brif v22, block5(v7), block4
+        block4:
+            v23 = iadd v1, v13
+            v24 = load.f64 v23
+            v25 = fmul v24, v9
+            {other}
+            jump block5(v25)
+        block5(v26: f64):
+            v27 = fadd v21, v26
+            v28 = fmul v27, v4
+            v29 = fmul v28, v28
+            v30 = select v17, v29, v7
+            v31 = fadd v11, v30
+            v32 = iadd v10, v16
+            v33 = icmp slt v32, v5
+            brif v33, block1(v32, v31), block6
+        block6:
+            return v31 }}"
+    );
+    let program = host::program(&text);
+    use ArgActivity::{Active, Const, Duplicated};
+    let request = Request::new(program.func("f").unwrap(), [Duplicated, Duplicated, Const, Duplicated, Active, Const]);
+    let ideas = Ideas { worth: false, ..Ideas::default() };
+    let options = Options { mode: Mode::Gradient, ideas, ..Options::default() };
+    let mut found = Vec::new();
+    derive_with(&program, &request, &options, &*host::isa(), |stages| {
+        let func = stages.facts.func();
+        let lines = stages.forward.blocks.values().flat_map(|b| b.insts.values());
+        found.extend(lines.filter_map(|i| match i.op {
+            AdOp::Watch { value: Val::Primal(v), .. } => {
+                Some(func.dfg.value_def(v).inst().map(|i| func.dfg.insts[i].opcode()))
+            }
+            _ => None,
+        }));
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn terms_behind_conditions_are_watched_as_their_sum() {
+    let terms = |beside| conditional_terms(beside).into_iter().filter(|op| *op == Some(Opcode::Fmul)).count();
+    assert!(conditional_terms(0).contains(&Some(Opcode::Fadd)));
+    assert_eq!(terms(0), 0);
+    // Not where a turn that passes one by does little else.
+    assert_eq!(terms(50), 2);
 }

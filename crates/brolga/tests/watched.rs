@@ -314,3 +314,106 @@ fn doubles() {
 fn single_precision() {
     check::<f32>(3e38);
 }
+
+/// `Σ yᵢ²` over those `i` whose `w[i]` is odd, with `yᵢ = x[2] (a[i] x[0] + b[i] x[1])`, where the first product is there if `w[i]` is not zero, and the second if
+/// `w[i]` is positive. What counts for nothing may be anything. Each turn does more than that, so that a sum of both products is watched where it is there, not each by
+/// itself. `within` says that they are added up where the second is computed, which not every turn does, and that they are nothing elsewhere.
+fn terms_behind_conditions(within: bool) -> String {
+    let (second, sum) = match within {
+        true => ("v60 = fadd v21, v25\njump block5(v60)", "v27 = fadd v26, v7"),
+        false => ("jump block5(v25)", "v27 = fadd v21, v26"),
+    };
+    let more: String =
+        (200..230).map(|k| format!("v{k} = iadd v{}, v16\n", if k == 200 { 10 } else { k - 1 })).collect();
+    format!(
+        "function %terms(i64, i64, i64, i64, i64) -> FLOAT system_v {{
+        block0(v0: i64, v1: i64, v2: i64, v3: i64, v5: i64):
+            v6 = iconst.i64 0
+            v7 = FLOATconst 0.0
+            v16 = iconst.i64 1
+            v50 = iconst.i64 8
+            v51 = iconst.i64 WIDTH
+            v8 = load.FLOAT v3
+            v53 = iadd v3, v51
+            v9 = load.FLOAT v53
+            v54 = iadd v53, v51
+            v4 = load.FLOAT v54
+            jump block1(v6, v7)
+        block1(v10: i64, v11: FLOAT):
+            v13 = imul v10, v51
+            v55 = imul v10, v50
+            v14 = iadd v2, v55
+            v15 = load.i64 v14
+            v17 = band v15, v16
+            v56 = icmp ne v15, v6
+            brif v56, block2, block3(v7)
+        block2:
+            v18 = iadd v0, v13
+            v19 = load.FLOAT v18
+            v20 = fmul v19, v8
+            jump block3(v20)
+        block3(v21: FLOAT):
+            v22 = icmp slt v15, v16
+            brif v22, block5(v7), block4
+        block4:
+            v23 = iadd v1, v13
+            v24 = load.FLOAT v23
+            v25 = fmul v24, v9
+            {second}
+        block5(v26: FLOAT):
+            {more}
+            {sum}
+            v28 = fmul v27, v4
+            v29 = fmul v28, v28
+            v30 = select v17, v29, v7
+            v31 = fadd v11, v30
+            v32 = iadd v10, v16
+            v33 = icmp slt v32, v5
+            brif v33, block1(v32, v31), block6
+        block6:
+            return v31 }}"
+    )
+}
+
+fn check_terms<F: Float>(within: bool) {
+    use ArgActivity::{Const, Duplicated};
+    let text = terms_behind_conditions(within);
+    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
+    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let both = [true, false].map(|finite| {
+            rule_of::<F>(&text, "terms", &[Duplicated, Duplicated, Const, Duplicated, Const], finite, mode)
+        });
+        assert!(asks(both[0].clif().0) && !asks(both[1].clif().0), "one is watched, the other is not");
+        for counts in [[1_i64; TURNS], [0; TURNS], [-2; TURNS], std::array::from_fn(|i| (i % 5) as i64 - 2)] {
+            for place in 0..2 * TURNS + 3 {
+                for bad in [1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+                    let mut numbers: Vec<F> = (0..2 * TURNS + 3).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
+                    numbers[place] = F::of(bad);
+                    let found = both.each_ref().map(|rule| {
+                        let all = [&numbers[..TURNS], &numbers[TURNS..2 * TURNS], &numbers[2 * TURNS..]].map(cells);
+                        let shadows = [TURNS, TURNS, 3].map(|n| cells(&vec![F::of(0.5); n]));
+                        let [a, b, x] = std::array::from_fn(|k| Arg::duplicated(at(&all[k]), at(&shadows[k])));
+                        let int = |n: i64| Arg::new(DataValue::I64(n));
+                        twice::<F>(rule, &[a, b, int(counts.as_ptr() as i64), x, int(TURNS as i64)]);
+                        shadows.into_iter().flatten().map(|c| c.get()).collect::<Vec<F>>()
+                    });
+                    let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
+                    assert_eq!(other, None, "{} with {bad} at {place}, {counts:?}, {mode:?}", F::CLIF);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_several_blocks_compute() {
+    check_terms::<f64>(false);
+    check_terms::<f32>(false);
+}
+
+#[test]
+fn what_a_block_adds_that_need_not_run() {
+    check_terms::<f64>(true);
+    check_terms::<f32>(true);
+}

@@ -10,7 +10,8 @@
 //! - integers that run backwards are *carried* ([`carry`]); so is what a loop reads from outside of it: one variable holds it
 //!   while the pullback is in the loop, set where the pullback enters the loop from behind;
 //! - what an induction variable was at the end of its loop follows from the bound that it was compared with;
-//! - pure and cheap arithmetic is done again, and memory that nobody has written since is read again (`reload`); so is a quotient whose reverse divides
+//! - pure and cheap arithmetic is done again, and memory that nobody has written since is read again (`reload`), also by who was handed it
+//!   by the turn before, which had loaded it ([`crate::ahead`]); so is a quotient whose reverse divides
 //!   by the same number, where much less is recorded by that ([`crate::quotients`]);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per execution (Mooncake's comms
 //!   stack). Which values those are is a minimum cut ([`flow`]) between what must be recorded and what is read, by bytes; but where

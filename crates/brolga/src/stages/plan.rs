@@ -14,7 +14,7 @@ use std::fmt::Write;
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::FrameHome;
 use brolga_ir::map::IndexMap;
-use brolga_ir::print::primal_text;
+use brolga_ir::print::primal_text_as;
 use brolga_transform::Stages;
 use brolga_transform::plan::why::{Reader, readers};
 use brolga_transform::plan::{PredSource, Source, type_of};
@@ -136,7 +136,9 @@ impl Comments<'_, '_> {
                     };
                     format!("knows {v} behind its loop: {which} {end}")
                 }
-                Source::Recompute(inst) => format!("computes {}", without_comment(&primal_text(facts.func(), inst))),
+                Source::Recompute(inst) => {
+                    format!("computes {}", without_comment(&primal_text_as(facts.func(), inst, v)))
+                }
             };
             self.line(2, &format!("{how}{}", self.readers(b, v)));
         }
