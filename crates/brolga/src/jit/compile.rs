@@ -442,31 +442,38 @@ const SHORT: usize = 150;
 /// mid-end is good for: a chain of 400 multiplications is compiled twice as fast without it, and runs by a third faster.
 ///
 /// Where blocks are short no long chain is there to be moved, and more branches and instructions do no harm: loops that a C compiler has
-/// unrolled, with what they leave over, are many short blocks.
+/// unrolled, with what they leave over, are many short blocks. There, blocks for rare runs do not count, as whatever becomes of them costs no time
+/// when it runs, unless they are more than all others.
 ///
 /// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     let lanes = brolga_transform::lanes::in_front(func);
-    let lengths = || {
-        let blocks = func.layout.blocks().filter(|&b| !lanes.contains(b));
-        blocks.map(|b| func.layout.block_insts(b).count())
-    };
-    let (insts, longest) = (lengths().sum::<usize>(), lengths().max().unwrap_or(0));
     // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that asks at its end adds no arm.
     let mut earlier = brolga_ir::map::HashSet::default();
-    let (mut loops, mut branches) = (false, 0);
+    let (mut loops, mut longest) = (false, 0);
+    // Instructions and branches: of all blocks, and of those that are not for rare runs.
+    let (mut all, mut warm) = ((0, 0), (0, 0));
     for b in func.layout.blocks() {
         earlier.insert(b);
         let back = func.block_successors(b).any(|s| earlier.contains(&s));
         loops |= back;
-        branches += usize::from(!back && !lanes.contains(b) && func.block_successors(b).nth(1).is_some());
+        if lanes.contains(b) {
+            continue;
+        }
+        let insts = func.layout.block_insts(b).count();
+        let branches = usize::from(!back && func.block_successors(b).nth(1).is_some());
+        longest = longest.max(insts);
+        all = (all.0 + insts, all.1 + branches);
+        if !func.layout.is_cold(b) {
+            warm = (warm.0 + insts, warm.1 + branches);
+        }
     }
-    let (most_branches, most_insts) = match twice {
-        _ if longest <= SHORT => (128, 4000),
-        true => (64, 3000),
-        false => (32, 2000),
+    let ((insts, branches), most) = match twice {
+        _ if longest <= SHORT => ((warm.0.max(all.0 / 2), warm.1.max(all.1 / 2)), (4000, 128)),
+        true => (all, (3000, 64)),
+        false => (all, (2000, 32)),
     };
-    !loops || branches > most_branches || insts > most_insts
+    !loops || insts > most.0 || branches > most.1
 }
 
 fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
@@ -565,4 +572,34 @@ pub fn add_primal(compiled: &Compiled, program: &Program, root: FuncKey) -> Resu
     })?;
     let entry = added.address(&format!("{}.entry", f.symbol)).expect("it was defined");
     Ok((added, entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    /// A loop, behind so many branches, and so many in blocks for rare runs.
+    fn branches(warm: usize, cold: usize) -> ir::Function {
+        let mut text = "function %f(i64) {\nblock0(v0: i64):\n jump block1\n".to_owned();
+        for i in 1..=warm + cold {
+            let cold = if i > warm { " cold" } else { "" };
+            let (here, next) = (2 * i - 1, 2 * i + 1);
+            write!(text, "block{here}{cold}:\n brif v0, block{}, block{next}\n", here + 1).expect("strings grow");
+            write!(text, "block{}{cold}:\n jump block{next}\n", here + 1).expect("strings grow");
+        }
+        let (last, behind) = (2 * (warm + cold) + 1, 2 * (warm + cold) + 2);
+        write!(text, "block{last}:\n brif v0, block{last}, block{behind}\nblock{behind}:\n return\n}}").expect("grows");
+        cranelift_reader::parse_functions(&text).unwrap_or_else(|e| panic!("{e}: {text}")).remove(0)
+    }
+
+    #[test]
+    fn blocks_for_rare_runs_do_not_count_if_blocks_are_short() {
+        for (warm, cold, plain) in
+            [(128, 0, false), (129, 0, true), (80, 80, false), (128, 128, false), (80, 180, true)]
+        {
+            assert_eq!(is_better_plain(&branches(warm, cold), true), plain, "{warm} and {cold} cold");
+        }
+    }
 }
