@@ -17,6 +17,7 @@ use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
 use crate::parse::Info;
+use crate::val::Val;
 
 const ALLOCATE: Allocator = Allocator::Allocate { zeroed: false };
 const ZEROED: Allocator = Allocator::Allocate { zeroed: true };
@@ -129,6 +130,39 @@ impl Allocators {
             ))),
         }
     }
+}
+
+/// A function that gives out memory to a module's host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// Which function.
+    pub index: u32,
+    /// What it is told, for so many bytes.
+    pub args: fn(u32) -> Vec<Val>,
+}
+
+/// Names of functions that give out memory, the best first, with what they are told.
+type Giver = (&'static str, fn(u32) -> Vec<Val>);
+const GIVERS: [Giver; 6] = [
+    ("malloc", |n| vec![Val::I32(n as i32)]),
+    ("dlmalloc", |n| vec![Val::I32(n as i32)]),
+    ("emmalloc", |n| vec![Val::I32(n as i32)]),
+    ("calloc", |n| vec![Val::I32(1), Val::I32(n as i32)]),
+    ("operator new(unsigned long)", |n| vec![Val::I32(n as i32)]),
+    ("__rust_alloc", |n| vec![Val::I32(n as i32), Val::I32(16)]),
+];
+
+/// The function of a module that gives out memory to its host, exported or not.
+pub(crate) fn source(info: &Info<'_>) -> Option<Source> {
+    let defined = || (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some());
+    GIVERS.iter().find_map(|&(name, args)| {
+        let fits = |&i: &u32| {
+            let ty = info.type_of(i);
+            let takes = args(0).len() == ty.params().len() && ty.params().iter().all(|t| *t == ValType::I32);
+            takes && ty.results() == [ValType::I32] && info.names_of(i).any(|n| plain(n) == name)
+        };
+        defined().find(fits).map(|index| Source { index, args })
+    })
 }
 
 /// `none`, or names separated by commas, which are added to the known ones: `NAME` or `NAME=malloc` allocates, `NAME=calloc` zeros, too, `NAME=free` releases and

@@ -1,7 +1,5 @@
 //! Memory of an instance as the host sees it: blocks for arguments, floats in them, and their cotangents.
 
-use wasmparser::{FuncType, ValType};
-
 use crate::error::Error;
 use crate::instance::Instance;
 use crate::layout::PAGE;
@@ -47,16 +45,18 @@ fn put<T: Float>(to: &mut [u8], values: &[T]) {
 }
 
 impl Instance {
-    /// Memory for `bytes` bytes: by the module's own `malloc`, if it exports one, else in pages that memory grows by. At
-    /// least 16-byte aligned in the second case.
+    /// Memory for `bytes` bytes: by the module's own `malloc` (`calloc`, `operator new`, `__rust_alloc`), if it has one that is exported or has a name, else in pages that memory grows by.
+    /// At least 16-byte aligned in the second case. (A C library takes all of memory behind its data for its heap when it is first asked, so others had better not
+    /// use it.)
     ///
     /// # Errors
     /// [`Error::Usage`] if there is no memory left.
     pub fn alloc(&mut self, bytes: u32) -> Result<u32, Error> {
         let full = || Error::Usage(format!("no room for {bytes} bytes in the instance's memory"));
-        let malloc = FuncType::new([ValType::I32], [ValType::I32]);
-        if self.module.function("malloc").is_ok_and(|(_, ty)| *ty == malloc) {
-            let p = self.call("malloc", &[Val::I32(bytes as i32)])?;
+        let module = self.module.clone();
+        let source = module.0.source.and_then(|s| Some((module.0.translated.funcs[s.index as usize]?, s)));
+        if let Some((key, source)) = source {
+            let p = self.enter(key, &module.0.types[source.index as usize], &(source.args)(bytes))?;
             let &[Val::I32(p)] = &p[..] else { return Err(full()) };
             if p == 0 {
                 return Err(full());

@@ -180,7 +180,7 @@ impl Instance {
         values.iter().zip(ty.results()).map(|(v, t)| Val::from_data(v, *t)).collect()
     }
 
-    fn enter(&mut self, key: brolga::FuncKey, ty: &FuncType, args: &[Val]) -> Result<Vec<Val>, Error> {
+    pub(crate) fn enter(&mut self, key: brolga::FuncKey, ty: &FuncType, args: &[Val]) -> Result<Vec<Val>, Error> {
         let module = self.module.clone();
         self.enter_in(module.primal()?, key, ty, args)
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use brolga::{ArgActivity, FuncKey, Options, Primal, Program, Request};
 use wasmparser::{ExternalKind, FuncType, ValType};
 
-use crate::allocators::Allocators;
+use crate::allocators::{self, Allocators, Source};
 use crate::clib::{self, Replaced};
 use crate::error::Error;
 use crate::imports::{Imports, Provider};
@@ -66,6 +66,8 @@ pub(crate) struct Inner {
     pub image: Vec<(i64, Vec<u8>)>,
     /// Initial bytes of each memory.
     pub memories: Vec<u64>,
+    /// Which function gives out memory.
+    pub source: Option<Source>,
     primal: OnceLock<Result<Primal, String>>,
 }
 
@@ -75,6 +77,7 @@ impl Inner {
         Ok(Self {
             image: image(info, layout, provider, &translated)?,
             memories: info.memories.iter().map(|m| m.ty.initial * PAGE).collect(),
+            source: allocators::source(info),
             exports: info.exports.clone(),
             start: info.start,
             types: (0..info.funcs.len() as u32).map(|f| info.type_of(f).clone()).collect(),
@@ -189,8 +192,11 @@ impl Module {
         let compiled = self.0.primal.get_or_init(|| {
             let inner = &*self.0;
             let exported = inner.exports.iter().filter(|e| e.kind == ExternalKind::Func).map(|e| e.index);
-            let mut roots: Vec<FuncKey> =
-                exported.chain(inner.start).filter_map(|i| inner.translated.funcs[i as usize]).collect();
+            let mut roots: Vec<FuncKey> = exported
+                .chain(inner.start)
+                .chain(inner.source.map(|s| s.index))
+                .filter_map(|i| inner.translated.funcs[i as usize])
+                .collect();
             roots.sort_unstable();
             roots.dedup();
             Primal::new(self.program(), &roots, &Options::default()).map_err(|e| Error::from(e).to_string())

@@ -195,3 +195,49 @@ fn an_allocator_that_is_not_there() {
         "the module has no function with a body and the type of an allocator that is called nosuch, other"
     );
 }
+
+#[test]
+fn memory_for_the_host_is_the_allocators_to_give() {
+    // A heap of all that lies behind 4096, as a C library has it, from whoever gives out memory there: buffers in pages that the host
+    // grows memory by would be a part of it.
+    let module = |functions: &str| {
+        let text = format!(
+            r#"(module (memory 1) (global $top (mut i32) (i32.const 4096))
+                (func $take (param $n i32) (result i32)
+                    (global.get $top)
+                    (global.set $top (i32.and (i32.add (i32.add (global.get $top) (local.get $n)) (i32.const 15)) (i32.const -16))))
+                {functions}
+                (func (export "f") (param $p i32) (result f64) (local $own i32)
+                    (local.set $own (call $take (i32.const 48000)))
+                    (memory.fill (local.get $own) (i32.const 1) (i32.const 40000))
+                    (f64.mul (f64.load (local.get $p)) (f64.load (i32.add (local.get $p) (i32.const 8))))))"#
+        );
+        Module::new(text).unwrap()
+    };
+    let malloc = "(func $malloc (param i32) (result i32) (call $take (local.get 0)))";
+    let calloc = "(func $calloc (param i32 i32) (result i32) (call $take (i32.mul (local.get 0) (local.get 1))))";
+    let rust = "(func $__rust_alloc (param i32 i32) (result i32) (call $take (local.get 0)))";
+    let other = "(func $malloc (param i64) (result i32) (i32.const 8))";
+    let new = r#"(func (export "operator new(unsigned long)") (param i32) (result i32) (call $take (local.get 0)))"#;
+    for (functions, at) in [
+        (malloc.to_owned(), 4096),
+        (calloc.to_owned(), 4096),
+        (rust.to_owned(), 4096),
+        (new.to_owned(), 4096),
+        (format!("{calloc} {malloc}"), 4096),
+        // No allocator, or none of C's.
+        (String::new(), 65536),
+        (other.to_owned(), 65536),
+    ] {
+        let module = module(&functions);
+        let gradient = Gradient::new(&module, "f").unwrap();
+        let mut instance = Instance::new(&module).unwrap();
+        let p = instance.alloc_f64(&[3.0, 5.0]).unwrap();
+        assert_eq!(p, at, "{functions}");
+        let found = instance.gradient(&gradient, &[Val::I32(p as i32)], &[Val::F64(1.0)]).unwrap();
+        assert_eq!(found.values, [Val::F64(15.0)], "{functions}");
+        assert_eq!(instance.shadow_f64(p, 2).unwrap(), [5.0, 3.0], "{functions}");
+        let next = instance.alloc_f64(&[1.0]).unwrap();
+        assert!(next > p && next.is_multiple_of(16), "{functions}");
+    }
+}
