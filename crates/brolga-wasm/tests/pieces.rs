@@ -489,3 +489,35 @@ fn constants_that_are_copied_as_words() {
         }
     }
 }
+
+#[test]
+fn pairs_of_singles_in_lanes() {
+    // What is loaded 64 bits at a time into a vector is two singles, in a module with doubles as well.
+    let x = 1.5_f64;
+    for (lanes, wanted) in [
+        ("(v128.load64_zero (i32.const 96))", 3.0 * x * x),
+        ("(v128.load64_splat (i32.const 96))", 3.0 * x * x),
+        ("(v128.load64_lane 0 (i32.const 96) (v128.load (i32.const 64)))", 3.0 * x * x),
+        ("(i64x2.replace_lane 0 (v128.load (i32.const 64)) (i64.load (i32.const 96)))", 3.0 * x * x),
+        ("(i64x2.splat (i64x2.extract_lane 1 (v128.load (i32.const 88))))", 3.0 * x * x),
+    ] {
+        let text = format!(
+            r#"(module (memory 1)
+                (func (export "f") (param $x f64) (result f64) (local $s f32) (local $v v128)
+                    (local.set $s (f32.demote_f64 (local.get $x)))
+                    (f64.store (i32.const 1024) (local.get $x))
+                    (f32.store (i32.const 96) (f32.mul (local.get $s) (local.get $s)))
+                    (f32.store (i32.const 100) (local.get $s))
+                    (local.set $v (f64x2.promote_low_f32x4 {lanes}))
+                    (f64.mul (f64x2.extract_lane 0 (local.get $v)) (f64x2.extract_lane 1 (local.get $v)))))"#
+        );
+        is(&text, x, wanted);
+    }
+    let stored = r#"(module (memory 1)
+        (func (export "f") (param $x f64) (result f64) (local $v v128)
+            (f64.store (i32.const 1024) (local.get $x))
+            (local.set $v (f32x4.splat (f32.demote_f64 (local.get $x))))
+            (v128.store64_lane 1 (i32.const 96) (f32x4.mul (local.get $v) (local.get $v)))
+            (f64.promote_f32 (f32.mul (f32.load (i32.const 96)) (f32.load (i32.const 100))))))"#;
+    is(stored, x, 4.0 * x * x * x);
+}

@@ -338,7 +338,11 @@ impl Cx<'_> {
         }
         let vector =
             func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).find(|&&x| self.ty(x).is_vector());
-        vector.is_some_and(|&x| self.ty(x).lane_type().bytes() == lane)
+        // A lane of eight bytes may hold two singles.
+        vector.is_some_and(|&x| match self.ty(x).lane_type().bytes() {
+            8 => lane == 8 || lane == 4,
+            bytes => bytes == lane,
+        })
     }
 
     pub(super) fn load(&mut self, inst: ir::Inst, v: ir::Value) -> State {

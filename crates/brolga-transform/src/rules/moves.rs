@@ -204,9 +204,35 @@ fn lane_is_unused(cx: Cx<'_, '_, '_, '_>, part: Val, ty: Type) {
     cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(used, Check::UntrackedBits));
 }
 
+/// Whether a lane of this vector has two singles.
+fn in_pairs(cx: Cx<'_, '_, '_, '_>, vector: ir::Value, shape: Shape) -> bool {
+    shape == Shape::F32X4 && cx.ty(vector).lane_type().bytes() == 8
+}
+
+/// The two singles in one lane of eight bytes, as a pair.
+fn pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8) -> Val {
+    let words = cx.arith(Arith::Bitcast, &[ct], types::F64X2);
+    let word = cx.arith(Arith::Extract(lane), &[words], types::F64);
+    let words = cx.arith(Arith::ScalarToVector, &[word], types::F64X2);
+    cx.arith(Arith::Bitcast, &[words], types::F32X4)
+}
+
+/// Four singles, of which a pair takes the place of the two in one lane of eight bytes.
+fn with_pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8, pair: Val) -> Val {
+    let [words, word] = [ct, pair].map(|x| cx.arith(Arith::Bitcast, &[x], types::F64X2));
+    let word = cx.arith(Arith::Extract(0), &[word], types::F64);
+    let words = cx.arith(Arith::Insert(lane), &[words, word], types::F64X2);
+    cx.arith(Arith::Bitcast, &[words], types::F32X4)
+}
+
 /// A scalar in every lane: x̄ += Σ z̄.
 pub fn splat(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
+    if in_pairs(cx, cx.results()[0], shape) {
+        let [low, high] = [0, 1].map(|l| pair(cx, ct, l));
+        let sum = cx.arith(Arith::Fadd, &[low, high], types::F32X4);
+        return hand_on(cx, cx.args()[0], sum, Shape::F32Pair);
+    }
     let t = lane_type(shape);
     let mut sum = cx.arith(Arith::Extract(0), &[ct], t);
     for l in 1..lanes(shape) {
@@ -228,6 +254,13 @@ pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let (l, t) = (lane_immediate(cx), lane_type(shape));
     let (x, y) = (cx.args()[0], cx.args()[1]);
+    if in_pairs(cx, cx.results()[0], shape) {
+        let zero = cx.constant(0.0, types::F32X4);
+        let by = with_pair(cx, ct, l, zero);
+        hand_on(cx, x, by, shape);
+        let by = pair(cx, ct, l);
+        return hand_on(cx, y, by, Shape::F32Pair);
+    }
     if cx.facts().is_active(x) {
         let zero = cx.constant(0.0, t);
         let by = cx.arith(Arith::Insert(l), &[ct, zero], shape.ty());
@@ -244,9 +277,13 @@ pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, _)) = number_of(cx, cx.results()[0]) else { return };
     let x = cx.args()[0];
     if cx.facts().is_active(x) {
-        let (l, ty) = (lane_immediate(cx), cx.shape(x).ty());
-        let zero = cx.constant(0.0, ty);
-        let by = cx.arith(Arith::Insert(l), &[zero, ct], ty);
+        let (l, shape) = (lane_immediate(cx), cx.shape(x));
+        let zero = cx.constant(0.0, shape.ty());
+        let by = if in_pairs(cx, x, shape) {
+            with_pair(cx, zero, l, ct)
+        } else {
+            cx.arith(Arith::Insert(l), &[zero, ct], shape.ty())
+        };
         cx.add_ct(x, by);
     }
 }
@@ -254,6 +291,10 @@ pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
 /// A scalar in lane 0, the rest zero.
 pub fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
+    if in_pairs(cx, cx.results()[0], shape) {
+        let by = pair(cx, ct, 0);
+        return hand_on(cx, cx.args()[0], by, Shape::F32Pair);
+    }
     let by = cx.arith(Arith::Extract(0), &[ct], lane_type(shape));
     cx.add_ct(cx.args()[0], by);
 }
