@@ -13,7 +13,7 @@
 use std::str::FromStr;
 
 use brolga::Allocator;
-use wasmparser::{FuncType, ValType};
+use wasmparser::{ExternalKind, FuncType, ValType};
 
 use crate::error::Error;
 use crate::parse::Info;
@@ -152,16 +152,20 @@ const GIVERS: [Giver; 6] = [
     ("__rust_alloc", |n| vec![Val::I32(n as i32), Val::I32(16)]),
 ];
 
-/// The function of a module that gives out memory to its host, exported or not.
+/// The function of a module that gives out memory to its host: one that is exported, or else one that has such a name.
 pub(crate) fn source(info: &Info<'_>) -> Option<Source> {
     let defined = || (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some());
-    GIVERS.iter().find_map(|&(name, args)| {
-        let fits = |&i: &u32| {
-            let ty = info.type_of(i);
-            let takes = args(0).len() == ty.params().len() && ty.params().iter().all(|t| *t == ValType::I32);
-            takes && ty.results() == [ValType::I32] && info.names_of(i).any(|n| plain(n) == name)
-        };
-        defined().find(fits).map(|index| Source { index, args })
+    let is_it = |i: u32, (name, args): Giver, exported: bool| {
+        let ty = info.type_of(i);
+        let takes = args(0).len() == ty.params().len() && ty.params().iter().all(|t| *t == ValType::I32);
+        let of_export =
+            || info.exports.iter().any(|e| e.index == i && e.kind == ExternalKind::Func && plain(&e.name) == name);
+        let has_name = || info.names_of(i).any(|n| plain(n) == name);
+        takes && ty.results() == [ValType::I32] && if exported { of_export() } else { has_name() }
+    };
+    [true, false].into_iter().find_map(|exported| {
+        let giver = |&g: &Giver| defined().find(|&i| is_it(i, g, exported)).map(|index| Source { index, args: g.1 });
+        GIVERS.iter().find_map(giver)
     })
 }
 

@@ -225,6 +225,13 @@ fn memory_for_the_host_is_the_allocators_to_give() {
         (rust.to_owned(), 4096),
         (new.to_owned(), 4096),
         (format!("{calloc} {malloc}"), 4096),
+        // What is exported is meant for the host.
+        (
+            format!(
+                "{rust} (func (export \"malloc\") (param i32) (result i32) (i32.add (call $take (i32.add (local.get 0) (i32.const 64))) (i32.const 64)))"
+            ),
+            4160,
+        ),
         // No allocator, or none of C's.
         (String::new(), 65536),
         (other.to_owned(), 65536),

@@ -100,21 +100,30 @@ impl Carry {
         if all.len().saturating_mul(cx.cfg.blocks.len()) > LIMIT {
             return c;
         }
-        for &(r, d, l) in &all {
-            for &b in cx.cfg.blocks.iter().filter(|&&b| Self::concerns(cx, d, l, b)) {
+        // The last blocks first. Parameters of one block concern the same blocks.
+        let mut concerned: Vec<Vec<ir::Block>> = Vec::with_capacity(all.len());
+        for (i, &(r, d, l)) in all.iter().enumerate() {
+            let blocks = match i.checked_sub(1).filter(|&before| all[before].1 == d) {
+                Some(before) => concerned[before].clone(),
+                None => cx.cfg.blocks.iter().rev().copied().filter(|&b| Self::concerns(cx, d, l, b)).collect(),
+            };
+            for &b in &blocks {
                 c.known[b].insert(r);
             }
+            concerned.push(blocks);
         }
         let mut changed = true;
         while changed {
             changed = false;
-            for &(r, d, l) in &all {
-                for &p in cx.cfg.blocks.iter().rev() {
-                    if c.known[p].contains(r) && !c.crosses(cx, r, d, l, p) {
+            for (&(r, d, l), blocks) in all.iter().zip(&mut concerned) {
+                blocks.retain(|&p| {
+                    let stays = c.crosses(cx, r, d, l, p);
+                    if !stays {
                         c.known[p].remove(r);
                         changed = true;
                     }
-                }
+                    stays
+                });
             }
         }
         c
