@@ -45,8 +45,8 @@ fn put<T: Float>(to: &mut [u8], values: &[T]) {
 }
 
 impl Instance {
-    /// Memory for `bytes` bytes: by the module's own `malloc` (`calloc`, `operator new`, `__rust_alloc`), if it has one that is exported or has a name, else in pages that memory grows by.
-    /// At least 16-byte aligned in the second case. (A C library takes all of memory behind its data for its heap when it is first asked, so others had better not
+    /// Memory for `bytes` bytes: by the module's own `malloc` (`calloc`, `operator new`, `__rust_alloc`), if it has one that is
+    /// exported or has a name, else in pages that memory grows by. At least 16-byte aligned in the second case. (A C library takes all of memory behind its data for its heap when it is first asked, so others had better not
     /// use it.)
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Instance {
         if !matches!(size, 0 | 4 | 8) || size != 0 && !at.is_multiple_of(size) {
             return Err(Error::Usage(format!("floats of {size} bytes cannot be at address {at}")));
         }
-        let range = self.range(at, n * size.max(1) as usize)?;
+        let range = self.range(at, n.saturating_mul(size.max(1) as usize))?;
         self.known.put(at, range.len(), (size != 0).then_some(size));
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Instance {
     }
 
     fn range(&self, at: u32, bytes: usize) -> Result<std::ops::Range<usize>, Error> {
-        let end = at as u64 + bytes as u64;
+        let end = u64::from(at).saturating_add(bytes as u64);
         if end > self.memory_size() {
             return Err(Error::Usage(format!(
                 "bytes {at} to {end} are outside of memory ({} bytes)",

@@ -454,6 +454,7 @@ fn what_the_caller_has_put_there_is_put_together() {
             instance.declare_floats(64, 8, 0).unwrap();
             run(&mut instance, 64).unwrap_err();
             assert!(instance.declare_floats(66, 1, size).is_err() && instance.declare_floats(64, 1, 3).is_err());
+            assert!(instance.declare_floats(64, usize::MAX, size).is_err());
         }
     }
 }
