@@ -9,7 +9,11 @@
 //! arithmetic leaves `δ` alone, so almost every pointer in a function shares the delta of the argument, stack slot or
 //! allocation that it comes from, and the pullback needs no second address. `δ = 0` says "no shadow".
 
-use cranelift_codegen::ir::{self, Type, condcodes::FloatCC, types};
+use cranelift_codegen::ir::{
+    self, Type,
+    condcodes::{FloatCC, IntCC},
+    types,
+};
 use smallvec::SmallVec;
 
 use crate::{DataKey, Dv};
@@ -197,8 +201,8 @@ pub enum Arith {
     Uextend,
     /// Signed integer to float of type `ty`.
     FromInt,
-    /// Compare integers for equality: `i8`.
-    IcmpEq,
+    /// Compare integers: `i8`.
+    Icmp(IntCC),
 }
 
 /// A place in the activation frame: byte offset from its start.
@@ -508,7 +512,9 @@ pub enum AdOp {
     WatchFrom(ir::Block),
     /// It joins that of the function, behind the loop.
     WatchJoin(ir::Block),
-    /// Whether any float that was watched so far was such: not zero if so.
+    /// Remember if an integer of eight bits is not zero.
+    WatchFlag(Val),
+    /// Whether anything that was watched so far was such: not zero if so.
     Watched,
 }
 
@@ -539,6 +545,7 @@ macro_rules! each_read {
             | AdOp::Hold(_, v)
             | AdOp::AddCt(_, v)
             | AdOp::TrapIf(v, _)
+            | AdOp::WatchFlag(v)
             | AdOp::Watch { value: v, .. } => put(v),
             AdOp::Push(vs, _) => vs.into_iter().for_each(put),
             AdOp::AddMem { addr, delta, by, .. } => [addr, delta, by].into_iter().for_each(put),

@@ -223,7 +223,7 @@ fn arith_name(op: &Arith) -> &'static str {
         Arith::FromBits(_) => "from_bits",
         Arith::Uextend => "uextend",
         Arith::FromInt => "fcvt_from_sint",
-        Arith::IcmpEq => "icmp",
+        Arith::Icmp(_) => "icmp",
     }
 }
 
@@ -235,7 +235,7 @@ fn write_arith(f: &mut Formatter<'_>, op: &Arith, args: &[Val], ty: Type) -> fmt
         Arith::Iconst(x) => write!(f, "{x}"),
         Arith::Math(symbol) => write!(f, "%{symbol}({})", List(args)),
         Arith::Fcmp(cc) => write!(f, "{cc} {}", List(args)),
-        Arith::IcmpEq => write!(f, "eq {}", List(args)),
+        Arith::Icmp(cc) => write!(f, "{cc} {}", List(args)),
         Arith::Extract(lane) | Arith::Insert(lane) | Arith::UshrBy(lane) => write!(f, "{}, {lane}", List(args)),
         Arith::FromBits(shape) => write!(f, "{}, {shape}", List(args)),
         Arith::ShuffleBytes(mask) => {
@@ -351,6 +351,7 @@ impl Display for DisplayInst<'_> {
             }
             AdOp::WatchFrom(header) => write!(f, "watch the loop of {header}"),
             AdOp::WatchJoin(header) => write!(f, "join what was watched in the loop of {header}"),
+            AdOp::WatchFlag(v) => write!(f, "watch {v}, which is to be zero"),
             AdOp::Watched => write!(f, "watched.{ty}"),
         }
     }
@@ -402,6 +403,7 @@ fn belongs_to_block(op: &AdOp) -> bool {
             | AdOp::Watch { .. }
             | AdOp::WatchFrom(_)
             | AdOp::WatchJoin(_)
+            | AdOp::WatchFlag(_)
             | AdOp::Watched
             | AdOp::ZeroCt(_)
     )

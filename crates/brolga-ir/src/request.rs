@@ -185,6 +185,9 @@ ideas! {
     share,
     /// What a loop has loaded a turn ahead and handed on is loaded from where it was, if nobody has written there since.
     ahead,
+    /// Whether the rows of a matrix lie one behind another is asked while the program runs, so that the shadow of what is read once can
+    /// be stored.
+    ascending,
 }
 
 impl Ideas {

@@ -5,7 +5,7 @@ use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Sum,
 use brolga_ir::lift::lift;
 use brolga_ir::{BlockId, DataKey, Dv};
 use cranelift_codegen::entity::EntityRef;
-use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 use expect_test::{Expect, expect};
 
@@ -123,7 +123,7 @@ fn arithmetic() {
         Arith::ShuffleBytes(Box::new(std::array::from_fn(|i| i as u8))),
         Arith::Iadd,
         Arith::Isub,
-        Arith::IcmpEq,
+        Arith::Icmp(IntCC::Equal),
     ];
     let ternary = [Arith::Bitselect, Arith::Select, Arith::SelectAll];
     let constants = [Arith::Const(-0.0), Arith::Const(f64::INFINITY), Arith::Const(0.1), Arith::Iconst(-8)];

@@ -13,8 +13,8 @@
 //! Source: Enzyme's combined mode (`ReverseModeCombined`).
 
 use brolga_ir::FuncKey;
-use brolga_ir::block::{CfgBlock, CfgBlocks, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Callee, Tape, Val};
+use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Tape, Val};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use smallvec::smallvec;
 
@@ -32,8 +32,8 @@ pub fn signature(forward: &Signature, pullback: &Signature, n_results: usize) ->
     s
 }
 
-/// Join the halves of one plan: a forward pass and its pullback, or, behind it, one without guards that is taken if all that is
-/// watched is finite.
+/// Join the halves of one plan: a forward pass and its pullback; or, behind that, one without guards that is taken if all that is
+/// watched is as it should be; and, behind that, one that clears what the first is going to add to ([`crate::ascending`]).
 pub fn combine(
     facts: &Facts<'_>,
     forward: Forward,
@@ -55,15 +55,15 @@ pub fn combine(
         for op in keeps.chain([AdOp::Turn]).collect::<Vec<_>>() {
             block.insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at: block.term_at });
         }
-        let mut ways = pullbacks.iter().map(|half| Target { block: half.reverse_of[&b], args: vec![] });
-        let guarded = ways.next().expect("there is a pullback");
-        block.term = match ways.next() {
-            None => Term::Jump(guarded),
-            Some(free) => {
+        let ways: Vec<_> = pullbacks.iter().map(|half| Target { block: half.reverse_of[&b], args: vec![] }).collect();
+        let rare = if ways.len() > 2 { 2 } else { 0 };
+        block.term = match (ways[rare].clone(), ways.get(1).cloned()) {
+            (guarded, None) => Term::Jump(guarded),
+            (rare, Some(free)) => {
                 let flag = Val::D(ids.dv());
                 let watched = AdInst { defs: smallvec![(flag, types::I8)], op: AdOp::Watched, at: block.term_at };
                 block.insts.insert(ids.inst(), watched);
-                Term::If(flag, guarded, free)
+                Term::If(flag, rare, free)
             }
         };
     }
@@ -72,9 +72,18 @@ pub fn combine(
         return whole;
     }
     let twice = pullbacks.len() > 1;
+    let guarded = plan.exits.first().map(|b| pullbacks[0].reverse_of[b]);
     for (k, Pullback { graph: mut half, .. }) in pullbacks.into_iter().enumerate() {
         let entry = half.entry();
         let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
+        if k == 2 {
+            let block = guarded.expect("there is one exit");
+            exit.insts = Fragment::default();
+            exit.term = Term::Jump(Target { block, args: vec![] });
+            clears_only(&mut half);
+            whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
+            continue;
+        }
         let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
         let mut out = Vec::new();
         for (&slot, r) in plan.results.iter().zip(returns) {
@@ -94,6 +103,20 @@ pub fn combine(
         whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
     }
     whole
+}
+
+/// Cotangents are for the pullback that comes behind.
+fn clears_only(half: &mut CfgBlocks) {
+    for block in half.blocks.values_mut() {
+        block.insts.retain(|_, i| !matches!(i.op, AdOp::AddCt(..) | AdOp::ZeroCt(_)));
+        for inst in block.insts.values_mut() {
+            if let AdOp::TakeCt(_) = inst.op {
+                let ty = inst.defs[0].1;
+                inst.op = AdOp::Arith(Arith::Const(0.0), smallvec![], ty);
+            }
+        }
+    }
+    half.make_cold();
 }
 
 /// Before it returns, release what the first half has noted (`brolga_analysis::late`):

@@ -27,6 +27,7 @@ use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::again::{Again, again, holds_good};
+use crate::ascending::can_clear;
 use crate::combined::combine;
 use crate::common::copies;
 use crate::door::{Found, verify};
@@ -550,7 +551,7 @@ fn derive_one<'a>(
     work: &mut Worklist<'_>,
     names: &mut Names,
 ) -> Result<Stages<'a>, Diagnostics> {
-    let (facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
+    let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
     let pieces = pieces || facts.activity.moves_pieces();
     let mut ids = Ids::default();
     let (lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
@@ -625,6 +626,8 @@ fn derive_one<'a>(
         };
         let mut pulls = vec![pullback(&stmts, ids)];
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
+        let clearing = watch.and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));
+        pulls.extend(clearing.map(|c| pullback(c, ids)));
         (fwd, pulls)
     };
     let mut loops = Loops::default();
@@ -654,6 +657,8 @@ fn derive_one<'a>(
         func
     };
     let variant = variant.clone();
+    // Parameters whose shadows a run clears itself if it has to.
+    let mut overwritten: Vec<usize> = Vec::new();
     let (mut fwd, mut pulls) = assemble(watch.as_ref(), &plan, &mut ids);
     let reverse_of = pulls[0].reverse_of.clone();
     let (forward, pullback, emitted) = if split {
@@ -678,7 +683,7 @@ fn derive_one<'a>(
         let (symbol, signature) = (whole.symbol.clone(), whole.signature.clone());
         let empty = CfgBlocks { symbol, signature, blocks: Table::default() };
         loop {
-            let seg = fwd.seg;
+            let (seg, clears) = (fwd.seg, pulls.len() == 3);
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);
             if options.ideas.prune {
                 prune(&mut graph, known);
@@ -704,12 +709,16 @@ fn derive_one<'a>(
                 copies(&mut graph, &primal.func);
             }
             let func = clif(&graph, &plan, seg);
+            if clears {
+                overwritten.extend(facts.overwrites.rows.iter().filter_map(|r| r.whole));
+            }
             let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
             let whole =
                 DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };
+    overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
     Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted })
 }
 

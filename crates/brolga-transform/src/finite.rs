@@ -17,7 +17,7 @@
 //! is computed from a number, it is enough to watch the end; a product is the beginning of one. A chain goes on where the number is passed to another
 //! block, or read there, if that block runs whenever the number has been computed, in the same turn of the same loop: four terms of a stencil, each behind a
 //! condition, are watched as their sum. (Not out of a block that a turn may pass by which does little else: it would watch for the others.) What a loop adds up
-//! is watched behind the loop. So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
+//! is watched behind the loop. Rows that may or may not lie one behind another are watched, too ([`crate::ascending`]). So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
 //! is.
 //!
 //! **Where.** In loops, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
@@ -34,6 +34,7 @@ use std::collections::BinaryHeap;
 use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::contents::Use;
+use brolga_ir::Mode;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Sum, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
@@ -41,6 +42,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 
+use crate::ascending::{self, Order, Rows};
 use crate::facts::Facts;
 use crate::stmt::{AdStmt, AdStmts, Guard};
 
@@ -62,8 +64,10 @@ const TURNS: f64 = 8.0;
 pub struct Watched {
     /// Forward fragments, with what is watched in them.
     pub watching: AdStmts,
-    /// Reverse fragments without the guards that are not needed then, of their own names.
+    /// Reverse fragments without the guards that are not needed then, of their own names, which store what is read once.
     pub free: AdStmts,
+    /// Reverse fragments that clear what those with guards add to, where somebody else would have to ([`crate::ascending`]).
+    pub clearing: Option<AdStmts>,
 }
 
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that the forward half computes.
@@ -102,10 +106,18 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         saved += chains.turns(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
     }
     let spent: f64 = chosen.keys().map(cost).sum();
+    // Rows that are asked about: a load and an addition of each turn, for a comparison and an operation of each row; a few more where the
+    // forward half has nothing else to do with rows.
+    let rows: &[Rows] = if facts.mode == Mode::Split { &[] } else { &facts.overwrites.rows };
+    let orders: IndexSet<Order> = rows.iter().map(|r| r.order).collect();
+    let price = |o: &Order| if live(o.low) && live(o.high) { 2.0 } else { 8.0 } * chains.turns(o.block);
+    let spent = spent + orders.iter().map(price).sum::<f64>();
+    let loads = rows.iter().flat_map(|r| &r.loads).filter_map(|&i| facts.func().layout.inst_block(i));
+    saved += loads.map(|b| 2.0 * chains.turns(b)).sum::<f64>();
     let of: f64 =
         facts.cfg.blocks.iter().map(|&b| chains.turns(b) * facts.func().layout.block_insts(b).count() as f64).sum();
     let worth_it = saved >= MARGIN * spent && saved - spent >= f64::max(LEAST, PART * of);
-    if superfluous.is_empty() || facts.options.ideas.worth && !worth_it {
+    if superfluous.is_empty() && rows.is_empty() || facts.options.ideas.worth && !worth_it {
         return None;
     }
     let half = |stmt: &AdStmt, before, after, rvs| {
@@ -127,8 +139,17 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         watch(facts, &mut watching, place, asks, sum, ids);
     }
     apart.into_iter().for_each(|l| run_apart(facts, &mut watching, l, ids));
-    let halves = stmts.values().map(|s| half(s, none(), none(), renamed(&s.rvs, &superfluous, ids)));
-    Some(Watched { watching, free: halves.collect() })
+    orders.into_iter().for_each(|o| ascending::ask(facts, &mut watching, o, ids));
+    let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
+    let clearing = rows.iter().any(|r| r.whole.is_some()).then(|| ascending::clearing(rows, stmts, ids));
+    let free = |s: &AdStmt| {
+        let mut rvs = renamed(&s.rvs, &superfluous, ids);
+        if stores.contains(&s.primal) {
+            ascending::storing(&mut rvs);
+        }
+        half(s, none(), none(), rvs)
+    };
+    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing })
 }
 
 /// Watch a value in a block: when it is computed if that is there, else before the statement that asks.

@@ -36,6 +36,7 @@
 pub mod affine;
 pub mod again;
 pub mod ahead;
+pub mod ascending;
 pub mod canonical;
 pub mod combined;
 pub mod common;

@@ -10,7 +10,7 @@
 //! active loads must be in one nest of loops, at addresses that differ by constants ([`crate::affine`]), and that are never
 //! the same in two turns: the innermost loop steps over as many bytes as they cover together, each outer one over what the
 //! whole loop in it has covered. Of loads of the same place in one block the last is the first in reverse; it stores, the
-//! others add.
+//! others add. Where only a run can tell whether turns read the same place, it is asked ([`crate::ascending`]).
 //!
 //! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored to. Then the zeros may be
 //! left out. Beyond that it is asked that the nest runs whenever the function does, reads in every turn, and leaves no gaps,
@@ -26,6 +26,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
 
 use crate::affine::{Affine, Atom, Sum};
+use crate::ascending::{Order, Rows};
 use crate::facts::Facts;
 use crate::own::own;
 use crate::summed::Total;
@@ -43,6 +44,8 @@ pub struct Overwrites {
     pub untouched: EntitySet<ir::StackSlot>,
     /// One per parameter: its shadow need not hold zeros before the call.
     pub whole: Vec<bool>,
+    /// Loads whose reverse stores if a run finds that rows ascend ([`crate::ascending`]).
+    pub rows: Vec<Rows>,
 }
 
 /// An access and its place.
@@ -63,7 +66,7 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     for (i, mode) in params.iter().enumerate() {
         let said = |list: &[bool]| list.get(i).copied().unwrap_or(false);
         if matches!(mode, ParamMode::Dup { .. }) && said(&facts.variant.fresh) && said(&facts.variant.noalias) {
-            out.whole[i] = argument(facts, i, &mut out.stores).unwrap_or(false);
+            argument(facts, i, &mut out);
         }
     }
     // What comes in pieces comes later than it seems, and is added.
@@ -75,8 +78,8 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     out
 }
 
-/// Finds the loads of an argument that store, and says whether they overwrite its shadow. `None`: nothing is known.
-fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Option<bool> {
+/// Finds the loads of an argument that store, and whether they overwrite its shadow. `None`: nothing is known.
+fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     let func = facts.func();
     let entry = facts.cfg.blocks[0];
     let pointer = func.dfg.block_params(entry)[i];
@@ -104,9 +107,13 @@ fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Op
     if !one_nest || !once || own[0].as_constant() != Some(1) {
         return None;
     }
-    let stride = stride(&affine, &live, &nest)?;
-    let (chosen, covered) = disjoint(&live, stride)?;
-    stores.extend(chosen);
+    let stride = stride(&affine, &live, &nest);
+    let rows = if stride.is_none() && facts.options.ideas.ascending {
+        Order::of_rows(facts, affine, &live, &nest)
+    } else {
+        None
+    };
+    let (chosen, covered) = disjoint(&live, stride.or(rows.as_ref().map(|r| r.1))?)?;
 
     let l = facts.loops;
     let returns = || facts.cfg.blocks.iter().filter(|&&b| facts.cfg.succs[b].is_empty() && returns(func, b));
@@ -117,7 +124,15 @@ fn argument(facts: &Facts<'_>, i: usize, stores: &mut EntitySet<ir::Inst>) -> Op
                 || !nest.is_empty()
                     && nest.iter().all(|&n| l.loops[n].latches.iter().all(|&latch| covers(l, &nest, n, r.block, latch)))
         });
-    Some(covered && always && live.len() == reads.len())
+    let whole = covered && always && live.len() == reads.len();
+    match rows {
+        None => {
+            out.stores.extend(chosen);
+            out.whole[i] = whole;
+        }
+        Some((order, _)) => out.rows.push(Rows { order, loads: chosen, whole: whole.then_some(i) }),
+    }
+    Some(())
 }
 
 /// Whether a turn of `n` that comes to its latch has run the block or, where the block is in a loop further in, that loop.
@@ -201,20 +216,7 @@ pub(crate) fn stride(affine: &Affine<'_>, live: &[&Access], nest: &[LoopId]) -> 
     atoms.extend(movers.iter().map(|m| m.0));
     let (factors, rest) = at.factors(&atoms)?;
     // What is left may not change in the nest.
-    let outermost = &affine.loops.loops[nest[0]];
-    let fixed = |s: &Sum| {
-        s.atoms().all(|a| match a {
-            Atom::Value(v) => {
-                let b = match affine.func.dfg.value_def(v) {
-                    ir::ValueDef::Param(b, _) => Some(b),
-                    ir::ValueDef::Result(i, _) => affine.func.layout.inst_block(i),
-                    ir::ValueDef::Union(..) => None,
-                };
-                b.is_some_and(|b| !outermost.blocks.contains(b))
-            }
-            _ => false,
-        })
-    };
+    let fixed = |s: &Sum| is_fixed(affine, s, nest[0]);
     if !fixed(&rest) || !factors.iter().all(fixed) {
         return None;
     }
@@ -240,6 +242,21 @@ pub(crate) fn stride(affine: &Affine<'_>, live: &[&Access], nest: &[LoopId]) -> 
         }
     }
     Some(stride.abs())
+}
+
+/// Whether a sum is the same in all turns of a loop.
+pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
+    s.atoms().all(|a| match a {
+        Atom::Value(v) => {
+            let b = match affine.func.dfg.value_def(v) {
+                ir::ValueDef::Param(b, _) => Some(b),
+                ir::ValueDef::Result(i, _) => affine.func.layout.inst_block(i),
+                ir::ValueDef::Union(..) => None,
+            };
+            b.is_some_and(|b| !affine.loops.contains(l, b))
+        }
+        _ => false,
+    })
 }
 
 /// Which of these reads in one turn store, if no two of them overlap but those of the same place in one block; and whether

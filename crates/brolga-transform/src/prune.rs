@@ -163,7 +163,8 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::Lookup { .. }
         | AdOp::Watch { .. }
         | AdOp::WatchFrom(_)
-        | AdOp::WatchJoin(_) => Use::Effect,
+        | AdOp::WatchJoin(_)
+        | AdOp::WatchFlag(_) => Use::Effect,
     }
 }
 

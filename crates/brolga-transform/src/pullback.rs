@@ -20,6 +20,7 @@ use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
 use brolga_ir::map::{IndexMap, Table};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::{SmallVec, smallvec};
 
@@ -276,7 +277,7 @@ impl Builder<'_, '_> {
                 self.have(&mut f, var, &mut waiting, first);
                 self.have(&mut f, start, &mut waiting, first);
                 let d = Val::D(self.ids.dv());
-                let op = AdOp::Arith(Arith::IcmpEq, smallvec![var, start], types::I8);
+                let op = AdOp::Arith(Arith::Icmp(IntCC::Equal), smallvec![var, start], types::I8);
                 self.add(&mut f, smallvec![(d, types::I8)], op, first);
                 let entry = self.way_back(entry, b, &taken, &holds, &mut edges);
                 let latch = self.way_back(latch, b, &taken, &holds, &mut edges);

@@ -501,6 +501,7 @@ impl Cx<'_> {
             | AdOp::Watch { .. }
             | AdOp::WatchFrom(_)
             | AdOp::WatchJoin(_)
+            | AdOp::WatchFlag(_)
             | AdOp::Watched
             | AdOp::Held(_) => {
                 unreachable!("handled by the caller")

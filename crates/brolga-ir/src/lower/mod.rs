@@ -546,6 +546,7 @@ impl Cx<'_> {
             AdOp::Watch { value, not_zero, sum } => self.watch(b, self.get(*value), *not_zero, *sum),
             AdOp::WatchFrom(header) => self.watch_from(b, *header),
             AdOp::WatchJoin(header) => self.watch_join(b, *header),
+            AdOp::WatchFlag(v) => self.watch_flag(b, self.get(*v)),
             AdOp::Watched => {
                 let any = self.watched(b);
                 self.name(inst.defs[0].0, any);

@@ -184,7 +184,7 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
             let x = if b.func.dfg.value_type(a[0]).bits() < 32 { b.ins().sextend(types::I32, a[0]) } else { a[0] };
             b.ins().fcvt_from_sint(ty, x)
         }
-        Arith::IcmpEq => b.ins().icmp(IntCC::Equal, a[0], a[1]),
+        Arith::Icmp(cc) => b.ins().icmp(*cc, a[0], a[1]),
         Arith::Not => {
             let t = b.func.dfg.value_type(a[0]);
             if t.is_vector() {

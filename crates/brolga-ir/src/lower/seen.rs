@@ -35,6 +35,8 @@ pub struct Seen {
     pub asks: Vec<Ask>,
     /// Primal values that are watched, and the sums that they are added to.
     pub watched: Vec<(ir::Value, Sum)>,
+    /// Whether there are flags that are watched.
+    pub flags: bool,
     /// Instructions that read what is kept or held, and the types of what they read.
     pub kept: Vec<(Kept, Type)>,
     /// Whether the tape is touched, but for a frame on it.
@@ -65,6 +67,7 @@ impl Seen {
                     (AdOp::TakeCt(v), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Take }),
                     (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Add }),
                     (AdOp::Watch { value: Val::Primal(v), sum, .. }, _) => seen.watched.push((*v, *sum)),
+                    (AdOp::WatchFlag(_), _) => seen.flags = true,
                     (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty)),
                     (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty)),
                     (AdOp::Held(name), Some(ty)) => seen.kept.push((Kept::Held(*name), ty)),

@@ -5,6 +5,8 @@
 //! block: that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
 //! memory ([`Sum::Aside`]). A sum of a loop joins that of the function behind the loop.
 //!
+//! Flags are simpler: a variable is set if any of them is.
+//!
 //! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front of their loops
 //! ([`AdOp::WatchFrom`](crate::inst::AdOp)). Whoever asks ([`Cx::watched`]) comes behind all loops, so those have joined by then.
 
@@ -24,6 +26,8 @@ pub struct Sums {
     variables: IndexMap<(Sum, Type), Variable>,
     /// In memory.
     aside: IndexMap<Type, StackSlot>,
+    /// Whether any flag that is watched was set.
+    flag: Option<Variable>,
     /// Those of the present block, which have not joined the others.
     here: SmallVec<[(Sum, Type, ir::Value); 2]>,
 }
@@ -31,6 +35,12 @@ pub struct Sums {
 impl Cx<'_> {
     /// In the entry block: declare the sums.
     pub fn watch_begins(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
+        if seen.flags {
+            let flag = b.declare_var(types::I8);
+            let unset = b.ins().iconst(types::I8, 0);
+            b.def_var(flag, unset);
+            self.watching.flag = Some(flag);
+        }
         for &(v, sum) in &seen.watched {
             let ty = self.env.primal.dfg.value_type(v);
             match sum {
@@ -68,6 +78,14 @@ impl Cx<'_> {
             Some((.., so_far)) => *so_far = b.ins().fadd(*so_far, found),
             None => self.watching.here.push((sum, ty, found)),
         }
+    }
+
+    /// Watch a flag.
+    pub fn watch_flag(&mut self, b: &mut FunctionBuilder<'_>, flag: ir::Value) {
+        let var = self.watching.flag.expect("there are flags");
+        let so_far = b.use_var(var);
+        let any = b.ins().bor(so_far, flag);
+        b.def_var(var, any);
     }
 
     /// In front of a loop: its sums begin.
@@ -109,10 +127,13 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether any number that was watched so far is infinite or NaN: not zero if so.
+    /// Whether any number that was watched so far is infinite or NaN, or any flag set: not zero if so.
     pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         self.join_watched(b);
-        let none = b.ins().iconst(types::I8, 0);
+        let none = match self.watching.flag {
+            Some(flag) => b.use_var(flag),
+            None => b.ins().iconst(types::I8, 0),
+        };
         let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::Whole);
         let mut sums: Vec<ir::Value> = whole.map(|(_, &var)| b.use_var(var)).collect();
         for (&ty, &slot) in &self.watching.aside {

@@ -6,7 +6,11 @@ use brolga_analysis::activity::{State, whole_lane};
 use brolga_analysis::bits::{self, BitOp};
 use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
-use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::FloatCC, types};
+use cranelift_codegen::ir::{
+    self, InstructionData, Opcode, Type,
+    condcodes::{FloatCC, IntCC},
+    types,
+};
 use smallvec::smallvec;
 
 use super::pieces::{fitted, number_of};
@@ -367,7 +371,7 @@ pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
         let mut known = cx.arith(Arith::Fcmp(FloatCC::Equal), &[part, zero], types::I8);
         for (j, sum) in sums.iter_mut().enumerate() {
             let c = cx.arith(Arith::Iconst(word_of(&|b| (j * w + b) as u8)), &[], word);
-            let here = cx.arith(Arith::IcmpEq, &[i, c], types::I8);
+            let here = cx.arith(Arith::Icmp(IntCC::Equal), &[i, c], types::I8);
             known = cx.arith(Arith::Bor, &[known, here], types::I8);
             let by = cx.arith(Arith::Select, &[here, part, zero], t);
             *sum = Some(match *sum {
@@ -377,7 +381,7 @@ pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
         }
         let top = cx.arith(Arith::Iconst(word_of(&|_| limit.max(0x80))), &[], word);
         let tops = cx.arith(Arith::Band, &[i, top], word);
-        let none = cx.arith(Arith::IcmpEq, &[tops, top], types::I8);
+        let none = cx.arith(Arith::Icmp(IntCC::Equal), &[tops, top], types::I8);
         known = cx.arith(Arith::Bor, &[known, none], types::I8);
         let astray = cx.arith(Arith::Not, &[known], types::I8);
         cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(astray, Check::UntrackedBits));
