@@ -19,8 +19,9 @@
 
 use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
-use brolga_ir::block::{Fragment, Ids};
+use brolga_ir::block::{CfgBlocks, Fragment, Ids, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::map::HashSet;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use smallvec::smallvec;
@@ -163,8 +164,35 @@ pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
     stmts.values().map(of).collect()
 }
 
-/// Whether the reverse of a function can run twice, the first time to clear: it takes nothing off the tape.
+/// Whether the reverse of a function can run twice, the first time to clear: it ends at one place, and does not ask the tape for its way.
 pub fn can_clear(plan: &Plan) -> bool {
-    let records = |b: &ir::Block| plan.blocks[*b].push_id || !plan.blocks[*b].record.is_empty();
-    plan.exits.len() == 1 && plan.again.is_empty() && !plan.returning.iter().any(|b| records(&b))
+    plan.exits.len() == 1 && plan.again.is_empty() && !plan.returning.iter().any(|b| plan.blocks[b].push_id)
+}
+
+/// Leave the tape and cotangents to the pullback that comes behind. Whether that can be done: whether what clears needs nothing of the tape.
+pub fn only_clears(graph: &mut CfgBlocks, func: &ir::Function) -> bool {
+    for block in graph.blocks.values_mut() {
+        let mut read: HashSet<Val> = block.insts.values().flat_map(AdInst::reads).collect();
+        for inst in block.insts.values() {
+            if let AdOp::Primal(copied) = inst.op {
+                read.extend(func.dfg.inst_args(copied).iter().map(|&v| Val::Primal(v)));
+            }
+        }
+        if let Term::If(v, ..) | Term::Switch(v, _) = &block.term {
+            read.insert(*v);
+        }
+        let pops = |i: &AdInst| matches!(i.op, AdOp::Pop(..));
+        let asked = |i: &AdInst| i.defs.iter().any(|(name, _)| read.contains(name));
+        if block.insts.values().any(|i| pops(i) && asked(i)) {
+            return false;
+        }
+        block.insts.retain(|_, i| !pops(i) && !matches!(i.op, AdOp::AddCt(..) | AdOp::ZeroCt(_)));
+        for inst in block.insts.values_mut() {
+            if let AdOp::TakeCt(_) = inst.op {
+                let ty = inst.defs[0].1;
+                inst.op = AdOp::Arith(Arith::Const(0.0), smallvec![], ty);
+            }
+        }
+    }
+    true
 }

@@ -14,7 +14,7 @@
 
 use brolga_ir::FuncKey;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Callee, Tape, Val};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use smallvec::smallvec;
 
@@ -80,7 +80,7 @@ pub fn combine(
             let block = guarded.expect("there is one exit");
             exit.insts = Fragment::default();
             exit.term = Term::Jump(Target { block, args: vec![] });
-            clears_only(&mut half);
+            half.make_cold();
             whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
             continue;
         }
@@ -103,20 +103,6 @@ pub fn combine(
         whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
     }
     whole
-}
-
-/// Cotangents are for the pullback that comes behind.
-fn clears_only(half: &mut CfgBlocks) {
-    for block in half.blocks.values_mut() {
-        block.insts.retain(|_, i| !matches!(i.op, AdOp::AddCt(..) | AdOp::ZeroCt(_)));
-        for inst in block.insts.values_mut() {
-            if let AdOp::TakeCt(_) = inst.op {
-                let ty = inst.defs[0].1;
-                inst.op = AdOp::Arith(Arith::Const(0.0), smallvec![], ty);
-            }
-        }
-    }
-    half.make_cold();
 }
 
 /// Before it returns, release what the first half has noted (`brolga_analysis::late`):

@@ -27,7 +27,7 @@ use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::again::{Again, again, holds_good};
-use crate::ascending::can_clear;
+use crate::ascending::{can_clear, only_clears};
 use crate::combined::combine;
 use crate::common::copies;
 use crate::door::{Found, verify};
@@ -627,7 +627,8 @@ fn derive_one<'a>(
         let mut pulls = vec![pullback(&stmts, ids)];
         pulls.extend(watch.map(|w| pullback(&w.free, ids)));
         let clearing = watch.and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));
-        pulls.extend(clearing.map(|c| pullback(c, ids)));
+        let mut clearing = clearing.map(|c| pullback(c, ids));
+        pulls.extend(clearing.take_if(|c| only_clears(&mut c.graph, &primal.func)));
         (fwd, pulls)
     };
     let mut loops = Loops::default();

@@ -37,9 +37,11 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     claimed.noalias.clone_from(&fresh);
     claimed.fresh.clone_from(&fresh);
     let mut found = Vec::new();
-    for mode in [Mode::Split, Mode::Gradient] {
-        // Stored or added to, a loop may be run in another way, and so add up in another order.
-        let ideas = Ideas { again: true, ..Ideas::default().in_order() };
+    // Stored or added to, a loop may be run in another way, and so add up in another order.
+    let usual = Ideas { again: true, ..Ideas::default().in_order() };
+    // Whatever it is worth, a run is asked whether rows ascend.
+    let asked = Ideas { worth: false, again: false, ..usual };
+    for (mode, ideas) in [(Mode::Split, usual), (Mode::Gradient, usual), (Mode::Gradient, asked)] {
         let options = Options { mode, ideas, ..Options::as_calls() };
         let expected = run_anywhere(&derive(program, &call.request(), &options)?, &added)?;
         let rule = derive(program, &claimed.request(), &options)?;
