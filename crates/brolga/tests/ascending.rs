@@ -1,0 +1,222 @@
+//! Rows of which a run is asked whether they lie one behind another (`ascending.rs` of the transform): random loops over random rows, with many ways
+//! of going wrong.
+//!
+//! The shadow that is declared fresh (and filled with NaN where the rule says that it overwrites it) must end as one that is zero
+//! and added to. Rows overlap or do not, leave gaps, go down, are stepped over, end early, are changed on the way; entries are read
+//! elsewhere as well, at the loop's test, behind it, or twice.
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Program, Request};
+use brolga_driver::File;
+
+/// Numbers, the same in each run.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+const ENTRIES: usize = 24;
+const ROWS: usize = 6;
+
+/// `f(entries, rows, n)`: what is read of each row, and how.
+fn program(noise: &mut Noise) -> String {
+    let bytes = noise.one_of(&[8, 8, 16]);
+    let (less, at_least) = noise.one_of(&[("slt", "sge"), ("slt", "sge"), ("ult", "uge")]);
+    // Most are as they should be, apart from one thing or two.
+    let mut odd = |percent: u64| noise.chance(percent);
+    let handed_on = odd(40);
+    let (stride, from, to) = match (odd(10), odd(10), odd(5)) {
+        (true, ..) => (16, 0, 8),
+        (_, true, _) => (8, 8, 0),
+        (.., true) => (8, 0, 16),
+        _ => (8, 0, 8),
+    };
+    let outer_step = if odd(8) { 2 } else { 1 };
+    let at_end = odd(30);
+    // A loop that ends where two numbers are equal may not step over that.
+    let equal = at_end && odd(50);
+    let inner_step = if !equal && odd(8) { 2 } else { 1 };
+    let (skips, stops, writes, clamps) = (odd(12), odd(10), odd(10), odd(10));
+    let (as_it_asks, outside, beside, round_it) = (odd(8), odd(10), odd(15), odd(8));
+    let inclusive = odd(6);
+    let shifted = odd(15);
+
+    let mut f = String::new();
+    let mut line = |s: &str| {
+        f.push_str(s);
+        f.push('\n');
+    };
+    line("function %f(i64, i64, i64) -> f64 system_v {\nblock0(v0: i64, v1: i64, v2: i64):");
+    line("v3 = iconst.i64 0\nv4 = f64const 0.0\nv5 = iconst.i64 1");
+    line(&format!(
+        "v6 = iconst.i64 {stride}\nv7 = iconst.i64 {bytes}\nv8 = iconst.i64 {outer_step}\nv9 = iconst.i64 {inner_step}"
+    ));
+    let shift = if shifted { "v90 = iconst.i64 16" } else { "v90 = iconst.i64 0" };
+    line(shift);
+    line(if handed_on { "v10 = load.i64 v1" } else { "v10 = iconst.i64 0" });
+    if round_it {
+        line(
+            "jump block20(v3, v4)\nblock20(v80: i64, v81: f64):\nv82 = icmp sle v80, v5\nbrif v82, block1(v3, v10, v81), block21",
+        );
+    } else {
+        line("jump block1(v3, v10, v4)");
+    }
+    line("block1(v11: i64, v12: i64, v13: f64):\nv14 = icmp slt v11, v2\nbrif v14, block2, block9");
+    line("block2:\nv15 = imul v11, v6\nv16 = iadd v1, v15");
+    line(&format!("v17 = load.i64 v16+{from}\nv18 = load.i64 v16+{to}"));
+    // Where the row begins and where it ends.
+    line(&format!("v19 = iadd {}, v3", if handed_on { "v12" } else { "v17" }));
+    let low = if handed_on { "v12" } else { "v17" };
+    if writes {
+        line(&format!("store v3, v16+{to}"));
+    }
+    let mut high = "v18";
+    if clamps {
+        line("v20 = iconst.i64 7\nv21 = smin v18, v20");
+        high = "v21";
+    }
+    let enter = match at_end {
+        true => format!("v22 = icmp {less} {low}, {high}\nbrif v22, block4({low}, v13), block7(v13)"),
+        false => format!("jump block3({low}, v13)"),
+    };
+    if skips {
+        line(&format!("v23 = band v11, v5\nbrif v23, block7(v13), block10\nblock10:\n{enter}"));
+    } else {
+        line(&enter);
+    }
+    let address =
+        |k: &str, n: u32| format!("v{0} = imul {k}, v7\nv{1} = iadd v0, v{0}\nv{2} = iadd v{1}, v90", n, n + 1, n + 2);
+    if !at_end {
+        let cc = match inclusive {
+            true if less == "ult" => "ule",
+            true => "sle",
+            false => less,
+        };
+        line("block3(v24: i64, v25: f64):");
+        if as_it_asks {
+            line(&address("v24", 60));
+            line("v64 = load.f64 v62\nv65 = fmul v64, v64");
+        }
+        line(&format!("v26 = icmp {cc} v24, {high}\nbrif v26, block4, block7(v25)"));
+    }
+    let (k, so_far) = if at_end { ("v27", "v28") } else { ("v24", "v25") };
+    line(if at_end { "block4(v27: i64, v28: f64):" } else { "block4:" });
+    line(&address(k, 30));
+    line(&format!("v33 = load.f64 v32\nv34 = fmul v33, v33\nv35 = fadd {so_far}, v34"));
+    let mut sum = "v35".to_owned();
+    if beside {
+        line(&format!(
+            "v36 = load.f64 v32+{}\nv37 = fmul v36, v33\nv38 = fadd {sum}, v37",
+            if bytes == 16 { 8 } else { 0 }
+        ));
+        sum = "v38".to_owned();
+    }
+    if as_it_asks && !at_end {
+        line(&format!("v39 = fadd {sum}, v65"));
+        sum = "v39".to_owned();
+    }
+    line(&format!("v40 = iadd {k}, v9"));
+    if stops {
+        line(&format!("v41 = f64const 0x1.8p0\nv42 = fcmp gt v33, v41\nbrif v42, block7({sum}), block11\nblock11:"));
+    }
+    match (at_end, equal) {
+        (true, true) => line(&format!("v43 = icmp eq v40, {high}\nbrif v43, block7({sum}), block4(v40, {sum})")),
+        (true, false) => {
+            line(&format!("v43 = icmp {at_least} v40, {high}\nbrif v43, block7({sum}), block4(v40, {sum})"))
+        }
+        (false, _) => line(&format!("jump block3(v40, {sum})")),
+    }
+    line("block7(v50: f64):");
+    let mut sum = "v50";
+    if outside {
+        line("v51 = load.f64 v0+8\nv52 = fmul v51, v50\nv53 = fadd v50, v51");
+        sum = "v53";
+    }
+    line(&format!("v54 = iadd v11, v8\njump block1(v54, {high}, {sum})"));
+    if round_it {
+        line("block9:\nv83 = iadd v80, v5\njump block20(v83, v13)\nblock21:\nreturn v81\n}");
+    } else {
+        line("block9:\nreturn v13\n}");
+    }
+    f
+}
+
+/// Where rows begin, each as the loop may read it: numbers that are all within the entries.
+fn rows(noise: &mut Noise) -> Vec<i64> {
+    let mut rows: Vec<i64> = (0..2 * ROWS + 4).map(|_| noise.below(ENTRIES as u64 / 2 - 3) as i64).collect();
+    if noise.chance(60) {
+        rows.sort_unstable();
+        if noise.chance(20) {
+            let (i, j) = (noise.below(4) as usize, noise.below(4) as usize);
+            rows.swap(i, j);
+        }
+    }
+    rows
+}
+
+/// The shadow after a gradient: of one that holds zeros, or what `fill` says where it is overwritten.
+fn shadow(program: &Program, claims: bool, options: &Options, entries: &[f64], rows: &[i64]) -> (Vec<f64>, bool) {
+    let key = program.func("f").expect("it is there");
+    let mut request = Request::new(key, [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const]);
+    if claims {
+        (request.noalias[0], request.fresh[0]) = (true, true);
+    }
+    let rule = DerivedRule::new(program, &request, options).expect("it can be derived");
+    let over = rule.overwrites(0);
+    let mut shadow = vec![if over { f64::NAN } else { 0.0 }; entries.len()];
+    let mut rows = rows.to_vec();
+    let entry = Arg {
+        value: DataValue::I64(entries.as_ptr() as i64),
+        shadow: shadow.as_mut_ptr() as u64,
+        len: Some(8 * entries.len() as u64),
+        floats: None,
+    };
+    let args = [entry, Arg::new(DataValue::I64(rows.as_mut_ptr() as i64)), Arg::new(DataValue::I64(ROWS as i64 - 1))];
+    // SAFETY: what the loops read lies in both arrays.
+    unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut vec![], &mut vec![]) }.expect("it runs");
+    (shadow, over)
+}
+
+#[test]
+fn rows_that_may_overlap_have_their_gradients() {
+    let mut noise = Noise(11);
+    let (mut asked, mut stored, mut all) = (0, 0, 0);
+    for _ in 0..600 {
+        let text = program(&mut noise);
+        let file = File::parse("rows.clif", text.clone()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let program = &file.program;
+        let added = Options { mode: Mode::Gradient, ..Options::default() };
+        let ideas = Ideas { worth: false, again: false, ..Ideas::default().in_order() };
+        let stores = Options { ideas, ..added.clone() };
+        let mut was_asked = false;
+        for _ in 0..3 {
+            let entries: Vec<f64> = (0..ENTRIES).map(|_| 0.25 + noise.below(1000) as f64 / 700.0).collect();
+            let rows = rows(&mut noise);
+            let (expected, _) = shadow(program, false, &added, &entries, &rows);
+            let (found, over) = shadow(program, true, &stores, &entries, &rows);
+            was_asked |= over;
+            for (i, (&x, &y)) in expected.iter().zip(&found).enumerate() {
+                // What nobody reads is left alone.
+                let left = over && x == 0.0 && y.is_nan();
+                let close = (x - y).abs() <= 1e-12 * x.abs();
+                assert!(left || close, "entry {i}: {x} where added, {y} where stored; rows {rows:?}\n{text}");
+            }
+            all += 1;
+            stored += u32::from(over && rows[..ROWS].is_sorted());
+        }
+        asked += u32::from(was_asked);
+    }
+    assert!(asked > 40 && stored > 60, "{asked} functions are asked, {stored} of {all} runs store");
+}
