@@ -185,6 +185,10 @@ ideas! {
     share,
     /// What a loop has loaded a turn ahead and handed on is loaded from where it was, if nobody has written there since.
     ahead,
+    /// Memory behind the tape cannot be accessed, so that records need not ask for room: those that do not fit fault. (On Linux.)
+    fence,
+    /// What a loop reads anew in each turn of another one is watched in the first turn only.
+    once,
 }
 
 impl Ideas {

@@ -20,6 +20,8 @@
 //! is watched behind the loop. So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
 //! is.
 //!
+//! Numbers that are the same in each turn of a loop may be watched in its first turn alone ([`crate::once`]).
+//!
 //! **Where.** In loops, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
 //! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for.
 //! If there is a loop around it, each run of the inner one has a sum of its own, and the processor goes on to the next run while it is still adding
@@ -42,6 +44,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 
 use crate::facts::Facts;
+use crate::once::{Nests, Once};
 use crate::stmt::{AdStmt, AdStmts, Guard};
 
 /// Instructions of a function beyond which it is not worth the code.
@@ -64,6 +67,8 @@ pub struct Watched {
     pub watching: AdStmts,
     /// Reverse fragments without the guards that are not needed then, of their own names.
     pub free: AdStmts,
+    /// What is watched in copies of loops.
+    pub once: Nests,
 }
 
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that the forward half computes.
@@ -72,7 +77,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let short = short_loops(facts);
-    let chains = Chains { facts, live, behind: RefCell::default() };
+    let chains = Chains { facts, live, behind: RefCell::default(), once: Once::new(facts) };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
     let placed = placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
     let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
@@ -85,7 +90,10 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     for place in guards.iter().flat_map(|g| &g.3).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
-    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero { 4.0 } else { 1.0 };
+    let cost = |p: &Place| {
+        let turns = if p.once.is_some() { 1.0 / TURNS } else { 1.0 };
+        chains.turns(p.block) * turns * if p.not_zero { 4.0 } else { 1.0 }
+    };
     let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
@@ -115,7 +123,12 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let halves = stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), none()));
     let mut watching: AdStmts = halves.collect();
     let mut apart = IndexSet::default();
+    let mut once = Nests::default();
     for (place, asks) in chosen {
+        if let Some(l) = place.once {
+            once.entry(l).or_default().insert(place.value);
+            continue;
+        }
         let sum = match facts.loops.innermost[place.block] {
             Some(l) if short.contains(l) && facts.loops.loops[l].parent.is_some() => {
                 apart.insert(l);
@@ -128,12 +141,12 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     }
     apart.into_iter().for_each(|l| run_apart(facts, &mut watching, l, ids));
     let halves = stmts.values().map(|s| half(s, none(), none(), renamed(&s.rvs, &superfluous, ids)));
-    Some(Watched { watching, free: halves.collect() })
+    Some(Watched { watching, free: halves.collect(), once })
 }
 
 /// Watch a value in a block: when it is computed if that is there, else before the statement that asks.
 fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, sum: Sum, ids: &mut Ids) {
-    let Place { value: v, block: b, not_zero } = place;
+    let Place { value: v, block: b, not_zero, .. } = place;
     let func = facts.func();
     let op = AdOp::Watch { value: Val::Primal(v), not_zero, sum };
     let new = |at| AdInst { defs: smallvec![], op, at: Some(at) };
@@ -221,6 +234,8 @@ struct Place {
     value: ir::Value,
     block: ir::Block,
     not_zero: bool,
+    /// In a copy of this loop, not in itself.
+    once: Option<LoopId>,
 }
 
 /// Which numbers are finite if others are.
@@ -229,6 +244,7 @@ struct Chains<'a, 'f> {
     live: &'a dyn Fn(ir::Value) -> bool,
     /// What has been found out by [`Chains::always_behind`].
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
+    once: Once<'a, 'f>,
 }
 
 /// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
@@ -255,12 +271,15 @@ impl Chains<'_, '_> {
         if matches!(func.dfg.insts[stmt].opcode(), Opcode::Fmul | Opcode::Fma) {
             options.extend(self.end(func.dfg.first_result(stmt)).map(|v| self.places(v, b)));
         }
-        options.extend(self.operands(guard, b));
+        options.extend(self.operands(guard, b, false));
+        if self.facts.options.ideas.once {
+            options.extend(self.operands(guard, b, true).filter(|places| places.iter().any(|p| p.once.is_some())));
+        }
         options
     }
 
-    /// The numbers themselves, or what follows from them.
-    fn operands(&self, guard: &Guard, b: ir::Block) -> Option<Vec<Place>> {
+    /// The numbers themselves, or what follows from them; or those that can be are watched once.
+    fn operands(&self, guard: &Guard, b: ir::Block, once: bool) -> Option<Vec<Place>> {
         let mut numbers = guard.needs.finite.to_vec();
         let mut places = Vec::new();
         if let Some(s) = guard.needs.nonzero {
@@ -268,12 +287,18 @@ impl Chains<'_, '_> {
                 Some((product, quotient)) => numbers = vec![product, quotient],
                 None if (self.live)(s) => {
                     numbers.clear();
-                    places.push(Place { value: s, block: self.place(s, b), not_zero: true });
+                    places.push(Place { value: s, block: self.place(s, b), not_zero: true, once: None });
                 }
                 None => return None,
             }
         }
         for v in numbers {
+            let in_copy = if once && (self.live)(v) { self.once.loop_of(v) } else { None };
+            if in_copy.is_some() {
+                let block = self.facts.cfg.def_block[v]?;
+                places.push(Place { value: v, block, not_zero: false, once: in_copy });
+                continue;
+            }
             places.extend(self.places(self.end(v)?, b));
         }
         Some(places)
@@ -288,7 +313,7 @@ impl Chains<'_, '_> {
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was.
     fn places(&self, v: ir::Value, b: ir::Block) -> Vec<Place> {
         let places = self.sum(v).unwrap_or_else(|| vec![(v, self.place(v, b))]);
-        places.into_iter().map(|(value, block)| Place { value, block, not_zero: false }).collect()
+        places.into_iter().map(|(value, block)| Place { value, block, not_zero: false, once: None }).collect()
     }
 
     /// The value behind its loop, on all ways out, if each turn computes it from what it was before.
