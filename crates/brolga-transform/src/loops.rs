@@ -63,10 +63,13 @@ impl Loops {
             let looked = room(func, ideas.worth, checks.is_some()).into_iter();
             self.asking.extend(looked.filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
-        // What is left of them.
+        // What is left of them, and what they ask.
         for &check in checks.into_iter().flatten() {
-            if func.layout.inst_block(check).is_some() {
-                func.layout.remove_inst(check);
+            let over = func.dfg.value_def(func.dfg.inst_args(check)[0]).inst();
+            for inst in [Some(check), over].into_iter().flatten() {
+                if func.layout.inst_block(inst).is_some() {
+                    func.layout.remove_inst(inst);
+                }
             }
         }
         let wanted = ideas.lanes && has_lanes(isa);

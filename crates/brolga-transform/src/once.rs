@@ -149,11 +149,7 @@ fn decides(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
 }
 
 /// These and all that they are made of, as far as that is in the loop around a loop; none if that is not the same in each turn of it.
-fn needed(
-    facts: &Facts<'_>,
-    l: LoopId,
-    of: impl IntoIterator<Item = ir::Value>,
-) -> Option<IndexSet<ir::Value>> {
+fn needed(facts: &Facts<'_>, l: LoopId, of: impl IntoIterator<Item = ir::Value>) -> Option<IndexSet<ir::Value>> {
     let func = facts.func();
     let inner = &facts.loops.loops[l];
     let (outer, _) = entered(facts, l)?;

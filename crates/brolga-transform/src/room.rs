@@ -130,7 +130,8 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
 
 /// Headers of those loops that are in other ones: they are on cycles also when their own last edges are left out.
 fn within(func: &ir::Function, loops: &[Loop]) -> EntitySet<ir::Block> {
-    let latches: HashMap<ir::Block, ir::Block> = loops.iter().map(|l| (l.blocks[l.blocks.len() - 1], l.blocks[0])).collect();
+    let latches: HashMap<ir::Block, ir::Block> =
+        loops.iter().map(|l| (l.blocks[l.blocks.len() - 1], l.blocks[0])).collect();
     let on_cycles = on_cycles(func.dfg.num_blocks(), |b| {
         let b = ir::Block::from_u32(b as u32);
         let inside = func.layout.is_block_inserted(b);

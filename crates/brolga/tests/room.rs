@@ -419,7 +419,10 @@ fn to_the_byte() {
 fn nothing_is_recorded_of_what_cannot_fit() {
     for mode in [Mode::Split, Mode::Combined] {
         let limit = Options::default().tape_limit;
-        let (steps, nest) = (rule("steps", mode, true, limit), rule_with("nest", mode, Ideas { fence: false, ..Ideas::default() }, limit));
+        let (steps, nest) = (
+            rule("steps", mode, true, limit),
+            rule_with("nest", mode, Ideas { fence: false, ..Ideas::default() }, limit),
+        );
         for n in [i64::MAX, i64::MAX - 1, 1 << 62, 1 << 61, (1 << 61) - 1, 1 << 60, 1 << 40] {
             assert_eq!(run(&steps, n, 0), Err("tape_full".to_owned()), "{mode:?}, {n}");
             assert_eq!(run(&nest, 3, n), Err("tape_full".to_owned()), "{mode:?}, {n}");
