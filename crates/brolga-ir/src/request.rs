@@ -188,6 +188,10 @@ ideas! {
     /// Whether the rows of a matrix lie one behind another is asked while the program runs, so that the shadow of what is read once can
     /// be stored.
     ascending,
+    /// Memory behind the tape cannot be accessed, so that records need not ask for room: those that do not fit fault. (On Linux.)
+    fence,
+    /// What a loop reads anew in each turn of another one is watched in the first turn only.
+    once,
 }
 
 impl Ideas {

@@ -8,6 +8,10 @@
 //! address on the tape stays valid until [`Segment::reset`]. The pullback walks `cursor` down from `top`; `top` itself
 //! stays, so a pullback can be run again.
 //!
+//! *The end.* Whoever asks for room compares with `limit`. Records of generated code need not, where memory that cannot be accessed
+//! begins right at `limit` (the *fence*, on Linux): they are written byte by byte from where the tape ends, without a gap, so the first that
+//! does not fit faults, and the fault is reported as the check would be.
+//!
 //! *Layout.* The first 192 bytes are read and written by generated code at the offsets in [`offset`]; the rest is private.
 //!
 //! ```text
@@ -20,7 +24,7 @@
 //!  48  waiting    at how many places cotangents wait that have come in pieces
 //! ```
 //!
-//! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`; `base` is page aligned, but `top` is not
+//! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`; `base` and `limit` are aligned to 16 bytes, but `top` is not
 //! aligned at all: a record is as long as what is in it, down to one byte for the number of a block, and generated code reads and
 //! writes records without assuming any alignment. `zeros` is never written.
 
@@ -95,7 +99,9 @@ pub struct Segment {
     sink: Line,
     zeros: Line,
     mapping: MmapMut,
-    /// Bytes of the mapping that may be backed by memory.
+    /// Where in the mapping the tape is: it ends where a page does.
+    place: std::ops::Range<usize>,
+    /// Bytes of the tape that may be backed by memory.
     touched: usize,
     /// Heap blocks of the run and their shadows.
     pub(crate) blocks: Blocks,
@@ -117,10 +123,9 @@ impl Segment {
     /// Reserve a tape of `capacity` bytes, or of half as much as often as the system refuses, down to [`MIN_CAPACITY`].
     /// Memory is used only as the tape fills.
     pub fn new(capacity: usize) -> Result<Box<Segment>, ReserveError> {
-        let mut mapping = reserve(capacity)?;
-        let base = mapping.as_mut_ptr();
-        // The end of the mapping is rounded down so that the limit is as aligned as everything that is pushed.
-        let limit = base.wrapping_add(mapping.len() & !15);
+        let (mut mapping, place) = reserve(capacity)?;
+        let base = mapping.as_mut_ptr().wrapping_add(place.start);
+        let limit = base.wrapping_add(place.len());
         let global_shadows = GlobalShadows::default();
         Ok(Box::new(Segment {
             top: base,
@@ -133,6 +138,7 @@ impl Segment {
             sink: Line([0; 64]),
             zeros: Line([0; 64]),
             mapping,
+            place,
             touched: 0,
             blocks: Blocks::default(),
             pieces: Pieces::default(),
@@ -166,7 +172,7 @@ impl Segment {
     /// earlier run used goes back to the system.
     #[inline]
     pub fn reset(&mut self) {
-        let base = self.mapping.as_mut_ptr();
+        let base = self.base();
         self.forget_pieces();
         let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
@@ -175,28 +181,33 @@ impl Segment {
         }
     }
 
+    /// Where the tape begins.
+    fn base(&self) -> *mut u8 {
+        self.mapping.as_ptr().cast_mut().wrapping_add(self.place.start)
+    }
+
     fn empty(&mut self) {
         let used = self.bytes_used();
-        let base = self.mapping.as_mut_ptr();
+        let base = self.base();
         (self.top, self.cursor, self.peak) = (base, base, base);
         self.blocks.release();
         self.declared.clear();
         self.global_shadows.zero();
         let kept = used.max(RETAINED);
         if self.touched > kept {
-            give_pages_back(&self.mapping, kept, self.touched);
+            give_pages_back(&self.mapping, self.place.start + kept, self.place.start + self.touched);
         }
         self.touched = used.max(self.touched.min(kept));
     }
 
     /// Bytes that the run has recorded, at most at a time.
     pub fn bytes_used(&self) -> usize {
-        self.top.max(self.peak) as usize - self.mapping.as_ptr() as usize
+        self.top.max(self.peak) as usize - self.base() as usize
     }
 
     /// Bytes that can be recorded in all.
     pub fn capacity(&self) -> usize {
-        self.limit as usize - self.mapping.as_ptr() as usize
+        self.place.len()
     }
 
     /// Set the cursor to the top of the tape, before each call of the pullback.
@@ -213,18 +224,19 @@ impl Segment {
 
     /// Bytes that the pullback has not popped yet: zero after a complete pullback.
     pub fn bytes_left(&self) -> usize {
-        self.cursor as usize - self.mapping.as_ptr() as usize
+        self.cursor as usize - self.base() as usize
     }
 
     /// The recorded bytes.
     pub fn tape(&self) -> &[u8] {
-        &self.mapping[..self.bytes_used()]
+        // SAFETY: all below `limit` can be read and written, and `bytes_used` ends there at most; nobody writes meanwhile, since we are borrowed.
+        unsafe { std::slice::from_raw_parts(self.base(), self.bytes_used()) }
     }
 
     /// The recorded bytes, to be changed: whoever tests the checks of a debug run has a reason to.
     pub fn tape_mut(&mut self) -> &mut [u8] {
-        let used = self.bytes_used();
-        &mut self.mapping[..used]
+        // SAFETY: as for `tape`.
+        unsafe { std::slice::from_raw_parts_mut(self.base(), self.bytes_used()) }
     }
 
     /// Tell the checks of a debug run of a pointer argument.
@@ -253,19 +265,54 @@ impl Segment {
     }
 }
 
-fn reserve(capacity: usize) -> Result<MmapMut, ReserveError> {
-    // A mapping cannot be empty.
-    let mut bytes = capacity.max(16);
+/// A mapping, and where in it the tape is: as near to the fence as sixteen bytes allow, since what is pushed may be as aligned as that.
+fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize>), ReserveError> {
+    let fence = fence_bytes();
+    // A tape cannot be empty.
+    let mut bytes = (capacity & !15).max(16);
     loop {
-        match MmapOptions::new().len(bytes).no_reserve_swap().map_anon() {
+        let end = if fence == 0 { Some(bytes) } else { bytes.checked_next_multiple_of(fence) };
+        let all = end.and_then(|end| end.checked_add(fence)).filter(|&all| all <= isize::MAX as usize);
+        let too_long = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let mapped = all.ok_or_else(too_long).and_then(|all| MmapOptions::new().len(all).no_reserve_swap().map_anon());
+        match mapped.and_then(|mapping| put_fence(&mapping, fence).map(|()| mapping)) {
             Ok(mapping) => {
                 ask_for_huge_pages(&mapping);
-                return Ok(mapping);
+                let end = mapping.len() - fence;
+                return Ok((mapping, end - bytes..end));
             }
             Err(source) if bytes <= MIN_CAPACITY => return Err(ReserveError { bytes, source }),
-            Err(_) => bytes = (bytes / 2).max(MIN_CAPACITY),
+            Err(_) => bytes = ((bytes / 2) & !15).max(MIN_CAPACITY),
         }
     }
+}
+
+/// Bytes behind a tape that cannot be accessed: a page. No field of a record is longer, and none is written before those that lie below it.
+#[cfg(target_os = "linux")]
+fn fence_bytes() -> usize {
+    // SAFETY: it only asks.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(1 << 16)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fence_bytes() -> usize {
+    0
+}
+
+/// Let the last bytes of a mapping be inaccessible.
+#[cfg(target_os = "linux")]
+fn put_fence(mapping: &MmapMut, bytes: usize) -> std::io::Result<()> {
+    let fence = mapping.as_ptr().cast_mut().wrapping_add(mapping.len() - bytes);
+    // SAFETY: whole pages of a mapping that is ours, to which nobody has a reference: all who make one stay below.
+    match unsafe { libc::mprotect(fence.cast(), bytes, libc::PROT_NONE) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn put_fence(_mapping: &MmapMut, _bytes: usize) -> std::io::Result<()> {
+    Ok(())
 }
 
 #[cfg(target_os = "linux")]

@@ -12,7 +12,7 @@ use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, pla
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
-use brolga_ir::lower::{LowerEnv, lower};
+use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet, Table};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::program::addresses;
@@ -39,6 +39,7 @@ use crate::inline::{Inlining, inlined};
 use crate::liveness::Liveness;
 use crate::loops::Loops;
 use crate::normalise::{Normalised, normalise};
+use crate::once::watch_once;
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{either, pullback};
@@ -620,7 +621,10 @@ fn derive_one<'a>(
     }
     let assemble = |watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
         let watching = watch.map_or(&stmts, |w| &w.watching);
-        let fwd = forward(&facts, &lifted, &forward_of, watching, plan, forward_symbol.clone(), ids);
+        let mut fwd = forward(&facts, &lifted, &forward_of, watching, plan, forward_symbol.clone(), ids);
+        if let Some(watch) = watch {
+            watch_once(&facts, &watch.once, &mut fwd.graph, &forward_of, ids);
+        }
         let pullback = |stmts: &AdStmts, ids: &mut Ids| {
             pullback(&facts, stmts, &live, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
         };
@@ -632,6 +636,13 @@ fn derive_one<'a>(
         (fwd, pulls)
     };
     let mut loops = Loops::default();
+    // The checks of a debug run are there to be seen.
+    let fenced = options.ideas.fence && !options.debug && isa.triple().operating_system.into_str() == "linux";
+    let fence = match options.effort {
+        _ if !fenced => Fence::No,
+        Effort::Quick => Fence::Only,
+        Effort::Full => Fence::Too,
+    };
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
         let mut watched_sums = EntitySet::new();
         let env = LowerEnv {
@@ -644,12 +655,14 @@ fn derive_one<'a>(
             debug: options.debug,
             pieces,
             short: options.effort == Effort::Quick,
+            fence,
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),
         };
-        let mut func = lower(graph, env);
+        let Lowered { mut func, checks } = lower_with_checks(graph, env);
         if options.effort == Effort::Full {
-            loops.form(&mut func, graph, &watched_sums, (mode, options.ideas), isa);
+            let fenced = fenced.then_some(&checks[..]);
+            loops.form(&mut func, graph, (&watched_sums, fenced), (mode, options.ideas), isa);
         }
         // What is asked for is tidied up as it is going to be called.
         if !is_root {

@@ -20,6 +20,8 @@
 //! is watched behind the loop. Rows that may or may not lie one behind another are watched, too ([`crate::ascending`]). So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
 //! is.
 //!
+//! Numbers that are the same in each turn of a loop may be watched in its first turn alone ([`crate::once`]).
+//!
 //! **Where.** In loops, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
 //! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for.
 //! If there is a loop around it, each run of the inner one has a sum of its own, and the processor goes on to the next run while it is still adding
@@ -44,6 +46,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ascending::{self, Order, Rows};
 use crate::facts::Facts;
+use crate::once::{Nests, Once};
 use crate::stmt::{AdStmt, AdStmts, Guard};
 
 /// Instructions of a function beyond which it is not worth the code.
@@ -68,6 +71,8 @@ pub struct Watched {
     pub free: AdStmts,
     /// Reverse fragments that clear what those with guards add to, where somebody else would have to ([`crate::ascending`]).
     pub clearing: Option<AdStmts>,
+    /// What is watched in copies of loops.
+    pub once: Nests,
 }
 
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that the forward half computes.
@@ -76,7 +81,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let short = short_loops(facts);
-    let chains = Chains { facts, live, behind: RefCell::default() };
+    let chains = Chains { facts, live, behind: RefCell::default(), once: Once::new(facts) };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
     let placed = placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
     let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
@@ -89,7 +94,10 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     for place in guards.iter().flat_map(|g| &g.3).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
-    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero { 4.0 } else { 1.0 };
+    let cost = |p: &Place| {
+        let turns = if p.once.is_some() { 1.0 / TURNS } else { 1.0 };
+        chains.turns(p.block) * turns * if p.not_zero { 4.0 } else { 1.0 }
+    };
     let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
@@ -127,7 +135,12 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let halves = stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), none()));
     let mut watching: AdStmts = halves.collect();
     let mut apart = IndexSet::default();
+    let mut once = Nests::default();
     for (place, asks) in chosen {
+        if let Some(l) = place.once {
+            once.entry(l).or_default().insert(place.value);
+            continue;
+        }
         let sum = match facts.loops.innermost[place.block] {
             Some(l) if short.contains(l) && facts.loops.loops[l].parent.is_some() => {
                 apart.insert(l);
@@ -149,12 +162,12 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         }
         half(s, none(), none(), rvs)
     };
-    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing })
+    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing, once })
 }
 
 /// Watch a value in a block: when it is computed if that is there, else before the statement that asks.
 fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, sum: Sum, ids: &mut Ids) {
-    let Place { value: v, block: b, not_zero } = place;
+    let Place { value: v, block: b, not_zero, .. } = place;
     let func = facts.func();
     let op = AdOp::Watch { value: Val::Primal(v), not_zero, sum };
     let new = |at| AdInst { defs: smallvec![], op, at: Some(at) };
@@ -242,6 +255,8 @@ struct Place {
     value: ir::Value,
     block: ir::Block,
     not_zero: bool,
+    /// In a copy of this loop, not in itself.
+    once: Option<LoopId>,
 }
 
 /// Which numbers are finite if others are.
@@ -250,6 +265,7 @@ struct Chains<'a, 'f> {
     live: &'a dyn Fn(ir::Value) -> bool,
     /// What has been found out by [`Chains::always_behind`].
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
+    once: Once<'a, 'f>,
 }
 
 /// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
@@ -276,12 +292,15 @@ impl Chains<'_, '_> {
         if matches!(func.dfg.insts[stmt].opcode(), Opcode::Fmul | Opcode::Fma) {
             options.extend(self.end(func.dfg.first_result(stmt)).map(|v| self.places(v, b)));
         }
-        options.extend(self.operands(guard, b));
+        options.extend(self.operands(guard, b, false));
+        if self.facts.options.ideas.once {
+            options.extend(self.operands(guard, b, true).filter(|places| places.iter().any(|p| p.once.is_some())));
+        }
         options
     }
 
-    /// The numbers themselves, or what follows from them.
-    fn operands(&self, guard: &Guard, b: ir::Block) -> Option<Vec<Place>> {
+    /// The numbers themselves, or what follows from them; or those that can be are watched once.
+    fn operands(&self, guard: &Guard, b: ir::Block, once: bool) -> Option<Vec<Place>> {
         let mut numbers = guard.needs.finite.to_vec();
         let mut places = Vec::new();
         if let Some(s) = guard.needs.nonzero {
@@ -289,12 +308,18 @@ impl Chains<'_, '_> {
                 Some((product, quotient)) => numbers = vec![product, quotient],
                 None if (self.live)(s) => {
                     numbers.clear();
-                    places.push(Place { value: s, block: self.place(s, b), not_zero: true });
+                    places.push(Place { value: s, block: self.place(s, b), not_zero: true, once: None });
                 }
                 None => return None,
             }
         }
         for v in numbers {
+            let in_copy = if once && (self.live)(v) { self.once.loop_of(v) } else { None };
+            if in_copy.is_some() {
+                let block = self.facts.cfg.def_block[v]?;
+                places.push(Place { value: v, block, not_zero: false, once: in_copy });
+                continue;
+            }
             places.extend(self.places(self.end(v)?, b));
         }
         Some(places)
@@ -309,7 +334,7 @@ impl Chains<'_, '_> {
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was.
     fn places(&self, v: ir::Value, b: ir::Block) -> Vec<Place> {
         let places = self.sum(v).unwrap_or_else(|| vec![(v, self.place(v, b))]);
-        places.into_iter().map(|(value, block)| Place { value, block, not_zero: false }).collect()
+        places.into_iter().map(|(value, block)| Place { value, block, not_zero: false, once: None }).collect()
     }
 
     /// The value behind its loop, on all ways out, if each turn computes it from what it was before.

@@ -51,6 +51,7 @@ pub mod lanes;
 pub mod liveness;
 pub mod loops;
 pub mod normalise;
+mod once;
 pub mod orient;
 pub mod overwrite;
 pub mod own;

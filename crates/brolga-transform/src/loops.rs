@@ -45,12 +45,13 @@ impl Loops {
         found
     }
 
-    /// Give a function that `graph` was lowered to its loops; sums that are `watched` may be added up in any order.
+    /// Give a function that `graph` was lowered to its loops; sums that are `watched` may be added up in any order, and where the tape has a fence, records need
+    /// not make these `checks`.
     pub fn form(
         &mut self,
         func: &mut ir::Function,
         graph: &CfgBlocks,
-        watched: &EntitySet<ir::Value>,
+        (watched, checks): (&EntitySet<ir::Value>, Option<&[ir::Inst]>),
         (mode, ideas): (Mode, Ideas),
         isa: &dyn TargetIsa,
     ) {
@@ -59,8 +60,17 @@ impl Loops {
         // What is handed from turn to turn by a reverse, and added to, is a cotangent.
         let reverses = |b| mode == Mode::Gradient && matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
         if ideas.room {
-            let looked = room(func, ideas.worth).into_iter();
+            let looked = room(func, ideas.worth, checks.is_some()).into_iter();
             self.asking.extend(looked.filter_map(|l| Some((role(l.header)?, l.outcome))));
+        }
+        // What is left of them, and what they ask.
+        for &check in checks.into_iter().flatten() {
+            let over = func.dfg.value_def(func.dfg.inst_args(check)[0]).inst();
+            for inst in [Some(check), over].into_iter().flatten() {
+                if func.layout.inst_block(inst).is_some() {
+                    func.layout.remove_inst(inst);
+                }
+            }
         }
         let wanted = ideas.lanes && has_lanes(isa);
         if wanted || ideas.stay {

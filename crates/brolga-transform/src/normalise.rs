@@ -22,7 +22,7 @@ use brolga_analysis::activity::original;
 use brolga_analysis::contents::Uses;
 use brolga_analysis::summary::Body;
 use brolga_analysis::{Cfg, Loops};
-use brolga_ir::lower::{LowerEnv, is_numbered, renumber};
+use brolga_ir::lower::{Fence, LowerEnv, is_numbered, renumber};
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
@@ -305,6 +305,7 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
         pieces: false,
         short: false,
         watched: None,
+        fence: Fence::No,
         target,
     }
 }

@@ -34,6 +34,10 @@
 //! `top + n·s + k` and no further: the loop is refused if and only if one of its checks would fail. No product overflows, since
 //! more than 2⁶² bytes are counted as 2⁶².
 //!
+//! **Where there is a fence** ([`brolga_ir::lower::Fence`]) no record has to ask, and what this is for is that a loop without end, or one with far too many turns, does not
+//! fill all memory there is before it says so. So loops that are in no other one ask, and all other checks go: a loop in another one is entered often, its turns may
+//! be few, and to ask takes as long as several records do.
+//!
 //! **What changes.** A loop whose records do not fit says so before its first turn, and not when the tape is full. Its turns may have had other
 //! traps to offer; what is reported is then the tape, with the instruction that the first record belongs to. Memory is as it was in front of the loop.
 //!
@@ -41,9 +45,13 @@
 //! where they were.
 
 use brolga_ir::block::Role;
+use brolga_ir::graph::on_cycles;
 use brolga_ir::inst::Check;
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, TrapCode, Value, types};
+use cranelift_entity::EntitySet;
+use smallvec::SmallVec;
 
 use crate::lanes::body::{Count, count};
 use crate::lanes::front::Front;
@@ -58,6 +66,9 @@ pub struct Looked {
     /// Bytes of a turn, if it asks once; or why it does not.
     pub outcome: Result<i64, &'static str>,
 }
+
+/// What is said of a loop that does not ask.
+const FENCED: &str = "there is a fence behind the tape";
 
 /// More bytes than any tape has.
 const MOST_BYTES: i64 = 1 << 62;
@@ -74,20 +85,28 @@ pub fn told(role: Role, header: ir::Block, outcome: &Result<i64, &'static str>) 
             let plural = if *bytes == 1 { "" } else { "s" };
             format!("its loop asks once whether there is room on the tape, for {bytes} byte{plural} a turn")
         }
+        Err(why) if *why == FENCED => format!("its loop does not ask for room on the tape: {why}"),
         Err(why) => format!("its loop asks for room on the tape each time, since {why}"),
     })
 }
 
-/// Let loops of a function ask once whether there is room for what they record; `worth` says that those with few turns go on as they do.
-pub fn room(func: &mut ir::Function, worth: bool) -> Vec<Looked> {
+/// Let loops of a function ask once whether there is room for what they record; `worth` says that those with few turns go on as they do, `fenced`
+/// that nobody has to ask.
+pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
     }
     func.dfg.resolve_all_aliases();
     let mut looked = Vec::new();
-    for l in turn::loops(func) {
+    let loops = turn::loops(func);
+    let within = if fenced { within(func, &loops) } else { EntitySet::new() };
+    for l in loops {
         let checks: Vec<ir::Inst> = insts(func, &l).filter(|&i| is_check(func, i)).collect();
         if checks.is_empty() {
+            continue;
+        }
+        if within.contains(l.blocks[0]) {
+            looked.push(Looked { header: l.blocks[0], outcome: Err(FENCED) });
             continue;
         }
         let outcome = match Records::read(func, &l, &checks) {
@@ -101,11 +120,28 @@ pub fn room(func: &mut ir::Function, worth: bool) -> Vec<Looked> {
                 }
                 Ok(r.bytes)
             }
+            Err(_) if fenced => Err(FENCED),
             Err(why) => Err(why),
         };
         looked.push(Looked { header: l.blocks[0], outcome });
     }
     looked
+}
+
+/// Headers of those loops that are in other ones: they are on cycles also when their own last edges are left out.
+fn within(func: &ir::Function, loops: &[Loop]) -> EntitySet<ir::Block> {
+    let latches: HashMap<ir::Block, ir::Block> =
+        loops.iter().map(|l| (l.blocks[l.blocks.len() - 1], l.blocks[0])).collect();
+    let on_cycles = on_cycles(func.dfg.num_blocks(), |b| {
+        let b = ir::Block::from_u32(b as u32);
+        let inside = func.layout.is_block_inserted(b);
+        let succs = inside.then(|| func.block_successors(b)).into_iter().flatten();
+        let others = succs.filter(|s| latches.get(&b) != Some(s)).map(|s| s.as_u32() as usize);
+        others.collect::<SmallVec<[usize; 2]>>().into_iter()
+    });
+    let mut found = EntitySet::new();
+    found.extend(loops.iter().map(|l| l.blocks[0]).filter(|h| on_cycles[h.as_u32() as usize]));
+    found
 }
 
 fn insts<'a>(func: &'a ir::Function, l: &'a Loop) -> impl Iterator<Item = ir::Inst> + 'a {
@@ -128,7 +164,7 @@ struct Records {
     /// Bytes up to the last check before the test.
     early: i64,
     count: Count,
-    alias: brolga_ir::map::HashMap<Value, Value>,
+    alias: HashMap<Value, Value>,
 }
 
 impl Records {

@@ -187,7 +187,7 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
         let (text, ty) = program(&mut noise);
         let each = parse(&text);
         let mut once = each.clone();
-        let looked = room(&mut once, false);
+        let looked = room(&mut once, false, false);
         cranelift_codegen::verify_function(&once, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{once}"));
         let [looked] = &looked[..] else { panic!("one loop\n{text}") };
         if looked.outcome.is_err() {
@@ -336,10 +336,13 @@ block5:
 }";
 
 fn rule(func: &str, mode: Mode, room: bool, tape_limit: usize) -> DerivedRule {
+    rule_with(func, mode, Ideas { room, ..Ideas::default() }, tape_limit)
+}
+
+fn rule_with(func: &str, mode: Mode, ideas: Ideas, tape_limit: usize) -> DerivedRule {
     let p = common::program(PROGRAM);
     let request =
         Request::new(p.func(func).expect("it is there"), [ArgActivity::Active, ArgActivity::Const, ArgActivity::Const]);
-    let ideas = Ideas { room, ..Ideas::default() };
     let options = Options { mode, tape_limit, ideas, ..Options::default() };
     DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -365,11 +368,16 @@ fn the_tape_is_full_where_it_was() {
     for func in ["steps", "nest", "calls", "branches"] {
         for mode in [Mode::Split, Mode::Combined] {
             for limit in [256, 320, 1024] {
-                let (each, once) = (rule(func, mode, false, limit), rule(func, mode, true, limit));
+                let each = rule_with(func, mode, Ideas { room: false, fence: false, ..Ideas::default() }, limit);
+                let fenced = rule(func, mode, false, limit);
+                let once = rule_with(func, mode, Ideas { fence: false, ..Ideas::default() }, limit);
+                let both = rule(func, mode, true, limit);
                 let (mut fit, mut full) = (0, 0);
                 for (n, m) in (-1..140).flat_map(|n| [-1, 0, 2, 5, 40].map(|m| (n, m))) {
-                    let (want, found) = (run(&each, n, m), run(&once, n, m));
-                    assert_eq!(want, found, "{func}, {mode:?}: {n} and {m} turns on {limit} bytes");
+                    let found = run(&each, n, m);
+                    for other in [&once, &fenced, &both] {
+                        assert_eq!(found, run(other, n, m), "{func}, {mode:?}: {n} and {m} turns on {limit} bytes");
+                    }
                     match found {
                         Ok((bytes, _)) => {
                             assert!(bytes <= limit);
@@ -406,12 +414,15 @@ fn to_the_byte() {
     }
 }
 
-/// A tape of the usual size would take long to fill.
+/// A tape of the usual size would take long to fill. Where there is a fence, a loop in another one does fill it.
 #[test]
 fn nothing_is_recorded_of_what_cannot_fit() {
     for mode in [Mode::Split, Mode::Combined] {
         let limit = Options::default().tape_limit;
-        let (steps, nest) = (rule("steps", mode, true, limit), rule("nest", mode, true, limit));
+        let (steps, nest) = (
+            rule("steps", mode, true, limit),
+            rule_with("nest", mode, Ideas { fence: false, ..Ideas::default() }, limit),
+        );
         for n in [i64::MAX, i64::MAX - 1, 1 << 62, 1 << 61, (1 << 61) - 1, 1 << 60, 1 << 40] {
             assert_eq!(run(&steps, n, 0), Err("tape_full".to_owned()), "{mode:?}, {n}");
             assert_eq!(run(&nest, 3, n), Err("tape_full".to_owned()), "{mode:?}, {n}");

@@ -417,3 +417,180 @@ fn what_a_block_adds_that_need_not_run() {
     check_terms::<f64>(true);
     check_terms::<f32>(true);
 }
+
+const POINTS: usize = 3;
+const WIDE: usize = 13;
+
+/// What is done in each turn of the outer loop of [`anew`], besides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Besides {
+    /// Nothing, and the way is the same in each turn.
+    Nothing,
+    /// The same, but the inner loop is entered behind a condition, which is the same in each turn.
+    SameCondition,
+    /// An element of the matrix is written, once what comes next has been read.
+    Writes,
+    /// The inner loops have more turns from turn to turn.
+    Grows,
+    /// They are entered from the second turn on.
+    Later,
+    /// What is read lies one element further in each turn.
+    Moves,
+}
+
+/// `Σₚ Σⱼ 2 cⱼ yⱼ` with `yⱼ = Σᵢ x[p][i] a[i][j]`, for `c` of zeros and ones, where each `p` has the same matrix: one that is read anew for each of them. `b` is what is written there.
+fn anew(besides: Besides) -> String {
+    let enter = match besides {
+        Besides::SameCondition => "brif v4, block4(v6), block9",
+        Besides::Later => "brif v15, block4(v6), block9",
+        _ => "jump block4(v6)",
+    };
+    let bound = if besides == Besides::Grows { "v81" } else { "v4" };
+    let at = if besides == Besides::Moves { "v82" } else { "v0" };
+    let writes = match besides {
+        Besides::Writes => "v90 = load.FLOAT v5\nstore v90, v0+WIDTH",
+        _ => "",
+    };
+    format!(
+        "function %anew(i64, i64, i64, i64, i64, i64) -> FLOAT system_v {{
+    ss0 = explicit_slot 400
+block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64, v5: i64):
+    v6 = iconst.i64 0
+    v7 = iconst.i64 1
+    v8 = iconst.i64 8
+    v9 = iconst.i64 WIDTH
+    v10 = FLOATconst 0.0
+    v11 = stack_addr.i64 ss0
+    v12 = iconst.i64 {POINTS}
+    jump block1(v6, v10)
+block1(v15: i64, v16: FLOAT):
+    v17 = icmp slt v15, v12
+    brif v17, block2(v6), block12
+block2(v20: i64):
+    v21 = imul v20, v9
+    v22 = iadd v11, v21
+    store v10, v22
+    v23 = iadd v20, v7
+    v24 = icmp slt v23, v4
+    brif v24, block2(v23), block3
+block3:
+    v80 = iadd v15, v7
+    v83 = iconst.i64 4
+    v84 = imul v80, v83
+    v85 = icmp slt v84, v4
+    v81 = select v85, v84, v4
+    v86 = imul v15, v9
+    v82 = iadd v0, v86
+    {enter}
+block4(v30: i64):
+    v31 = icmp slt v30, v3
+    brif v31, block5, block8
+block5:
+    v32 = imul v15, v3
+    v33 = iadd v32, v30
+    v34 = imul v33, v9
+    v35 = iadd v1, v34
+    v36 = load.FLOAT v35
+    v37 = imul v30, v9
+    v38 = imul v37, v4
+    v39 = iadd {at}, v38
+    jump block6(v6)
+block6(v40: i64):
+    v41 = imul v40, v9
+    v42 = iadd v11, v41
+    v43 = load.FLOAT v42
+    v44 = iadd v39, v41
+    v45 = load.FLOAT v44
+    v46 = fmul v45, v36
+    v47 = fadd v43, v46
+    store v47, v42
+    v48 = iadd v40, v7
+    v49 = icmp slt v48, {bound}
+    brif v49, block6(v48), block7
+block7:
+    v50 = iadd v30, v7
+    jump block4(v50)
+block8:
+    {writes}
+    jump block9
+block9:
+    jump block10(v6, v16)
+block10(v60: i64, v61: FLOAT):
+    v62 = imul v60, v9
+    v63 = iadd v11, v62
+    v64 = load.FLOAT v63
+    v65 = fadd v64, v64
+    v66 = imul v60, v8
+    v67 = iadd v2, v66
+    v68 = load.i64 v67
+    v69 = select v68, v65, v10
+    v70 = fadd v61, v69
+    v71 = iadd v60, v7
+    v72 = icmp slt v71, v4
+    brif v72, block10(v71, v70), block11
+block11:
+    v73 = iadd v15, v7
+    jump block1(v73, v70)
+block12:
+    return v16
+}}"
+    )
+}
+
+fn check_anew<F: Float>(besides: Besides) {
+    use ArgActivity::{Const, Duplicated};
+    let text = anew(besides).replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string());
+    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
+    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let rule = |finite, once| {
+            let p = program(&text);
+            let activity = [Duplicated, Duplicated, Const, Const, Const, Duplicated];
+            let mut request = Request::new(p.func("anew").unwrap(), activity);
+            request.noalias = vec![true; 6];
+            let ideas = Ideas { finite, once, worth: false, ..Ideas::default().in_order() };
+            DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::default() })
+                .unwrap_or_else(|e| panic!("{e}"))
+        };
+        let [without, each, once] = [(false, false), (true, false), (true, true)].map(|(f, o)| rule(f, o));
+        // Where nobody wants the sum the forward half has nothing to do.
+        if mode == Mode::Combined {
+            assert!(asks(once.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
+            let taken = matches!(besides, Besides::Nothing | Besides::SameCondition);
+            assert_eq!(each.clif() != once.clif(), taken, "{besides:?}\n{}", once.clif().0);
+        }
+        let all = WIDE * ROWS + POINTS * ROWS + 1;
+        for counts in [[1_i64; WIDE], [0; WIDE], std::array::from_fn(|j| (j % 3 == 0) as i64)] {
+            for place in 0..all {
+                for bad in [1.5, f64::INFINITY, f64::NAN] {
+                    let mut numbers: Vec<F> = (0..all).map(|i| F::of((i % 7) as f64 - 2.5)).collect();
+                    numbers[place] = F::of(bad);
+                    // Behind the matrix there is what is read if it moves.
+                    let last = numbers[WIDE * ROWS - 1];
+                    let found = [&without, &once].map(|rule| {
+                        let parts = [0..WIDE * ROWS, WIDE * ROWS..all - 1, all - 1..all];
+                        let parts = parts.map(|r| [&numbers[r], &[last; POINTS]].concat());
+                        let shadows = parts.each_ref().map(|p| cells(&vec![F::of(0.5); p.len()]));
+                        let parts = parts.map(|p| cells(&p));
+                        let [a, x, b] = std::array::from_fn(|k| Arg::duplicated(at(&parts[k]), at(&shadows[k])));
+                        let int = |n: i64| Arg::new(DataValue::I64(n));
+                        let args = [a, x, int(counts.as_ptr() as i64), int(ROWS as i64), int(WIDE as i64), b];
+                        twice::<F>(rule, &args);
+                        shadows.into_iter().flatten().map(|c| c.get()).collect::<Vec<F>>()
+                    });
+                    let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
+                    assert_eq!(other, None, "{} with {bad} at {place}, {counts:?}, {mode:?}, {besides:?}", F::CLIF);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_read_anew_in_each_turn() {
+    use Besides::*;
+    for besides in [Nothing, SameCondition, Writes, Grows, Later, Moves] {
+        check_anew::<f64>(besides);
+        check_anew::<f32>(besides);
+    }
+}

@@ -6,6 +6,9 @@
 //! How far the tape was ever filled is in `peak`. Accesses to shadow memory carry no alias region and none of the
 //! primal access's flags but its trap behaviour: the shadow may be written where the primal is read-only.
 //!
+//! A record is written from where the tape ends, field by field without a gap, so that memory behind the tape that cannot be accessed is as good as
+//! a comparison ([`Fence`]). A frame is not: much of it is written later, or never, and it may be longer than that memory.
+//!
 //! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of zeros in the segment and
 //! its writes go to a sink beside it.
 
@@ -15,7 +18,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::debug::Missing;
-use super::{Cx, FrameHome, SlotPlace, ops, segment};
+use super::{Cx, Fence, FrameHome, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Tape, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
@@ -58,13 +61,37 @@ impl Cx<'_> {
     }
 
     /// Move `top` up by `size` from `from`, trapping at the limit.
-    fn bump(&self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) {
+    fn bump(&self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) -> ir::Inst {
         let n = b.ins().iconst(types::I64, i64::from(size));
         let top = b.ins().iadd(from, n);
+        b.def_var(self.tape_var(), top);
         let limit = self.limit.expect("the activation has begun");
         let over = b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit);
-        self.trap_if(b, over, Check::TapeFull, at);
-        b.def_var(self.tape_var(), top);
+        self.locate(b, at, true);
+        let check = b.ins().trapnz(over, TrapCode::unwrap_user(Check::TapeFull as u8));
+        self.locate(b, at, false);
+        check
+    }
+
+    /// The same for a record, all of which is written next, in order and without a gap: where there is a fence, that is a check as well.
+    fn bump_for_record(&mut self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) {
+        if self.env.fence == Fence::Only {
+            let n = b.ins().iconst(types::I64, i64::from(size));
+            let top = b.ins().iadd(from, n);
+            b.def_var(self.tape_var(), top);
+            return;
+        }
+        let check = self.bump(b, from, size, at);
+        self.checks.push(check);
+    }
+
+    /// Flags of what is written of a record.
+    fn record_flags(&self, b: &mut FunctionBuilder<'_>) -> MemFlagsData {
+        let flags = self.tape_flags(b);
+        match self.env.fence {
+            Fence::No => flags,
+            Fence::Only | Fence::Too => flags.with_trap_code(Some(TrapCode::unwrap_user(Check::TapeFull as u8))),
+        }
     }
 
     /// Write the tape position to the segment, so that a callee finds it.
@@ -298,7 +325,8 @@ impl Cx<'_> {
             }
             AdOp::KeepBlock(slot, id) => {
                 let fp = self.frame_pointer(b);
-                self.store_id(b, fp, slot.0 as i32, *id);
+                let flags = self.tape_flags(b);
+                self.store_id(b, flags, fp, slot.0 as i32, *id);
             }
             AdOp::Push(names, id) => {
                 let vals: Vec<_> = names.iter().map(|&v| self.get(v)).collect();
@@ -306,25 +334,29 @@ impl Cx<'_> {
                 let id_bytes = if id.is_some() { id_bytes } else { 0 };
                 let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
                 let at = b.use_var(self.tape_var());
-                self.bump(b, at, size, inst.at);
+                self.bump_for_record(b, at, size, inst.at);
                 let seal_at = (size - id_bytes - self.seal_bytes()) as i32;
                 self.put_seal(b, (at, seal_at), self.record_seal(names, *id), None);
-                let flags = self.tape_flags(b);
+                let flags = self.record_flags(b);
+                self.locate(b, inst.at, !flags.notrap());
                 for (v, o) in vals.into_iter().zip(offs) {
                     b.ins().store(flags, v, at, o as i32);
                 }
                 if let Some(id) = id {
-                    self.store_id(b, at, (size - id_bytes) as i32, *id);
+                    self.store_id(b, flags, at, (size - id_bytes) as i32, *id);
                 }
+                self.locate(b, inst.at, false);
             }
             AdOp::LeaveFrame => {
                 if self.env.frame.is_some() {
                     let fp = self.frame_pointer(b);
                     let at = b.use_var(self.tape_var());
-                    self.bump(b, at, self.seal_bytes() + 8, inst.at);
-                    let flags = self.tape_flags(b);
+                    self.bump_for_record(b, at, self.seal_bytes() + 8, inst.at);
                     self.put_seal(b, (at, 0), self.link_seal(), Some(fp));
+                    let flags = self.record_flags(b);
+                    self.locate(b, inst.at, !flags.notrap());
                     b.ins().store(flags, fp, at, self.seal_bytes() as i32);
+                    self.locate(b, inst.at, false);
                 }
                 if self.uses_tape {
                     self.publish(b);
@@ -509,8 +541,7 @@ impl Cx<'_> {
         }
     }
 
-    fn store_id(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, id: u32) {
-        let flags = self.tape_flags(b);
+    fn store_id(&self, b: &mut FunctionBuilder<'_>, flags: MemFlagsData, at: ir::Value, off: i32, id: u32) {
         let id = b.ins().iconst(types::I32, i64::from(id));
         match self.env.id_bytes {
             1 => b.ins().istore8(flags, id, at, off),

@@ -117,6 +117,26 @@ pub mod segment {
     pub const ZEROS: i32 = 128;
 }
 
+/// How it is seen that a record does not fit on the tape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fence {
+    /// Each asks for room.
+    #[default]
+    No,
+    /// Memory behind the tape cannot be accessed, and a fault there is the check.
+    Only,
+    /// The same, and each asks all the same: some of those that are in [`Lowered::checks`] are going to be taken away, or all.
+    Too,
+}
+
+/// A function that was made of a graph.
+pub struct Lowered {
+    /// The function.
+    pub func: ir::Function,
+    /// Its comparisons with the end of the tape on behalf of records.
+    pub checks: Vec<ir::Inst>,
+}
+
 /// What lowering needs besides the graph.
 pub struct LowerEnv<'a> {
     /// The normalised primal.
@@ -137,6 +157,8 @@ pub struct LowerEnv<'a> {
     pub pieces: bool,
     /// Guard products by as few instructions as there are, and not by the fastest.
     pub short: bool,
+    /// How it is seen that the tape is full.
+    pub fence: Fence,
     /// The target.
     pub target: TargetFrontendConfig,
     /// Receives the sums of what is watched, of which nobody asks more than whether they are finite.
@@ -145,6 +167,11 @@ pub struct LowerEnv<'a> {
 
 /// Make CLIF of a graph.
 pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
+    lower_with_checks(graph, env).func
+}
+
+/// The same, for whoever wants to know which checks are those of records.
+pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     let name = if env.names.verbatim {
         env.primal.name.clone()
     } else {
@@ -178,6 +205,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
         constants: HashMap::default(),
         zero_vectors: SmallVec::new(),
         shadows: Vec::new(),
+        checks: Vec::new(),
         watching: watch::Sums::default(),
         kept: HashMap::default(),
         kept_ids: HashMap::default(),
@@ -253,7 +281,8 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     b.seal_all_blocks();
     b.finalize(target);
     rebase::rebase(func, &cx.shadows);
-    buffers.made()
+    let checks = std::mem::take(&mut cx.checks);
+    Lowered { func: buffers.made(), checks }
 }
 
 /// The order in which blocks are filled, by position: that of the graph, but each behind one that leads to it.
@@ -329,6 +358,8 @@ struct Cx<'a> {
     zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
     /// Addresses of shadows, each the sum of an address and a delta.
     shadows: Vec<ir::Value>,
+    /// Comparisons with the end of the tape on behalf of records.
+    checks: Vec<ir::Inst>,
     /// What is watched.
     watching: watch::Sums,
     /// Frame slots that are variables.
