@@ -222,6 +222,9 @@ pub(super) fn import_shim(env: &mut Env<'_, '_>, context: &mut Context, index: u
     build(env, context, &symbol, signature, |fx| {
         match provided {
             Provided::Shim(shim) => shim(fx),
+            Provided::Missing => {
+                fx.b.ins().trap(trap::MISSING_IMPORT);
+            }
             Provided::MathWithPointers(rule) => imports::math_with_pointers(fx, rule),
             Provided::Around(around) => around.emit(fx, &own(&symbol)),
             Provided::Math(_) => unreachable!("called by name"),

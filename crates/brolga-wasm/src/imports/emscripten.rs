@@ -1,0 +1,84 @@
+//! What Emscripten leaves to JavaScript though it is about memory alone: growth, and copies of large blocks.
+//!
+//! Its C library does not use `memory.grow`: it asks the host to, in bytes, and copies what is longer than half a kilobyte by a function of the host's. In a build that was made small
+//! these imports are called `a.a` and `a.b`; then only the embedder can say what they are ([`super::Imports::means`]).
+
+use brolga::cranelift_codegen::ir::condcodes::IntCC;
+use brolga::cranelift_codegen::ir::{InstBuilder, types};
+use wasmparser::{FuncType, ValType};
+
+use super::Shim;
+use crate::layout::PAGE;
+use crate::translate::{Fx, Helper};
+
+const I32: ValType = ValType::I32;
+
+/// The shim for `name`, if it is one of the functions here and has their type.
+pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
+    let (params, results): (&[ValType], &[&[ValType]]) = match name {
+        "emscripten_resize_heap" => (&[I32], &[&[I32]]),
+        "emscripten_get_heap_max" => (&[], &[&[I32]]),
+        "emscripten_notify_memory_growth" => (&[I32], &[&[]]),
+        "emscripten_memcpy_big" | "emscripten_memcpy_js" | "_emscripten_memcpy_js" => (&[I32; 3], &[&[], &[I32]]),
+        _ => return None,
+    };
+    if ty.params() != params || !results.contains(&ty.results()) {
+        return None;
+    }
+    Some(match name {
+        "emscripten_resize_heap" => resize,
+        "emscripten_get_heap_max" => |fx| {
+            let most = fx.env.layout.memory_max[0].min(u64::from(u32::MAX) & !(PAGE - 1));
+            let most = fx.b.ins().iconst(types::I32, most as i64);
+            fx.b.ins().return_(&[most]);
+        },
+        "emscripten_notify_memory_growth" => |fx| {
+            fx.b.ins().return_(&[]);
+        },
+        _ if ty.results().is_empty() => |fx| {
+            copy(fx);
+            fx.b.ins().return_(&[]);
+        },
+        _ => |fx| {
+            let to = fx.stack[0];
+            copy(fx);
+            fx.b.ins().return_(&[to]);
+        },
+    })
+}
+
+/// Whether a function of that name makes memory grow.
+pub(super) fn grows(name: &str) -> bool {
+    name == "emscripten_resize_heap"
+}
+
+fn copy(fx: &mut Fx<'_, '_, '_, '_>) {
+    let (to, from, n) = (fx.stack[0], fx.stack[1], fx.stack[2]);
+    let (d, s) = (fx.range(0, to, n), fx.range(0, from, n));
+    let n = fx.wide(n);
+    fx.call_c("memmove", types::I64, [d, s, n]);
+}
+
+/// Have at least so many bytes: whether there are.
+fn resize(fx: &mut Fx<'_, '_, '_, '_>) {
+    let wanted = fx.stack[0];
+    let wanted = fx.wide(wanted);
+    let size = fx.memory_size(0);
+    let (more, done) = (fx.b.create_block(), fx.b.create_block());
+    let answer = fx.b.append_block_param(done, types::I32);
+    let one = fx.b.ins().iconst(types::I32, 1);
+    let enough = fx.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, wanted, size);
+    fx.b.ins().brif(enough, done, &[one.into()], more, &[]);
+    fx.b.switch_to_block(more);
+    let missing = fx.b.ins().isub(wanted, size);
+    let missing = fx.b.ins().iadd_imm_s(missing, PAGE as i64 - 1);
+    let pages = fx.b.ins().ushr_imm_u(missing, 16);
+    let pages = fx.b.ins().ireduce(types::I32, pages);
+    let old = fx.call_helper(Helper::MemoryGrow(0), &[pages])[0];
+    let none = fx.b.ins().iconst(types::I32, i64::from(u32::MAX));
+    let grown = fx.b.ins().icmp(IntCC::NotEqual, old, none);
+    let grown = fx.b.ins().uextend(types::I32, grown);
+    fx.b.ins().jump(done, &[grown.into()]);
+    fx.b.switch_to_block(done);
+    fx.b.ins().return_(&[answer]);
+}
