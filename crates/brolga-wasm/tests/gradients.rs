@@ -525,6 +525,24 @@ fn libraries_are_initialised() {
 }
 
 #[test]
+fn calls_as_emscripten_has_them() {
+    let text = r#"(module (import "env" "invoke_did" (func $invoke (param i32 i32 f64) (result f64))) (table 2 funcref) (elem (i32.const 1) $power)
+        (func $power (param $n i32) (param $x f64) (result f64) (local $p f64)
+            (local.set $p (f64.const 1))
+            (loop $l (local.set $p (f64.mul (local.get $p) (local.get $x)))
+                (br_if $l (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
+            (local.get $p))
+        (func (export "f") (param i32 f64) (result f64) (call $invoke (local.get 0) (i32.const 3) (local.get 1))))"#;
+    let module = Module::new(text).unwrap();
+    let gradient = Gradient::new(&module, "f").unwrap();
+    let mut instance = Instance::new(&module).unwrap();
+    let mut at = |n: i32| instance.gradient(&gradient, &[Val::I32(n), Val::F64(2.0)], &[Val::F64(1.0)]);
+    let found = at(1).unwrap();
+    assert_eq!((found.values, found.cotangents[1]), (vec![Val::F64(8.0)], Some(Val::F64(12.0))));
+    assert!(matches!(at(0), Err(Error::Trap(t)) if t.code == "null_call"));
+}
+
+#[test]
 fn memory_as_emscripten_has_it() {
     // A buffer of a page and a half behind the memory that there is, filled, and copied by the host.
     let text = |resize: &str, copy: &str| {

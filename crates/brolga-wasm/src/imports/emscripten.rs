@@ -1,4 +1,5 @@
-//! What Emscripten leaves to JavaScript though it is about memory alone: growth, and copies of large blocks.
+//! What Emscripten leaves to JavaScript and a computation may need: growth of memory, copies of large blocks, the time, and calls out of
+//! which an exception would be caught.
 //!
 //! Its C library does not use `memory.grow`: it asks the host to, in bytes, and copies what is longer than half a kilobyte by a function of the host's. In a build that was made small
 //! these imports are called `a.a` and `a.b`; then only the embedder can say what they are ([`super::Imports::means`]).
@@ -8,8 +9,9 @@ use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};
 
 use super::Shim;
+use super::wasi::CLOCK;
 use crate::layout::PAGE;
-use crate::translate::{Fx, Helper};
+use crate::translate::{Fx, Helper, call_host};
 
 const I32: ValType = ValType::I32;
 
@@ -20,6 +22,8 @@ pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
         "emscripten_get_heap_max" => (&[], &[&[I32]]),
         "emscripten_notify_memory_growth" => (&[I32], &[&[]]),
         "emscripten_memcpy_big" | "emscripten_memcpy_js" | "_emscripten_memcpy_js" => (&[I32; 3], &[&[], &[I32]]),
+        "emscripten_date_now" | "emscripten_get_now" => (&[], &[&[ValType::F64]]),
+        "_emscripten_get_now_is_monotonic" => (&[], &[&[I32]]),
         _ => return None,
     };
     if ty.params() != params || !results.contains(&ty.results()) {
@@ -35,6 +39,12 @@ pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
         "emscripten_notify_memory_growth" => |fx| {
             fx.b.ins().return_(&[]);
         },
+        "emscripten_date_now" => |fx| time(fx, 0),
+        "emscripten_get_now" => |fx| time(fx, 1),
+        "_emscripten_get_now_is_monotonic" => |fx| {
+            let yes = fx.b.ins().iconst(types::I32, 1);
+            fx.b.ins().return_(&[yes]);
+        },
         _ if ty.results().is_empty() => |fx| {
             copy(fx);
             fx.b.ins().return_(&[]);
@@ -47,9 +57,25 @@ pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
     })
 }
 
+/// Whether it is `invoke_…`: a call through the table, out of which exceptions and `longjmp` would be caught. Where neither is thrown (throwing is an import, too, and nothing provides
+/// that) it is the call and nothing else.
+pub(super) fn invokes(name: &str, ty: &FuncType) -> bool {
+    name.starts_with("invoke_") && ty.params().first() == Some(&I32)
+}
+
 /// Whether a function of that name makes memory grow.
 pub(super) fn grows(name: &str) -> bool {
     name == "emscripten_resize_heap"
+}
+
+/// Milliseconds that a clock shows.
+fn time(fx: &mut Fx<'_, '_, '_, '_>, clock: i64) {
+    let clock = fx.b.ins().iconst(types::I32, clock);
+    let now = call_host(fx, &CLOCK, &[clock])[0];
+    let now = fx.b.ins().fcvt_from_uint(types::F64, now);
+    let million = fx.b.ins().f64const(1e6);
+    let now = fx.b.ins().fdiv(now, million);
+    fx.b.ins().return_(&[now]);
 }
 
 fn copy(fx: &mut Fx<'_, '_, '_, '_>) {

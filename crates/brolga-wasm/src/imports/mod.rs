@@ -6,7 +6,7 @@
 //! | the same with pointers (`env.frexp`) | a shim that checks and widens the pointers |
 //! | `env.memcpy`, `memmove`, `memset`, `abort` | a shim, as the bulk operators |
 //! | `env.__divdc3`, `__divsc3` | a shim, see [`complex`] |
-//! | growth of memory and large copies, as Emscripten has them | a shim, see [`emscripten`] |
+//! | growth of memory, large copies, and calls out of which an exception would be caught, as Emscripten has them | a shim, see [`emscripten`] |
 //! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
 //! | a global | the value that the embedder gives |
 //! | a memory or a table | one of the instance's own, of the size that is asked for: there is nobody who shares it |
@@ -73,6 +73,8 @@ pub(crate) enum Provided {
     Shim(Shim),
     /// A C function with pointers among its parameters.
     MathWithPointers(&'static MathRule),
+    /// A call through the first table, of what the first parameter says, with the others.
+    Invoke,
     /// Nobody: calling it is a trap.
     Missing,
     /// A function that we write around the module's own, which is called for the value.
@@ -140,7 +142,11 @@ impl Provider<'_> {
                 continue;
             };
             let ty = &info.types[f.ty as usize];
-            let found = self.function(import, ty, !info.memories.is_empty());
+            let found = if !info.tables.is_empty() && self.invokes(import, ty) {
+                Some(Provided::Invoke)
+            } else {
+                self.function(import, ty, !info.memories.is_empty())
+            };
             if found.is_none() {
                 missing.push(format!("{}.{}: {}", import.module, import.name, text(ty)));
             }
@@ -177,6 +183,11 @@ impl Provider<'_> {
             Some(function) => ("env", function),
             None => (&import.module, &import.name),
         }
+    }
+
+    fn invokes(&self, import: &ImportName, ty: &FuncType) -> bool {
+        let (module, name) = self.meant(import);
+        C_MODULES.contains(&module) && emscripten::invokes(name, ty)
     }
 
     /// Whether a function that the module imports makes its memory grow.

@@ -34,7 +34,7 @@ static EXIT: HostFunc = HostFunc {
     result: None,
     address: || host::proc_exit as *const () as usize,
 };
-static CLOCK: HostFunc = HostFunc {
+pub(super) static CLOCK: HostFunc = HostFunc {
     symbol: "host.clock_time_get",
     params: &[types::I32],
     result: Some(types::I64),
