@@ -108,7 +108,8 @@ pub(crate) mod trap {
             entry(
                 MISSING_IMPORT,
                 "missing_import",
-                "the program called a function that it imports and nothing provides; define it in the module (a linker makes one of several), or call what does not need it",
+                "the program called a function that it imports and nothing provides; define it in the module (a linker makes one of several), say what it is \
+                 (`--import MODULE.NAME=FUNCTION`, `Imports::means`), or call what does not need it",
             ),
             entry(TrapCode::HEAP_OUT_OF_BOUNDS, "heap_oob", "memory was accessed out of bounds"),
         ])

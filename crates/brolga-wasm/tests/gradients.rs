@@ -543,6 +543,22 @@ fn calls_as_emscripten_has_them() {
 }
 
 #[test]
+fn files_as_emscripten_has_them() {
+    // There are none, under whatever name the question comes; nor is there anything in the environment.
+    let text = r#"(module (import "env" "__syscall_openat" (func $open (param i32 i32 i32 i32) (result i32)))
+        (import "a" "b" (func $stat (param i32 i32) (result i32))) (import "a" "c" (func $sizes (param i32 i32) (result i32)))
+        (import "env" "__syscall_fcntl64" (func $control (param i32 i32 i32) (result i32))) (memory 1)
+        (func (export "f") (result i32 i32 i32 i32) (i32.store (i32.const 8) (i32.const 7))
+            (call $open (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)) (call $stat (i32.const 0) (i32.const 0))
+            (call $control (i32.const 1) (i32.const 0) (i32.const 0))
+            (i32.add (call $sizes (i32.const 8) (i32.const 12)) (i32.load (i32.const 8)))))"#;
+    let imports = Imports::new().means("a", "b", "__syscall_stat64").means("a", "c", "environ_sizes_get");
+    let module = Module::with_options(text, &ModuleOptions { imports, ..ModuleOptions::default() }).unwrap();
+    let found = Instance::new(&module).unwrap().call("f", &[]).unwrap();
+    assert_eq!(found, [-44, -44, -52, 0].map(Val::I32));
+}
+
+#[test]
 fn memory_as_emscripten_has_it() {
     // A buffer of a page and a half behind the memory that there is, filled, and copied by the host.
     let text = |resize: &str, copy: &str| {

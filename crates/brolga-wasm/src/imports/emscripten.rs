@@ -1,6 +1,8 @@
 //! What Emscripten leaves to JavaScript and a computation may need: growth of memory, copies of large blocks, the time, and calls out of
 //! which an exception would be caught.
 //!
+//! System calls answer what they answer where there is no file.
+//!
 //! Its C library does not use `memory.grow`: it asks the host to, in bytes, and copies what is longer than half a kilobyte by a function of the host's. In a build that was made small
 //! these imports are called `a.a` and `a.b`; then only the embedder can say what they are ([`super::Imports::means`]).
 
@@ -15,8 +17,17 @@ use crate::translate::{Fx, Helper, call_host};
 
 const I32: ValType = ValType::I32;
 
+/// Error numbers of Emscripten's C library, which are WASI's.
+const NO_ENTRY: i64 = 44;
+const NO_SYSTEM: i64 = 52;
+
 /// The shim for `name`, if it is one of the functions here and has their type.
 pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
+    if name.starts_with("__syscall_") && ty.results() == [I32] {
+        // What is asked of a file by its name finds none; what is asked of one that is open, or of the system, is not there.
+        let by_name = ["at", "stat64", "at64"].iter().any(|end| name.ends_with(end)) && name != "__syscall_fstat64";
+        return Some(if by_name { |fx| refuse(fx, NO_ENTRY) } else { |fx| refuse(fx, NO_SYSTEM) });
+    }
     let (params, results): (&[ValType], &[&[ValType]]) = match name {
         "emscripten_resize_heap" => (&[I32], &[&[I32]]),
         "emscripten_get_heap_max" => (&[], &[&[I32]]),
@@ -66,6 +77,11 @@ pub(super) fn invokes(name: &str, ty: &FuncType) -> bool {
 /// Whether a function of that name makes memory grow.
 pub(super) fn grows(name: &str) -> bool {
     name == "emscripten_resize_heap"
+}
+
+fn refuse(fx: &mut Fx<'_, '_, '_, '_>, error: i64) {
+    let answer = fx.b.ins().iconst(types::I32, -error & 0xffff_ffff);
+    fx.b.ins().return_(&[answer]);
 }
 
 /// Milliseconds that a clock shows.

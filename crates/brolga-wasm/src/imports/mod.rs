@@ -108,7 +108,7 @@ impl Imports {
         self
     }
 
-    /// Take this function for the one of `env` that is called so: in modules whose imports have been given short names, `a.b` for `emscripten_memcpy_js`, or for `exp`. If nothing is known
+    /// Take this function for the one of `env`, or of WASI, that is called so: in modules whose imports have been given short names, `a.b` for `emscripten_memcpy_js`, or for `exp`. If nothing is known
     /// of that name and of this type, it is as if nothing had been said.
     pub fn means(mut self, module: &str, name: &str, function: &str) -> Self {
         self.means.insert((module.to_owned(), name.to_owned()), function.to_owned());
@@ -205,7 +205,9 @@ impl Provider<'_> {
                 fx.b.ins().return_(&[]);
             }));
         }
-        if let Some(shim) = wasi::shim(module, name, ty, memory) {
+        // An embedder that says what a function is need not say where it comes from.
+        let said = (module, name) != (import.module.as_str(), import.name.as_str());
+        if let Some(shim) = wasi::shim(if said { wasi::MODULE } else { module }, name, ty, memory) {
             return Some(Provided::Shim(shim));
         }
         if C_MODULES.contains(&module) {
