@@ -200,27 +200,46 @@ pub struct ModuleArgs {
     /// none for none at all.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub allocators: Allocators,
-    /// What becomes of functions that the module imports and nothing provides: an error, or a trap where one is called.
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "refuse")]
+    /// What becomes of functions that the module imports and nothing provides: a trap where one is called, or an error at once.
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "trap")]
     pub missing_imports: MissingImports,
+    /// What an imported function is, where its name does not say it: MODULE.NAME=FUNCTION, as a.b=emscripten_memcpy_js or env.cosine=cos, or MODULE.NAME=ignore for one that returns
+    /// nothing and need not do anything. May be repeated.
+    #[arg(long = "import", value_name = "MODULE.NAME=FUNCTION", value_parser = import)]
+    pub imports: Vec<(String, String, String)>,
+}
+
+fn import(text: &str) -> Result<(String, String, String), String> {
+    let parts = text.rsplit_once('=').and_then(|(import, function)| {
+        let (module, name) = import.rsplit_once('.').filter(|(m, n)| !m.is_empty() && !n.is_empty())?;
+        Some((module.to_owned(), name.to_owned(), function.to_owned())).filter(|p| !p.2.is_empty())
+    });
+    parts.ok_or_else(|| "MODULE.NAME=FUNCTION is wanted, as a.b=emscripten_memcpy_js".to_owned())
 }
 
 /// `--missing-imports`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum MissingImports {
     /// The module is not loaded.
     Refuse,
     /// Calling one is a trap.
+    #[default]
     Trap,
 }
 
 impl ModuleArgs {
     /// The same for who translates it.
     pub fn options(&self) -> ModuleOptions {
-        let imports = match self.missing_imports {
-            MissingImports::Refuse => Imports::new(),
-            MissingImports::Trap => Imports::new().trap_if_missing(),
+        let mut imports = match self.missing_imports {
+            MissingImports::Refuse => Imports::new().refuse_missing(),
+            MissingImports::Trap => Imports::new(),
         };
+        for (module, name, function) in &self.imports {
+            imports = match function.as_str() {
+                "ignore" => imports.ignore(module, name),
+                function => imports.means(module, name, function),
+            };
+        }
         ModuleOptions { allocators: self.allocators.clone(), imports, ..ModuleOptions::default() }
     }
 }

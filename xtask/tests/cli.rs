@@ -448,7 +448,12 @@ fn imports_that_nothing_provides() {
     let call = |call, what| file.xtask("grad", &["--call", call, "--missing-imports", what]);
     call("%f(2.0)", "refuse").expect(1).says("AD0023").says("host.log").says("--missing-imports trap");
     assert!(call("%f(2.0)", "trap").expect(0).stdout.contains("gradient 0   4.0"));
-    call("%f(-2.0)", "trap").expect(1).says("trap");
+    call("%f(-2.0)", "trap").expect(1).says("trap missing_import").says("the import `log` of `host`");
+    // That is what happens if nobody says anything.
+    assert!(file.xtask("grad", &["--call", "%f(2.0)"]).expect(0).stdout.contains("gradient 0   4.0"));
+    let said = |what| file.xtask("grad", &["--call", "%f(-2.0)", "--import", what]);
+    assert!(said("host.log=ignore").expect(0).stdout.contains("gradient 0   -4.0"));
+    said("log=ignore").expect(2).says("MODULE.NAME=FUNCTION");
 }
 
 #[test]

@@ -39,6 +39,21 @@ fn bytes_are_put_elsewhere() {
 }
 
 #[test]
+fn bytes_go_round_and_are_reversed() {
+    let body = "v4 = iconst.i64 24
+        v5 = rotr v0, v4
+        v6 = rotl v0, v4
+        v7 = iconst.i32 0
+        v8 = rotr v3, v7
+        v9 = bswap v3
+        v10 = iconst.i64 12
+        v11 = rotl v0, v10
+        return v6";
+    let wanted = ["v0:1f+3 v0:e0-5", "v0:07+5 v0:f8-3", "v3:0f+0", "v3:01+3 v3:02+1 v3:04-1 v3:08-3"];
+    assert_eq!(bytes(body), wanted);
+}
+
+#[test]
 fn what_is_not_known() {
     // Bits that are no bytes, and bytes of both operands.
     let body = "v4 = iconst.i64 12

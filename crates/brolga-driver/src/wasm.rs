@@ -94,8 +94,8 @@ pub fn diagnostics(e: Error) -> Diagnostics {
             .into_iter()
             .fold(Diagnostic::new("AD0023", "nothing provides what the module imports"), Diagnostic::note)
             .help(
-                "define it in the module (a linker makes one of several): C's mathematics and WASI preview 1 are provided; \
-                 if it is never called, let calls of it trap (`--missing-imports trap`, `Imports::trap_if_missing`)",
+                "define it in the module (a linker makes one of several), or say what it is (`--import MODULE.NAME=FUNCTION`, `Imports::means`, `Imports::global`): C's mathematics and WASI \
+                 preview 1 are provided; a function that is never called does no harm (`--missing-imports trap`)",
             ),
         other => Diagnostic::new("AD0024", other.to_string()),
     };

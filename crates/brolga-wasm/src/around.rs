@@ -28,6 +28,7 @@ use crate::parse::Info;
 use crate::parts::Parts;
 use crate::quads::Quad;
 use crate::translate::{Fx, little};
+use crate::unnamed::handles_bits;
 use crate::val::Val;
 
 /// Runs the module's function: with bytes at some places of memory, and on arguments. What it returns, and the first bytes of memory behind it.
@@ -63,7 +64,9 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
             let parts = || Parts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
             let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn Around>);
             complex.filter(right).or_else(|| quad().filter(right)).or_else(parts)
-        })?;
+        });
+        let by_type = || Parts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
+        let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn Around>))?;
         Some(Candidate { index, around })
     };
     (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()).filter_map(of).collect()

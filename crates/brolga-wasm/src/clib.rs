@@ -2,7 +2,7 @@
 //!
 //! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are nobody can tell in a module that keeps floats of both sizes in memory, nor of a
 //! byte in any; `frexp` and `modf` are integer arithmetic on float bits, and division of complex numbers scales by such.
-//! **Answer.** Such a function is found by its name and type, and has to prove that it is what it is called: it is run, in an instance of its own, and must leave the bytes that
+//! **Answer.** Such a function is found by its name and type (`frexp` and `modf` by their type alone, if they handle bits of floats), and has to prove that it is what it is called: it is run, in an instance of its own, and must leave the bytes that
 //! C's leaves, and everything else as it was (so one that keeps variables in memory, as without optimisation, stays). Then the host's takes its place ([`Provided`]), as if the module had imported it, and has the rule that it has there. These functions are exact, so no result changes. What a trap
 //! leaves of a block that reaches beyond the end of memory may.
 //!
@@ -22,6 +22,7 @@ use crate::instance::Instance;
 use crate::mathlib::FUEL;
 use crate::module::Module;
 use crate::parse::Info;
+use crate::unnamed::handles_bits;
 use crate::val::Val;
 
 /// Functions that are replaced, by index.
@@ -51,9 +52,20 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
             info.names_of(index).filter(|n| NAMES.contains(&n.as_str())).find_map(|n| Some((n, library(n, ty)?)));
         if let Some((name, provided)) = found {
             out.push(Candidate { index, name: name.clone(), ty: ty.clone(), provided });
+        } else if takes_apart_type(ty) && handles_bits(info, index) {
+            // Without such a name it may be one of these all the same.
+            let of = |name: &&str| {
+                Some(Candidate { index, name: (*name).to_owned(), ty: ty.clone(), provided: library(name, ty)? })
+            };
+            out.extend(["frexp", "frexpf", "modf", "modff"].iter().filter_map(of));
         }
     }
     out
+}
+
+/// The type of `frexp` and `modf`.
+fn takes_apart_type(ty: &FuncType) -> bool {
+    matches!((ty.params(), ty.results()), ([x, ValType::I32], [y]) if x == y && matches!(x, ValType::F64 | ValType::F32))
 }
 
 /// What takes the place of the candidates that are what they are called. The module is translated for fuel.
@@ -63,7 +75,8 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<R
     if keyed.is_empty() {
         return Ok(Replaced::default());
     }
-    let roots: Vec<FuncKey> = keyed.iter().map(|k| k.0).collect();
+    let mut roots: Vec<FuncKey> = keyed.iter().map(|k| k.0).collect();
+    roots.dedup();
     let primal = Primal::new(module.program(), &roots, &Options::default())?;
     let mut out = Replaced::default();
     for (key, c) in keyed {

@@ -24,7 +24,7 @@ pub enum Error {
         /// What to do.
         help: &'static str,
     },
-    /// Imports that nothing provides.
+    /// Imports that nothing provides and that cannot be left out: globals, and where that is asked for, anything.
     #[error("nothing provides these imports: {}\n  help: define them in the module (a linker makes one of several), or provide them with `Imports`", .0.join(", "))]
     Imports(Vec<String>),
     /// A function that cannot be differentiated as asked; every problem is listed.
@@ -92,6 +92,8 @@ pub(crate) mod trap {
     pub const NO_FUEL: TrapCode = TrapCode::unwrap_user(5);
     /// `proc_exit` was called.
     pub const EXIT: TrapCode = TrapCode::unwrap_user(6);
+    /// A function was called that the module imports and nothing provides.
+    pub const MISSING_IMPORT: TrapCode = TrapCode::unwrap_user(7);
 
     /// Name and explanation of the codes above, and of Cranelift's own for memory.
     pub fn names() -> BTreeMap<u8, (&'static str, &'static str)> {
@@ -103,6 +105,12 @@ pub(crate) mod trap {
             entry(BAD_SIGNATURE, "bad_signature", "a call through a table found a function of another type"),
             entry(NO_FUEL, "no_fuel", "the program used up its fuel"),
             entry(EXIT, "exit", "the program called `proc_exit`"),
+            entry(
+                MISSING_IMPORT,
+                "missing_import",
+                "the program called a function that it imports and nothing provides; define it in the module (a linker makes one of several), say what it is \
+                 (`--import MODULE.NAME=FUNCTION`, `Imports::means`), or call what does not need it",
+            ),
             entry(TrapCode::HEAP_OUT_OF_BOUNDS, "heap_oob", "memory was accessed out of bounds"),
         ])
     }

@@ -53,10 +53,10 @@ impl std::fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// A fresh instance; the start function, if there is one, has run.
+    /// A fresh instance; the start function, if there is one, has run, and so has what a library exports to be called first (`_initialize`, or `__wasm_call_ctors`).
     ///
     /// # Errors
-    /// [`Error::NoRoom`] if address space is short, [`Error::Trap`] if the start function traps.
+    /// [`Error::NoRoom`] if address space is short, [`Error::Trap`] if one of these functions traps.
     pub fn new(module: &Module) -> Result<Self, Error> {
         Self::with_options(module, &InstanceOptions::default())
     }
@@ -70,15 +70,15 @@ impl Instance {
         this.state.output = options.output;
         this.set_fuel(options.fuel);
         let inner = &*module.0;
-        if let Some(start) = inner.start
-            && let Some(key) = inner.translated.funcs[start as usize]
-        {
-            this.enter(key, &FuncType::new([], []), &[])?;
+        for first in inner.start.into_iter().chain(inner.initialise) {
+            if let Some(key) = inner.translated.funcs[first as usize] {
+                this.enter(key, &FuncType::new([], []), &[])?;
+            }
         }
         Ok(this)
     }
 
-    /// An instance whose start function has not run.
+    /// An instance in which nothing has run.
     pub(crate) fn not_started(module: &Module) -> Result<Self, Error> {
         let inner = &*module.0;
         let mut region = Region::new(&inner.layout)?;

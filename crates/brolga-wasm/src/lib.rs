@@ -36,7 +36,8 @@
 //! | `layout` | where everything of an instance lies |
 //! | `translate/` | functions as CLIF |
 //! | `imports/`, `host` | what imports become, and what the host does for them |
-//! | `mathlib`, `clib` | functions of the C library that were compiled into a module |
+//! | `mathlib`, `clib` | functions of the C library that were compiled into a module, by their names |
+//! | `unnamed` | the same by what they compute |
 //! | `module`, `instance`, `buffers`, `floats`, `region`, `gradient` | what users hold |
 
 mod allocators;
@@ -58,6 +59,7 @@ mod parts;
 mod quads;
 mod region;
 mod translate;
+mod unnamed;
 mod val;
 
 pub use allocators::Allocators;

@@ -55,7 +55,9 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
             let known = !rule.symbol.starts_with("__");
             (known && same(&rule.params, ty.params()) && same(&rule.rets, ty.results())).then_some(rule.symbol)
         };
-        if let Some(symbol) = info.names_of(i).find_map(|n| fits(&plain(n))) {
+        // Languages with generic functions have one name for both widths.
+        let of = |n: &String| fits(&plain(n)).or_else(|| fits(&format!("{}f", plain(n))));
+        if let Some(symbol) = info.names_of(i).find_map(of) {
             out.push(Candidate { index: i, symbol, ty: ty.clone() });
         }
     }

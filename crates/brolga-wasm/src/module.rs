@@ -12,7 +12,7 @@ use crate::imports::{Imports, Provider};
 use crate::layout::{self, Layout, PAGE};
 use crate::parse::{self, Export, Info};
 use crate::translate::{Bounds, Mode, Translated, translate};
-use crate::{around, mathlib};
+use crate::{around, mathlib, unnamed};
 
 /// How a module is translated.
 #[derive(Clone, Debug)]
@@ -66,6 +66,8 @@ pub(crate) struct Inner {
     pub image: Vec<(i64, Vec<u8>)>,
     /// Initial bytes of each memory.
     pub memories: Vec<u64>,
+    /// What the host has to call before anything else, after the start function.
+    pub initialise: Option<u32>,
     /// Which function gives out memory.
     pub source: Option<Source>,
     primal: OnceLock<Result<Primal, String>>,
@@ -80,6 +82,7 @@ impl Inner {
             source: allocators::source(info),
             exports: info.exports.clone(),
             start: info.start,
+            initialise: info.initialise(),
             types: (0..info.funcs.len() as u32).map(|f| info.type_of(f).clone()).collect(),
             globals: info.globals.iter().map(|g| (g.ty.content_type, g.ty.mutable)).collect(),
             layout: layout.clone(),
@@ -106,21 +109,26 @@ impl Module {
     pub fn with_options(bytes: impl AsRef<[u8]>, options: &ModuleOptions) -> Result<Self, Error> {
         let bytes =
             wat::parse_bytes(bytes.as_ref()).map_err(|e| Error::Invalid { message: e.to_string(), offset: 0 })?;
-        let info = Info::parse(&bytes)?;
+        let mut info = Info::parse(&bytes)?;
+        let mut provider = Provider { imports: &options.imports, replaced: Replaced::default() };
+        if provider.grows(&info) {
+            info.mutates.memories.insert(0);
+        }
         let too_large = |what| Error::unsupported(what, 0, "give it a smaller maximum");
         let layout = Layout::new(&info).map_err(too_large)?;
-        let mut provider = Provider { imports: &options.imports, replaced: Replaced::default() };
         let mode = Mode { bounds: options.bounds, fuel: options.fuel };
         let (mathematics, exact) = (mathlib::candidates(&info), clib::candidates(&info));
         let wrapped = around::candidates(&info);
         let mut computes = Vec::new();
-        if !mathematics.is_empty() || !exact.is_empty() || !wrapped.is_empty() {
+        if !mathematics.is_empty() || !exact.is_empty() || !wrapped.is_empty() || unnamed::may_be_there(&info) {
             // Whatever has such a name is run, so it must end.
             let mode = Mode { fuel: true, ..mode };
             let tried = Self(Arc::new(Inner::new(&info, &layout, &provider, mode)?));
             computes = mathlib::confirmed(&tried, &mathematics)?;
             provider.replaced = clib::confirmed(&tried, exact)?;
             provider.replaced.extend(around::confirmed(&tried, wrapped)?);
+            let known = computes.iter().map(|c| c.0).chain(provider.replaced.keys().copied()).collect();
+            computes.extend(unnamed::confirmed(&tried, &info, known)?);
         }
         let mut inner = Inner::new(&info, &layout, &provider, mode)?;
         for (index, symbol) in computes {
@@ -194,6 +202,7 @@ impl Module {
             let exported = inner.exports.iter().filter(|e| e.kind == ExternalKind::Func).map(|e| e.index);
             let mut roots: Vec<FuncKey> = exported
                 .chain(inner.start)
+                .chain(inner.initialise)
                 .chain(inner.source.map(|s| s.index))
                 .filter_map(|i| inner.translated.funcs[i as usize])
                 .collect();

@@ -179,6 +179,51 @@ impl Mutates {
     }
 }
 
+/// What a function's body is made of, as far as it tells what the function may be.
+#[derive(Clone, Debug, Default)]
+pub struct Uses {
+    /// Whether it takes bits of floats for integers, or the reverse.
+    pub bits: bool,
+    /// Functions that it calls.
+    pub calls: HashSet<u32>,
+    /// Globals that it reads.
+    pub globals: HashSet<u32>,
+    /// Whether it does what no mathematical function does: calls through tables, growth of memory, vectors of bytes copied.
+    pub other: bool,
+}
+
+impl Uses {
+    fn read(body: &FunctionBody<'_>) -> Result<Self, Error> {
+        let (mut uses, mut ops) = (Self::default(), body.get_operators_reader()?);
+        while !ops.eof() {
+            match ops.read()? {
+                Operator::I32ReinterpretF32
+                | Operator::I64ReinterpretF64
+                | Operator::F32ReinterpretI32
+                | Operator::F64ReinterpretI64 => uses.bits = true,
+                Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
+                    uses.calls.insert(function_index);
+                }
+                Operator::GlobalGet { global_index } => {
+                    uses.globals.insert(global_index);
+                }
+                Operator::CallIndirect { .. }
+                | Operator::ReturnCallIndirect { .. }
+                | Operator::MemoryGrow { .. }
+                | Operator::MemoryCopy { .. }
+                | Operator::MemoryInit { .. }
+                | Operator::TableSet { .. }
+                | Operator::TableGrow { .. }
+                | Operator::TableFill { .. }
+                | Operator::TableInit { .. }
+                | Operator::TableCopy { .. } => uses.other = true,
+                _ => {}
+            }
+        }
+        Ok(uses)
+    }
+}
+
 /// All sections.
 #[derive(Default)]
 pub struct Info<'a> {
@@ -204,6 +249,8 @@ pub struct Info<'a> {
     pub names: HashMap<u32, String>,
     /// What the functions change.
     pub mutates: Mutates,
+    /// What each function's body is made of; nothing for an import.
+    pub uses: Vec<Uses>,
 }
 
 /// What the translator knows.
@@ -229,8 +276,10 @@ impl<'a> Info<'a> {
         for payload in Parser::new(0).parse_all(bytes) {
             info.section(payload?, &mut declared, &mut bodies)?;
         }
+        info.uses.resize(info.funcs.len(), Uses::default());
         for (ty, body) in declared.into_iter().zip(bodies) {
             info.mutates.read(&body)?;
+            info.uses.push(Uses::read(&body)?);
             info.funcs.push(Func { ty, import: None, body: Some(body) });
         }
         Ok(info)
@@ -367,6 +416,15 @@ impl<'a> Info<'a> {
     pub fn names_of(&self, func: u32) -> impl Iterator<Item = &String> {
         let exported = self.exports.iter().filter(move |e| e.index == func && e.kind == ExternalKind::Func);
         self.names.get(&func).into_iter().chain(exported.map(|e| &e.name))
+    }
+
+    /// What the host has to call before anything else, since nobody in the module does: it runs constructors of static objects. `_initialize` is WASI's name for it in a module that
+    /// is a library (a reactor); `__wasm_call_ctors` is the linker's, which others leave exported instead.
+    pub fn initialise(&self) -> Option<u32> {
+        let exported = |name: &str| self.exports.iter().find(|e| e.name == name && e.kind == ExternalKind::Func);
+        let found = ["_initialize", "__wasm_call_ctors"].into_iter().find_map(exported)?.index;
+        let ty = self.type_of(found);
+        (ty.params().is_empty() && ty.results().is_empty() && exported("_start").is_none()).then_some(found)
     }
 
     /// The type of a function.

@@ -522,3 +522,32 @@ fn pairs_of_singles_in_lanes() {
             (f64.promote_f32 (f32.mul (f32.load (i32.const 96)) (f32.load (i32.const 100))))))"#;
     is(stored, x, 4.0 * x * x * x);
 }
+
+/// The bytes of an expression in reverse, as compilers write it where there is no instruction for it.
+fn reversed(of: &str, t: &str) -> String {
+    let pairs = |x: &str, mask: &str, bits: u32| {
+        format!(
+            "(i64.or (i64.and (i64.shr_u (local.tee ${t} {x}) (i64.const {bits})) (i64.const {mask}))
+                (i64.shl (i64.and (local.get ${t}) (i64.const {mask})) (i64.const {bits})))"
+        )
+    };
+    let bytes = pairs(of, "0x00ff00ff00ff00ff", 8);
+    format!("(i64.rotr {} (i64.const 32))", pairs(&bytes, "0x0000ffff0000ffff", 16))
+}
+
+#[test]
+fn bytes_in_the_order_of_networks() {
+    // x * x goes to a buffer whose address is in memory, its bytes in reverse, and comes back: what is loaded there is no number that is calculated with.
+    let square = reversed("(i64.reinterpret_f64 (f64.mul (local.get $x) (local.get $x)))", "a");
+    let back = reversed("(i64.load (i32.load (i32.const 8)))", "b");
+    let text = format!(
+        r#"(module (memory 1)
+            (func $single (param $x f64) (f32.store (i32.const 512) (f32.demote_f64 (local.get $x))))
+            (func (export "f") (param $x f64) (result f64) (local $a i64) (local $b i64)
+                (i32.store (i32.const 8) (i32.const 256))
+                (f64.store (i32.const 600) (local.get $x)) (call $single (local.get $x))
+                (i64.store (i32.load (i32.const 8)) {square})
+                (f64.mul (f64.load (i32.const 600)) (f64.reinterpret_i64 {back}))))"#
+    );
+    is(&text, 1.5, 6.75);
+}

@@ -98,7 +98,8 @@ fn options(bounds: Bounds) -> ModuleOptions {
         .global("spectest", "global_i32", Val::I32(666))
         .global("spectest", "global_i64", Val::I64(666))
         .global("spectest", "global_f32", Val::F32(666.6))
-        .global("spectest", "global_f64", Val::F64(666.6));
+        .global("spectest", "global_f64", Val::F64(666.6))
+        .refuse_missing();
     for name in ["print", "print_i32", "print_i64", "print_f32", "print_f64", "print_i32_f32", "print_f64_f64"] {
         imports = imports.ignore("spectest", name);
     }

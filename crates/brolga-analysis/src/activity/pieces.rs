@@ -68,6 +68,19 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
         Opcode::Ireduce if bytes(args[0]).is_some() => one(low(n), 0),
         Opcode::Ushr | Opcode::Sshr => shift().map(|k| (k / 8) as i8).and_then(|k| one(low(n) >> k, k)),
         Opcode::Ishl => shift().map(|k| (k / 8) as i8).and_then(|k| one(low(n) & low(n) << k, -k)),
+        Opcode::Rotl | Opcode::Rotr => shift().map(|k| {
+            // What leaves at one end comes in at the other.
+            let right = (k / 8) as i8;
+            let right = if func.dfg.insts[inst].opcode() == Opcode::Rotr { right } else { (n as i8 - right) % n as i8 };
+            let (whole, down) = (low(n), low(n) >> right);
+            let part = |mask, up| BytesOf { of: args[0], mask, up };
+            let all = [part(down, right), part(whole & !down, right - n as i8)];
+            all.into_iter().filter(|b| b.mask != 0).collect()
+        }),
+        Opcode::Bswap => {
+            let byte = |i: i8| BytesOf { of: args[0], mask: 1_u8 << i, up: n as i8 - 1 - 2 * i };
+            Some((0..n as i8).map(byte).collect())
+        }
         Opcode::Band => {
             let (of, mask) = match (constant_int(func, args[0]), constant_int(func, args[1])) {
                 (None, Some(mask)) => (args[0], mask.to_le_bytes()),

@@ -6,14 +6,17 @@
 //! | the same with pointers (`env.frexp`) | a shim that checks and widens the pointers |
 //! | `env.memcpy`, `memmove`, `memset`, `abort` | a shim, as the bulk operators |
 //! | `env.__divdc3`, `__divsc3` | a shim, see [`complex`] |
+//! | growth of memory, large copies, and calls out of which an exception would be caught, as Emscripten has them | a shim, see [`emscripten`] |
 //! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
 //! | a global | the value that the embedder gives |
-//! | a memory or a table of `env`, which linkers import by convention | one of the instance's own, of the size that is asked for |
+//! | a memory or a table | one of the instance's own, of the size that is asked for: there is nobody who shares it |
 //!
-//! Anything else is an error when the module is loaded, unless the embedder says that it may be missing; then it is a trap
-//! when it is called.
+//! A function that is none of these is a trap when it is called, and the trap says which import that was: what compilers make for JavaScript imports dozens, and a
+//! computation calls none of them. A global that nobody gives is an error when the module is loaded, since its value would be made up. An embedder that wants every name to be known
+//! asks for that ([`Imports::refuse_missing`]).
 
 pub(crate) mod complex;
+mod emscripten;
 mod libc_shims;
 mod wasi;
 
@@ -27,7 +30,7 @@ use wasmparser::{FuncType, ValType};
 use crate::Val;
 use crate::around::Around;
 use crate::clib::Replaced;
-use crate::error::{Error, trap};
+use crate::error::Error;
 use crate::parse::{ImportName, Info};
 use crate::translate::Fx;
 
@@ -70,6 +73,10 @@ pub(crate) enum Provided {
     Shim(Shim),
     /// A C function with pointers among its parameters.
     MathWithPointers(&'static MathRule),
+    /// A call through the first table, of what the first parameter says, with the others.
+    Invoke,
+    /// Nobody: calling it is a trap.
+    Missing,
     /// A function that we write around the module's own, which is called for the value.
     Around(Arc<dyn Around>),
 }
@@ -79,11 +86,12 @@ pub(crate) enum Provided {
 pub struct Imports {
     globals: HashMap<(String, String), Val>,
     ignored: Vec<(String, String)>,
-    missing_trap: bool,
+    means: HashMap<(String, String), String>,
+    refuse_missing: bool,
 }
 
 impl Imports {
-    /// Nothing beyond what every module gets: C's mathematics, and WASI without files.
+    /// Nothing beyond what every module gets: C's mathematics, and WASI without files. Calling any other function is a trap.
     pub fn new() -> Self {
         Self::default()
     }
@@ -100,9 +108,16 @@ impl Imports {
         self
     }
 
-    /// Load modules with imports that nothing provides; calling one is a trap.
-    pub fn trap_if_missing(mut self) -> Self {
-        self.missing_trap = true;
+    /// Take this function for the one of `env`, or of WASI, that is called so: in modules whose imports have been given short names, `a.b` for `emscripten_memcpy_js`, or for `exp`. If nothing is known
+    /// of that name and of this type, it is as if nothing had been said.
+    pub fn means(mut self, module: &str, name: &str, function: &str) -> Self {
+        self.means.insert((module.to_owned(), name.to_owned()), function.to_owned());
+        self
+    }
+
+    /// Load no module that imports what nothing provides, called or not.
+    pub fn refuse_missing(mut self) -> Self {
+        self.refuse_missing = true;
         self
     }
 }
@@ -127,7 +142,11 @@ impl Provider<'_> {
                 continue;
             };
             let ty = &info.types[f.ty as usize];
-            let found = self.function(import, ty, !info.memories.is_empty());
+            let found = if !info.tables.is_empty() && self.invokes(import, ty) {
+                Some(Provided::Invoke)
+            } else {
+                self.function(import, ty, !info.memories.is_empty())
+            };
             if found.is_none() {
                 missing.push(format!("{}.{}: {}", import.module, import.name, text(ty)));
             }
@@ -144,7 +163,7 @@ impl Provider<'_> {
         for (what, import) in memories.chain(info.tables.iter().map(|t| ("table", &t.import))) {
             if let Some(i) = import
                 && i.module != "env"
-                && !self.imports.missing_trap
+                && self.imports.refuse_missing
             {
                 missing.push(format!("{}.{}: a {what}", i.module, i.name));
             }
@@ -155,34 +174,51 @@ impl Provider<'_> {
     /// The bits of an imported global.
     pub fn global(&self, import: &ImportName, ty: ValType) -> Option<u128> {
         let key = (import.module.clone(), import.name.clone());
-        let given = self.imports.globals.get(&key).filter(|v| v.ty() == ty).map(|v| v.bits());
-        given.or_else(|| self.imports.missing_trap.then_some(0).filter(|_| !self.imports.globals.contains_key(&key)))
+        self.imports.globals.get(&key).filter(|v| v.ty() == ty).map(|v| v.bits())
+    }
+
+    /// What an import is called, or what the embedder says that it is.
+    fn meant<'s>(&'s self, import: &'s ImportName) -> (&'s str, &'s str) {
+        match self.imports.means.get(&(import.module.clone(), import.name.clone())) {
+            Some(function) => ("env", function),
+            None => (&import.module, &import.name),
+        }
+    }
+
+    fn invokes(&self, import: &ImportName, ty: &FuncType) -> bool {
+        let (module, name) = self.meant(import);
+        C_MODULES.contains(&module) && emscripten::invokes(name, ty)
+    }
+
+    /// Whether a function that the module imports makes its memory grow.
+    pub fn grows(&self, info: &Info<'_>) -> bool {
+        let imports = info.funcs.iter().filter_map(|f| f.import.as_ref());
+        imports.map(|i| self.meant(i)).any(|(module, name)| C_MODULES.contains(&module) && emscripten::grows(name))
     }
 
     /// What has pointers among its parameters makes no sense without a memory that they point into.
     fn function(&self, import: &ImportName, ty: &FuncType, memory: bool) -> Option<Provided> {
-        let (module, name) = (import.module.as_str(), import.name.as_str());
-        if ty.results().is_empty()
-            && self.imports.ignored.iter().any(|(m, n)| (m.as_str(), n.as_str()) == (module, name))
+        let (module, name) = self.meant(import);
+        if ty.results().is_empty() && self.imports.ignored.iter().any(|(m, n)| (m, n) == (&import.module, &import.name))
         {
             return Some(Provided::Shim(|fx| {
                 fx.b.ins().return_(&[]);
             }));
         }
-        if let Some(shim) = wasi::shim(module, name, ty, memory) {
+        // An embedder that says what a function is need not say where it comes from.
+        let said = (module, name) != (import.module.as_str(), import.name.as_str());
+        if let Some(shim) = wasi::shim(if said { wasi::MODULE } else { module }, name, ty, memory) {
             return Some(Provided::Shim(shim));
         }
         if C_MODULES.contains(&module) {
-            if let Some(shim) = libc_shims::shim(name, ty).filter(|_| memory) {
+            if let Some(shim) = libc_shims::shim(name, ty).or_else(|| emscripten::shim(name, ty)).filter(|_| memory) {
                 return Some(Provided::Shim(shim));
             }
             if let Some(found) = math(name, ty).filter(|m| memory || !matches!(m, Provided::MathWithPointers(_))) {
                 return Some(found);
             }
         }
-        self.imports.missing_trap.then_some(Provided::Shim(|fx| {
-            fx.b.ins().trap(trap::UNREACHABLE);
-        }))
+        (!self.imports.refuse_missing).then_some(Provided::Missing)
     }
 }
 

@@ -34,7 +34,7 @@ static EXIT: HostFunc = HostFunc {
     result: None,
     address: || host::proc_exit as *const () as usize,
 };
-static CLOCK: HostFunc = HostFunc {
+pub(super) static CLOCK: HostFunc = HostFunc {
     symbol: "host.clock_time_get",
     params: &[types::I32],
     result: Some(types::I64),
@@ -86,10 +86,13 @@ const REFUSED: [(&str, &[ValType], i64); 27] = [
     ("sock_shutdown", &[I32; 2], errno::BADF),
 ];
 
+/// The module that its functions are imported from.
+pub(super) const MODULE: &str = "wasi_snapshot_preview1";
+
 /// The shim for a function of WASI, if there is one of that type. What has pointers among its parameters makes no sense without a memory that
 /// they point into, unless it only answers.
 pub(super) fn shim(module: &str, name: &str, ty: &FuncType, memory: bool) -> Option<Shim> {
-    if module != "wasi_snapshot_preview1" && module != "wasi_unstable" {
+    if module != MODULE && module != "wasi_unstable" {
         return None;
     }
     if let Some((_, params, error)) = REFUSED.iter().find(|(n, ..)| *n == name) {
@@ -124,7 +127,9 @@ pub(super) fn shim(module: &str, name: &str, ty: &FuncType, memory: bool) -> Opt
             put(fx, out, none);
             answer(fx, errno::SUCCESS);
         }),
-        "fd_seek" if module == "wasi_snapshot_preview1" => (&[I32, I64, I32, I32], |fx| answer(fx, errno::SPIPE)),
+        // Emscripten's, whose offset comes in two halves.
+        "fd_seek" if ty.params() == [I32; 5] => (&[I32; 5], |fx| answer(fx, errno::SPIPE)),
+        "fd_seek" if module == MODULE => (&[I32, I64, I32, I32], |fx| answer(fx, errno::SPIPE)),
         "fd_close" => (&[I32], |fx| answer(fx, errno::SUCCESS)),
         "fd_fdstat_get" => (&[I32, I32], |fx| stream(fx, 24, 0)),
         "fd_filestat_get" => (&[I32, I32], |fx| stream(fx, 64, 16)),

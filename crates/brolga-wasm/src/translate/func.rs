@@ -449,13 +449,13 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
                 self.dead_end();
             }
             Operator::CallIndirect { type_index, table_index } => {
-                let (callee, args) = self.indirect(*type_index, *table_index);
+                let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
                 let inst = self.b.ins().call(callee, &args);
                 let results = self.b.inst_results(inst).to_vec();
                 self.stack.extend(results);
             }
             Operator::ReturnCallIndirect { type_index, table_index } => {
-                let (callee, args) = self.indirect(*type_index, *table_index);
+                let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
                 self.b.ins().return_call(callee, &args);
                 self.dead_end();
             }
@@ -547,8 +547,7 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
     }
 
     /// Dispatcher and arguments of a call through a table.
-    fn indirect(&mut self, type_index: u32, table: u32) -> (ir::FuncRef, Vec<Value>) {
-        let ty = self.env.info.types[type_index as usize].clone();
+    pub fn indirect(&mut self, ty: FuncType, table: u32) -> (ir::FuncRef, Vec<Value>) {
         let at = self.pop();
         let args = self.popn(ty.params().len());
         let args = self.canonical(&args);

@@ -222,6 +222,17 @@ pub(super) fn import_shim(env: &mut Env<'_, '_>, context: &mut Context, index: u
     build(env, context, &symbol, signature, |fx| {
         match provided {
             Provided::Shim(shim) => shim(fx),
+            Provided::Invoke => {
+                fx.stack.rotate_left(1);
+                let called = FuncType::new(ty.params()[1..].to_vec(), ty.results().to_vec());
+                let (callee, args) = fx.indirect(called, 0);
+                let call = fx.b.ins().call(callee, &args);
+                let results = fx.b.inst_results(call).to_vec();
+                fx.b.ins().return_(&results);
+            }
+            Provided::Missing => {
+                fx.b.ins().trap(trap::MISSING_IMPORT);
+            }
             Provided::MathWithPointers(rule) => imports::math_with_pointers(fx, rule),
             Provided::Around(around) => around.emit(fx, &own(&symbol)),
             Provided::Math(_) => unreachable!("called by name"),

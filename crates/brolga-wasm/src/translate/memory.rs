@@ -61,7 +61,7 @@ impl Fx<'_, '_, '_, '_> {
         self.b.ins().trapnz(outside, code);
     }
 
-    pub(super) fn memory_size(&mut self, memory: u32) -> Value {
+    pub(crate) fn memory_size(&mut self, memory: u32) -> Value {
         let offset = self.env.layout.memory_size[memory as usize];
         let grows = self.env.info.mutates.memories.contains(&memory);
         self.b.ins().load(types::I64, fixed(grows), self.vmctx, offset)

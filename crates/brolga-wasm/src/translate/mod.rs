@@ -35,7 +35,7 @@ use crate::layout::Layout;
 use crate::parse::{ConstOp, Elem, Func, Info};
 
 pub(crate) use func::Fx;
-pub(crate) use helpers::call_host;
+pub(crate) use helpers::{Helper, call_host};
 pub(crate) use ops::little;
 
 /// How accesses of linear memory are kept inside of it.
@@ -230,8 +230,11 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
             }
             _ => helpers::import_shim(&mut env, &mut context, i as u32)?,
         };
-        if let (Some(key), Some(name)) = (funcs[i], names[i].filter(|&n| n != env.symbols[i])) {
-            env.program.func_mut(key).called = Some(name.to_owned());
+        if let Some(key) = funcs[i] {
+            let missing = f.import.as_ref().filter(|_| matches!(env.provided[i], Some(Provided::Missing)));
+            let other = names[i].filter(|&n| n != env.symbols[i]).map(str::to_owned);
+            env.program.func_mut(key).called =
+                missing.map(|m| format!("the import `{}` of `{}`", m.name, m.module)).or(other);
         }
     }
     helpers::define(&mut env, &mut context)?;
