@@ -519,6 +519,15 @@ fn libraries_are_initialised() {
     let of = |x: f64| (vec![Val::F64(2.0 * x)], vec![Some(Val::F64(x))]);
     assert_eq!(value(text("_initialize", "")), of(5.0));
     assert_eq!(value(text("__wasm_call_ctors", "")), of(5.0));
+    // Emscripten's code may ask whether there is room on the stack, and traps if nobody has said so.
+    let stack = r#"(global $sp (mut i32) (i32.const 0)) (global $limit (mut i32) (i32.const -1))
+        (func (export "emscripten_stack_init") (global.set $sp (i32.const 4096)))
+        (func (export "emscripten_stack_get_base") (result i32) (i32.const 4096))
+        (func (export "emscripten_stack_get_end") (result i32) (i32.const 1024))
+        (func (export "__set_stack_limits") (param i32 i32)
+            (if (i32.lt_u (local.get 0) (local.get 1)) (then unreachable)) (global.set $limit (local.get 1)))
+        (func (export "__wasm_call_ctors") (if (i32.lt_u (global.get $sp) (global.get $limit)) (then unreachable)) (call $first))"#;
+    assert_eq!(value(text("first", stack)), of(5.0));
     // A program begins by itself.
     assert_eq!(value(text("_initialize", r#"(func (export "_start"))"#)), of(0.0));
     assert_eq!(value(text("other", "")), of(0.0));
