@@ -70,12 +70,33 @@ impl Instance {
         this.state.output = options.output;
         this.set_fuel(options.fuel);
         let inner = &*module.0;
-        for first in inner.start.into_iter().chain(inner.initialise) {
-            if let Some(key) = inner.translated.funcs[first as usize] {
-                this.enter(key, &FuncType::new([], []), &[])?;
-            }
+        let nothing = FuncType::new([], []);
+        if let Some(key) = inner.start.and_then(|f| inner.translated.funcs[f as usize]) {
+            this.enter(key, &nothing, &[])?;
+        }
+        if let Some(key) = inner.initialise.and_then(|f| inner.translated.funcs[f as usize]) {
+            this.set_up_stack()?;
+            this.enter(key, &nothing, &[])?;
         }
         Ok(this)
+    }
+
+    /// Where Emscripten's code checks how deep its stack is, it has to be told first how large that is, by functions that it exports for this.
+    fn set_up_stack(&mut self) -> Result<(), Error> {
+        let module = self.module.clone();
+        let has = |name, ty| module.function(name).is_ok_and(|f| *f.1 == ty);
+        let (none, word) = (Vec::new, || vec![ValType::I32]);
+        if has("emscripten_stack_init", FuncType::new(none(), none())) {
+            self.call("emscripten_stack_init", &[])?;
+        }
+        let ends = ["emscripten_stack_get_base", "emscripten_stack_get_end"];
+        if has("__set_stack_limits", FuncType::new([ValType::I32; 2], none()))
+            && ends.iter().all(|end| has(end, FuncType::new(none(), word())))
+        {
+            let limits = [self.call(ends[0], &[])?, self.call(ends[1], &[])?].concat();
+            self.call("__set_stack_limits", &limits)?;
+        }
+        Ok(())
     }
 
     /// An instance in which nothing has run.
