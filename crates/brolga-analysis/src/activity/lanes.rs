@@ -11,6 +11,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use super::kinds_at;
+use super::steps::Steps;
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of};
 use crate::contents::{Contents, Kinds, moves_half};
@@ -28,6 +29,8 @@ pub struct LaneInput<'a> {
     pub pointers: &'a Pointers,
     /// What memory holds.
     pub contents: &'a Contents,
+    /// Numbers that are added to floats' bits.
+    pub steps: &'a Steps,
 }
 
 /// Where integers come into a function, or leave it.
@@ -168,6 +171,9 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
                 }
                 Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, inst) => {
                     halves.push((args[0], results[0]));
+                }
+                Opcode::Iadd | Opcode::Isub => {
+                    pairs.extend(i.steps.of(inst).map(|n| (args[n], results[0])));
                 }
                 Opcode::Load | Opcode::Store | Opcode::AtomicLoad | Opcode::AtomicStore => {
                     let addr = access_address(func, inst).expect("an access has an address");

@@ -178,6 +178,8 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
         State::Taint { definite } if facts.summaries.hands_on(f, i) && facts.is_active(a) => {
             ParamMode::Bits { shape: cx.shape(a), definite }
         }
+        // It is what lay in memory, and the callee only looks at it. (Where it does more, that is checked there.)
+        State::Taint { definite: true } if facts.activity.pieces.contains(a) => ParamMode::Opaque,
         State::Taint { definite: true } => {
             let d = Diagnostic::new("AD0113", "an integer computed from float bits is passed to a function")
                 .note("the callee might make a float of it again")
