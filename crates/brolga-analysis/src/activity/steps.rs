@@ -15,7 +15,7 @@
 //!
 //! **Which additions are steps.** A step that is made of a number does no harm: nobody reads a float there, so no cotangent comes. But it costs, so an addition is one only where something
 //! says that it is made of a float's bits: one operand is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as such ([`Steps::of`]); or the result becomes
-//! one in that way, and the other operand is plainly a number. Where both operands might be a float's nobody knows which is, and it is none. Bytes that are put together by an addition
+//! one in that way, or is chosen where such bits are not, and the other operand is plainly a number. Where both operands might be a float's nobody knows which is, and it is none. Bytes that are put together by an addition
 //! ([`bytes_of`]) are no step, either.
 
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
@@ -129,11 +129,13 @@ impl Steps {
         if candidates.is_empty() {
             return steps;
         }
-        let (from, to) = ends(cx, c);
+        let (from, mut to) = ends(cx, c);
         if from.is_empty() && to.is_empty() {
             return steps;
         }
         let from = closed_forwards(func, uses, from);
+        // What is chosen instead of a float's bits is a float's bits.
+        to.extend(from.iter().flat_map(|v| chosen_among(func, v, |b, i| cfg.incoming(b, i).collect())));
         close_backwards(func, |b, i| cfg.incoming(b, i).collect(), to, &mut steps.to);
         let mut found = Vec::new();
         for inst in candidates {
@@ -157,6 +159,21 @@ impl Steps {
         let to = std::mem::take(&mut steps.to);
         steps.to.extend(stepped.iter().filter(|&v| to.contains(v)));
         steps
+    }
+}
+
+/// The integers of which one is chosen, where control flow meets or by a `select`.
+fn chosen_among(
+    func: &ir::Function,
+    v: ir::Value,
+    incoming: impl Fn(ir::Block, usize) -> Vec<ir::Value>,
+) -> Vec<ir::Value> {
+    match func.dfg.value_def(v) {
+        ValueDef::Param(b, i) => incoming(b, i),
+        ValueDef::Result(inst, _) if func.dfg.insts[inst].opcode() == Opcode::Select => {
+            func.dfg.inst_args(inst)[1..].to_vec()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -50,7 +50,7 @@ impl Cx<'_> {
                 ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
                 ParamMode::Bits { shape: Shape::Bytes { .. }, definite } => self.a.state[v] = State::Taint { definite },
                 ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
-                ParamMode::Opaque => self.a.state[v] = State::Taint { definite: false },
+                ParamMode::Opaque { definite } => self.a.state[v] = State::Taint { definite },
                 ParamMode::Const | ParamMode::Dup { .. } => {}
             }
         }
