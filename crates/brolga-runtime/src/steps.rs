@@ -47,7 +47,14 @@ mod tests {
     /// Slopes as differences of neighbours, where all of them are in one binade.
     #[test]
     fn slopes_are_those_of_neighbours() {
-        for (x, c) in [(1.25, 1 << 52), (1.25, 3 << 51), (-7.5, (-2_i64) << 52), (3.0e-310, 5 << 52), (1.9, -(1 << 52)), (0.7, 12345)] {
+        for (x, c) in [
+            (1.25, 1 << 52),
+            (1.25, 3 << 51),
+            (-7.5, (-2_i64) << 52),
+            (3.0e-310, 5 << 52),
+            (1.9, -(1 << 52)),
+            (0.7, 12345),
+        ] {
             let moved = |x: f64| f64::from_bits(x.to_bits().wrapping_add_signed(c));
             let near = f64::from_bits(x.to_bits() + (1 << 30));
             let slope = (moved(near) - moved(x)) / (near - x);
@@ -61,7 +68,15 @@ mod tests {
 
     #[test]
     fn a_step_and_its_opposite_are_none() {
-        let words = [0, 1, 0x8000_0000_0000_0000, 0x3ff0_0000_0000_0000, 0x7ff8_0000_0000_0123, u64::MAX, 0x0010_0000_0000_0000];
+        let words = [
+            0,
+            1,
+            0x8000_0000_0000_0000,
+            0x3ff0_0000_0000_0000,
+            0x7ff8_0000_0000_0123,
+            u64::MAX,
+            0x0010_0000_0000_0000,
+        ];
         for x in words {
             for y in words {
                 for ct in [0.0, 1.0, -0.3, 1e300, 1e-300, f64::INFINITY] {

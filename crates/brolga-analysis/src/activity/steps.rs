@@ -206,8 +206,7 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
                 let addr = access_address(func, inst).expect("an access has an address");
                 let bytes = func.dfg.value_type(v).bytes();
                 let whole = if bytes == 8 { Kinds::F64 } else { Kinds::F32 };
-                if is_word(func, v)
-                    && c.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes) == whole
+                if is_word(func, v) && c.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes) == whole
                 {
                     if op == Opcode::Load { from.push(v) } else { to.push(v) }
                 }
