@@ -24,6 +24,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::activity::pieces::bytes_of;
+use crate::activity::steps;
 use crate::bits;
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of, object_of};
@@ -128,31 +129,47 @@ pub enum Use {
 
 /// All uses of all values.
 #[derive(Clone, Debug, Default)]
-pub struct Uses(SecondaryMap<ir::Value, SmallVec<[Use; 2]>>);
+pub struct Uses {
+    of: SecondaryMap<ir::Value, SmallVec<[Use; 2]>>,
+    /// Integers that become floats, also by way of additions of numbers ([`steps`]).
+    floats: EntitySet<ir::Value>,
+}
 
 impl Uses {
     /// Collect them.
     pub fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
-        let mut u = Uses(SecondaryMap::new());
-        u.0.resize(func.dfg.num_values());
+        let mut u = Uses::default();
+        u.of.resize(func.dfg.num_values());
+        let mut casts = Vec::new();
         for &b in &cfg.blocks {
             for &inst in cfg.insts(b) {
                 for (i, &a) in func.dfg.inst_args(inst).iter().enumerate() {
-                    u.0[a].push(Use::Inst(inst, i));
+                    u.of[a].push(Use::Inst(inst, i));
+                }
+                if func.dfg.insts[inst].opcode() == Opcode::Bitcast
+                    && func.dfg.value_type(func.dfg.first_result(inst)).is_float()
+                {
+                    casts.push(func.dfg.inst_args(inst)[0]);
                 }
             }
             for &s in &cfg.succs[b] {
                 for (&a, &p) in cfg.args(b, s).iter().zip(func.dfg.block_params(s)) {
-                    u.0[a].push(Use::Edge(b, p));
+                    u.of[a].push(Use::Edge(b, p));
                 }
             }
         }
+        steps::close_backwards(func, |b, i| cfg.incoming(b, i).collect(), casts, &mut u.floats);
         u
+    }
+
+    /// Whether a use of an integer is a step, whose result becomes a float.
+    fn steps_to_float(&self, func: &ir::Function, inst: ir::Inst, v: ir::Value) -> bool {
+        self.floats.contains(v) && self.floats.contains(func.dfg.first_result(inst))
     }
 
     /// Uses of one value.
     pub fn of(&self, v: ir::Value) -> &[Use] {
-        &self.0[v]
+        &self.of[v]
     }
 }
 
@@ -366,6 +383,7 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
                 }
                 // Bytes that are put elsewhere in a word are moved, too.
                 _ if bytes_of(func, i).is_some() => follow(func.dfg.first_result(i)),
+                Opcode::Iadd | Opcode::Isub if uses.steps_to_float(func, i, v) => follow(func.dfg.first_result(i)),
                 _ => f.arithmetic = true,
             },
         }

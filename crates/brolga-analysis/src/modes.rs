@@ -45,7 +45,10 @@ pub enum ParamMode {
     },
     /// An integer that may be computed from the bits of a float, or be a part of them, which nobody follows: where it becomes a float, no
     /// cotangent may arrive.
-    Opaque,
+    Opaque {
+        /// Some for certain.
+        definite: bool,
+    },
 }
 
 /// How a result takes part.
@@ -155,7 +158,7 @@ impl Variant {
         self.params.iter().enumerate().filter_map(|(i, p)| match *p {
             ParamMode::Active => Shape::of_float(primal.params[i].value_type).map(|s| (i, s)),
             ParamMode::Bits { shape, .. } => Some((i, shape)),
-            ParamMode::Const | ParamMode::Opaque | ParamMode::Dup { .. } => None,
+            ParamMode::Const | ParamMode::Opaque { .. } | ParamMode::Dup { .. } => None,
         })
     }
 

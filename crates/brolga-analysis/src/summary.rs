@@ -13,6 +13,7 @@ use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::activity::lanes::{self, LaneInput, Link};
+use crate::activity::steps::Steps;
 use crate::blocks::{self, Flow};
 use crate::callee::CalleeKind;
 use crate::cell;
@@ -277,8 +278,8 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
     let input = PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
-    let Solved { pointers: p, contents: c, lanes: lane } = solve(&input, &results, uses);
-    let links = lanes::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c });
+    let Solved { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
+    let links = lanes::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c, steps: &steps });
     let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];
@@ -403,6 +404,8 @@ pub struct Solved {
     pub contents: contents::Contents,
     /// Widths of the floats that integers carry.
     pub lanes: SecondaryMap<ir::Value, u32>,
+    /// Numbers that are added to floats' bits.
+    pub steps: Steps,
 }
 
 /// Pointers and contents depend on each other through copies of pointers, and contents and lanes through memory that is only accessed by integers; they
@@ -417,7 +420,8 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
             copies = found;
             continue;
         }
-        let lanes = lanes::lanes(&LaneInput { of: input, results, pointers: &p, contents: &c });
+        let steps = Steps::compute(input, &p, &c, uses);
+        let lanes = lanes::lanes(&LaneInput { of: input, results, pointers: &p, contents: &c, steps: &steps });
         let known = carried.len();
         carried.extend(contents::carried(input, &p, &c, &lanes));
         let returned = input.cfg.calls.iter().flat_map(|&i| input.func.dfg.inst_results(i));
@@ -428,7 +432,7 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         // What lies beside pointers is a pointer only if nothing says that it is a float: that is asked last.
         let beside = contents::beside_pointers(input.func, &c);
         if beside.into_iter().filter(|&v| copies.insert(v)).count() == 0 {
-            return Solved { pointers: p, contents: c, lanes };
+            return Solved { pointers: p, contents: c, lanes, steps };
         }
     }
 }

@@ -37,6 +37,7 @@ pub mod pieces;
 mod pool;
 pub mod segment;
 pub mod status;
+pub mod steps;
 
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
 pub use debug::Declared;

@@ -5,7 +5,7 @@
 //! lack; `exp10` outside glibc; and the block routines `memcpy` and its family, which are C's behind a stub that makes bad
 //! addresses traps (see `memory`).
 
-use crate::{captures, debug, gamma, heap, memory, pieces};
+use crate::{captures, debug, gamma, heap, memory, pieces, steps};
 
 /// Addresses by name.
 type Table = Vec<(&'static str, *const u8)>;
@@ -141,6 +141,10 @@ fn own() -> Table {
         ("brolga_single_of_bytes", pieces::brolga_single_of_bytes as *const u8),
         ("brolga_singles_of_bytes", pieces::brolga_singles_of_bytes as *const u8),
         ("brolga_settle_bytes", pieces::brolga_settle_bytes as *const u8),
+        ("brolga_step_double", steps::brolga_step_double as *const u8),
+        ("brolga_step_single", steps::brolga_step_single as *const u8),
+        ("brolga_step_loses_double", steps::brolga_step_loses_double as *const u8),
+        ("brolga_step_loses_single", steps::brolga_step_loses_single as *const u8),
         ("brolga_save_bytes", memory::brolga_save_bytes as *const u8),
         ("brolga_restore_bytes", memory::brolga_restore_bytes as *const u8),
     ]

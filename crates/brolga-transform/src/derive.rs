@@ -335,8 +335,11 @@ pub(crate) fn derive_once(
             }
         }
         let to = Wanted { symbols, mode, is_root };
-        match derive_one(common, primal, &variant, to.clone(), pieces, &mut work, &mut names) {
-            Ok(stages) => {
+        // What is refused is looked at for more of that, and for nothing else.
+        let wanted = if problems.is_empty() { Looking::Derive } else { Looking::Examine };
+        match derive_one(common, primal, &variant, (to.clone(), wanted), pieces, &mut work, &mut names) {
+            Ok(None) => {}
+            Ok(Some(stages)) => {
                 look(&stages);
                 pieces |= stages.facts.activity.moves_pieces();
                 if is_root {
@@ -366,7 +369,9 @@ pub(crate) fn derive_once(
     if pieces && problems.is_empty() {
         let asked = work.variants.len();
         for (variant, to, place) in early {
+            let to = (to, Looking::Derive);
             let again = derive_one(common, &normalised[&variant.func], &variant, to, true, &mut work, &mut names)?;
+            let again = again.expect("it is derived");
             match (again.emitted, place) {
                 (Emitted::Pair(p), Place::Pair(i)) => pairs[i] = *p,
                 (Emitted::Whole(w), Place::Whole(i)) => wholes[i] = *w,
@@ -533,6 +538,15 @@ struct Wanted {
     is_root: bool,
 }
 
+/// How far a variant is derived.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looking {
+    /// All the way.
+    Derive,
+    /// Until it is known what stands in the way, and which variants of others it asks for.
+    Examine,
+}
+
 /// What all variants are derived from.
 #[derive(Clone, Copy)]
 struct Common<'a> {
@@ -547,11 +561,11 @@ fn derive_one<'a>(
     Common { program, options, summaries, isa }: Common<'a>,
     primal: &'a Normalised,
     variant: &'a Variant,
-    Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }: Wanted,
+    (Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }, looking): (Wanted, Looking),
     pieces: bool,
     work: &mut Worklist<'_>,
     names: &mut Names,
-) -> Result<Stages<'a>, Diagnostics> {
+) -> Result<Option<Stages<'a>>, Diagnostics> {
     let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
     let pieces = pieces || facts.activity.moves_pieces();
     let mut ids = Ids::default();
@@ -580,6 +594,9 @@ fn derive_one<'a>(
     }
     let Translation { problems, aux, seeds, .. } = t;
     problems.or_ok(())?;
+    if looking == Looking::Examine {
+        return Ok(None);
+    }
 
     let pull_seg = Val::D(ids.dv());
     let computes = |inst| match CalleeKind::of(program, &primal.func, inst) {
@@ -733,7 +750,7 @@ fn derive_one<'a>(
         }
     };
     overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
-    Ok(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted })
+    Ok(Some(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted }))
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.

@@ -1,5 +1,6 @@
 //! Every analysis of one variant of one function, run in order. Read-only afterwards.
 
+use brolga_analysis::activity::steps::Steps;
 use brolga_analysis::activity::{self, Activity, ActivityInput};
 use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::{Kinds, Uses};
@@ -63,6 +64,8 @@ pub struct Facts<'a> {
     pub contents: Contents,
     /// Which values carry cotangents.
     pub activity: Activity,
+    /// Numbers that are added to floats' bits.
+    pub steps: Steps,
     /// What is known of callees.
     pub summaries: &'a Summaries,
     /// Whose cotangents cannot be spuriously zero.
@@ -116,7 +119,7 @@ impl<'a> Facts<'a> {
         }
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
-        let summary::Solved { pointers, contents, lanes } = summary::solve(&input, &variant.results, uses);
+        let summary::Solved { pointers, contents, lanes, steps } = summary::solve(&input, &variant.results, uses);
         let input = ActivityInput {
             program,
             key: variant.func,
@@ -129,6 +132,7 @@ impl<'a> Facts<'a> {
             pointers: &pointers,
             contents: &contents,
             lanes: &lanes,
+            steps: &steps,
             summaries,
             untracked: untracked(program, variant.func, options),
         };
@@ -173,6 +177,7 @@ impl<'a> Facts<'a> {
             pointers,
             contents,
             activity,
+            steps,
             summaries,
             solid: EntitySet::new(),
             units: EntitySet::new(),
@@ -198,6 +203,7 @@ impl<'a> Facts<'a> {
             pointers: &self.pointers,
             contents: &self.contents,
             lanes: &self.activity.lane,
+            steps: &self.steps,
             summaries: self.summaries,
             untracked: untracked(self.program, self.variant.func, self.options),
         };

@@ -55,7 +55,13 @@ pub fn attempt(
         }
         let concerned: Vec<FuncKey> = match derive(&inlining) {
             Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => return Err(e),
-            Err(e) => e.0.iter().filter_map(|d| program.func(&d.function)).collect(),
+            Err(e) => {
+                // What is refused as it is written is refused.
+                if plain.get_or_insert_with(|| derive(&never)).is_err() {
+                    break;
+                }
+                e.0.iter().filter_map(|d| program.func(&d.function)).collect()
+            }
             Ok((found, doubts)) if doubts.is_empty() => return Ok((inlining, found)),
             Ok((found, doubts)) => match plain.get_or_insert_with(|| derive(&never)) {
                 Ok((_, known)) if !doubts.is_subset(known) => doubts.difference(known).map(|d| d.0).collect(),

@@ -183,7 +183,7 @@ fn param_mode(m: ParamMode) -> String {
         }
         ParamMode::Bits { shape, definite: true } => format!("bits of {shape}"),
         ParamMode::Bits { shape, definite: false } => format!("perhaps bits of {shape}"),
-        ParamMode::Opaque => "opaque".to_owned(),
+        ParamMode::Opaque { .. } => "opaque".to_owned(),
     }
 }
 

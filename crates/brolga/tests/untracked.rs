@@ -30,9 +30,9 @@ fn text(operation: &str) -> String {
 
 /// Codes and operations.
 const OPERATIONS: [(&str, &str); 5] = [
-    ("AD0110", "v6 = iadd v4, v5\n v9 = bitcast.f64 v6"),
+    ("AD0110", "v6 = imul v4, v5\n v9 = bitcast.f64 v6"),
     ("AD0110", "v6 = bitcast.f64 v5\n v9 = bor v0, v6"),
-    ("AD0110", "v6 = stack_addr.i64 ss0\n v7 = iadd v4, v5\n store v7, v6\n v9 = load.f64 v6"),
+    ("AD0110", "v6 = stack_addr.i64 ss0\n v7 = imul v4, v5\n store v7, v6\n v9 = load.f64 v6"),
     ("AD0111", "v6 = splat.f64x2 v0\n v7 = bitcast.f32x4 little v6\n v8 = extractlane v7, 1\n v9 = fpromote.f64 v8"),
     ("AD0112", "v6 = iadd v4, v5\n v9 = fcvt_from_sint.f64 v6"),
 ];

@@ -11,6 +11,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use super::kinds_at;
+use super::steps::Steps;
 use crate::callee::CalleeKind;
 use crate::cell::{Base, Cell, access_offset, cell_of};
 use crate::contents::{Contents, Kinds, moves_half};
@@ -28,6 +29,8 @@ pub struct LaneInput<'a> {
     pub pointers: &'a Pointers,
     /// What memory holds.
     pub contents: &'a Contents,
+    /// Numbers that are added to floats' bits.
+    pub steps: &'a Steps,
 }
 
 /// Where integers come into a function, or leave it.
@@ -60,14 +63,23 @@ struct Moves {
 
 /// Lane widths of the integers of a function; zero where none is known.
 pub fn lanes(i: &LaneInput<'_>) -> SecondaryMap<ir::Value, u32> {
-    let (mut lane, moves) = collect(i);
-    settle(i.of.func, &moves, &mut lane);
+    let (mut lane, hints, moves) = collect(i);
+    settle(i.of.func, &moves, &mut lane, Halves::BothWays);
+    // Of what has a width by now, others only think that they know another.
+    for hints in hints {
+        for (v, width) in hints {
+            if lane[v] == 0 {
+                lane[v] = width;
+            }
+        }
+        settle(i.of.func, &moves, &mut lane, Halves::OfWords);
+    }
     lane
 }
 
 /// The ends that moves lead from one to another, whatever is known of their lanes.
 pub fn links(i: &LaneInput<'_>) -> Vec<Link> {
-    let (func, cfg, moves) = (i.of.func, i.of.cfg, collect(i).1);
+    let (func, cfg, moves) = (i.of.func, i.of.cfg, collect(i).2);
     let mut ends: Vec<(End, ir::Value)> = Vec::new();
     let formal = func.dfg.block_params(cfg.blocks[0]).iter().enumerate();
     ends.extend(formal.map(|(n, &v)| (End::Param(n), v)));
@@ -114,8 +126,21 @@ fn is_plain(i: &LaneInput<'_>, v: ir::Value) -> bool {
     Shape::of_float(i.of.func.dfg.value_type(v)).is_none() && !i.pointers.address.contains(v)
 }
 
+/// What is said of a word by the width of its halves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Halves {
+    /// That it is two singles, if one half is known to be one.
+    BothWays,
+    /// Nothing: what is only thought of a half (it may be any small number that a word is made of) is not thought of the word.
+    OfWords,
+}
+
+/// Widths that are known less certainly than others: from callers; from what is in the same place of memory; and from callees, and what else is in memory.
+type Hints = [Vec<(ir::Value, u32)>; 3];
+
 /// What instructions say, and how values are moved.
-fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
+fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
+    let mut hints = Hints::default();
     let mut lane: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
     let (func, cfg) = (i.of.func, i.of.cfg);
     let ty = |v: ir::Value| func.dfg.value_type(v);
@@ -126,7 +151,7 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
         if let ParamMode::Bits { shape, .. } = i.of.params[n]
             && !matches!(shape, Shape::Bytes { .. })
         {
-            lane[v] = shape.lane_bytes();
+            hints[0].push((v, shape.lane_bytes()));
         }
     }
     for &b in &cfg.blocks {
@@ -169,6 +194,9 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
                 Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, inst) => {
                     halves.push((args[0], results[0]));
                 }
+                Opcode::Iadd | Opcode::Isub => {
+                    pairs.extend(i.steps.of(inst).map(|n| (args[n], results[0])));
+                }
                 Opcode::Load | Opcode::Store | Opcode::AtomicLoad | Opcode::AtomicStore => {
                     let addr = access_address(func, inst).expect("an access has an address");
                     let v = results.first().copied().unwrap_or(args[0]);
@@ -182,10 +210,9 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
                             Kinds::NONE => kinds_at(func, i.contents, i.of.summaries, inst, addr),
                             over => over,
                         };
-                        if let Some(s) = k.shape(ty(v).bytes())
-                            && lane[v] == 0
-                        {
-                            lane[v] = s.lane_bytes();
+                        match k.shape(ty(v).bytes()).map(Shape::lane_bytes) {
+                            Some(width) => hints[1 + usize::from(over == Kinds::NONE)].push((v, width)),
+                            None => {}
                         }
                     }
                     // What lies in one place is one thing; and of memory of which nothing is known, nobody knows what lies where.
@@ -201,8 +228,10 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
                 Opcode::Call => {
                     let Some(CalleeKind::Derived(f)) = CalleeKind::of(i.of.program, func, inst) else { continue };
                     let mut learn = |v: ir::Value, bytes: u32| {
-                        if lane[v] == 0 && !is_float(v) && !i.pointers.address.contains(v) && ty(v).bytes() >= bytes {
-                            lane[v] = bytes;
+                        // Of a word that might be two singles a callee knows no more than its caller.
+                        let fits = ty(v).bytes() == bytes || bytes == 8 && ty(v).bytes() > 8;
+                        if bytes != 0 && fits && !is_float(v) && !i.pointers.address.contains(v) {
+                            hints[2].push((v, bytes));
                         }
                     };
                     args.iter().enumerate().for_each(|(n, &v)| learn(v, i.of.summaries.param_lane(f, n)));
@@ -219,7 +248,7 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
                         if let ResultMode::Bits(s) = i.results[n]
                             && !matches!(s, Shape::Bytes { .. })
                         {
-                            lane[v] = s.lane_bytes();
+                            hints[0].push((v, s.lane_bytes()));
                         }
                     }
                 }
@@ -228,23 +257,24 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Moves) {
         }
     }
     pairs.retain(|&(x, y)| !is_float(x) && !is_float(y));
-    (lane, Moves { pairs, halves, links })
+    (lane, hints, Moves { pairs, halves, links })
 }
 
 /// Carry lanes along moves. Those are in the order of the program, which most chains of them follow, or go against.
-fn settle(func: &ir::Function, moves: &Moves, lane: &mut SecondaryMap<ir::Value, u32>) {
+fn settle(func: &ir::Function, moves: &Moves, lane: &mut SecondaryMap<ir::Value, u32>, halves: Halves) {
     let bytes = |v: ir::Value| func.dfg.value_type(v).bytes();
     // A half of a word can be one single, never part of a double.
     let whole = moves.pairs.iter().map(|&(x, y)| (x, y, [4, 8]));
-    let halves = moves.halves.iter().map(|&(x, y)| (x, y, [4, 4]));
+    let split = moves.halves.iter().map(|&(x, y)| (x, y, [4, 4]));
     let calls = moves.links.iter().map(|&(x, y, n)| (x, y, [n, n]));
-    let all: Vec<_> = whole.chain(halves).chain(calls).collect();
+    let all: Vec<_> = whole.chain(split).chain(calls).collect();
+    let half_of_word = |x, y| halves == Halves::BothWays || bytes(x) >= bytes(y);
     let mut changed = true;
     while std::mem::take(&mut changed) {
         for &(x, y, widths) in all.iter().chain(all.iter().rev()) {
             for (from, to) in [(x, y), (y, x)] {
                 let width = lane[from];
-                if lane[to] == 0 && widths.contains(&width) && bytes(to) >= width {
+                if lane[to] == 0 && widths.contains(&width) && bytes(to) >= width && half_of_word(from, to) {
                     lane[to] = width;
                     changed = true;
                 }

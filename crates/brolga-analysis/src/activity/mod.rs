@@ -8,7 +8,7 @@
 //! ```text
 //! No      nothing active in it
 //! Varied  a float, or an integer that carries float bits of known lane width unchanged
-//! Taint   an integer computed from such bits, or a part of them
+//! Taint   an integer computed from such bits, or a part of them (but see `steps`: a number that is added to them)
 //! ```
 //!
 //! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no cotangent waits there, unless it has only
@@ -36,6 +36,7 @@ use crate::pointers::{PointerInput, Pointers};
 use crate::reach::Name;
 use crate::summary::Summaries;
 use crate::turns::{Here, Local};
+use steps::Steps;
 
 /// What a memory access means for the derivative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +162,8 @@ pub struct ActivityInput<'a> {
     pub contents: &'a Contents,
     /// Widths of the floats that integers carry.
     pub lanes: &'a SecondaryMap<ir::Value, u32>,
+    /// Numbers that are added to floats' bits.
+    pub steps: &'a Steps,
     /// What is known of callees.
     pub summaries: &'a Summaries,
     /// Whether problems with bits are left to the run.
@@ -182,6 +185,7 @@ pub(crate) mod exponent;
 pub mod lanes;
 pub mod pieces;
 mod roles;
+pub mod steps;
 mod useful;
 mod varied;
 

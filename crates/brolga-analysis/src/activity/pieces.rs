@@ -5,7 +5,7 @@
 //! with others at the other (`brolga_runtime::pieces`).
 //!
 //! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
-//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign ([`sign_of_piece`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
+//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign ([`sign_of_piece`]) or with a number added ([`super::steps`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
 //! it returns checks that no cotangent comes.)
 
 use brolga_ir::inst::Shape;
@@ -233,6 +233,7 @@ impl Cx<'_> {
         use Opcode::*;
         match func.dfg.insts[inst].opcode() {
             Bitcast | Load | Select => true,
+            Iadd | Isub => self.i.steps.of(inst).is_some(),
             Band | Bor | Bxor | Bitselect | Extractlane | Isplit | Uextend | Ireduce | Ishl | Ushr => true,
             op if op.is_call() => matches!(
                 CalleeKind::of(self.i.program, func, inst),
@@ -264,6 +265,10 @@ impl Cx<'_> {
                 op.map_or(Because::Nothing, |op| Because::Of(op.flows_to()))
             }
             Structural::Bitcast => Because::Of(args.to_vec()),
+            Structural::IntArith if let Some(n) = self.i.steps.of(inst) => match self.a.state[args[1 - n]] {
+                State::No => Because::Of(vec![args[n]]),
+                _ => Because::Nothing,
+            },
             Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
                 Some(CalleeKind::Derived(_)) => Because::Itself,
                 _ => Because::Nothing,

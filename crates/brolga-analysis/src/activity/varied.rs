@@ -50,7 +50,7 @@ impl Cx<'_> {
                 ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
                 ParamMode::Bits { shape: Shape::Bytes { .. }, definite } => self.a.state[v] = State::Taint { definite },
                 ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
-                ParamMode::Opaque => self.a.state[v] = State::Taint { definite: false },
+                ParamMode::Opaque { definite } => self.a.state[v] = State::Taint { definite },
                 ParamMode::Const | ParamMode::Dup { .. } => {}
             }
         }
@@ -290,6 +290,7 @@ impl Cx<'_> {
                 self.a.state[args[0]]
             }
             Structural::Call | Structural::CallIndirect => self.call(inst, k, v),
+            Structural::IntArith if let Some(n) = self.i.steps.of(inst) => self.step(v, args[n], args[1 - n]),
             Structural::IntArith | Structural::IntBits => match op {
                 Opcode::Isplit | Opcode::Iconcat if self.a.lane[v] == 8 => match self.any_state(args) {
                     State::Varied { definite } => self.received(v, args, definite),
@@ -324,6 +325,16 @@ impl Cx<'_> {
             | Structural::Trap
             | Structural::Effect
             | Structural::Machine => State::No,
+        }
+    }
+
+    /// The sum of what may be a float's bits, and something else.
+    fn step(&self, v: ir::Value, bits: ir::Value, number: ir::Value) -> State {
+        let whole = |x: ir::Value| self.a.lane[x] == self.ty(x).bytes();
+        match self.a.state[bits] {
+            s if self.a.state[number] != State::No => s.max(self.tainted(&[bits, number])),
+            State::Varied { definite } if !(whole(v) && whole(bits)) => State::Taint { definite },
+            s => s,
         }
     }
 
@@ -379,7 +390,7 @@ impl Cx<'_> {
                 _ => State::Taint { definite: true },
             };
         }
-        let moved = self.i.contents.moved.contains(v);
+        let moved = self.i.contents.moved.contains(v) || self.i.steps.leads_to_float(v);
         if let Some(found) = last {
             // We know what is there.
             let x = func.dfg.inst_args(found.store)[0];

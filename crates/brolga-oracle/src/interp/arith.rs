@@ -1,7 +1,8 @@
 //! Arithmetic, lane by lane: values from the pure functions of `int.rs` and `float.rs`, and what follows for provenance.
 //!
-//! Float operations tell the domain. Integer operations on active bits give mixed bytes, with one exception: an addition in
-//! which, byte by byte, one side is a constant zero only puts bytes together, like `bor`. Comparisons, conversions to
+//! Float operations tell the domain. Integer operations on active bits give mixed bytes, with two exceptions: an addition in
+//! which, byte by byte, one side is a constant zero only puts bytes together, like `bor`; and a constant that is added to all bits of a float
+//! is a float again, so many units away. Comparisons, conversions to
 //! integers and tests give clean results: they are locally constant.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
@@ -201,8 +202,38 @@ impl<D: Domain> Machine<'_, D> {
             _ if x.prov.is_clean() && y.prov.is_clean() => Prov::Clean,
             Opcode::Iadd | Opcode::Isub if is_zero(y) => x.prov.clone(),
             Opcode::Iadd if disjoint(x, y) => self.mask(Mask::Or, n, x, y),
+            Opcode::Iadd | Opcode::Isub if !ty.is_vector() => match self.shifted(op, n, x, y) {
+                Some(prov) => prov,
+                None => self.mix(n, [x, y]),
+            },
             _ => self.mix(n, [x, y]),
         }
+    }
+
+    /// A constant added to all bits of a float. Between two floats of one sign lie as many units in the last place as between their bits, so the sum is a
+    /// float that moves by its own unit where the operand moves by its.
+    fn shifted(&mut self, op: Opcode, n: usize, x: &Val, y: &Val) -> Option<Prov> {
+        let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
+        let (float, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
+        let Origin::Node(node) = float.prov.float(0, width) else { return None };
+        if !other.prov.is_clean() || float.prov != (Prov::Float { node, width }) {
+            return None;
+        }
+        let sum = int::binary(op, n as u32 * 8, x.bits, y.bits).ok()?;
+        let backwards = op == Opcode::Isub && y.prov == float.prov;
+        let (before, after) = (unit(float.bits, width), unit(sum, width));
+        // `nextafter` has slope one, also from a power of two to the float below.
+        let next = sum.abs_diff(float.bits) == 1;
+        let exponent = if next { 0 } else { after.1 - before.1 };
+        let sign = if (after.0 == before.0) == backwards { -1.0 } else { 1.0 };
+        // A power of two that is no number is two of them.
+        let first = 2f64.powi(exponent / 2);
+        let second = sign * 2f64.powi(exponent - exponent / 2);
+        let value = float_of(sum, width);
+        let slope = |s: f64| [Some(D::Num::constant(s)), None, None];
+        let half = self.record(float_of(float.bits, width) * first, &[(Origin::Node(node), 0.0)], |_| slope(first))?;
+        let node = self.record(value, &[(Origin::Node(half), 0.0)], |_| slope(second))?;
+        Some(Prov::Float { node, width })
     }
 
     /// Arithmetic with overflow; the third operand, if any, is the carry.
@@ -263,6 +294,13 @@ impl<D: Domain> Machine<'_, D> {
             _ => collect(1, all.map(|x| x >> (n - 1))),
         })
     }
+}
+
+/// Whether a float is negative, and the exponent of its unit in the last place, counted from that of the smallest.
+fn unit(bits: u128, width: u8) -> (bool, i32) {
+    let (mantissa, exponent) = if width == 4 { (23, 8) } else { (52, 11) };
+    let field = ((bits >> mantissa) & ones(exponent)) as i32;
+    (bits >> (mantissa + exponent) & 1 == 1, (field - 1).max(0))
 }
 
 /// Whether at every byte one of the values is a constant zero.

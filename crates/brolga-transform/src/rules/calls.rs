@@ -35,7 +35,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
             *mode = ResultMode::Unit;
         }
     }
-    let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque))
+    let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque { .. }))
         && results.iter().all(|r| *r == ResultMode::None);
     let shared = facts.program.data.values().any(|d| d.writable) || facts.options.memory == MemoryMode::Restore;
     if quiet && !shared {
@@ -173,19 +173,12 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
     match state {
         State::Varied { definite } => {
             let bits = |shape| ParamMode::Bits { shape, definite };
-            facts.activity.shape(facts.func(), a).map_or(ParamMode::Opaque, bits)
+            facts.activity.shape(facts.func(), a).map_or(ParamMode::Opaque { definite }, bits)
         }
         State::Taint { definite } if facts.summaries.hands_on(f, i) && facts.is_active(a) => {
             ParamMode::Bits { shape: cx.shape(a), definite }
         }
-        State::Taint { definite: true } => {
-            let d = Diagnostic::new("AD0113", "an integer computed from float bits is passed to a function")
-                .note("the callee might make a float of it again")
-                .help("write the operation on floats, or compute the integer inside the callee");
-            cx.problem(d);
-            ParamMode::Const
-        }
-        State::Taint { definite: false } => ParamMode::Opaque,
+        State::Taint { definite } => ParamMode::Opaque { definite },
         State::No => ParamMode::Const,
     }
 }

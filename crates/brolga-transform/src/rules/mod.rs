@@ -13,6 +13,7 @@ mod known;
 mod memory;
 mod moves;
 mod pieces;
+mod steps;
 
 pub(crate) use pieces::{Converts, asking, fitted};
 
@@ -85,7 +86,10 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                 }
             }
         }
-        Structural::IntArith => memory::pointer_arith(cx),
+        Structural::IntArith => {
+            memory::pointer_arith(cx);
+            steps::step(cx);
+        }
         Structural::IntBits => moves::halves(cx, op),
         // What they mean for derivatives is nothing, or was settled by the analysis.
         Structural::Control

@@ -1,0 +1,239 @@
+//! Integers that are added to a float's bits.
+//!
+//! **Question.** `nextafter` adds one to the bits of a float, a fast `ldexp` adds a number to its exponent, and interpreters keep a double as its bits plus a constant (*NaN
+//! boxing*). What is the derivative?
+//!
+//! **Answer.** As integers, the bits of floats of one sign count units in the last place. So if `y` has the bits of `x`, plus `c`, then `y` is `c` units further from zero, whatever `x`
+//! is (within its binade, and where `y` stays in one), and
+//!
+//! ```text
+//! dy/dx = ± ulp(y) / ulp(x) = ± 2^(exponent field of y - exponent field of x)
+//! ```
+//!
+//! with a field of 1 for subnormals, and the sign of `x · y`; for `c - bits` it is the other sign. It asks nothing of `c` but that it is no active float's, and nothing of `y`, which may be
+//! a NaN's pattern: a *step* gives it a formal slope, and another step takes that out again. Products of steps are exact: they are powers of two.
+//!
+//! **Which additions are steps.** A step that is made of a number does no harm: nobody reads a float there, so no cotangent comes. But it costs, so an addition is one only where something
+//! says that it is made of a float's bits: one operand is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as such ([`Steps::of`]); or the result becomes
+//! one in that way, or is chosen where such bits are not, and the other operand is plainly a number. Where both operands might be a float's nobody knows which is, and it is none. Bytes that are put together by an addition
+//! ([`bytes_of`]) are no step, either.
+
+use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+use super::pieces::bytes_of;
+use crate::cell::{access_offset, cell_of};
+use crate::contents::{Contents, Kinds, Use, Uses};
+use crate::modes::ParamMode;
+use crate::pointers::{PointerInput, Pointers, access_address, constant_int};
+
+/// The steps of a function.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// Which operand of an addition or subtraction is the float's bits.
+    operand: SecondaryMap<ir::Inst, Option<u8>>,
+    /// Integers that become floats, by moves and at least one step.
+    to: EntitySet<ir::Value>,
+}
+
+/// An integer as wide as a float.
+fn is_word(func: &ir::Function, v: ir::Value) -> bool {
+    matches!(func.dfg.value_type(v), types::I32 | types::I64)
+}
+
+/// The two operands, where an instruction may be a step.
+pub(crate) fn candidate(func: &ir::Function, inst: ir::Inst) -> Option<[ir::Value; 2]> {
+    let (Opcode::Iadd | Opcode::Isub) = func.dfg.insts[inst].opcode() else { return None };
+    let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    is_word(func, a).then_some([a, b])
+}
+
+/// Which operand of a candidate is a float's bits if its result becomes a float: the one beside a number.
+fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<u8> {
+    match [a, b].map(|v| is_number(func, v, 4)) {
+        [false, true] => Some(0),
+        [true, false] => Some(1),
+        _ => None,
+    }
+}
+
+/// Whether a value is plainly a number: a constant, or calculated in a way that leaves no float's bits whole.
+fn is_number(func: &ir::Function, v: ir::Value, depth: u32) -> bool {
+    if constant_int(func, v).is_some() {
+        return true;
+    }
+    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth > 0) else { return false };
+    let args = func.dfg.inst_args(inst);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Ishl | Opcode::Imul | Opcode::Ineg | Opcode::Uextend | Opcode::Sextend => true,
+        Opcode::FcvtToSint | Opcode::FcvtToUint | Opcode::FcvtToSintSat | Opcode::FcvtToUintSat => true,
+        Opcode::Select => args[1..].iter().all(|&x| is_number(func, x, depth - 1)),
+        _ => false,
+    }
+}
+
+/// The operands of which a value is one, where its definition only moves bits, or changes a float's sign.
+fn moved_from(func: &ir::Function, inst: ir::Inst) -> &[ir::Value] {
+    let args = func.dfg.inst_args(inst);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Select | Opcode::SelectSpectreGuard => &args[1..],
+        Opcode::Band | Opcode::Bor | Opcode::Bxor => args,
+        Opcode::Bitcast if is_word(func, args[0]) => args,
+        _ => &[],
+    }
+}
+
+/// Add what leads to some integers, by moves and steps.
+pub(crate) fn close_backwards(
+    func: &ir::Function,
+    incoming: impl Fn(ir::Block, usize) -> Vec<ir::Value>,
+    mut work: Vec<ir::Value>,
+    found: &mut EntitySet<ir::Value>,
+) {
+    while let Some(v) = work.pop() {
+        if !is_word(func, v) || constant_int(func, v).is_some() || !found.insert(v) {
+            continue;
+        }
+        match func.dfg.value_def(v) {
+            ValueDef::Param(b, i) => work.extend(incoming(b, i)),
+            ValueDef::Result(inst, _) => match candidate(func, inst) {
+                Some(args) => work.extend(beside_number(func, args).map(|n| args[usize::from(n)])),
+                None => work.extend(moved_from(func, inst)),
+            },
+            ValueDef::Union(..) => {}
+        }
+    }
+}
+
+impl Steps {
+    /// Which operand of an instruction is a float's bits, if it is a step.
+    pub fn of(&self, inst: ir::Inst) -> Option<usize> {
+        self.operand[inst].map(usize::from)
+    }
+
+    /// Whether an integer becomes a float by steps.
+    pub fn leads_to_float(&self, v: ir::Value) -> bool {
+        self.to.contains(v)
+    }
+
+    /// Find them. Memory counts where one place is accessed as floats and as integers.
+    pub fn compute(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, uses: &Uses) -> Self {
+        let (func, cfg) = (cx.func, cx.cfg);
+        let is_candidate = |&&inst: &&ir::Inst| {
+            let plain = |v: ir::Value| !p.address.contains(v) && p.root(v).is_none();
+            candidate(func, inst).is_some_and(|args| args.iter().all(|&v| plain(v)))
+                && plain(func.dfg.first_result(inst))
+        };
+        let candidates: Vec<ir::Inst> = cfg.all_insts().iter().filter(is_candidate).copied().collect();
+        let mut steps = Steps::default();
+        if candidates.is_empty() {
+            return steps;
+        }
+        let (from, mut to) = ends(cx, c);
+        if from.is_empty() && to.is_empty() {
+            return steps;
+        }
+        let from = closed_forwards(func, uses, from);
+        // What is chosen instead of a float's bits is a float's bits.
+        to.extend(from.iter().flat_map(|v| chosen_among(func, v, |b, i| cfg.incoming(b, i).collect())));
+        close_backwards(func, |b, i| cfg.incoming(b, i).collect(), to, &mut steps.to);
+        let mut found = Vec::new();
+        for inst in candidates {
+            let args = candidate(func, inst).expect("it is one");
+            let operand = match args.map(|v| from.contains(v)) {
+                [true, false] => Some(0),
+                [false, true] => Some(1),
+                [true, true] => None,
+                _ if steps.to.contains(func.dfg.first_result(inst)) => beside_number(func, args),
+                _ => None,
+            };
+            if operand.is_some() && bytes_of(func, inst).is_none() {
+                steps.operand[inst] = operand;
+                found.push(inst);
+            }
+        }
+        // What becomes a float without a step is known as it has always been.
+        let mut stepped = EntitySet::new();
+        let operands = found.iter().map(|&inst| func.dfg.inst_args(inst)[steps.of(inst).expect("it is one")]).collect();
+        close_backwards(func, |b, i| cfg.incoming(b, i).collect(), operands, &mut stepped);
+        let to = std::mem::take(&mut steps.to);
+        steps.to.extend(stepped.iter().filter(|&v| to.contains(v)));
+        steps
+    }
+}
+
+/// The integers of which one is chosen, where control flow meets or by a `select`.
+fn chosen_among(
+    func: &ir::Function,
+    v: ir::Value,
+    incoming: impl Fn(ir::Block, usize) -> Vec<ir::Value>,
+) -> Vec<ir::Value> {
+    match func.dfg.value_def(v) {
+        ValueDef::Param(b, i) => incoming(b, i),
+        ValueDef::Result(inst, _) if func.dfg.insts[inst].opcode() == Opcode::Select => {
+            func.dfg.inst_args(inst)[1..].to_vec()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Integers that are made of floats as they are, and such as become floats.
+fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>) {
+    let (func, cfg) = (cx.func, cx.cfg);
+    let (mut from, mut to) = (Vec::new(), Vec::new());
+    for (n, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
+        if let ParamMode::Bits { shape, definite: true } = cx.params[n]
+            && is_word(func, v)
+            && shape.lane_bytes() == func.dfg.value_type(v).bytes()
+        {
+            from.push(v);
+        }
+    }
+    for &inst in cfg.all_insts() {
+        let args = func.dfg.inst_args(inst);
+        match func.dfg.insts[inst].opcode() {
+            Opcode::Bitcast => {
+                let r = func.dfg.first_result(inst);
+                let is_float = |v| matches!(func.dfg.value_type(v), types::F32 | types::F64);
+                if is_word(func, r) && is_float(args[0]) {
+                    from.push(r);
+                } else if is_float(r) && is_word(func, args[0]) {
+                    to.push(args[0]);
+                }
+            }
+            op @ (Opcode::Load | Opcode::Store) => {
+                let v = func.dfg.inst_results(inst).first().copied().unwrap_or(args[0]);
+                let addr = access_address(func, inst).expect("an access has an address");
+                let bytes = func.dfg.value_type(v).bytes();
+                let whole = if bytes == 8 { Kinds::F64 } else { Kinds::F32 };
+                if is_word(func, v) && c.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes) == whole
+                {
+                    if op == Opcode::Load { from.push(v) } else { to.push(v) }
+                }
+            }
+            _ => {}
+        }
+    }
+    (from, to)
+}
+
+/// What some integers lead to, by moves and steps.
+fn closed_forwards(func: &ir::Function, uses: &Uses, mut work: Vec<ir::Value>) -> EntitySet<ir::Value> {
+    let mut found = EntitySet::new();
+    while let Some(v) = work.pop() {
+        if !is_word(func, v) || !found.insert(v) {
+            continue;
+        }
+        for u in uses.of(v) {
+            match *u {
+                Use::Edge(_, param) => work.push(param),
+                Use::Inst(inst, _) => {
+                    if candidate(func, inst).is_some() || moved_from(func, inst).contains(&v) {
+                        work.push(func.dfg.first_result(inst));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
