@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn slopes_are_those_of_neighbours() {
         for (x, c) in [
-            (1.25, 1 << 52),
+            (1.25_f64, 1_i64 << 52),
             (1.25, 3 << 51),
             (-7.5, (-2_i64) << 52),
             (3.0e-310, 5 << 52),
