@@ -47,14 +47,15 @@ mod tests {
     /// Slopes as differences of neighbours, where all of them are in one binade.
     #[test]
     fn slopes_are_those_of_neighbours() {
-        for (x, c) in [
+        let all: [(f64, i64); 6] = [
             (1.25, 1 << 52),
             (1.25, 3 << 51),
             (-7.5, (-2_i64) << 52),
             (3.0e-310, 5 << 52),
             (1.9, -(1 << 52)),
             (0.7, 12345),
-        ] {
+        ];
+        for (x, c) in all {
             let moved = |x: f64| f64::from_bits(x.to_bits().wrapping_add_signed(c));
             let near = f64::from_bits(x.to_bits() + (1 << 30));
             let slope = (moved(near) - moved(x)) / (near - x);
@@ -95,7 +96,7 @@ mod tests {
         let (tiny, huge) = (1_u64, 2046 << 52);
         assert_eq!(brolga_step_loses_double(1.0, tiny, huge), status::UNTRACKED);
         assert_eq!(brolga_step_loses_double(1.0, huge, tiny), status::UNTRACKED);
-        assert_eq!(brolga_step_loses_double(1e-300, tiny, huge), status::OK);
+        assert_eq!(brolga_step_loses_double(1e-300, tiny, 2000 << 52), status::OK);
         // A subnormal product is kept if it has all digits.
         assert_eq!(brolga_step_loses_double(1.0, 1050 << 52, 1 << 52), status::OK);
         assert_eq!(brolga_step_loses_double(1.0 + f64::EPSILON, 1050 << 52, 1 << 52), status::UNTRACKED);
