@@ -210,9 +210,8 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
                             Kinds::NONE => kinds_at(func, i.contents, i.of.summaries, inst, addr),
                             over => over,
                         };
-                        match k.shape(ty(v).bytes()).map(Shape::lane_bytes) {
-                            Some(width) => hints[1 + usize::from(over == Kinds::NONE)].push((v, width)),
-                            None => {}
+                        if let Some(shape) = k.shape(ty(v).bytes()) {
+                            hints[1 + usize::from(over == Kinds::NONE)].push((v, shape.lane_bytes()));
                         }
                     }
                     // What lies in one place is one thing; and of memory of which nothing is known, nobody knows what lies where.
