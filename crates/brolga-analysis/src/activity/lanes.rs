@@ -227,8 +227,7 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
                 Opcode::Call => {
                     let Some(CalleeKind::Derived(f)) = CalleeKind::of(i.of.program, func, inst) else { continue };
                     let mut learn = |v: ir::Value, bytes: u32| {
-                        // Of a word that might be two singles a callee knows no more than its caller.
-                        let fits = ty(v).bytes() == bytes || bytes == 8 && ty(v).bytes() > 8;
+                        let fits = ty(v).bytes() >= bytes;
                         if bytes != 0 && fits && !is_float(v) && !i.pointers.address.contains(v) {
                             hints[2].push((v, bytes));
                         }
