@@ -21,7 +21,7 @@ use smallvec::smallvec;
 use crate::facts::Facts;
 use crate::forward::Forward;
 use crate::plan::Plan;
-use crate::pullback::Pullback;
+use crate::pullback::{Pullback, Pullbacks};
 
 /// The signature: see above.
 pub fn signature(forward: &Signature, pullback: &Signature, n_results: usize) -> Signature {
@@ -32,21 +32,19 @@ pub fn signature(forward: &Signature, pullback: &Signature, n_results: usize) ->
     s
 }
 
-/// Join the halves of one plan: a forward pass and its pullback; or, behind that, one without guards that is taken if all that is
-/// watched is as it should be; and, behind that, one that clears what the first is going to add to ([`crate::ascending`]).
+/// Join the halves of one plan: a forward pass and its pullbacks.
 pub fn combine(
     facts: &Facts<'_>,
     forward: Forward,
-    pullbacks: Vec<Pullback>,
+    Pullbacks { guarded, free, clearing }: Pullbacks,
     plan: &Plan,
     symbol: String,
     ids: &mut Ids,
 ) -> CfgBlocks {
     let Forward { graph: mut whole, .. } = forward;
-    let returns = &facts.func().signature.returns;
     whole.symbol = symbol;
-    whole.signature = signature(&whole.signature, &pullbacks[0].graph.signature, plan.results.len());
-    let seeds = pullbacks[0].graph.blocks[0].params.iter().skip(1).copied().collect::<Vec<_>>();
+    whole.signature = signature(&whole.signature, &guarded.graph.signature, plan.results.len());
+    let seeds = guarded.graph.blocks[0].params.iter().skip(1).copied().collect::<Vec<_>>();
     whole.blocks[0].params.extend(seeds);
     for block in whole.blocks.values_mut() {
         let (Role::Forward(b), Term::Return(values)) = (block.role, &block.term) else { continue };
@@ -55,54 +53,66 @@ pub fn combine(
         for op in keeps.chain([AdOp::Turn]).collect::<Vec<_>>() {
             block.insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at: block.term_at });
         }
-        let ways: Vec<_> = pullbacks.iter().map(|half| Target { block: half.reverse_of[&b], args: vec![] }).collect();
-        let rare = if ways.len() > 2 { 2 } else { 0 };
-        block.term = match (ways[rare].clone(), ways.get(1).cloned()) {
-            (guarded, None) => Term::Jump(guarded),
-            (rare, Some(free)) => {
+        let to = |half: &Pullback| Target { block: half.reverse_of[&b], args: vec![] };
+        block.term = match &free {
+            None => Term::Jump(to(&guarded)),
+            Some(free) => {
                 let flag = Val::D(ids.dv());
                 let watched = AdInst { defs: smallvec![(flag, types::I8)], op: AdOp::Watched, at: block.term_at };
                 block.insts.insert(ids.inst(), watched);
-                Term::If(flag, rare, free)
+                Term::If(flag, to(clearing.as_ref().unwrap_or(&guarded)), to(free))
             }
         };
     }
-    if plan.exits.is_empty() {
+    let Some(turned) = plan.exits.first() else {
         // It never returns, so it never turns around.
         return whole;
+    };
+    let mut rare = free.is_some();
+    let begins = guarded.reverse_of[turned];
+    for Pullback { graph: mut half, .. } in [Some(guarded), free].into_iter().flatten() {
+        leave(facts, plan, &mut half, ids);
+        if std::mem::take(&mut rare) {
+            half.make_cold();
+        }
+        append(&mut whole, half);
     }
-    let twice = pullbacks.len() > 1;
-    let guarded = plan.exits.first().map(|b| pullbacks[0].reverse_of[b]);
-    for (k, Pullback { graph: mut half, .. }) in pullbacks.into_iter().enumerate() {
-        let entry = half.entry();
-        let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
-        if k == 2 {
-            let block = guarded.expect("there is one exit");
-            exit.insts = Fragment::default();
-            exit.term = Term::Jump(Target { block, args: vec![] });
-            half.make_cold();
-            whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
-            continue;
-        }
-        let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
-        let mut out = Vec::new();
-        for (&slot, r) in plan.results.iter().zip(returns) {
-            let d = Val::D(ids.dv());
-            let defs = smallvec![(d, r.value_type)];
-            exit.insts.insert(ids.inst(), AdInst { defs, op: AdOp::Restore(slot), at: None });
-            out.push(d);
-        }
-        out.extend(cotangents);
-        exit.term = Term::Return(out);
-        if let Some(release) = facts.release {
-            release_all(facts, release, &mut half, ids);
-        }
-        if twice && k == 0 {
-            half.make_cold();
-        }
-        whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
+    if let Some(Pullback { graph: mut half, .. }) = clearing {
+        let exit = exit(&mut half);
+        exit.insts = Fragment::default();
+        exit.term = Term::Jump(Target { block: begins, args: vec![] });
+        half.make_cold();
+        append(&mut whole, half);
     }
     whole
+}
+
+fn exit(half: &mut CfgBlocks) -> &mut CfgBlock {
+    half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns")
+}
+
+/// All blocks of a half but its entry, which finds the frame of a pair.
+fn append(whole: &mut CfgBlocks, half: CfgBlocks) {
+    let entry = half.entry();
+    whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
+}
+
+/// Let a half return what the first has kept, too.
+fn leave(facts: &Facts<'_>, plan: &Plan, half: &mut CfgBlocks, ids: &mut Ids) {
+    let exit = exit(half);
+    let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
+    let mut out = Vec::new();
+    for (&slot, r) in plan.results.iter().zip(&facts.func().signature.returns) {
+        let d = Val::D(ids.dv());
+        let defs = smallvec![(d, r.value_type)];
+        exit.insts.insert(ids.inst(), AdInst { defs, op: AdOp::Restore(slot), at: None });
+        out.push(d);
+    }
+    out.extend(cotangents);
+    exit.term = Term::Return(out);
+    if let Some(release) = facts.release {
+        release_all(facts, release, half, ids);
+    }
 }
 
 /// Before it returns, release what the first half has noted (`brolga_analysis::late`):
@@ -118,8 +128,7 @@ fn release_all(facts: &Facts<'_>, release: FuncKey, half: &mut CfgBlocks, ids: &
     let [next, one, end] = [(); 3].map(|()| ids.block());
     let [base, block, each_base, each] = [(); 4].map(|()| Val::D(ids.dv()));
     let jump = |block| Term::Jump(Target { block, args: vec![] });
-    let exit = half.blocks.values_mut().find(|b| matches!(b.term, Term::Return(_))).expect("one block returns");
-    let returns = std::mem::replace(&mut exit.term, jump(next));
+    let returns = std::mem::replace(&mut exit(half).term, jump(next));
     let mut ask = Signature::new(brolga_analysis::modes::HELPER_CONV);
     ask.params.push(AbiParam::new(types::I64));
     ask.returns.extend([types::I64, types::I32].map(AbiParam::new));

@@ -8,7 +8,7 @@
 //! collected and reported together.
 
 use brolga_analysis::modes::signature_id;
-use brolga_analysis::{CalleeKind, ParamMode, ResultMode, Summaries, Variant, plain, summary};
+use brolga_analysis::{CalleeKind, ParamMode, Summaries, Variant, plain, summary};
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
@@ -42,7 +42,7 @@ use crate::normalise::{Normalised, normalise};
 use crate::once::watch_once;
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
-use crate::pullback::{either, pullback};
+use crate::pullback::{Pullbacks, either, pullback};
 use crate::rules;
 use crate::segments;
 use crate::stmt::{AdStmts, Callees, Translation};
@@ -645,11 +645,12 @@ fn derive_one<'a>(
         let pullback = |stmts: &AdStmts, ids: &mut Ids| {
             pullback(&facts, stmts, &live, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
         };
-        let mut pulls = vec![pullback(&stmts, ids)];
-        pulls.extend(watch.map(|w| pullback(&w.free, ids)));
+        let guarded = pullback(&stmts, ids);
+        let free = watch.map(|w| pullback(&w.free, ids));
         let clearing = watch.and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));
         let mut clearing = clearing.map(|c| pullback(c, ids));
-        pulls.extend(clearing.take_if(|c| only_clears(&mut c.graph, &primal.func)));
+        let clearing = clearing.take_if(|c| only_clears(&mut c.graph, &primal.func));
+        let pulls = Pullbacks { guarded, free, clearing };
         (fwd, pulls)
     };
     let mut loops = Loops::default();
@@ -691,11 +692,11 @@ fn derive_one<'a>(
     // Parameters whose shadows a run clears itself if it has to.
     let mut overwritten: Vec<usize> = Vec::new();
     let (mut fwd, mut pulls) = assemble(watch.as_ref(), &plan, &mut ids);
-    let reverse_of = pulls[0].reverse_of.clone();
+    let reverse_of = pulls.guarded.reverse_of.clone();
     let (forward, pullback, emitted) = if split {
-        let mut pull = match (pulls.pop(), pulls.pop(), plan.flag) {
-            (Some(free), Some(guarded), Some(flag)) => either(guarded, free, flag, &mut ids),
-            (pull, ..) => pull.expect("there is a pullback"),
+        let mut pull = match (pulls.free, plan.flag) {
+            (Some(free), Some(flag)) => either(pulls.guarded, free, flag, &mut ids),
+            _ => pulls.guarded,
         };
         if options.ideas.prune {
             prune(&mut fwd.graph, known);
@@ -710,11 +711,11 @@ fn derive_one<'a>(
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {
-        let whole = &pulls[0].graph;
+        let whole = &pulls.guarded.graph;
         let (symbol, signature) = (whole.symbol.clone(), whole.signature.clone());
         let empty = CfgBlocks { symbol, signature, blocks: Table::default() };
         loop {
-            let (seg, clears) = (fwd.seg, pulls.len() == 3);
+            let (seg, clears) = (fwd.seg, pulls.clearing.is_some());
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);
             if options.ideas.prune {
                 prune(&mut graph, known);
@@ -777,30 +778,4 @@ fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
     let entry = func.layout.entry_block().expect("a function has a body");
     let segment = func.dfg.block_params(entry)[segments::position(variant)];
     func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| func.dfg.inst_values(i).any(|v| v == segment))
-}
-
-/// The ABI of a derived pair, spelled out for whoever calls it.
-#[derive(Clone, Debug)]
-pub struct Abi {
-    /// Which primal parameters come with a delta.
-    pub deltas: Vec<usize>,
-    /// Which primal results' cotangents the pullback receives.
-    pub seeds: Vec<usize>,
-    /// Which primal parameters' cotangents it returns.
-    pub cotangents: Vec<usize>,
-    /// How many deltas the forward pass returns after the results.
-    pub n_result_deltas: usize,
-}
-
-impl Abi {
-    /// The ABI of a variant.
-    pub fn of(variant: &Variant, sig: &ir::Signature) -> Self {
-        let dup = |p: &ParamMode| matches!(p, ParamMode::Dup { .. });
-        Abi {
-            deltas: (0..variant.params.len()).filter(|&i| dup(&variant.params[i])).collect(),
-            seeds: variant.result_shapes(sig).map(|x| x.0).collect(),
-            cotangents: variant.param_shapes(sig).map(|x| x.0).collect(),
-            n_result_deltas: variant.results.iter().filter(|r| **r == ResultMode::Ptr).count(),
-        }
-    }
 }

@@ -33,6 +33,7 @@
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `orient` and `door`
 //! change what was lowered.
 
+mod abi;
 pub mod affine;
 pub mod again;
 pub mod ahead;
@@ -72,4 +73,5 @@ pub mod tidy;
 pub mod wide;
 mod worklist;
 
-pub use derive::{Abi, Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};
+pub use abi::Abi;
+pub use derive::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};

@@ -41,6 +41,16 @@ pub struct Pullback {
     pub reverse_of: Table<ir::Block, BlockId>,
 }
 
+/// The pullbacks of one plan.
+pub struct Pullbacks {
+    /// The one that is right for all runs.
+    pub guarded: Pullback,
+    /// One without guards, for runs in which all that is watched is as it should be ([`crate::finite`]).
+    pub free: Option<Pullback>,
+    /// What comes before the first where there is a choice: it clears what that is going to add to ([`crate::ascending`]).
+    pub clearing: Option<Pullback>,
+}
+
 mod again;
 
 struct Builder<'a, 'f> {

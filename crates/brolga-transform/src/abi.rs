@@ -1,0 +1,30 @@
+//! How derived functions are called: what a variant says of that, spelled out for whoever calls a pair from outside.
+
+use brolga_analysis::{ParamMode, ResultMode, Variant};
+use cranelift_codegen::ir;
+
+/// The ABI of a derived pair, spelled out for whoever calls it.
+#[derive(Clone, Debug)]
+pub struct Abi {
+    /// Which primal parameters come with a delta.
+    pub deltas: Vec<usize>,
+    /// Which primal results' cotangents the pullback receives.
+    pub seeds: Vec<usize>,
+    /// Which primal parameters' cotangents it returns.
+    pub cotangents: Vec<usize>,
+    /// How many deltas the forward pass returns after the results.
+    pub n_result_deltas: usize,
+}
+
+impl Abi {
+    /// The ABI of a variant.
+    pub fn of(variant: &Variant, sig: &ir::Signature) -> Self {
+        let dup = |p: &ParamMode| matches!(p, ParamMode::Dup { .. });
+        Abi {
+            deltas: (0..variant.params.len()).filter(|&i| dup(&variant.params[i])).collect(),
+            seeds: variant.result_shapes(sig).map(|x| x.0).collect(),
+            cotangents: variant.param_shapes(sig).map(|x| x.0).collect(),
+            n_result_deltas: variant.results.iter().filter(|r| **r == ResultMode::Ptr).count(),
+        }
+    }
+}
