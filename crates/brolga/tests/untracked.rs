@@ -72,6 +72,40 @@ fn what_is_not_reached_does_not_matter() {
     }
 }
 
+/// A slope that no double has is left to the run: what the cotangent becomes may be a number all the same.
+#[test]
+fn steps_that_are_too_long() {
+    let program = program(
+        "function %f(f64) -> f64 {
+        block0(v0: f64):
+            v1 = bitcast.i64 v0
+            v2 = iconst.i64 0x7fd0_0000_0000_0000
+            v3 = iadd v1, v2
+            v4 = bitcast.f64 v3
+            return v4
+        }",
+    );
+    let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active]);
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let rule =
+            DerivedRule::new(&program, &request, &Options { mode, ..Options::default() }).expect("it is derived");
+        let run = |seed: f64| {
+            let (least, mut cotangents) = (f64::from_bits(1), Vec::new());
+            let (args, seed) = ([Arg::new(DataValue::F64(least.into()))], [DataValue::F64(seed.into())]);
+            // SAFETY: there are no pointers.
+            unsafe { rule.gradient(&args, &seed, &mut Vec::new(), &mut cotangents) }?;
+            Ok::<_, Error>(cotangents.remove(0))
+        };
+        match run(1.0) {
+            Err(Error::Trap(trap)) => assert_eq!(trap.code, "untracked_bits"),
+            other => panic!("{mode:?}: {other:?}"),
+        }
+        // Times two to the power of 2044.
+        let found = run(2_f64.powi(-1022)).unwrap();
+        assert_eq!(found, Some(DataValue::F64(2_f64.powi(1022).into())), "{mode:?}");
+    }
+}
+
 /// What the oracles, which know nothing of exponents, cannot judge: `2^e x` and `e x`, where `e` is the exponent of `x`, are linear between powers of two. Shifted up by so much that a mantissa's bit takes
 /// the place of the lowest one of the exponent, it is refused.
 #[test]
