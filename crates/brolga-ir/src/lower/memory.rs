@@ -410,7 +410,8 @@ impl Cx<'_> {
                 self.check_seal(b, (at, seal_at), seal, None, inst.at);
                 let flags = self.tape_flags(b);
                 for (&(name, ty), o) in inst.defs.iter().zip(offs) {
-                    let r = b.ins().load(ty, flags, at, o as i32);
+                    // From where the position was: the new one is then not needed before the end of the block.
+                    let r = b.ins().load(ty, flags, top, o as i32 - size as i32);
                     self.name(name, r);
                 }
             }
