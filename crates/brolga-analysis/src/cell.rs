@@ -14,6 +14,8 @@ use crate::pointers::constant_int;
 pub enum Base {
     /// A value.
     Value(ir::Value),
+    /// The sum of two values, the lesser first: frontends add up addresses again for each access.
+    Sum(ir::Value, ir::Value),
     /// The start of a stack slot.
     Slot(ir::StackSlot),
     /// The start of a data object, by the first global value that names it.
@@ -26,20 +28,24 @@ pub type Cell = (Base, i64);
 /// The cell that an address and an offset name.
 pub fn cell_of(func: &ir::Function, mut addr: ir::Value, off: i32) -> Cell {
     let mut off = i64::from(off);
+    let mut sum = None;
     while let ValueDef::Result(inst, _) = func.dfg.value_def(addr)
         && let InstructionData::Binary { opcode: Opcode::Iadd, args } = func.dfg.insts[inst]
     {
         let (base, by) = match (constant_int(func, args[0]), constant_int(func, args[1])) {
             (_, Some(by)) => (args[0], by),
             (Some(by), None) => (args[1], by),
-            (None, None) => break,
+            (None, None) => {
+                sum = Some(Base::Sum(args[0].min(args[1]), args[0].max(args[1])));
+                break;
+            }
         };
         off = off.wrapping_add(by);
         addr = base;
     }
     match object_of(func, addr) {
         Some((object, at)) => (object, off.wrapping_add(at)),
-        None => (Base::Value(addr), off),
+        None => (sum.unwrap_or(Base::Value(addr)), off),
     }
 }
 

@@ -43,6 +43,7 @@ pub mod combined;
 pub mod common;
 pub mod derive;
 pub mod door;
+mod exponents;
 pub mod facts;
 pub mod fallback;
 pub mod finite;

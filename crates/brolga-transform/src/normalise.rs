@@ -35,6 +35,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use crate::ahead::add_twins;
 use crate::canonical::{canonical, order};
 use crate::common::common;
+use crate::exponents::exponents;
 use crate::reread::reread;
 use crate::wide::split_wide_copies;
 
@@ -94,6 +95,7 @@ pub fn normalise(
     lay_out(&mut func);
     split_wide_copies(&mut func);
     reread(&mut func);
+    exponents(&mut func);
     only_what_is_read(&mut func);
     split_parallel_edges(&mut func);
     let (cfg, loops) = canonical(&mut func);

@@ -181,7 +181,7 @@ fn kinds_at(func: &ir::Function, contents: &Contents, summaries: &Summaries, ins
     region.map_or(k, |r| k.join(summaries.region(r)))
 }
 
-pub(crate) mod exponent;
+pub mod exponent;
 pub mod lanes;
 pub mod pieces;
 mod roles;

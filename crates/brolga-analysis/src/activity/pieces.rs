@@ -233,7 +233,7 @@ impl Cx<'_> {
         use Opcode::*;
         match func.dfg.insts[inst].opcode() {
             Bitcast | Load | Select => true,
-            Iadd | Isub => self.i.steps.of(inst).is_some(),
+            Iadd | Isub | Udiv => self.i.steps.of(inst).is_some(),
             Band | Bor | Bxor | Bitselect | Extractlane | Isplit | Uextend | Ireduce | Ishl | Ushr => true,
             op if op.is_call() => matches!(
                 CalleeKind::of(self.i.program, func, inst),
@@ -255,6 +255,10 @@ impl Cx<'_> {
             ValueDef::Union(..) => return Because::Nothing,
         };
         let args = func.dfg.inst_args(inst);
+        if let Some(n) = self.i.steps.of(inst) {
+            let plain = self.a.state[args[1 - n]] == State::No;
+            return if plain { Because::Of(vec![args[n]]) } else { Because::Nothing };
+        }
         let OpcodeRule::Structural(s) = opcode_rule(func.dfg.insts[inst].opcode()) else { return Because::Nothing };
         match s {
             Structural::Load | Structural::AtomicLoad | Structural::IntLoad => Because::Itself,
@@ -265,10 +269,6 @@ impl Cx<'_> {
                 op.map_or(Because::Nothing, |op| Because::Of(op.flows_to()))
             }
             Structural::Bitcast => Because::Of(args.to_vec()),
-            Structural::IntArith if let Some(n) = self.i.steps.of(inst) => match self.a.state[args[1 - n]] {
-                State::No => Because::Of(vec![args[n]]),
-                _ => Because::Nothing,
-            },
             Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
                 Some(CalleeKind::Derived(_)) => Because::Itself,
                 _ => Because::Nothing,

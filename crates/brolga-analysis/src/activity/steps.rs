@@ -13,15 +13,23 @@
 //! with a field of 1 for subnormals, and the sign of `x · y`; for `c - bits` it is the other sign. It asks nothing of `c` but that it is no active float's, and nothing of `y`, which may be
 //! a NaN's pattern: a *step* gives it a formal slope, and another step takes that out again. Products of steps are exact: they are powers of two.
 //!
+//! *Exponents.* A mask that leaves the mantissa takes a number off the bits, and `bor` with something that has no mantissa adds one (one after the other they are one addition,
+//! `brolga_transform::exponents`).
+//!
+//! *Rough ones.* A first guess at `1/√x` is a constant minus half of the bits, one at `∛x` a third of them plus a constant, and the last digits are cut off where products are to be exact. As all arithmetic on
+//! floats these are taken without their rounding: bits that are divided by `k` count `k` times as much, and cutting changes nothing.
+//!
 //! **Which additions are steps.** A step that is made of a number does no harm: nobody reads a float there, so no cotangent comes. But it costs, so an addition is one only where something
-//! says that it is made of a float's bits: one operand is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as such ([`Steps::of`]); or the result becomes
+//! says that it is made of a float's bits (and for a rough one, that it becomes such): one operand is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as such ([`Steps::of`]); or the result becomes
 //! one in that way, or is chosen where such bits are not, and the other operand is plainly a number. Where both operands might be a float's nobody knows which is, and it is none. Bytes that are put together by an addition
 //! ([`bytes_of`]) are no step, either.
 
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use super::exponent::{has_no_mantissa, mantissa_bits};
 use super::pieces::bytes_of;
+use crate::bits::signed;
 use crate::cell::{access_offset, cell_of};
 use crate::contents::{Contents, Kinds, Use, Uses};
 use crate::modes::ParamMode;
@@ -41,11 +49,58 @@ fn is_word(func: &ir::Function, v: ir::Value) -> bool {
     matches!(func.dfg.value_type(v), types::I32 | types::I64)
 }
 
+/// What kind of step an instruction may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// A sum or a difference.
+    Sum,
+    /// The exponent goes, or comes.
+    Exponent,
+    /// Bits are divided by a number, or the last of them cut off.
+    Rough(f64),
+}
+
+fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
+    let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    let bits = mantissa_bits(func.dfg.value_type(a)).filter(|_| is_word(func, a))?;
+    let constant = |v: ir::Value| constant_int(func, v);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Iadd | Opcode::Isub => Some(Kind::Sum),
+        Opcode::Band => {
+            let mask = [(a, b), (b, a)].into_iter().find_map(|(x, m)| constant(m).filter(|_| constant(x).is_none()))?;
+            let unused = 64 - func.dfg.value_type(a).bits();
+            let mask = mask as u64 & u64::MAX >> unused;
+            let (all, sign, mantissa) = (u64::MAX >> unused, 1 << (63 - unused), (1 << bits) - 1);
+            let last = mask.trailing_zeros();
+            if mask & !sign == mantissa {
+                Some(Kind::Exponent)
+            } else {
+                (mask != 0 && mask == all >> last << last && (1..bits).contains(&last.into())).then_some(Kind::Rough(1.0))
+            }
+        }
+        // Signs are another matter.
+        Opcode::Bor | Opcode::Bxor => {
+            let bare = |v| has_no_mantissa(func, v);
+            (bare(a) != bare(b) && signed(func, inst, 0).is_none()).then_some(Kind::Exponent)
+        }
+        Opcode::Ushr => constant(b).filter(|by| (1..8).contains(by)).map(|by| Kind::Rough(f64::from(1_u32 << by))),
+        Opcode::Udiv => constant(b).filter(|by| (2..256).contains(by)).map(|by| Kind::Rough(by as f64)),
+        _ => None,
+    }
+}
+
 /// The two operands, where an instruction may be a step.
 pub(crate) fn candidate(func: &ir::Function, inst: ir::Inst) -> Option<[ir::Value; 2]> {
-    let (Opcode::Iadd | Opcode::Isub) = func.dfg.insts[inst].opcode() else { return None };
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
-    is_word(func, a).then_some([a, b])
+    kind(func, inst).map(|_| [a, b])
+}
+
+/// By how much a step divides the bits.
+pub fn divides_by(func: &ir::Function, inst: ir::Inst) -> f64 {
+    match kind(func, inst) {
+        Some(Kind::Rough(by)) => by,
+        _ => 1.0,
+    }
 }
 
 /// Which operand of a candidate is a float's bits if its result becomes a float: the one beside a number.
@@ -68,7 +123,7 @@ fn is_number(func: &ir::Function, v: ir::Value, depth: u32) -> bool {
         Opcode::Ishl | Opcode::Imul | Opcode::Ineg | Opcode::Uextend | Opcode::Sextend => true,
         Opcode::FcvtToSint | Opcode::FcvtToUint | Opcode::FcvtToSintSat | Opcode::FcvtToUintSat => true,
         Opcode::Select => args[1..].iter().all(|&x| is_number(func, x, depth - 1)),
-        _ => false,
+        _ => has_no_mantissa(func, v),
     }
 }
 
@@ -77,6 +132,8 @@ fn moved_from(func: &ir::Function, inst: ir::Inst) -> &[ir::Value] {
     let args = func.dfg.inst_args(inst);
     match func.dfg.insts[inst].opcode() {
         Opcode::Select | Opcode::SelectSpectreGuard => &args[1..],
+        // A mask of signs and exponents leaves no float.
+        Opcode::Band if args.iter().any(|&a| has_no_mantissa(func, a)) => &[],
         Opcode::Band | Opcode::Bor | Opcode::Bxor => args,
         Opcode::Bitcast if is_word(func, args[0]) => args,
         _ => &[],
@@ -133,14 +190,19 @@ impl Steps {
         if from.is_empty() && to.is_empty() {
             return steps;
         }
-        let from = closed_forwards(func, uses, from);
+        let mut leads = EntitySet::new();
+        close_backwards(func, |b, i| cfg.incoming(b, i).collect(), to.clone(), &mut leads);
+        let from = closed_forwards(func, uses, from, &leads);
         // What is chosen instead of a float's bits is a float's bits.
         to.extend(from.iter().flat_map(|v| chosen_among(func, v, |b, i| cfg.incoming(b, i).collect())));
         close_backwards(func, |b, i| cfg.incoming(b, i).collect(), to, &mut steps.to);
         let mut found = Vec::new();
         for inst in candidates {
             let args = candidate(func, inst).expect("it is one");
+            let sum = kind(func, inst) == Some(Kind::Sum);
             let operand = match args.map(|v| from.contains(v)) {
+                _ if !sum && !from.contains(func.dfg.first_result(inst)) => None,
+                _ if !sum => beside_number(func, args),
                 [true, false] => Some(0),
                 [false, true] => Some(1),
                 [true, true] => None,
@@ -217,8 +279,13 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
     (from, to)
 }
 
-/// What some integers lead to, by moves and steps.
-fn closed_forwards(func: &ir::Function, uses: &Uses, mut work: Vec<ir::Value>) -> EntitySet<ir::Value> {
+/// What some integers lead to, by moves and steps. Integers are divided and cut for other reasons: that is only one if something that leads to a float comes of it.
+fn closed_forwards(
+    func: &ir::Function,
+    uses: &Uses,
+    mut work: Vec<ir::Value>,
+    leads: &EntitySet<ir::Value>,
+) -> EntitySet<ir::Value> {
     let mut found = EntitySet::new();
     while let Some(v) = work.pop() {
         if !is_word(func, v) || !found.insert(v) {
@@ -228,7 +295,14 @@ fn closed_forwards(func: &ir::Function, uses: &Uses, mut work: Vec<ir::Value>) -
             match *u {
                 Use::Edge(_, param) => work.push(param),
                 Use::Inst(inst, _) => {
-                    if candidate(func, inst).is_some() || moved_from(func, inst).contains(&v) {
+                    let goes = match kind(func, inst) {
+                        Some(Kind::Sum) => true,
+                        Some(Kind::Exponent) => beside_number(func, candidate(func, inst).expect("it is one"))
+                            .is_some_and(|n| func.dfg.inst_args(inst)[usize::from(n)] == v),
+                        Some(Kind::Rough(_)) => leads.contains(func.dfg.first_result(inst)),
+                        None => moved_from(func, inst).contains(&v),
+                    };
+                    if goes {
                         work.push(func.dfg.first_result(inst));
                     }
                 }

@@ -210,6 +210,9 @@ impl Cx<'_> {
         let args = func.dfg.inst_args(inst);
         let op = func.dfg.insts[inst].opcode();
         let varied = State::Varied { definite: true };
+        if let Some(n) = self.i.steps.of(inst) {
+            return self.step(v, args[n], args[1 - n]);
+        }
         match opcode_rule(op) {
             OpcodeRule::Expr(row) => {
                 let flows = |i: usize| !row.partial(0, i).is_zero();
@@ -267,6 +270,7 @@ impl Cx<'_> {
                 let s = self.any_state(&args[1..]);
                 if let State::Varied { definite } = s { self.received(v, &args[1..], definite) } else { s }
             }
+            Structural::Band if self.is_exponent(inst, v) => State::No,
             Structural::Bitselect
             | Structural::Blendv
             | Structural::Band
@@ -290,7 +294,6 @@ impl Cx<'_> {
                 self.a.state[args[0]]
             }
             Structural::Call | Structural::CallIndirect => self.call(inst, k, v),
-            Structural::IntArith if let Some(n) = self.i.steps.of(inst) => self.step(v, args[n], args[1 - n]),
             Structural::IntArith | Structural::IntBits => match op {
                 Opcode::Isplit | Opcode::Iconcat if self.a.lane[v] == 8 => match self.any_state(args) {
                     State::Varied { definite } => self.received(v, args, definite),
@@ -304,13 +307,7 @@ impl Cx<'_> {
                         s => s,
                     }
                 }
-                // But if a part of memory is made of it, or of a float, that is a part of a float.
-                _ if leaves_exponent(func, self.i.cfg, inst)
-                    && !(bytes_of(func, inst).is_some()
-                        && (goes_on(func, self.i.uses, v) || becomes_float(func, self.i.uses, v))) =>
-                {
-                    State::No
-                }
+                _ if self.is_exponent(inst, v) => State::No,
                 _ => self.tainted(args),
             },
             Structural::Store
@@ -326,6 +323,13 @@ impl Cx<'_> {
             | Structural::Effect
             | Structural::Machine => State::No,
         }
+    }
+
+    /// Whether nothing of a float is left but its sign and exponent. But if a part of memory is made of it, or of a float, that is a part of a float.
+    fn is_exponent(&self, inst: ir::Inst, v: ir::Value) -> bool {
+        let func = self.i.func;
+        let goes = || goes_on(func, self.i.uses, v) || becomes_float(func, self.i.uses, v);
+        leaves_exponent(func, self.i.cfg, inst) && !(bytes_of(func, inst).is_some() && goes())
     }
 
     /// The sum of what may be a float's bits, and something else.

@@ -2,14 +2,14 @@
 //!
 //! Float operations tell the domain. Integer operations on active bits give mixed bytes, with two exceptions: an addition in
 //! which, byte by byte, one side is a constant zero only puts bytes together, like `bor`; and a constant that is added to all bits of a float
-//! is a float again, so many units away. Comparisons, conversions to
+//! is a float again, so many units away (and so is what has another exponent, [`Machine::mask`]). Comparisons, conversions to
 //! integers and tests give clean results: they are locally constant.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
 use smallvec::SmallVec;
 
-use super::domain::Domain;
-use super::machine::Machine;
+use super::domain::{Domain, NodeId};
+use super::machine::{Machine, Stepped};
 use super::moves::Mask;
 use super::provenance::{Byte, Origin, Prov, mantissa, write_float};
 use super::value::{Val, bits_of, collect, float_of, lane, lanes, ones, sext};
@@ -36,7 +36,7 @@ impl<D: Domain> Machine<'_, D> {
         value: f64,
         operands: &[(Origin, f64)],
         slopes: impl FnOnce([D::Num; 3]) -> Slopes<D::Num>,
-    ) -> Option<super::NodeId> {
+    ) -> Option<NodeId> {
         if !D::TRACKS || operands.iter().all(|(o, _)| *o == Origin::Clean) {
             return None;
         }
@@ -46,7 +46,7 @@ impl<D: Domain> Machine<'_, D> {
             nodes[i] = self.node_of(origin, x);
             nums[i] = nodes[i].map_or(D::Num::constant(x), |n| self.domain.value(n));
         }
-        let prev: SmallVec<[(super::NodeId, D::Num); 3]> =
+        let prev: SmallVec<[(NodeId, D::Num); 3]> =
             nodes.into_iter().zip(slopes(nums)).filter_map(|(n, s)| Some((n?, s?))).collect();
         // A derivative that is zero by its nature ends here.
         (!prev.is_empty()).then(|| self.domain.float(value, &prev, self.site()))
@@ -202,6 +202,9 @@ impl<D: Domain> Machine<'_, D> {
             _ if x.prov.is_clean() && y.prov.is_clean() => Prov::Clean,
             Opcode::Iadd | Opcode::Isub if is_zero(y) => x.prov.clone(),
             Opcode::Iadd if disjoint(x, y) => self.mask(Mask::Or, n, x, y),
+            Opcode::Udiv if !ty.is_vector() && y.prov.is_clean() && (2..256).contains(&y.bits) => {
+                self.divided(n, x, y.bits).unwrap_or_else(|| self.mix(n, [x, y]))
+            }
             Opcode::Iadd | Opcode::Isub if !ty.is_vector() => match self.shifted(op, n, x, y) {
                 Some(prov) => prov,
                 None => self.mix(n, [x, y]),
@@ -221,19 +224,43 @@ impl<D: Domain> Machine<'_, D> {
         }
         let sum = int::binary(op, n as u32 * 8, x.bits, y.bits).ok()?;
         let backwards = op == Opcode::Isub && y.prov == float.prov;
-        let (before, after) = (unit(float.bits, width), unit(sum, width));
+        let counts = if backwards { -1.0 } else { 1.0 };
+        let node = self.stepped_to(Stepped { node, before: float.bits, counts }, sum, width)?;
+        Some(Prov::Float { node, width })
+    }
+
+    /// The bits of a float, divided by a number: the last of them counts for less.
+    pub(super) fn divided(&mut self, n: usize, x: &Val, by: u128) -> Option<Prov> {
+        let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
+        let Prov::Float { node, width: w } = x.prov else { return None };
+        let from = Stepped { node, before: x.bits, counts: 1.0 / by as f64 };
+        let node = (w == width).then(|| self.stepped_to(from, x.bits / by, width))??;
+        Some(Prov::Float { node, width })
+    }
+
+    /// The float with the bits `after`, which are those of another plus a number. Several such steps are one: the floats in between may be of any size, and a slope that is no number.
+    pub(super) fn stepped_to(&mut self, last: Stepped, after: u128, width: u8) -> Option<NodeId> {
+        let from = match self.stepped.get(&last.node) {
+            Some(&first) => Stepped { counts: first.counts * last.counts, ..first },
+            None => last,
+        };
+        let Stepped { node, before, counts } = from;
+        if after == before && counts == 1.0 {
+            return Some(node);
+        }
+        let (x, y) = (unit(before, width), unit(after, width));
         // `nextafter` has slope one, also from a power of two to the float below.
-        let next = sum.abs_diff(float.bits) == 1;
-        let exponent = if next { 0 } else { after.1 - before.1 };
-        let sign = if (after.0 == before.0) == backwards { -1.0 } else { 1.0 };
+        let next = after.abs_diff(before) == 1;
+        let exponent = if next { 0 } else { y.1 - x.1 };
+        let sign = if y.0 == x.0 { counts } else { -counts };
         // A power of two that is no number is two of them.
         let first = 2f64.powi(exponent / 2);
         let second = sign * 2f64.powi(exponent - exponent / 2);
-        let value = float_of(sum, width);
         let slope = |s: f64| [Some(D::Num::constant(s)), None, None];
-        let half = self.record(float_of(float.bits, width) * first, &[(Origin::Node(node), 0.0)], |_| slope(first))?;
-        let node = self.record(value, &[(Origin::Node(half), 0.0)], |_| slope(second))?;
-        Some(Prov::Float { node, width })
+        let half = self.record(float_of(before, width) * first, &[(Origin::Node(node), 0.0)], |_| slope(first))?;
+        let node = self.record(float_of(after, width), &[(Origin::Node(half), 0.0)], |_| slope(second))?;
+        self.stepped.insert(node, from);
+        Some(node)
     }
 
     /// Arithmetic with overflow; the third operand, if any, is the carry.

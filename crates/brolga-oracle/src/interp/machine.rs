@@ -49,6 +49,17 @@ impl From<[Val; 2]> for Flow {
     }
 }
 
+/// What the bits of a float were before something was added to them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stepped {
+    /// The float.
+    pub node: NodeId,
+    /// Its bits.
+    pub before: u128,
+    /// What the last bit counts for: one, or less where they were divided, and negative where they were taken off something.
+    pub counts: f64,
+}
+
 /// One activation of a function.
 struct Frame<'p> {
     func: FuncKey,
@@ -110,6 +121,8 @@ pub struct Machine<'p, D: Domain> {
     pub(super) pinned_reg: Val,
     /// Sizes of blocks that the program has allocated, by address, because `realloc` must know how much to keep.
     pub(super) allocations: HashMap<usize, usize>,
+    /// Floats whose bits are those of another, plus a number.
+    pub(super) stepped: HashMap<NodeId, Stepped>,
     /// Whether the sign of a NaN became that of another number.
     pub nan_sign: bool,
     site: Site,
@@ -132,6 +145,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             origin_ids: HashMap::new(),
             pinned_reg: Val::default(),
             allocations: HashMap::new(),
+            stepped: HashMap::new(),
             nan_sign: false,
             site: Site { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
         }

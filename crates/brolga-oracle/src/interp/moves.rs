@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use super::domain::{Domain, NodeId};
 use super::float::sign;
 use super::int;
-use super::machine::Machine;
+use super::machine::{Machine, Stepped};
 use super::provenance::{Bit, Byte, Origin, OriginId, Prov, mantissa, whole_float, write_float};
 use super::value::{Val, collect, float_of, lane, lanes, ones, sext};
 use crate::error::OracleError;
@@ -32,6 +32,16 @@ pub(super) enum Mask {
     And,
     Or,
     Xor,
+}
+
+impl Mask {
+    fn of(self, x: u128, y: u128) -> u128 {
+        match self {
+            Mask::And => x & y,
+            Mask::Or => x | y,
+            Mask::Xor => x ^ y,
+        }
+    }
 }
 
 /// What a mask does to a whole float.
@@ -58,6 +68,17 @@ fn classify(mask: Mask, m: u128, width: u8) -> Masked {
         Mask::Or if m == ones(n) => Masked::Constant,
         Mask::Xor if m == sign_bit => Masked::Neg,
         _ => Masked::Other,
+    }
+}
+
+/// Whether an operation changes at most the sign and the exponent of a float, or its last digits, and is no copy of some of its bytes.
+fn keeps_mantissa(mask: Mask, m: u128, width: u8) -> bool {
+    let mantissa = ones(if width == 4 { 23 } else { 52 });
+    match mask {
+        Mask::And if m.to_le_bytes().iter().all(|b| matches!(b, 0 | 0xff)) => false,
+        // Or the last bits are cut off.
+        Mask::And => m & mantissa == mantissa || m == ones(u32::from(width) * 8) >> m.trailing_zeros() << m.trailing_zeros(),
+        Mask::Or | Mask::Xor => m & mantissa == 0,
     }
 }
 
@@ -115,6 +136,15 @@ impl<D: Domain> Machine<'_, D> {
                     i += width as usize;
                     continue;
                 }
+                if keeps_mantissa(mask, cut(m), width) {
+                    let (before, m) = (cut(v), cut(m));
+                    let from = Stepped { node, before, counts: 1.0 };
+                    if let Some(node) = self.stepped_to(from, mask.of(before, m), width) {
+                        write_float(&mut out, i, node, width);
+                    }
+                    i += width as usize;
+                    continue;
+                }
             }
             out[i] = mask_byte(mask, (px[i], vx[i]), (py[i], vy[i]), origin);
             i += 1;
@@ -140,11 +170,7 @@ impl<D: Domain> Machine<'_, D> {
         let x = self.get(args[0]).clone();
         let all = Val::clean(ones(ty.bits()));
         let apply = |m: &mut Self, mask: Mask, x: &Val, y: &Val| Val {
-            bits: match mask {
-                Mask::And => x.bits & y.bits,
-                Mask::Or => x.bits | y.bits,
-                Mask::Xor => x.bits ^ y.bits,
-            },
+            bits: mask.of(x.bits, y.bits),
             prov: m.mask(mask, n, x, y),
         };
         if op == Opcode::Bnot {
@@ -178,6 +204,13 @@ impl<D: Domain> Machine<'_, D> {
             return Ok(Val { bits, prov: self.mix(bytes, [&x, &amount]) });
         }
         let s = (amount.bits % u128::from(n)) as u32;
+        if op == Opcode::Ushr
+            && !ty.is_vector()
+            && (1..8).contains(&s)
+            && let Some(prov) = self.divided(bytes, &x, 1 << s)
+        {
+            return Ok(Val { bits, prov });
+        }
         let from = |bit: u32| {
             let (base, b) = (bit / n * n, bit % n);
             match op {

@@ -26,12 +26,20 @@ pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
         return cx.finish();
     }
     match opcode_rule(op) {
+        _ if cx.facts().steps.of(inst).is_some() => bits(&mut cx),
         OpcodeRule::Expr(row) => expr::row(&mut cx, row),
         // Nothing flows through these; the analysis has refused whatever would have to.
         OpcodeRule::Zero | OpcodeRule::NotFloat | OpcodeRule::Refused(_) => {}
         OpcodeRule::Structural(s) => structural(&mut cx, op, s),
     }
     cx.finish()
+}
+
+/// What is added to the bits of a float, or the like; or, if it moves parts of one, that.
+fn bits(cx: &mut StmtCx<'_, '_, '_>) {
+    if !pieces::taken_apart(cx) {
+        steps::step(cx);
+    }
 }
 
 fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
@@ -86,10 +94,7 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                 }
             }
         }
-        Structural::IntArith => {
-            memory::pointer_arith(cx);
-            steps::step(cx);
-        }
+        Structural::IntArith => memory::pointer_arith(cx),
         Structural::IntBits => moves::halves(cx, op),
         // What they mean for derivatives is nothing, or was settled by the analysis.
         Structural::Control

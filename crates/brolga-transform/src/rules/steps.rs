@@ -3,14 +3,15 @@
 //! The exponents of two floats may lie so far apart that their slope is no number, or that the product is none, although another step leads back. So the
 //! run time scales (`brolga_runtime::steps`), and says where digits are lost on the way; that is a trap, since nobody knows whether they will be asked for.
 
-use brolga_ir::inst::{AdOp, Check, Shape, Val};
+use brolga_analysis::activity::steps::divides_by;
+use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
 use smallvec::smallvec;
 
 use super::pieces::{fitted, hand_over, number_of};
 use crate::stmt::{StmtCx, Where};
 
-/// `z = x + c`, `x - c` or `c - x`, where `x` has the bits of a float.
+/// `z = x + c`, `x - c`, `c - x`, or `x` with another exponent, divided, or cut off, where `x` has the bits of a float.
 pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     let (facts, z) = (cx.facts(), cx.results()[0]);
     let Some(n) = facts.steps.of(cx.inst()).filter(|_| facts.is_active(z)) else { return };
@@ -42,6 +43,13 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     let lost = ask(lost, types::I64);
     let by = ask(scaled, shape.ty());
     cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(lost, Check::UntrackedBits));
-    let by = if downwards { cx.arith(brolga_ir::inst::Arith::Fneg, &[by], shape.ty()) } else { by };
+    let divided = divides_by(cx.func(), cx.inst());
+    let by = if divided == 1.0 {
+        by
+    } else {
+        let part = cx.constant(1.0 / divided, shape.ty());
+        cx.arith(Arith::Fmul, &[by, part], shape.ty())
+    };
+    let by = if downwards { cx.arith(Arith::Fneg, &[by], shape.ty()) } else { by };
     hand_over(cx, x, by, shape);
 }
