@@ -21,6 +21,7 @@ pub mod origin;
 pub mod print;
 pub mod program;
 pub mod request;
+pub mod rounding;
 pub mod source_name;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};

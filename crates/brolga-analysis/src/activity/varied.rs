@@ -3,6 +3,7 @@
 use brolga_ir::Diagnostic;
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
+use brolga_ir::rounding::rounds;
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::SecondaryMap;
@@ -172,7 +173,7 @@ impl Cx<'_> {
         }
         let (base, offset) = cell_of(func, args[1], access_offset(func, inst));
         let place = (offset, reach::access_bytes(func, inst));
-        let places = self.holding.entry(reach::name_of(func, base)).or_default();
+        let places = self.holding.entry(base).or_default();
         let new = !places.contains(&place);
         if new {
             places.push(place);
@@ -184,7 +185,7 @@ impl Cx<'_> {
     fn holds(&self, (base, offset): Cell, bytes: u32) -> bool {
         let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
         let overlaps = |&(at, n): &(i64, u32)| at < end(offset, bytes) && offset < end(at, n);
-        self.holding.get(&reach::name_of(self.i.func, base)).is_some_and(|places| places.iter().any(overlaps))
+        self.holding.get(&base).is_some_and(|places| places.iter().any(overlaps))
     }
 
     pub(super) fn raise(&mut self, v: ir::Value, s: State) -> bool {
@@ -217,7 +218,7 @@ impl Cx<'_> {
             OpcodeRule::Expr(row) => {
                 let flows = |i: usize| !row.partial(0, i).is_zero();
                 let any = args.iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
-                if any { varied } else { State::No }
+                if any && !rounds(func, inst, |v| self.users(v)) { varied } else { State::No }
             }
             OpcodeRule::Zero => {
                 if matches!(op, Opcode::FcvtFromSint | Opcode::FcvtFromUint)
@@ -323,6 +324,14 @@ impl Cx<'_> {
             | Structural::Effect
             | Structural::Machine => State::No,
         }
+    }
+
+    /// Instructions that use a value.
+    fn users(&self, v: ir::Value) -> impl Iterator<Item = ir::Inst> {
+        self.i.uses.of(v).iter().filter_map(|u| match *u {
+            Use::Inst(inst, _) => Some(inst),
+            Use::Edge(..) => None,
+        })
     }
 
     /// Whether nothing of a float is left but its sign and exponent. But if a part of memory is made of it, or of a float, that is a part of a float.
