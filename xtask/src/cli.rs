@@ -139,16 +139,16 @@ pub struct CallOptions {
     /// Make a gradient that is fast, or have one soon. The numbers are the same, but for roundings.
     #[arg(long, value_enum, default_value_t = Effort::Full)]
     pub effort: Effort,
-    /// What becomes of operations on bits of floats that have no known derivative (AD0110 to AD0112).
-    #[arg(long, value_enum, default_value_t = Untracked::Refuse)]
-    pub untracked: Untracked,
+    /// What becomes of operations on bits of floats that have no known derivative (AD0110 to AD0112). The default is `refuse` for CLIF, and `trap` for modules, which come with a library of which
+    /// a call takes few ways.
+    #[arg(long, value_enum)]
+    pub untracked: Option<Untracked>,
 }
 
 /// What becomes of operations on bits of active floats that have no known derivative.
-#[derive(Clone, Copy, Default, ValueEnum)]
+#[derive(Clone, Copy, ValueEnum)]
 pub enum Untracked {
-    /// The function is refused.
-    #[default]
+    /// The function is refused, with all places where there is one.
     Refuse,
     /// The pullback traps if a cotangent arrives at one: for code whose ways with such operations are not taken.
     Trap,
@@ -434,9 +434,9 @@ pub struct DumpArgs {
     /// Dump the pipeline as it is for a gradient that is fast, or for one that is there soon.
     #[arg(long, value_enum, default_value_t = Effort::Full)]
     pub effort: Effort,
-    /// Dump what is otherwise refused for operations on bits of floats.
-    #[arg(long, value_enum, default_value_t = Untracked::Refuse)]
-    pub untracked: Untracked,
+    /// What becomes of operations on bits of floats that have no known derivative. The default is `refuse` for CLIF, and `trap` for modules.
+    #[arg(long, value_enum)]
+    pub untracked: Option<Untracked>,
     /// Dump the pipeline as it is without Cranelift's optimisations.
     #[arg(long)]
     pub no_opt: bool,

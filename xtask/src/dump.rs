@@ -16,7 +16,8 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let func = function(&file, args)?;
     let request = request(&file, func, args)?;
     let memory = args.memory.map(Into::into).unwrap_or_default();
-    let (inline, effort, untracked) = (args.inline.into(), args.effort.into(), args.untracked.into());
+    let (inline, effort) = (args.inline.into(), args.effort.into());
+    let untracked = crate::grad::untracked(&file, args.untracked);
     let options = Options { memory, inline, effort, untracked, optimize: !args.no_opt, ..Options::default() };
     let failed = |e| Failure::Run(format!("%{}", file.program.funcs[func].symbol), e);
     let dump = |stage| caught("dump", || brolga::dump(&file.program, &request, &options, stage)).map_err(failed);

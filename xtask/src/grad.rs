@@ -127,7 +127,7 @@ impl Job<'_> {
 pub fn jobs<'a>(file: &'a File, options: &CallOptions) -> Result<Vec<Job<'a>>, Failure> {
     let mut jobs = Vec::new();
     let (debug, mode, inline) = (options.debug, options.mode.into(), options.inline.into());
-    let (effort, untracked) = (options.effort.into(), options.untracked.into());
+    let (effort, untracked) = (options.effort.into(), untracked(file, options.untracked));
     for call in &options.calls {
         let text = with_flags(call, options);
         let (parsed, clauses) = call_with_clauses(&text)?;
@@ -214,12 +214,12 @@ impl From<crate::cli::Effort> for Effort {
     }
 }
 
-impl From<crate::cli::Untracked> for Untracked {
-    fn from(untracked: crate::cli::Untracked) -> Self {
-        match untracked {
-            crate::cli::Untracked::Refuse => Self::Refuse,
-            crate::cli::Untracked::Trap => Self::Trap,
-        }
+/// What becomes of operations on bits, as was asked for, or as is best for a file.
+pub fn untracked(file: &File, asked: Option<crate::cli::Untracked>) -> Untracked {
+    match asked {
+        Some(crate::cli::Untracked::Refuse) => Untracked::Refuse,
+        Some(crate::cli::Untracked::Trap) => Untracked::Trap,
+        None => file.options().untracked,
     }
 }
 

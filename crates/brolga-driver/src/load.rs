@@ -33,7 +33,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Program};
+use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Options, Program};
 use brolga_ir::program::{symbol_of, symbol_of_func};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -129,6 +129,11 @@ impl File {
             malformed,
             wasm: Some(wasm),
         })
+    }
+
+    /// Options that suit what is in it, where nothing else is asked for.
+    pub fn options(&self) -> Options {
+        if self.wasm.is_some() { brolga_wasm::options() } else { Options::default() }
     }
 
     /// Read a call and its clauses for the function of this file that it names. `text` is what both were parsed from.

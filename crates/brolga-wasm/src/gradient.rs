@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brolga::{ArgActivity, DerivedRule, Mode, Options, Request};
+use brolga::{ArgActivity, DerivedRule, Mode, Options, Request, Untracked};
 use wasmparser::{FuncType, ValType};
 
 use crate::error::Error;
@@ -27,6 +27,13 @@ pub struct Gradient {
     mode: Mode,
 }
 
+/// Options for functions of modules, those of [`Gradient::new`] and [`Gradient::split`]. A module comes with all of its library, and a call takes few ways through it. So what
+/// is done to bits of floats and has no derivative that is known is left to the run: the pullback traps (`untracked_bits`) where a cotangent comes there. With
+/// [`Untracked::Refuse`] all such places are errors at once.
+pub fn options() -> Options {
+    Options { untracked: Untracked::Trap, ..Options::default() }
+}
+
 impl Gradient {
     /// Differentiate the function exported as `name`, with respect to all its float parameters and all of memory: one
     /// function that computes value and gradient.
@@ -48,11 +55,11 @@ impl Gradient {
     fn in_mode(module: &Module, name: &str, mode: Mode) -> Result<Self, Error> {
         let (_, ty) = module.function(name)?;
         let activity: Vec<ArgActivity> = ty.params().iter().map(|t| default_activity(*t)).collect();
-        Self::with_options(module, name, &activity, &Options { mode, ..Options::default() })
+        Self::with_options(module, name, &activity, &Options { mode, ..options() })
     }
 
     /// [`Self::new`] with one activity for each parameter (active or constant: what lies in memory has a shadow in any case)
-    /// and options, which say what kind it is to be (`Options::mode`).
+    /// and options, which say what kind it is to be (`Options::mode`); see [`options`].
     ///
     /// # Errors
     /// As [`Self::new`].

@@ -65,7 +65,7 @@ mod val;
 pub use allocators::Allocators;
 pub use brolga;
 pub use error::Error;
-pub use gradient::{Evaluation, Gradient, Pullback, default_activity};
+pub use gradient::{Evaluation, Gradient, Pullback, default_activity, options};
 pub use host::Output;
 pub use imports::Imports;
 pub use instance::{Instance, InstanceOptions};
