@@ -107,6 +107,7 @@ bare="-nostdlib -Wl,--no-entry"
     c phasors phasors $libc
     c waves waves $libc
     c precise precise $heap
+    c bits bits $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
     linked lstm $heap

@@ -19,7 +19,8 @@
 //!
 //! **Invariant.** Every integer is the number that it was.
 
-use brolga_analysis::activity::exponent::{has_no_mantissa, mantissa_bits};
+use brolga_analysis::Cfg;
+use brolga_analysis::activity::exponent::{is_bare, mantissa_bits};
 use brolga_analysis::pointers::constant_int;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, types};
@@ -38,8 +39,12 @@ struct Put {
 
 /// Make them additions.
 pub fn exponents(func: &mut ir::Function) {
-    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-    let found: Vec<(ir::Inst, Put)> = insts.filter_map(|i| Some((i, put(func, i)?))).collect();
+    let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    if !insts().any(|i| func.dfg.inst_results(i).first().is_some_and(|&v| mantissa_of(func, v).is_some())) {
+        return;
+    }
+    let cfg = Cfg::compute(func);
+    let found: Vec<(ir::Inst, Put)> = insts().filter_map(|i| Some((i, put(func, &cfg, i)?))).collect();
     for (inst, Put { x, keep, kept, other }) in found {
         let op = func.dfg.insts[inst].opcode();
         let result = func.dfg.first_result(inst);
@@ -73,7 +78,7 @@ fn lies_outside(func: &ir::Function, v: ir::Value, keep: i64) -> bool {
 }
 
 /// What an instruction puts beside a mantissa.
-fn put(func: &ir::Function, inst: ir::Inst) -> Option<Put> {
+fn put(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<Put> {
     let op = func.dfg.insts[inst].opcode();
     if !matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) {
         return None;
@@ -81,7 +86,8 @@ fn put(func: &ir::Function, inst: ir::Inst) -> Option<Put> {
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
     [(a, b), (b, a)].into_iter().find_map(|(kept, other)| {
         let (x, keep) = mantissa_of(func, kept)?;
-        let fits = has_no_mantissa(func, other) && (op != Opcode::Bxor || lies_outside(func, other, keep));
+        let incoming = |b: ir::Block, i: usize| cfg.incoming(b, i).collect();
+        let fits = is_bare(func, other, Some(&incoming)) && (op != Opcode::Bxor || lies_outside(func, other, keep));
         fits.then_some(Put { x, keep, kept, other })
     })
 }

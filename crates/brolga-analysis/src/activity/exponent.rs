@@ -22,34 +22,77 @@ pub fn mantissa_bits(ty: Type) -> Option<i64> {
     }
 }
 
-/// The lowest place at which a value may have a bit that is set, where that is seen at once.
-fn lowest(func: &ir::Function, v: ir::Value, depth: u32) -> i64 {
-    if let Some(c) = constant_int(func, v) {
-        return i64::from(c.trailing_zeros());
+/// The lowest place at which a value may have a bit that is set. What comes round a loop has none that it has not come with. `incoming` gives what a parameter may be; without it, anything.
+struct Lowest<'a> {
+    func: &'a ir::Function,
+    incoming: Option<&'a dyn Fn(ir::Block, usize) -> Vec<ir::Value>>,
+    /// Parameters whose arguments are being looked at.
+    open: Vec<ir::Value>,
+    /// How many values may still be looked at.
+    left: u32,
+}
+
+/// Values that are looked at to see where one has bits.
+const LOOKS: u32 = 24;
+
+/// Above all bits.
+const NOWHERE: i64 = 64;
+
+impl<'a> Lowest<'a> {
+    fn new(func: &'a ir::Function, incoming: Option<&'a dyn Fn(ir::Block, usize) -> Vec<ir::Value>>) -> Self {
+        Self { func, incoming, open: Vec::new(), left: LOOKS }
     }
-    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth > 0) else { return 0 };
-    let args = func.dfg.inst_args(inst);
-    let of = |x: ir::Value| lowest(func, x, depth - 1);
-    match func.dfg.insts[inst].opcode() {
-        Opcode::Ishl => {
-            let bits = i64::from(func.dfg.value_type(v).lane_bits());
-            constant_int(func, args[1]).filter(|by| (0..bits).contains(by)).map_or(0, |by| by + of(args[0]))
+
+    fn of(&mut self, v: ir::Value) -> i64 {
+        let func = self.func;
+        if let Some(c) = constant_int(func, v) {
+            return i64::from(c.trailing_zeros());
         }
-        Opcode::Band => of(args[0]).max(of(args[1])),
-        Opcode::Bor | Opcode::Bxor | Opcode::Iadd | Opcode::Isub => of(args[0]).min(of(args[1])),
-        Opcode::Select => of(args[1]).min(of(args[2])),
-        Opcode::Ineg => of(args[0]),
-        _ => 0,
+        if self.open.contains(&v) {
+            return NOWHERE;
+        }
+        let Some(left) = self.left.checked_sub(1) else { return 0 };
+        self.left = left;
+        let inst = match func.dfg.value_def(v) {
+            ValueDef::Result(inst, _) => inst,
+            ValueDef::Param(b, i) => {
+                let args = self.incoming.map_or_else(Vec::new, |f| f(b, i));
+                self.open.push(v);
+                let least = args.into_iter().map(|a| self.of(a)).min();
+                self.open.pop();
+                return least.unwrap_or(0);
+            }
+            ValueDef::Union(..) => return 0,
+        };
+        let args = func.dfg.inst_args(inst);
+        match func.dfg.insts[inst].opcode() {
+            Opcode::Ishl => {
+                let bits = i64::from(func.dfg.value_type(v).lane_bits());
+                let by = constant_int(func, args[1]).filter(|by| (0..bits).contains(by));
+                by.map_or(0, |by| (by + self.of(args[0])).min(NOWHERE))
+            }
+            Opcode::Band => self.of(args[0]).max(self.of(args[1])),
+            Opcode::Bor | Opcode::Bxor | Opcode::Iadd | Opcode::Isub => self.of(args[0]).min(self.of(args[1])),
+            Opcode::Select => self.of(args[1]).min(self.of(args[2])),
+            Opcode::Ineg => self.of(args[0]),
+            _ => 0,
+        }
     }
 }
 
-/// Operations that are looked at to see where a value has bits.
-const DEPTH: u32 = 4;
-
-/// Whether an integer has no bits where a float as wide has its mantissa.
+/// Whether an integer has no bits where a float as wide has its mantissa, as far as that is seen without control flow.
 pub fn has_no_mantissa(func: &ir::Function, v: ir::Value) -> bool {
+    is_bare(func, v, None)
+}
+
+/// [`has_no_mantissa`], wherever a value comes from.
+pub fn is_bare(
+    func: &ir::Function,
+    v: ir::Value,
+    incoming: Option<&dyn Fn(ir::Block, usize) -> Vec<ir::Value>>,
+) -> bool {
     let ty = func.dfg.value_type(v);
-    !ty.is_vector() && mantissa_bits(ty).is_some_and(|least| lowest(func, v, DEPTH) >= least)
+    !ty.is_vector() && mantissa_bits(ty).is_some_and(|least| Lowest::new(func, incoming).of(v) >= least)
 }
 
 /// Whether a shift or a mask leaves nothing of a float but what is above its mantissa.
@@ -62,8 +105,9 @@ pub(crate) fn leaves_exponent(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) ->
             by.zip(least).is_some_and(|(n, least)| n >= least && !reaches_mantissa(func, cfg, args[0], n))
         }
         Opcode::Band => [(0, 1), (1, 0)].into_iter().any(|(x, mask)| {
-            has_no_mantissa(func, args[mask])
-                && !reaches_mantissa(func, cfg, args[x], lowest(func, args[mask], DEPTH))
+            let incoming = |b: ir::Block, i: usize| cfg.incoming(b, i).collect();
+            is_bare(func, args[mask], Some(&incoming))
+                && !reaches_mantissa(func, cfg, args[x], Lowest::new(func, Some(&incoming)).of(args[mask]))
         }),
         _ => false,
     }

@@ -30,6 +30,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use super::exponent::{has_no_mantissa, mantissa_bits};
 use super::pieces::bytes_of;
 use crate::bits::signed;
+use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
 use crate::contents::{Contents, Kinds, Use, Uses};
 use crate::modes::ParamMode;
@@ -262,6 +263,14 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
                 } else if is_float(r) && is_word(func, args[0]) {
                     to.push(args[0]);
                 }
+            }
+            Opcode::Call => {
+                let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, func, inst) else { continue };
+                let whole = |v: ir::Value, lane: u32| is_word(func, v) && lane == func.dfg.value_type(v).bytes();
+                let results = func.dfg.inst_results(inst).iter().enumerate();
+                from.extend(results.filter(|(n, v)| whole(**v, cx.summaries.result_lane(f, *n))).map(|(_, v)| *v));
+                let args = args.iter().enumerate();
+                to.extend(args.filter(|(n, v)| whole(**v, cx.summaries.param_lane(f, *n))).map(|(_, v)| *v));
             }
             op @ (Opcode::Load | Opcode::Store) => {
                 let v = func.dfg.inst_results(inst).first().copied().unwrap_or(args[0]);

@@ -388,6 +388,13 @@ impl Cx<'_> {
         if !self.active_memory.contains(self.i.contents.find(addr)) {
             return State::No;
         }
+        let is_constant = |found: reach::Found| {
+            let x = func.dfg.inst_args(found.store)[0];
+            found.offset == 0 && found.bytes == bytes && self.a.state[x] == State::No
+        };
+        if last.is_some_and(is_constant) {
+            return State::No;
+        }
         if self.is_float(v) {
             if let Some(found) = last {
                 self.torn(inst, v, found);
