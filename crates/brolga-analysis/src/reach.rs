@@ -24,6 +24,8 @@ pub struct Found {
     pub offset: i64,
     /// Bytes that it writes.
     pub bytes: u32,
+    /// Whether nothing can have written there since, whatever addresses may be the same: nobody has that calls the place otherwise.
+    pub sure: bool,
 }
 
 /// Bytes that a memory access moves.
@@ -60,6 +62,8 @@ pub struct Stores {
     writes: HashMap<(ir::Block, Base, i64), SmallVec<[Write; 1]>>,
     /// Where calls stand in each block.
     calls: SecondaryMap<ir::Block, Vec<u32>>,
+    /// Where something is written in each block, and the base of the place, if it has one.
+    all: SecondaryMap<ir::Block, Vec<(u32, Option<Base>)>>,
 }
 
 fn pieces(offset: i64, bytes: u32) -> impl Iterator<Item = i64> {
@@ -87,6 +91,11 @@ impl Stores {
                     for piece in pieces(offset, bytes) {
                         stores.writes.entry((b, base, piece)).or_default().push(write);
                     }
+                    stores.all[b].push((position, Some(base)));
+                    continue;
+                }
+                if op.can_store() || op.is_call() {
+                    stores.all[b].push((position, None));
                 }
             }
         }
@@ -104,6 +113,13 @@ impl Stores {
         };
         pieces(offset, bytes).filter_map(in_piece).max_by_key(|w| w.position).copied()
     }
+
+    /// Whether all that is written between two positions of a block has this base.
+    fn only(&self, block: ir::Block, base: Base, after: u32, before: u32) -> bool {
+        let all = &self.all[block];
+        let from = all.partition_point(|w| w.0 <= after);
+        all[from..].iter().take_while(|w| w.0 < before).all(|w| w.1 == Some(base))
+    }
 }
 
 /// The last store that writes any of `bytes` bytes at `cell` before `load`.
@@ -112,12 +128,14 @@ pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, by
     let place = cell;
     let mut block = func.layout.inst_block(load)?;
     let mut before = stores.position[load];
-    for _ in 0..64 {
+    for n in 0..64 {
+        let first = n == 0;
         let calls = &stores.calls[block];
         let call = calls[..calls.partition_point(|&c| c < before)].last();
         match (stores.last(block, place, bytes, before), call) {
             (Some(w), call) if call.is_none_or(|&c| c < w.position) => {
-                let found = Found { store: w.inst, offset: w.offset.wrapping_sub(cell.1), bytes: w.bytes };
+                let sure = first && stores.only(block, place.0, w.position, before);
+                let found = Found { store: w.inst, offset: w.offset.wrapping_sub(cell.1), bytes: w.bytes, sure };
                 return (!w.update).then_some(found);
             }
             (_, Some(_)) => return None,

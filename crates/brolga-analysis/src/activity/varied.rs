@@ -390,7 +390,7 @@ impl Cx<'_> {
         }
         let is_constant = |found: reach::Found| {
             let x = func.dfg.inst_args(found.store)[0];
-            found.offset == 0 && found.bytes == bytes && self.a.state[x] == State::No
+            found.sure && found.offset == 0 && found.bytes == bytes && self.a.state[x] == State::No
         };
         if last.is_some_and(is_constant) {
             return State::No;
