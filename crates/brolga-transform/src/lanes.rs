@@ -71,6 +71,8 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
+use crate::tidy::resolve_aliases;
+
 pub(crate) mod body;
 mod cells;
 mod emit;
@@ -175,7 +177,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     if loops.is_empty() {
         return Vec::new();
     }
-    func.dfg.resolve_all_aliases();
+    resolve_aliases(func);
     let mut looked = Vec::new();
     for l in loops {
         let header = l.blocks[0];

@@ -26,6 +26,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use crate::shape::Shape;
+use crate::tidy::resolve_aliases;
 
 /// Most instructions of a header that are worth a copy, the branch not counted.
 const MOST: usize = 8;
@@ -47,7 +48,7 @@ pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
     if candidates.is_empty() {
         return false;
     }
-    func.dfg.resolve_all_aliases();
+    resolve_aliases(func);
     let mut uses = Uses::of(func, &candidates);
     let mut any = false;
     for c in candidates.iter().rev() {
