@@ -582,8 +582,10 @@ fn derive_one<'a>(
         aux: IndexMap::default(),
         seeds,
         callees: work,
+        fragments: Default::default(),
     };
-    let mut stmts = AdStmts::default();
+    let insts = facts.cfg.blocks.iter().map(|&b| facts.cfg.insts(b).len()).sum();
+    let mut stmts = AdStmts::with_capacity(insts, primal.func.dfg.num_insts());
     if t.problems.is_empty() {
         for &b in &facts.cfg.blocks {
             for &inst in facts.cfg.insts(b) {
@@ -750,7 +752,7 @@ fn derive_one<'a>(
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };
-    overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
+ overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
     Ok(Some(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted }))
 }
 

@@ -52,7 +52,7 @@ pub fn forward(
     for (&b, id) in map.iter() {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
-        let mut insts = Fragment::with_capacity(primal.insts.len() + 4);
+        let mut insts = Fragment::with_capacity(primal.insts.len() + ENDS);
         let mut add = |ids: &mut Ids, defs: SmallVec<[(Val, ir::Type); 1]>, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
         };
@@ -76,21 +76,17 @@ pub fn forward(
         } else {
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
         }
-        let mut body = Fragment::with_capacity(primal.insts.len() + 4);
         for (&i, inst) in primal.insts.iter() {
             let stmt = &stmts[&inst.at.expect("a lifted instruction knows its primal")];
-            body.extend(stmt.before.clone());
+            insts.extend_from(&stmt.before);
             if stmt.keep {
-                body.insert(i, inst.clone());
+                insts.insert(i, inst.clone());
             }
-            body.extend(stmt.after.clone());
+            insts.extend_from(&stmt.after);
         }
         let term_at = primal.term_at;
-        body.extend(term_at.and_then(|last| stmts.get(&last)).into_iter().flat_map(|stmt| stmt.before.clone()));
-        if insts.is_empty() {
-            insts = body;
-        } else {
-            insts.extend(body);
+        if let Some(stmt) = term_at.and_then(|last| stmts.get(&last)) {
+            insts.extend_from(&stmt.before);
         }
         // What is reversed turn by turn is kept for that when it is run again.
         if plan.again(b).is_none_or(|a| !a.turns) {
@@ -116,6 +112,9 @@ pub fn forward(
 
 type Insts = Fragment;
 
+/// Room for what begins and ends a block, so that a long one does not move for its sake.
+const ENDS: usize = 8;
+
 /// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
 pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
     if plan.blocks[b].keeps.is_empty() {
@@ -125,7 +124,7 @@ pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], 
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);
     }
-    let mut out = Insts::with_capacity(insts.len() + waiting.len());
+    let mut out = Insts::with_capacity(insts.len() + plan.blocks[b].keeps.len() + ENDS);
     let mut keep = |v: Val, slots: SmallVec<[FrameSlot; 1]>, at: Option<ir::Inst>, out: &mut Insts| {
         for slot in slots {
             out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at });

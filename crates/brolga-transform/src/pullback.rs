@@ -231,14 +231,17 @@ impl Builder<'_, '_> {
         // Values are had just before their first use: a block may be long, and registers are few.
         let mut waiting = Waiting::new(&plan.sources);
         let live = self.live;
+        let insts = facts.cfg.insts(b);
+        let stmts = self.stmts;
+        // All of it at once: a long block should not move.
+        let params = func.dfg.block_params(b).len();
+        let reverse = insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>();
+        f.reserve(live.touched[b].iter().count() + plan.sources.len() + reverse + 2 * params + 2);
         for v in live.touched[b].iter() {
             if !live.live_out[b].contains(v) {
                 self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
             }
         }
-        let insts = facts.cfg.insts(b);
-        let stmts = self.stmts;
-        f.reserve(plan.sources.len() + insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>());
         for inst in insts.iter().rev() {
             for (&id, i) in stmts[inst].rvs.iter() {
                 i.each_read(|v| self.have(&mut f, v, &mut waiting, i.at));

@@ -73,6 +73,8 @@ pub struct Translation<'a, 'f> {
     pub seeds: Vec<Option<Val>>,
     /// Variants of callees that the fragments refer to.
     pub callees: &'a mut dyn Callees,
+    /// Where fragments are made, one statement after the other: those of a statement are copied out, no larger than they are.
+    pub fragments: [Fragment; 3],
 }
 
 /// Where translation finds the names of derived callees.
@@ -117,10 +119,10 @@ pub enum Where {
 impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Begin a statement.
     pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
-        let f = Fragment::default;
+        let [before, after, rvs] = std::mem::take(&mut t.fragments);
         Self {
             t,
-            stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f(), guards: vec![] },
+            stmt: AdStmt { primal, before, keep: true, after, rvs, guards: vec![] },
             nonzero: None,
             one: None,
         }
@@ -163,7 +165,10 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// Finish.
     pub fn finish(self) -> AdStmt {
-        self.stmt
+        let AdStmt { primal, mut before, keep, mut after, mut rvs, guards } = self.stmt;
+        let [b, a, r] = [&mut before, &mut after, &mut rvs].map(Fragment::take);
+        self.t.fragments = [before, after, rvs];
+        AdStmt { primal, before: b, keep, after: a, rvs: r, guards }
     }
 
     /// Report a problem at this instruction.
