@@ -752,7 +752,7 @@ fn derive_one<'a>(
             break (graph, empty, Emitted::Whole(Box::new(whole)));
         }
     };
- overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
+    overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
     Ok(Some(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted }))
 }
 

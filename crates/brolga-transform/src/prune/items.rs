@@ -105,12 +105,15 @@ impl Names {
     }
 }
 
-/// What has been defined so far in the present block. Others have left theirs behind, which is told by the block.
+/// What has been defined so far in the present block. Others have left theirs behind, which is told by the block. Derived values, which are
+/// most, are defined once, so nobody has to know where.
 struct Here(ByName<(u32, u32)>);
 
 impl Here {
     fn define(&mut self, block: usize, name: Val, item: ItemId) {
-        *self.0.at(name) = (block as u32 + 1, item as u32);
+        if !matches!(name, Val::D(_)) {
+            *self.0.at(name) = (block as u32 + 1, item as u32);
+        }
     }
 
     fn get(&self, block: usize, name: Val) -> Option<ItemId> {
@@ -138,12 +141,13 @@ impl<'g> Items<'g> {
     pub fn collect(graph: &'g CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
         let blocks: Vec<&CfgBlock> = control.blocks.iter().map(|b| &graph.blocks[b]).collect();
         let values = primal.dfg.num_values();
-        let size = blocks.iter().map(|b| b.params.len() + b.insts.len() + 1).sum();
+        let size: usize = blocks.iter().map(|b| b.params.len() + b.insts.len() + 1).sum();
         let mut items = Items {
             first: Vec::with_capacity(blocks.len()),
             block: Vec::with_capacity(size),
             reads: Vec::new(),
-            chains: Chains::default(),
+            // Most define one name and read one or two.
+            chains: Chains(Vec::with_capacity(3 * size)),
             names: Names { global: ByName::new(values), local: ByName::new(values), again: HashMap::default() },
             blocks,
         };

@@ -3,9 +3,8 @@
 //! The exponents of two floats may lie so far apart that their slope is no number, or that the product is none, although another step leads back. So the
 //! run time scales (`brolga_runtime::steps`), and says where digits are lost on the way; that is a trap, since nobody knows whether they will be asked for.
 
-use brolga_ir::inst::{AdOp, Check, Shape, Val};
+use brolga_ir::inst::{AdOp, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
-use smallvec::smallvec;
 
 use super::pieces::{fitted, hand_over, number_of};
 use crate::stmt::{StmtCx, Where};
@@ -36,12 +35,12 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     let arg_types = [shape.ty(), cx.ty(x), cx.ty(z)];
     let mut ask = |symbol: &str, ty| {
         let found = Val::D(cx.t.ids.dv());
-        cx.helper(Where::Rvs, symbol, &args, &arg_types, smallvec![(found, ty)], false);
+        cx.helper(Where::Rvs, symbol, &args, &arg_types, [(found, ty)].into(), false);
         found
     };
     let lost = ask(lost, types::I64);
     let by = ask(scaled, shape.ty());
-    cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(lost, Check::UntrackedBits));
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(lost, Check::UntrackedBits));
     let by = if downwards { cx.arith(brolga_ir::inst::Arith::Fneg, &[by], shape.ty()) } else { by };
     hand_over(cx, x, by, shape);
 }
