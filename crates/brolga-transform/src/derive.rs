@@ -679,10 +679,10 @@ fn derive_one<'a>(
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),
         };
-        let Lowered { mut func, checks } = lower_with_checks(graph, env);
+        let Lowered { mut func, checks, shadows } = lower_with_checks(graph, env);
         if options.effort == Effort::Full {
             let fenced = fenced.then_some(&checks[..]);
-            loops.form(&mut func, graph, (&watched_sums, fenced), (mode, options.ideas), isa);
+            loops.form(&mut func, graph, (&watched_sums, &shadows, fenced), (mode, options.ideas), isa);
         }
         // What is asked for is tidied up as it is going to be called.
         if !is_root {

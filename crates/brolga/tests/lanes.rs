@@ -45,14 +45,28 @@ fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
 fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
     brolga_transform::lanes::lanes(
         func,
-        How { reorder: &|_| false, watched: &EntitySet::new(), worth: false, lanes: false, stay: &|_| true },
+        How {
+            reorder: &|_| false,
+            watched: &EntitySet::new(),
+            shadows: &EntitySet::new(),
+            worth: false,
+            lanes: false,
+            stay: &|_| true,
+        },
     )
 }
 
 fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
     brolga_transform::lanes::lanes(
         func,
-        How { reorder: &|_| reorder, watched: &EntitySet::new(), worth, lanes: true, stay: &|_| true },
+        How {
+            reorder: &|_| reorder,
+            watched: &EntitySet::new(),
+            shadows: &EntitySet::new(),
+            worth,
+            lanes: true,
+            stay: &|_| true,
+        },
     )
 }
 
