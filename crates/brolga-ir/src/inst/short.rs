@@ -25,6 +25,7 @@ enum Many {
     #[default]
     None,
     One((Val, Type)),
+    #[expect(clippy::box_collection, reason = "one word, where a slice is two")]
     More(Box<Vec<(Val, Type)>>),
 }
 
