@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p benches --example stages -- [--quick] FILTER [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the
 //! shortest and the mean time of each part in microseconds. With a length FILTER is of the series of growing code, such as `straight`. Instead of seconds `20x` is
-//! that many turns, so that `perf stat` counts the same work each time.
+//! that many turns, so that `perf stat` counts the same work each time. Instead of a part, `size` says how many instructions are derived.
 use std::time::{Duration, Instant};
 
 use benches::prepared::{derive, options, requests};
@@ -10,7 +10,8 @@ use benches::problems::SERIES;
 use benches::{How, Problem, Size};
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
-use brolga::{DerivedRule, Effort};
+use brolga::cranelift_codegen::ir::Function;
+use brolga::{DerivedRule, Effort, Program, Request};
 
 fn main() {
     let (efforts, args): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a == "--quick");
@@ -83,8 +84,10 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
             }),
         ));
     }
-    let insts: usize = body.layout.blocks().map(|b| body.layout.block_insts(b).count()).sum();
-    print!("{:14} {insts:7}", problem.name);
+    print!("{:14} {:7}", problem.name, size(body).0);
+    if what == "size" {
+        return println!("{}", derived_size(problem, &program, wanted, how));
+    }
     let mut found = vec![(Duration::MAX, Duration::ZERO, 0_u32); parts.len()];
     let start = Instant::now();
     let more = |turns: u32| match enough {
@@ -102,6 +105,30 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
         print!("  {name} {:9.1} ({:9.1})", us(least), us(sum) / f64::from(n));
     }
     println!();
+}
+
+/// Instructions of what is compiled, of those the ones in blocks for rare runs and in blocks that run turns in lanes, and blocks.
+fn derived_size(problem: &Problem, program: &Program, wanted: &Request, how: How) -> String {
+    let found = derive(problem, program, wanted, how).expect("it can be derived");
+    let pairs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
+    let inner =
+        found.wholes.iter().map(|w| &w.func).chain(pairs.skip(found.doors.len() * usize::from(found.whole.is_none())));
+    let all = found.doors.iter().chain(inner).map(size);
+    let (insts, cold, lanes, blocks) = all.fold((0, 0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2, a.3 + b.3));
+    format!("  derived {insts:7}  cold {cold:6}  lanes {lanes:6}  blocks {blocks:5}")
+}
+
+fn size(func: &Function) -> (usize, usize, usize, usize) {
+    let lanes = brolga_transform::lanes::in_front(func);
+    let mut found = (0, 0, 0, 0);
+    for b in func.layout.blocks() {
+        let n = func.layout.block_insts(b).count();
+        found.0 += n;
+        found.1 += if func.layout.is_cold(b) { n } else { 0 };
+        found.2 += if lanes.contains(b) { n } else { 0 };
+        found.3 += 1;
+    }
+    found
 }
 
 fn clock(f: impl FnOnce()) -> Duration {

@@ -66,7 +66,7 @@ fn cut(graph: &mut CfgBlocks, func: &ir::Function, ids: &mut Ids, source: &mut S
     let constant = |shape: Shape, insts: &mut Fragment, ids: &mut Ids| {
         let v = Val::D(ids.dv());
         let op = AdOp::Arith(Arith::Const(0.5), Default::default(), shape.ty());
-        insts.insert(ids.inst(), AdInst { defs: [(v, shape.ty())].as_slice().into(), op, at: None });
+        insts.insert(ids.inst(), AdInst { defs: [(v, shape.ty())].into(), op, at: None });
         v
     };
     for block in graph.blocks.values_mut() {

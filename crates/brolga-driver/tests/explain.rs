@@ -267,7 +267,7 @@ fn the_first_cotangent_that_is_not_finite() {
                 since the caller passes it to the forward pass only
             block1 (line 6), entered 2 times: pushes 8 bytes each time
               its loop runs turn by turn, since it records
-              the reverse of its loop runs 4 turns at a time where two accesses do not meet
+              the reverse of its loop runs 4 turns at a time
               its loop asks once whether there is room on the tape, for 8 bytes a turn
               pushes `v6 = load.f64 v3` (line 6), 8 bytes
                 for the reverse of `v7 = fmul.f64 v6, v6` (line 7)

@@ -193,6 +193,19 @@ impl Fragment {
         self.0.reserve(n);
     }
 
+    /// Append copies.
+    pub fn extend_from(&mut self, others: &Self) {
+        self.0.extend_from_slice(&others.0);
+    }
+
+    /// All instructions, no larger than they are; what is left is empty, and has room for as many.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let mut taken = Vec::with_capacity(self.0.len());
+        taken.append(&mut self.0);
+        Self(taken)
+    }
+
     /// Append an instruction.
     pub fn insert(&mut self, name: InstId, inst: AdInst) {
         self.0.push((name, inst));

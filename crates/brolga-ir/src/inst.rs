@@ -8,6 +8,9 @@
 //! **Shadow deltas.** The shadow of a pointer `p` lives at `p + δ`; we carry `δ`, not the shadow pointer. Pointer
 //! arithmetic leaves `δ` alone, so almost every pointer in a function shares the delta of the argument, stack slot or
 //! allocation that it comes from, and the pullback needs no second address. `δ = 0` says "no shadow".
+//!
+//! **Size.** A graph has several instructions for each of the primal's, and they are most of what a derivation keeps in memory: an
+//! [`AdInst`] is 72 bytes ([`Defs`] and [`Args`] are what a vector would be, in less), and what is rare and longer is boxed.
 
 use cranelift_codegen::ir::{
     self, Type,
@@ -17,6 +20,10 @@ use cranelift_codegen::ir::{
 use smallvec::SmallVec;
 
 use crate::{DataKey, Dv};
+
+mod short;
+
+pub use short::{Args, Defs};
 
 /// The name of a value of derived code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,7 +199,7 @@ pub enum Arith {
     /// The smaller or larger of two integers, as this opcode of Cranelift says.
     MinMax(ir::Opcode),
     /// Call of a C math function; the symbol is chosen by type.
-    Math(&'static str),
+    Math(Box<&'static str>),
     /// Convert a cotangent to the bits of another type of the same width ([`Shape::F32Pair`] included).
     ToBits,
     /// The inverse of [`Arith::ToBits`]: bits of the given shape to a cotangent.
@@ -224,7 +231,7 @@ pub enum Tape {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Callee {
     /// By symbol: a derived function or a run-time helper.
-    Symbol(String),
+    Symbol(Box<str>),
     /// Through a pointer.
     Pointer(Val),
 }
@@ -333,7 +340,7 @@ pub enum AdOp {
     /// A copy of a primal instruction: the primal itself in the forward pass, a recomputation in the pullback.
     Primal(ir::Inst),
     /// Arithmetic with a result of type `ty`.
-    Arith(Arith, SmallVec<[Val; 3]>, Type),
+    Arith(Arith, Args, Type),
 
     /// The delta of a stack slot: its shadow lies in the activation frame.
     SlotDelta(ir::StackSlot),
@@ -484,7 +491,7 @@ pub enum AdOp {
         /// Who.
         callee: Callee,
         /// With what. `None` stands for the segment.
-        args: Vec<Option<Val>>,
+        args: Box<[Option<Val>]>,
         /// Signature.
         sig: Box<ir::Signature>,
         /// What the callee does with the tape.
@@ -522,7 +529,7 @@ pub enum AdOp {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdInst {
     /// Names defined, with their types.
-    pub defs: SmallVec<[(Val, Type); 1]>,
+    pub defs: Defs,
     /// What it does.
     pub op: AdOp,
     /// The primal instruction that it stems from.

@@ -32,7 +32,7 @@ pub fn lift_block(
 ) -> CfgBlock {
     let named = |v: &ir::Value| (Val::Primal(*v), func.dfg.value_type(*v));
     let last = func.layout.last_inst(b).expect("a verified block ends in a terminator");
-    let mut insts = Fragment::default();
+    let mut insts = Fragment::with_capacity(func.layout.block_insts(b).count());
     for inst in func.layout.block_insts(b).filter(|&i| i != last) {
         let defs = func.dfg.inst_results(inst).iter().map(named).collect();
         insts.insert(ids.inst(), AdInst { defs, op: AdOp::Primal(inst), at: Some(inst) });

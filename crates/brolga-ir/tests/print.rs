@@ -52,7 +52,7 @@ fn check(defs: &[(Val, Type)], ops: impl IntoIterator<Item = AdOp>, expected: Ex
     let primal = function();
     let lines: Vec<String> = ops
         .into_iter()
-        .map(|op| AdInst { defs: defs.into(), op, at: None }.display(&primal).to_string() + "\n")
+        .map(|op| AdInst { defs: defs.iter().copied().collect(), op, at: None }.display(&primal).to_string() + "\n")
         .collect();
     expected.assert_eq(&lines.concat());
 }
@@ -101,7 +101,7 @@ fn arithmetic() {
         Arith::Extract(1),
         Arith::Splat,
         Arith::ScalarToVector,
-        Arith::Math("cos"),
+        Arith::Math(Box::new("cos")),
         Arith::ToBits,
         Arith::FromBits(Shape::F32Pair),
         Arith::Uextend,
@@ -303,7 +303,7 @@ fn tape_and_cotangents() {
 fn calls() {
     let call = |callee, tape| AdOp::Call {
         callee,
-        args: vec![None, Some(v(1))],
+        args: [None, Some(v(1))].into(),
         sig: Box::new(ir::Signature::new(cranelift_codegen::isa::CallConv::Fast)),
         tape,
     };

@@ -20,11 +20,10 @@
 use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::block::{CfgBlocks, Fragment, Ids, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Val};
 use brolga_ir::map::HashSet;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
-use smallvec::smallvec;
 
 use crate::affine::{Affine, Atom};
 use crate::canonical::{exit_test, induction};
@@ -132,10 +131,10 @@ pub fn ask(facts: &Facts<'_>, stmts: &mut AdStmts, order: Order, ids: &mut Ids) 
     let last = func.layout.last_inst(block).expect("a block has a terminator");
     let stmt = stmts.get_mut(&last).expect("every instruction is a statement");
     let below = Val::D(ids.dv());
-    let asks = AdOp::Arith(Arith::Icmp(cc), smallvec![Val::Primal(high), Val::Primal(low)], types::I8);
+    let asks = AdOp::Arith(Arith::Icmp(cc), [Val::Primal(high), Val::Primal(low)].into(), types::I8);
     let new = |defs, op| AdInst { defs, op, at: Some(last) };
-    stmt.before.insert(ids.inst(), new(smallvec![(below, types::I8)], asks));
-    stmt.before.insert(ids.inst(), new(smallvec![], AdOp::WatchFlag(below)));
+    stmt.before.insert(ids.inst(), new([(below, types::I8)].into(), asks));
+    stmt.before.insert(ids.inst(), new(Defs::default(), AdOp::WatchFlag(below)));
 }
 
 /// The reverse of a load that stores.
@@ -155,7 +154,7 @@ pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
             for inst in stmt.rvs.values() {
                 let AdOp::AddMem { addr, delta, sure, off, shape, .. } = inst.op else { continue };
                 let op = AdOp::ZeroMem { addr, delta, sure, off, bytes: shape.bytes(), checked: false };
-                rvs.insert(ids.inst(), AdInst { defs: smallvec![], op, at: inst.at });
+                rvs.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: inst.at });
             }
         }
         let (before, after) = (Fragment::default(), Fragment::default());
@@ -190,7 +189,7 @@ pub fn only_clears(graph: &mut CfgBlocks, func: &ir::Function) -> bool {
         for inst in block.insts.values_mut() {
             if let AdOp::TakeCt(_) = inst.op {
                 let ty = inst.defs[0].1;
-                inst.op = AdOp::Arith(Arith::Const(0.0), smallvec![], ty);
+                inst.op = AdOp::Arith(Arith::Const(0.0), Args::default(), ty);
             }
         }
     }

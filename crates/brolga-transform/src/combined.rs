@@ -14,9 +14,8 @@
 
 use brolga_ir::FuncKey;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Callee, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Callee, Defs, Tape, Val};
 use cranelift_codegen::ir::{AbiParam, Signature, types};
-use smallvec::smallvec;
 
 use crate::facts::Facts;
 use crate::forward::Forward;
@@ -51,14 +50,14 @@ pub fn combine(
         block.insts.retain(|_, i| i.op != AdOp::LeaveFrame);
         let keeps = plan.results.iter().zip(values).map(|(&slot, &v)| AdOp::Keep(slot, v));
         for op in keeps.chain([AdOp::Turn]).collect::<Vec<_>>() {
-            block.insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at: block.term_at });
+            block.insts.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: block.term_at });
         }
         let to = |half: &Pullback| Target { block: half.reverse_of[&b], args: vec![] };
         block.term = match &free {
             None => Term::Jump(to(&guarded)),
             Some(free) => {
                 let flag = Val::D(ids.dv());
-                let watched = AdInst { defs: smallvec![(flag, types::I8)], op: AdOp::Watched, at: block.term_at };
+                let watched = AdInst { defs: [(flag, types::I8)].into(), op: AdOp::Watched, at: block.term_at };
                 block.insts.insert(ids.inst(), watched);
                 Term::If(flag, to(clearing.as_ref().unwrap_or(&guarded)), to(free))
             }
@@ -104,7 +103,7 @@ fn leave(facts: &Facts<'_>, plan: &Plan, half: &mut CfgBlocks, ids: &mut Ids) {
     let mut out = Vec::new();
     for (&slot, r) in plan.results.iter().zip(&facts.func().signature.returns) {
         let d = Val::D(ids.dv());
-        let defs = smallvec![(d, r.value_type)];
+        let defs = [(d, r.value_type)].into();
         exit.insts.insert(ids.inst(), AdInst { defs, op: AdOp::Restore(slot), at: None });
         out.push(d);
     }
@@ -133,18 +132,18 @@ fn release_all(facts: &Facts<'_>, release: FuncKey, half: &mut CfgBlocks, ids: &
     ask.params.push(AbiParam::new(types::I64));
     ask.returns.extend([types::I64, types::I32].map(AbiParam::new));
     let call = |callee: &str, args: Vec<Option<Val>>, sig: Signature, tape: Tape| AdOp::Call {
-        callee: Callee::Symbol(callee.to_owned()),
-        args,
+        callee: Callee::Symbol(callee.into()),
+        args: args.into(),
         sig: Box::new(sig),
         tape,
     };
     let asks = AdInst {
-        defs: smallvec![(base, types::I64), (block, types::I32)],
+        defs: [(base, types::I64), (block, types::I32)].into(),
         op: call("brolga_released", vec![None], ask, Tape::Aside),
         at: None,
     };
     let releases = AdInst {
-        defs: smallvec![],
+        defs: Defs::default(),
         op: call(&func.symbol, vec![Some(each_base), Some(each)], func.signature.clone(), Tape::Aside),
         at: None,
     };

@@ -28,7 +28,7 @@ use brolga_ir::map::HashMap;
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::rules::expr::constant;
 
@@ -80,7 +80,7 @@ pub fn copies(graph: &mut CfgBlocks, primal: &ir::Function) {
         let InstructionData::Binary { opcode: Opcode::Fmul, args: [a, b] } = primal.dfg.insts[inst] else { continue };
         let one = |v| constant(primal, v) == Some(1.0);
         if let Some(x) = if one(b) { Some(a) } else { one(a).then_some(b) } {
-            i.op = AdOp::Arith(Arith::Copy, smallvec![Val::Primal(x)], primal.dfg.value_type(x));
+            i.op = AdOp::Arith(Arith::Copy, [Val::Primal(x)].into(), primal.dfg.value_type(x));
         }
     }
 }

@@ -582,8 +582,10 @@ fn derive_one<'a>(
         aux: IndexMap::default(),
         seeds,
         callees: work,
+        fragments: Default::default(),
     };
-    let mut stmts = AdStmts::default();
+    let insts = facts.cfg.blocks.iter().map(|&b| facts.cfg.insts(b).len()).sum();
+    let mut stmts = AdStmts::with_capacity(insts, primal.func.dfg.num_insts());
     if t.problems.is_empty() {
         for &b in &facts.cfg.blocks {
             for &inst in facts.cfg.insts(b) {
@@ -677,10 +679,10 @@ fn derive_one<'a>(
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),
         };
-        let Lowered { mut func, checks } = lower_with_checks(graph, env);
+        let Lowered { mut func, checks, shadows } = lower_with_checks(graph, env);
         if options.effort == Effort::Full {
             let fenced = fenced.then_some(&checks[..]);
-            loops.form(&mut func, graph, (&watched_sums, fenced), (mode, options.ideas), isa);
+            loops.form(&mut func, graph, (&watched_sums, &shadows, fenced), (mode, options.ideas), isa);
         }
         // What is asked for is tidied up as it is going to be called.
         if !is_root {

@@ -38,11 +38,11 @@ use brolga_analysis::cfg::edge_args;
 use brolga_analysis::contents::Use;
 use brolga_ir::Mode;
 use brolga_ir::block::{Fragment, Ids};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Sum, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Sum, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::ascending::{self, Order, Rows};
 use crate::facts::Facts;
@@ -170,7 +170,7 @@ fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, s
     let Place { value: v, block: b, not_zero, .. } = place;
     let func = facts.func();
     let op = AdOp::Watch { value: Val::Primal(v), not_zero, sum };
-    let new = |at| AdInst { defs: smallvec![], op, at: Some(at) };
+    let new = |at| AdInst { defs: Defs::default(), op, at: Some(at) };
     if let Some(inst) = func.dfg.value_def(v).inst().filter(|&i| func.layout.inst_block(i) == Some(b)) {
         let stmt = stmts.get_mut(&inst).expect("every instruction is a statement");
         stmt.after.insert(ids.inst(), new(inst));
@@ -190,7 +190,7 @@ fn run_apart(facts: &Facts<'_>, stmts: &mut AdStmts, l: LoopId, ids: &mut Ids) {
         let at = inst.expect("a block has a terminator");
         let before = &mut stmts.get_mut(&at).expect("every instruction is a statement").before;
         let all = std::mem::take(before);
-        before.insert(ids.inst(), AdInst { defs: smallvec![], op, at: Some(at) });
+        before.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: Some(at) });
         before.extend(all);
     };
     l.entries.iter().for_each(|&b| put(func.layout.last_inst(b), AdOp::WatchFrom(l.header)));
@@ -234,7 +234,7 @@ fn renamed(rvs: &Fragment, superfluous: &IndexSet<Val>, ids: &mut Ids) -> Fragme
             && let AdOp::Arith(op @ Arith::KeepWhere, args, _) = &mut inst.op
         {
             *op = Arith::Copy;
-            args.truncate(1);
+            *args = [args[0]].into();
         }
         inst.rename(|v| names.iter().find(|n| n.0 == v).map_or(v, |n| n.1));
         for (name, _) in &mut inst.defs {

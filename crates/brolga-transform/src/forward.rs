@@ -9,11 +9,11 @@ use brolga_ir::map::HashMap;
 
 use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, FrameSlot, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::Table;
 use cranelift_codegen::ir::{self, types};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::facts::Facts;
 use crate::plan::Plan;
@@ -52,8 +52,8 @@ pub fn forward(
     for (&b, id) in map.iter() {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
-        let mut insts = Fragment::with_capacity(primal.insts.len() + 4);
-        let mut add = |ids: &mut Ids, defs: SmallVec<[(Val, ir::Type); 1]>, op: AdOp, at: Option<ir::Inst>| {
+        let mut insts = Fragment::with_capacity(primal.insts.len() + ENDS);
+        let mut add = |ids: &mut Ids, defs: Defs, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
         };
         let is_entry = b == facts.cfg.blocks[0];
@@ -64,33 +64,29 @@ pub fn forward(
                 }
             }
             params.push((seg, types::I64));
-            add(ids, smallvec![], AdOp::EnterFrame, None);
+            add(ids, Defs::default(), AdOp::EnterFrame, None);
             for (&root, kind) in &facts.pointers.roots {
                 let op = match kind {
                     RootKind::Slot(s) => AdOp::SlotDelta(*s),
                     RootKind::Data(k) => AdOp::DataDelta(*k),
                     _ => continue,
                 };
-                add(ids, smallvec![(Val::Delta(root), types::I64)], op, func.dfg.value_def(root).inst());
+                add(ids, [(Val::Delta(root), types::I64)].into(), op, func.dfg.value_def(root).inst());
             }
         } else {
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
         }
-        let mut body = Fragment::with_capacity(primal.insts.len() + 4);
         for (&i, inst) in primal.insts.iter() {
             let stmt = &stmts[&inst.at.expect("a lifted instruction knows its primal")];
-            body.extend(stmt.before.clone());
+            insts.extend_from(&stmt.before);
             if stmt.keep {
-                body.insert(i, inst.clone());
+                insts.insert(i, inst.clone());
             }
-            body.extend(stmt.after.clone());
+            insts.extend_from(&stmt.after);
         }
         let term_at = primal.term_at;
-        body.extend(term_at.and_then(|last| stmts.get(&last)).into_iter().flat_map(|stmt| stmt.before.clone()));
-        if insts.is_empty() {
-            insts = body;
-        } else {
-            insts.extend(body);
+        if let Some(stmt) = term_at.and_then(|last| stmts.get(&last)) {
+            insts.extend_from(&stmt.before);
         }
         // What is reversed turn by turn is kept for that when it is run again.
         if plan.again(b).is_none_or(|a| !a.turns) {
@@ -101,11 +97,11 @@ pub fn forward(
         if matches!(term, Term::Return(_)) {
             if let Some(slot) = plan.flag {
                 let d = Val::D(ids.dv());
-                let defs = smallvec![(d, types::I8)];
+                let defs = [(d, types::I8)].into();
                 insts.insert(ids.inst(), AdInst { defs, op: AdOp::Watched, at: term_at });
-                insts.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, d), at: term_at });
+                insts.insert(ids.inst(), AdInst { defs: Defs::default(), op: AdOp::Keep(slot, d), at: term_at });
             }
-            insts.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::LeaveFrame, at: term_at });
+            insts.insert(ids.inst(), AdInst { defs: Defs::default(), op: AdOp::LeaveFrame, at: term_at });
         }
         blocks
             .insert(*id, CfgBlock { id: *id, role: Role::Forward(b), params, insts, term, term_at, cold: primal.cold });
@@ -116,6 +112,9 @@ pub fn forward(
 
 type Insts = Fragment;
 
+/// Room for what begins and ends a block, so that a long one does not move for its sake.
+const ENDS: usize = 8;
+
 /// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
 pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
     if plan.blocks[b].keeps.is_empty() {
@@ -125,10 +124,10 @@ pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], 
     for &(slot, v) in &plan.blocks[b].keeps {
         waiting.entry(v).or_default().push(slot);
     }
-    let mut out = Insts::with_capacity(insts.len() + waiting.len());
+    let mut out = Insts::with_capacity(insts.len() + plan.blocks[b].keeps.len() + ENDS);
     let mut keep = |v: Val, slots: SmallVec<[FrameSlot; 1]>, at: Option<ir::Inst>, out: &mut Insts| {
         for slot in slots {
-            out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at });
+            out.insert(ids.inst(), AdInst { defs: Defs::default(), op: AdOp::Keep(slot, v), at });
         }
     };
     // The frame must have been entered before anything can be kept in it.
@@ -152,7 +151,7 @@ pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], 
         if let Some(slots) = waiting.get(&v)
             && slots.contains(&slot)
         {
-            out.insert(ids.inst(), AdInst { defs: smallvec![], op: AdOp::Keep(slot, v), at: None });
+            out.insert(ids.inst(), AdInst { defs: Defs::default(), op: AdOp::Keep(slot, v), at: None });
         }
     }
     *insts = out;
@@ -162,7 +161,7 @@ pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], 
 pub(crate) fn records(plan: &Plan, b: ir::Block, at: Option<ir::Inst>, insts: &mut Insts, ids: &mut Ids) {
     let p = &plan.blocks[b];
     let mut add = |op: AdOp| {
-        insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at });
+        insts.insert(ids.inst(), AdInst { defs: Defs::default(), op, at });
     };
     for &slot in &p.keep_ids {
         add(AdOp::KeepBlock(slot, plan.number[b]));
@@ -186,8 +185,8 @@ fn terminator(
     let mut none = |insts: &mut Insts| {
         *zero.get_or_insert_with(|| {
             let d = Val::D(ids.dv());
-            let op = AdOp::Arith(Arith::Iconst(0), smallvec![], types::I64);
-            insts.insert(ids.inst(), AdInst { defs: smallvec![(d, types::I64)], op, at: primal.term_at });
+            let op = AdOp::Arith(Arith::Iconst(0), Args::default(), types::I64);
+            insts.insert(ids.inst(), AdInst { defs: [(d, types::I64)].into(), op, at: primal.term_at });
             d
         })
     };

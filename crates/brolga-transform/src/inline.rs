@@ -86,6 +86,11 @@ pub fn inlined(
     isa: &dyn TargetIsa,
 ) -> HashMap<FuncKey, ir::Function> {
     let Inline::Small { callee: longest, once, growth } = inlining.how else { return HashMap::default() };
+    // What has no body replaces no call.
+    let calls = |own: &ir::Function, r| program.callee(own, r).is_some_and(|k| body(program, k).is_some());
+    if !funcs.iter().filter_map(|&k| body(program, k)).any(|own| own.dfg.ext_funcs.keys().any(|r| calls(own, r))) {
+        return HashMap::default();
+    }
     let mut copies = std::mem::take(&mut program.copies);
     let order = bottom_up(program, funcs);
     let single = called_once(program, funcs);

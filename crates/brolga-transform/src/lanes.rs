@@ -5,9 +5,10 @@
 //!
 //! **Where.** On CLIF, behind [`lower`](brolga_ir::lower) as [`crate::orient`] is, not on the derived graph. There every cotangent
 //! is a value that is seen to be handed from turn to turn, every shadow address is a sum, and any loop of derived code looks the
-//! same, be it a copy of the primal's or a reverse. What the graph would know beside that is which memory is whose, and that is not
-//! to be relied on: shadows of two arguments may be one buffer, and only the caller knows. So addresses are compared when
-//! the loop is entered, which takes three instructions for each pair that could meet. What is emitted is CLIF with `f64x2`, as a
+//! same, be it a copy of the primal's or a reverse. What the graph would know beside that is which memory is whose. It is relied on for
+//! one thing: a shadow lies on top of no primal, since the whole pullback relies on that. But shadows of two arguments may be one buffer, as may
+//! two arguments, and only the caller knows. So addresses are compared when the loop is entered, which takes three instructions for each pair that could
+//! meet. What is emitted is CLIF with `f64x2`, as a
 //! user could have written it, and can be differentiated like that.
 //!
 //! **Which loops.** A cycle of blocks with one way in and one way out, all else in it jumps ([`turn::loops`]), whose test compares
@@ -70,6 +71,8 @@ use brolga_ir::block::Role;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
+
+use crate::tidy::resolve_aliases;
 
 pub(crate) mod body;
 mod cells;
@@ -159,12 +162,21 @@ pub struct How<'a> {
     pub reorder: &'a dyn Fn(ir::Block) -> bool,
     /// Sums that may be added up in any order.
     pub watched: &'a EntitySet<ir::Value>,
+    /// Loads and stores in memory that no other load or store touches.
+    pub shadows: &'a EntitySet<ir::Inst>,
     /// Whether it is only done where there are enough turns.
     pub worth: bool,
     /// Whether the target has vectors, and they are wanted.
     pub lanes: bool,
     /// In which header's loop places that are added to turn by turn may be in registers.
     pub stay: &'a dyn Fn(ir::Block) -> bool,
+}
+
+impl How<'_> {
+    /// Whether two accesses are known not to meet.
+    fn apart(&self, a: ir::Inst, b: ir::Inst) -> bool {
+        self.shadows.contains(a) != self.shadows.contains(b)
+    }
 }
 
 /// Run loops of a function several turns at a time.
@@ -175,7 +187,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     if loops.is_empty() {
         return Vec::new();
     }
-    func.dfg.resolve_all_aliases();
+    resolve_aliases(func);
     let mut looked = Vec::new();
     for l in loops {
         let header = l.blocks[0];
@@ -184,7 +196,7 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
         let outcome = match read {
             Ok(body) if worth && is_short(func, &l, &body.count) => Err("it has few turns"),
             Ok(body) => Ok(emit::emit(func, &l, &body, least)),
-            Err(why) => match stays.then(|| cells::one_by_one(func, &l)).flatten() {
+            Err(why) => match stays.then(|| cells::one_by_one(func, &l, &how)).flatten() {
                 Some(body) if !(worth && is_short(func, &l, &body.count)) => Ok(emit::emit(func, &l, &body, least)),
                 // Nothing to do with floats in memory.
                 _ if why.is_empty() => continue,

@@ -45,13 +45,13 @@ impl Loops {
         found
     }
 
-    /// Give a function that `graph` was lowered to its loops; sums that are `watched` may be added up in any order, and where the tape has a fence, records need
-    /// not make these `checks`.
+    /// Give a function that `graph` was lowered to its loops; sums that are `watched` may be added up in any order, loads and stores in `shadows` touch nothing
+    /// that others touch, and where the tape has a fence, records need not make these `checks`.
     pub fn form(
         &mut self,
         func: &mut ir::Function,
         graph: &CfgBlocks,
-        (watched, checks): (&EntitySet<ir::Value>, Option<&[ir::Inst]>),
+        (watched, shadows, checks): (&EntitySet<ir::Value>, &EntitySet<ir::Inst>, Option<&[ir::Inst]>),
         (mode, ideas): (Mode, Ideas),
         isa: &dyn TargetIsa,
     ) {
@@ -77,7 +77,7 @@ impl Loops {
             let reorder = |header| ideas.partial && reverses(header);
             // Shadows are undefined after a trap, what the primal stores is not.
             let stay = |header| ideas.stay && role(header).is_some_and(|r| !r.is_forward());
-            let how = How { reorder: &reorder, watched, worth: ideas.worth, lanes: wanted, stay: &stay };
+            let how = How { reorder: &reorder, watched, shadows, worth: ideas.worth, lanes: wanted, stay: &stay };
             self.in_lanes.extend(lanes(func, how).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
         if ideas.preaccumulate && mode == Mode::Gradient {

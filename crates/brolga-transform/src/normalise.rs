@@ -37,6 +37,7 @@ use crate::canonical::{canonical, order};
 use crate::common::common;
 use crate::exponents::exponents;
 use crate::reread::reread;
+use crate::tidy::resolve_aliases;
 use crate::wide::split_wide_copies;
 
 /// A normalised function.
@@ -106,13 +107,6 @@ pub fn normalise(
     // Mostly nothing had to be done.
     let func = if is_numbered(&func, &order) { func } else { renumber(&func, &order) };
     Ok(Normalised::new(key, func, same.then_some(loops)))
-}
-
-/// No value is another name of one. Mostly none is to begin with.
-fn resolve_aliases(func: &mut ir::Function) {
-    if func.dfg.values().any(|v| func.dfg.value_is_alias(v)) {
-        func.dfg.resolve_all_aliases();
-    }
 }
 
 /// Diagnostics for everything in a function that we do not support.

@@ -33,12 +33,11 @@ use std::cell::RefCell;
 use brolga_analysis::{CalleeKind, Loop, LoopId};
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Sum, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Sum, Val};
 use brolga_ir::lift::{BlockMap, lift_block};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet, Table};
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
-use smallvec::smallvec;
 
 use crate::facts::Facts;
 
@@ -215,8 +214,8 @@ fn first_turn(facts: &Facts<'_>, l: &Loop, graph: &mut CfgBlocks, map: &BlockMap
     for p in &facts.cfg.preds[l.header] {
         let block = &mut graph.blocks[&map[p]];
         let v = Val::D(ids.dv());
-        let op = AdOp::Arith(Arith::Iconst(i64::from(!l.latches.contains(p))), smallvec![], types::I8);
-        block.insts.insert(ids.inst(), AdInst { defs: smallvec![(v, types::I8)], op, at: block.term_at });
+        let op = AdOp::Arith(Arith::Iconst(i64::from(!l.latches.contains(p))), Args::default(), types::I8);
+        block.insts.insert(ids.inst(), AdInst { defs: [(v, types::I8)].into(), op, at: block.term_at });
         for target in block.term.targets_mut().into_iter().filter(|t| t.block == header) {
             target.args.push(v);
         }
@@ -283,7 +282,7 @@ fn copy(
             }
             if let Some(value) = watched {
                 let op = AdOp::Watch { value, not_zero: false, sum: Sum::Whole };
-                insts.insert(ids.inst(), AdInst { defs: smallvec![], op, at });
+                insts.insert(ids.inst(), AdInst { defs: Defs::default(), op, at });
             }
         }
         block.insts = insts;

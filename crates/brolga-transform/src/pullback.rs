@@ -18,11 +18,11 @@ use brolga_ir::map::HashMap;
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, FrameSlot, Val};
 use brolga_ir::map::{IndexMap, Table};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Type, types};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::facts::Facts;
 use crate::liveness::{Liveness, active_args};
@@ -117,7 +117,7 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
     let opens = whole.blocks[&old].insts.iter().find(|i| i.1.op == AdOp::OpenFrame).map(|(id, i)| (*id, i.clone()));
     let mut entry = CfgBlock { id: new, insts: opens.into_iter().collect(), ..whole.blocks[&old].clone() };
     let d = Val::D(ids.dv());
-    entry.insts.insert(ids.inst(), AdInst { defs: smallvec![(d, types::I8)], op: AdOp::Restore(flag), at: None });
+    entry.insts.insert(ids.inst(), AdInst { defs: [(d, types::I8)].into(), op: AdOp::Restore(flag), at: None });
     entry.term = Term::If(d, to(old), to(free_entry));
     for way in [&mut whole.blocks[&old], &mut others[&free_entry]] {
         way.params.clear();
@@ -165,7 +165,7 @@ struct Converter<'b, 'a, 'f> {
 impl Converts for Converter<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         let d = Val::D(self.builder.ids.dv());
-        self.builder.add(self.f, smallvec![(d, ty)], asking(symbol, args, ty), self.at);
+        self.builder.add(self.f, [(d, ty)].into(), asking(symbol, args, ty), self.at);
         d
     }
 
@@ -175,7 +175,7 @@ impl Converts for Converter<'_, '_, '_> {
 }
 
 impl Builder<'_, '_> {
-    fn add(&mut self, f: &mut Fragment, defs: SmallVec<[(Val, Type); 1]>, op: AdOp, at: Option<ir::Inst>) {
+    fn add(&mut self, f: &mut Fragment, defs: Defs, op: AdOp, at: Option<ir::Inst>) {
         f.insert(self.ids.inst(), AdInst { defs, op, at });
     }
 
@@ -201,7 +201,7 @@ impl Builder<'_, '_> {
             params.push((seeds[i].expect("a result with a shape has a seed"), shape.ty()));
         }
         let mut f = Fragment::default();
-        self.add(&mut f, smallvec![], AdOp::OpenFrame, None);
+        self.add(&mut f, Defs::default(), AdOp::OpenFrame, None);
         let exits = &self.plan.exits;
         let term = match (self.plan.exit, exits.as_slice()) {
             (_, []) => Term::Jump(to(self.exit)),
@@ -209,7 +209,7 @@ impl Builder<'_, '_> {
             (Some(slot), exits) => {
                 let cases = exits.iter().map(|&b| (self.plan.number[b], self.reverse_of[&b])).collect();
                 let d = Val::D(self.ids.dv());
-                self.add(&mut f, smallvec![(d, types::I32)], AdOp::KeptBlock(slot), None);
+                self.add(&mut f, [(d, types::I32)].into(), AdOp::KeptBlock(slot), None);
                 Term::Switch(d, cases)
             }
         };
@@ -231,14 +231,17 @@ impl Builder<'_, '_> {
         // Values are had just before their first use: a block may be long, and registers are few.
         let mut waiting = Waiting::new(&plan.sources);
         let live = self.live;
-        for v in live.touched[b].iter() {
-            if !live.live_out[b].contains(v) {
-                self.add(&mut f, smallvec![], AdOp::ZeroCt(v), last);
-            }
-        }
         let insts = facts.cfg.insts(b);
         let stmts = self.stmts;
-        f.reserve(plan.sources.len() + insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>());
+        // All of it at once: a long block should not move.
+        let params = func.dfg.block_params(b).len();
+        let reverse = insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>();
+        f.reserve(live.touched[b].iter().count() + plan.sources.len() + reverse + 2 * params + 2);
+        for v in live.touched[b].iter() {
+            if !live.live_out[b].contains(v) {
+                self.add(&mut f, Defs::default(), AdOp::ZeroCt(v), last);
+            }
+        }
         for inst in insts.iter().rev() {
             for (&id, i) in stmts[inst].rvs.iter() {
                 i.each_read(|v| self.have(&mut f, v, &mut waiting, i.at));
@@ -261,7 +264,7 @@ impl Builder<'_, '_> {
         for &p in func.dfg.block_params(b) {
             if let Some(shape) = facts.activity.ct[p] {
                 let d = Val::D(self.ids.dv());
-                self.add(&mut f, smallvec![(d, shape.ty())], AdOp::TakeCt(p), first);
+                self.add(&mut f, [(d, shape.ty())].into(), AdOp::TakeCt(p), first);
                 taken.insert(p, d);
             }
         }
@@ -274,7 +277,7 @@ impl Builder<'_, '_> {
             PredSource::Frame(_) | PredSource::Tape => {
                 let op = if let PredSource::Frame(slot) = pred { AdOp::KeptBlock(slot) } else { AdOp::PeekBlock };
                 let d = Val::D(self.ids.dv());
-                self.add(&mut f, smallvec![(d, types::I32)], op, first);
+                self.add(&mut f, [(d, types::I32)].into(), op, first);
                 let preds = facts.cfg.preds[b].clone();
                 let cases = preds
                     .into_iter()
@@ -287,8 +290,8 @@ impl Builder<'_, '_> {
                 self.have(&mut f, var, &mut waiting, first);
                 self.have(&mut f, start, &mut waiting, first);
                 let d = Val::D(self.ids.dv());
-                let op = AdOp::Arith(Arith::Icmp(IntCC::Equal), smallvec![var, start], types::I8);
-                self.add(&mut f, smallvec![(d, types::I8)], op, first);
+                let op = AdOp::Arith(Arith::Icmp(IntCC::Equal), [var, start].into(), types::I8);
+                self.add(&mut f, [(d, types::I8)].into(), op, first);
                 let entry = self.way_back(entry, b, &taken, &holds, &mut edges);
                 let latch = self.way_back(latch, b, &taken, &holds, &mut edges);
                 Term::If(d, to(entry), to(latch))
@@ -354,8 +357,8 @@ impl Builder<'_, '_> {
                 // Names are local to a block; derived values are not.
                 let d = Val::D(self.ids.dv());
                 let ty = type_of(self.facts, self.aux, v);
-                let op = AdOp::Arith(Arith::Copy, smallvec![v], ty);
-                self.add(f, smallvec![(d, ty)], op, at);
+                let op = AdOp::Arith(Arith::Copy, [v].into(), ty);
+                self.add(f, [(d, ty)].into(), op, at);
                 v = d;
             }
             out.push((hold.name, v));
@@ -365,7 +368,7 @@ impl Builder<'_, '_> {
 
     fn arith(&mut self, f: &mut Fragment, op: Arith, args: &[Val], ty: Type, at: Option<ir::Inst>) -> Val {
         let d = Val::D(self.ids.dv());
-        self.add(f, smallvec![(d, ty)], AdOp::Arith(op, args.into(), ty), at);
+        self.add(f, [(d, ty)].into(), AdOp::Arith(op, args.into(), ty), at);
         d
     }
 
@@ -376,7 +379,7 @@ impl Builder<'_, '_> {
         let type_of = |v| self.facts.func().dfg.value_type(v);
         let (ty, wanted, iv) = (type_of(last.iv.var), type_of(of.var), &last.iv);
         let end = Val::D(self.ids.dv());
-        self.add(f, smallvec![(end, ty)], op, at);
+        self.add(f, [(end, ty)].into(), op, at);
         let (way, times) = if last.in_proportion(ty == wanted) {
             let way = self.arith(f, Arith::Isub, &[end, Val::Primal(iv.start)], ty, at);
             (way, of.step.wrapping_div(iv.step))
@@ -391,7 +394,7 @@ impl Builder<'_, '_> {
         };
         let times = self.arith(f, Arith::Iconst(times), &[], wanted, at);
         let way = self.arith(f, Arith::Imul, &[way, times], wanted, at);
-        AdOp::Arith(Arith::Iadd, smallvec![Val::Primal(of.start), way], wanted)
+        AdOp::Arith(Arith::Iadd, [Val::Primal(of.start), way].into(), wanted)
     }
 
     /// The one that was compared with a bound.
@@ -421,9 +424,9 @@ impl Builder<'_, '_> {
         }
         if last.of_next {
             let k = step(self, f);
-            return AdOp::Arith(Arith::Isub, smallvec![end, k], ty);
+            return AdOp::Arith(Arith::Isub, [end, k].into(), ty);
         }
-        AdOp::Arith(Arith::Copy, smallvec![end], ty)
+        AdOp::Arith(Arith::Copy, [end].into(), ty)
     }
 
     /// Restore or recompute a value, and before that whatever it is recomputed from.
@@ -447,30 +450,30 @@ impl Builder<'_, '_> {
             }
         };
         let ty = type_of(self.facts, self.aux, v);
-        self.add(f, smallvec![(v, ty)], op, at);
+        self.add(f, [(v, ty)].into(), op, at);
     }
 
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
     fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
         let at = self.facts.func().layout.last_inst(p);
         for &(name, v) in holds.iter().filter(|h| h.0 == p).flat_map(|h| &h.1) {
-            self.add(f, smallvec![], AdOp::Hold(name, v), at);
+            self.add(f, Defs::default(), AdOp::Hold(name, v), at);
         }
         let live = self.live;
         for v in live.live_out[p].without(&live.live_in[b]) {
-            self.add(f, smallvec![], AdOp::ZeroCt(v), at);
+            self.add(f, Defs::default(), AdOp::ZeroCt(v), at);
         }
         for (a, q) in active_args(self.facts, p, b) {
             let by = self.in_shape(f, taken[&q], q, a, at);
-            self.add(f, smallvec![], AdOp::AddCt(a, by), at);
+            self.add(f, Defs::default(), AdOp::AddCt(a, by), at);
         }
         let live = &self.live.live_out[p];
         let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(t.sum)).collect();
         for total in sums {
             let d = Val::D(self.ids.dv());
             let ty = type_of(self.facts, self.aux, Val::Primal(total.sum));
-            self.add(f, smallvec![(d, ty)], AdOp::TakeCt(total.sum), at);
-            self.add(f, smallvec![], AdOp::Hold(total.name(), d), at);
+            self.add(f, [(d, ty)].into(), AdOp::TakeCt(total.sum), at);
+            self.add(f, Defs::default(), AdOp::Hold(total.name(), d), at);
         }
         self.leave(f, p, b);
     }
@@ -493,13 +496,13 @@ impl Builder<'_, '_> {
             // A lazily materialised zero: nothing was ever added to an argument without a cotangent.
             let (op, ty) = match facts.activity.ct[formal[i]].filter(|_| !self.plan.exits.is_empty()) {
                 Some(own) => (AdOp::TakeCt(formal[i]), own.ty()),
-                None => (AdOp::Arith(Arith::Const(0.0), smallvec![], shape.ty()), shape.ty()),
+                None => (AdOp::Arith(Arith::Const(0.0), Args::default(), shape.ty()), shape.ty()),
             };
-            self.add(&mut f, smallvec![(d, ty)], op, None);
+            self.add(&mut f, [(d, ty)].into(), op, None);
             let mut cx = Converter { builder: self, f: &mut f, at: None };
             out.push(fitted(&mut cx, d, ty, shape).expect("both are of one width"));
         }
-        self.add(&mut f, smallvec![], AdOp::CloseFrame, None);
+        self.add(&mut f, Defs::default(), AdOp::CloseFrame, None);
         self.finish(self.exit, Role::Exit, vec![], f, Term::Return(out), None);
     }
 }

@@ -57,6 +57,7 @@ use crate::lanes::body::{Count, count};
 use crate::lanes::front::Front;
 use crate::lanes::is_short;
 use crate::lanes::turn::{self, Home, Linear, Loop, Steps};
+use crate::tidy::resolve_aliases;
 
 /// What became of a loop that records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
     }
-    func.dfg.resolve_all_aliases();
+    resolve_aliases(func);
     let mut looked = Vec::new();
     let loops = turn::loops(func);
     let within = if fenced { within(func, &loops) } else { EntitySet::new() };

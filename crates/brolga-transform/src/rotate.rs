@@ -26,6 +26,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use crate::shape::Shape;
+use crate::tidy::resolve_aliases;
 
 /// Most instructions of a header that are worth a copy, the branch not counted.
 const MOST: usize = 8;
@@ -47,7 +48,7 @@ pub fn rotate(func: &mut ir::Function, shape: &Shape) -> bool {
     if candidates.is_empty() {
         return false;
     }
-    func.dfg.resolve_all_aliases();
+    resolve_aliases(func);
     let mut uses = Uses::of(func, &candidates);
     let mut any = false;
     for c in candidates.iter().rev() {
@@ -115,12 +116,19 @@ impl Uses {
     }
 
     fn note(&mut self, func: &ir::Function, inst: ir::Inst, b: ir::Block) {
-        for v in func.dfg.inst_values(inst) {
-            if let Some(home) = self.home[v].filter(|&h| h != b) {
-                let users = self.users.entry(home).or_default();
-                if users.last() != Some(&inst) {
-                    users.push(inst);
-                }
+        // Only branches read more than their operands, and they are few.
+        if func.dfg.insts[inst].opcode().is_branch() {
+            func.dfg.inst_values(inst).for_each(|v| self.reads(inst, v, b));
+        } else {
+            func.dfg.inst_args(inst).iter().for_each(|&v| self.reads(inst, v, b));
+        }
+    }
+
+    fn reads(&mut self, inst: ir::Inst, v: Value, b: ir::Block) {
+        if let Some(home) = self.home[v].filter(|&h| h != b) {
+            let users = self.users.entry(home).or_default();
+            if users.last() != Some(&inst) {
+                users.push(inst);
             }
         }
     }

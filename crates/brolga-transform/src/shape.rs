@@ -23,11 +23,17 @@ pub struct Shape {
 impl Shape {
     /// As it is now.
     pub fn of(func: &ir::Function) -> Self {
-        let cfg = ControlFlowGraph::with_function(func);
-        let domtree = DominatorTree::with_function(func, &cfg);
-        let mut loops = LoopAnalysis::new();
-        loops.compute(func, &cfg, &domtree);
-        Shape { cfg, domtree, loops }
+        let (cfg, domtree) = (ControlFlowGraph::new(), DominatorTree::new());
+        let mut shape = Shape { cfg, domtree, loops: LoopAnalysis::new() };
+        shape.compute(func);
+        shape
+    }
+
+    /// As it has become, in the same tables.
+    fn compute(&mut self, func: &ir::Function) {
+        self.cfg.compute(func);
+        self.domtree.compute(func, &self.cfg);
+        self.loops.compute(func, &self.cfg, &self.domtree);
     }
 }
 
@@ -44,7 +50,7 @@ pub fn shape(func: &mut ir::Function) {
     }
     let mut shape = Shape::of(func);
     if rotate(func, &shape) {
-        shape = Shape::of(func);
+        shape.compute(func);
     }
     orient(func, &shape.loops);
 }

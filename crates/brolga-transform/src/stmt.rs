@@ -5,11 +5,11 @@
 //! afterwards; a rule sees no block. Source: Mooncake's `ADStmtInfo`.
 
 use brolga_ir::block::{Fragment, Ids};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Shape, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, Type, types};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::facts::Facts;
 
@@ -73,6 +73,8 @@ pub struct Translation<'a, 'f> {
     pub seeds: Vec<Option<Val>>,
     /// Variants of callees that the fragments refer to.
     pub callees: &'a mut dyn Callees,
+    /// Where fragments are made, one statement after the other: those of a statement are copied out, no larger than they are.
+    pub fragments: [Fragment; 3],
 }
 
 /// Where translation finds the names of derived callees.
@@ -117,13 +119,8 @@ pub enum Where {
 impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Begin a statement.
     pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
-        let f = Fragment::default;
-        Self {
-            t,
-            stmt: AdStmt { primal, before: f(), keep: true, after: f(), rvs: f(), guards: vec![] },
-            nonzero: None,
-            one: None,
-        }
+        let [before, after, rvs] = std::mem::take(&mut t.fragments);
+        Self { t, stmt: AdStmt { primal, before, keep: true, after, rvs, guards: vec![] }, nonzero: None, one: None }
     }
 
     /// The facts.
@@ -163,7 +160,10 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// Finish.
     pub fn finish(self) -> AdStmt {
-        self.stmt
+        let AdStmt { primal, mut before, keep, mut after, mut rvs, guards } = self.stmt;
+        let [b, a, r] = [&mut before, &mut after, &mut rvs].map(Fragment::take);
+        self.t.fragments = [before, after, rvs];
+        AdStmt { primal, before: b, keep, after: a, rvs: r, guards }
     }
 
     /// Report a problem at this instruction.
@@ -173,7 +173,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Add an instruction.
-    pub fn push(&mut self, w: Where, defs: SmallVec<[(Val, Type); 1]>, op: AdOp) {
+    pub fn push(&mut self, w: Where, defs: Defs, op: AdOp) {
         let id = self.t.ids.inst();
         for &(v, ty) in &defs {
             if matches!(v, Val::Aux(..)) {
@@ -191,7 +191,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Add an instruction with one derived result.
     pub fn emit(&mut self, w: Where, op: AdOp, ty: Type) -> Val {
         let d = Val::D(self.t.ids.dv());
-        self.push(w, smallvec![(d, ty)], op);
+        self.push(w, [(d, ty)].into(), op);
         d
     }
 
@@ -207,7 +207,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// An integer constant in any fragment.
     pub fn iconst(&mut self, w: Where, x: i64) -> Val {
-        self.emit(w, AdOp::Arith(Arith::Iconst(x), smallvec![], types::I64), types::I64)
+        self.emit(w, AdOp::Arith(Arith::Iconst(x), Args::default(), types::I64), types::I64)
     }
 
     /// Take the cotangent of an active primal value.
@@ -226,7 +226,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let in_place = self.func().dfg.value_def(v).inst().is_some_and(|i| self.facts().in_place.contains(i));
         if self.facts().is_active(v) && !in_place {
             let by = if self.ty(v).lane_type().is_float() { by } else { self.in_its_shape(v, by) };
-            self.push(Where::Rvs, smallvec![], AdOp::AddCt(v, by));
+            self.push(Where::Rvs, Defs::default(), AdOp::AddCt(v, by));
         }
     }
 
@@ -255,7 +255,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         if let Some(delta) = self.facts().delta(addr) {
             let sure = self.facts().sure(addr);
             let addr = Val::Primal(addr);
-            self.push(Where::Rvs, smallvec![], AdOp::AddMem { addr, delta, sure, off, by, shape, fresh });
+            self.push(Where::Rvs, Defs::default(), AdOp::AddMem { addr, delta, sure, off, by, shape, fresh });
         }
     }
 
@@ -294,7 +294,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
         if let Some(delta) = self.facts().delta(addr) {
             let sure = self.facts().sure(addr);
-            self.push(w, smallvec![], AdOp::ZeroMem { addr: Val::Primal(addr), delta, sure, off, bytes, checked });
+            self.push(w, Defs::default(), AdOp::ZeroMem { addr: Val::Primal(addr), delta, sure, off, bytes, checked });
         }
     }
 
@@ -312,15 +312,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Call a helper of the run time.
-    pub fn helper(
-        &mut self,
-        w: Where,
-        symbol: &str,
-        args: &[Option<Val>],
-        arg_types: &[Type],
-        defs: SmallVec<[(Val, Type); 1]>,
-        tape: bool,
-    ) {
+    pub fn helper(&mut self, w: Where, symbol: &str, args: &[Option<Val>], arg_types: &[Type], defs: Defs, tape: bool) {
         let tape = if tape { Tape::Moves } else { Tape::Aside };
         let op = helper_call(symbol, args, arg_types, defs.iter().map(|d| d.1), tape);
         self.push(w, defs, op);
@@ -354,7 +346,7 @@ pub fn helper_call(
     let mut sig = ir::Signature::new(brolga_analysis::modes::HELPER_CONV);
     sig.params.extend(arg_types.iter().map(|&t| ir::AbiParam::new(t)));
     sig.returns.extend(returns.map(ir::AbiParam::new));
-    AdOp::Call { callee: Callee::Symbol(symbol.to_owned()), args: args.to_vec(), sig: Box::new(sig), tape }
+    AdOp::Call { callee: Callee::Symbol(symbol.into()), args: args.into(), sig: Box::new(sig), tape }
 }
 
 /// The type of a comparison of two values of type `ty`.

@@ -13,15 +13,24 @@
 //! parameters of blocks that are joined, which are the arguments that they got.
 
 use brolga_rules::is_pure;
-use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// Tidy up a function.
 pub fn tidy(func: &mut ir::Function) {
     join(func, |_| true);
-    func.dfg.resolve_all_aliases();
+    resolve_aliases(func);
     return_early(func);
     drop_unused(func);
+}
+
+/// No value is another name of one. Mostly none is to begin with, and to rewrite every instruction takes as long as a pass does.
+pub(crate) fn resolve_aliases(func: &mut ir::Function) {
+    // Names that have been resolved stay behind without a type.
+    let is_name = |v| func.dfg.value_is_alias(v) && func.dfg.value_type(v) != types::INVALID;
+    if func.dfg.values().any(is_name) {
+        func.dfg.resolve_all_aliases();
+    }
 }
 
 /// Return instead of jumping to a block that does nothing but that: in a function of few instructions, a leaf of a recursion above

@@ -45,14 +45,28 @@ fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
 fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
     brolga_transform::lanes::lanes(
         func,
-        How { reorder: &|_| false, watched: &EntitySet::new(), worth: false, lanes: false, stay: &|_| true },
+        How {
+            reorder: &|_| false,
+            watched: &EntitySet::new(),
+            shadows: &EntitySet::new(),
+            worth: false,
+            lanes: false,
+            stay: &|_| true,
+        },
     )
 }
 
 fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
     brolga_transform::lanes::lanes(
         func,
-        How { reorder: &|_| reorder, watched: &EntitySet::new(), worth, lanes: true, stay: &|_| true },
+        How {
+            reorder: &|_| reorder,
+            watched: &EntitySet::new(),
+            shadows: &EntitySet::new(),
+            worth,
+            lanes: true,
+            stay: &|_| true,
+        },
     )
 }
 
@@ -452,9 +466,60 @@ fn places() {
     assert_eq!(cells(&elsewhere, 16), None);
     // Not where it is not wanted.
     let mut func = parse(&text(add, 8));
-    let none = EntitySet::new();
-    let how = How { reorder: &|_| true, watched: &none, worth: false, lanes: true, stay: &|_| false };
+    let (watched, shadows) = (&EntitySet::new(), &EntitySet::new());
+    let how = How { reorder: &|_| true, watched, shadows, worth: false, lanes: true, stay: &|_| false };
     assert!(brolga_transform::lanes::lanes(&mut func, how).iter().all(|l| l.outcome.is_err()));
+}
+
+/// A shadow is on top of no primal, so only shadows are compared with shadows, and what is no shadow with the like.
+#[test]
+fn what_is_known_to_be_apart_is_not_compared() {
+    let isa = host_isa(&brolga::Options::default()).unwrap();
+    if !has_lanes(&*isa) {
+        return;
+    }
+    let func = parse(
+        "function %f(i64, i64, i64, i64) system_v {
+        block0(v0: i64, v1: i64, v2: i64, v3: i64):
+            v4 = iconst.i64 0
+            v5 = iconst.i64 1
+            v6 = iconst.i64 3
+            jump block1(v4)
+        block1(v7: i64):
+            v8 = icmp slt v7, v3
+            brif v8, block2, block3
+        block2:
+            v9 = ishl v7, v6
+            v10 = iadd v0, v9
+            v11 = iadd v1, v9
+            v12 = iadd v2, v9
+            v13 = load.f64 v10
+            v14 = load.f64 v11
+            v15 = fadd v14, v13
+            store v15, v11
+            store v13, v12
+            v16 = iadd v7, v5
+            jump block1(v16)
+        block3:
+            return
+        }",
+    );
+    let accesses: Vec<ir::Inst> = func
+        .layout
+        .blocks()
+        .flat_map(|b| func.layout.block_insts(b))
+        .filter(|&i| func.dfg.insts[i].opcode().can_load() || func.dfg.insts[i].opcode().can_store())
+        .collect();
+    let [of_x, of_s, to_s, to_t] = accesses[..] else { panic!("four accesses") };
+    for (in_shadows, wanted) in [(vec![], 3), (vec![of_s, to_s, to_t], 1), (vec![of_s, to_s], 1), (accesses.clone(), 3)]
+    {
+        let mut shadows = EntitySet::new();
+        shadows.extend(in_shadows);
+        let watched = &EntitySet::new();
+        let how = How { reorder: &|_| false, watched, shadows: &shadows, worth: false, lanes: true, stay: &|_| false };
+        let looked = brolga_transform::lanes::lanes(&mut func.clone(), how);
+        assert_eq!(looked[0].outcome.map(|t| t.tests), Ok(wanted), "{shadows:?}, {of_x}");
+    }
 }
 
 /// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.

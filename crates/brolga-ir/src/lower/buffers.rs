@@ -4,7 +4,7 @@
 //! instructions come, by moving again and again; in small functions that is a good part of making them.
 //!
 //! **Answer.** Each thread keeps one function and one context of the frontend, cleared, whose tables are as large as they had to be before. What is made in
-//! there is copied out, no larger than it is. Cranelift reuses its contexts in the same way.
+//! there is copied out, no larger than it is, unless it is too large to be kept. Cranelift reuses its contexts in the same way.
 //!
 //! **Invariants.** What is made does not depend on what was made before. Whoever has taken the buffers has them alone: who asks meanwhile gets new ones, and
 //! after a panic there are none.
@@ -37,11 +37,12 @@ impl Buffers {
 
     /// What was made.
     pub(super) fn made(mut self) -> ir::Function {
-        let made = self.0.0.clone();
-        if made.dfg.num_insts() <= MOST {
-            self.0.0.clear();
-            KEPT.set(Some(self));
+        if self.0.0.dfg.num_insts() > MOST {
+            return self.0.0;
         }
+        let made = self.0.0.clone();
+        self.0.0.clear();
+        KEPT.set(Some(self));
         made
     }
 }

@@ -176,19 +176,17 @@ impl Cx<'_> {
         b.ins().select(d, s, instead)
     }
 
-    fn load_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape) -> ir::Value {
-        match shape {
-            Shape::F32Pair => {
-                let x = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
-                ops::from_bits(b, x, shape)
-            }
-            _ => b.ins().load(shape.ty(), MemFlagsData::new(), at, 0),
-        }
+    fn load_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape) -> ir::Value {
+        let pair = shape == Shape::F32Pair;
+        let x = b.ins().load(if pair { types::I64 } else { shape.ty() }, MemFlagsData::new(), at, 0);
+        self.in_shadows.extend(b.func.dfg.value_def(x).inst());
+        if pair { ops::from_bits(b, x, shape) } else { x }
     }
 
-    fn store_ct(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, ct: ir::Value, shape: Shape) {
+    fn store_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, ct: ir::Value, shape: Shape) {
         let x = if shape == Shape::F32Pair { ops::to_bits(b, ct, types::I64) } else { ct };
-        b.ins().store(MemFlagsData::new(), x, at, 0);
+        let store = b.ins().store(MemFlagsData::new(), x, at, 0);
+        self.in_shadows.insert(store);
     }
 
     /// Every instruction that is neither arithmetic nor a cotangent in a variable.

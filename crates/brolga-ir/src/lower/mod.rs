@@ -135,6 +135,8 @@ pub struct Lowered {
     pub func: ir::Function,
     /// Its comparisons with the end of the tape on behalf of records.
     pub checks: Vec<ir::Inst>,
+    /// Its loads and stores of cotangents in shadows.
+    pub shadows: EntitySet<ir::Inst>,
 }
 
 /// What lowering needs besides the graph.
@@ -205,6 +207,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         constants: HashMap::default(),
         zero_vectors: SmallVec::new(),
         shadows: Vec::new(),
+        in_shadows: EntitySet::new(),
         checks: Vec::new(),
         watching: watch::Sums::default(),
         kept: HashMap::default(),
@@ -281,8 +284,8 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     b.seal_all_blocks();
     b.finalize(target);
     rebase::rebase(func, &cx.shadows);
-    let checks = std::mem::take(&mut cx.checks);
-    Lowered { func: buffers.made(), checks }
+    let (checks, shadows) = (std::mem::take(&mut cx.checks), std::mem::take(&mut cx.in_shadows));
+    Lowered { func: buffers.made(), checks, shadows }
 }
 
 /// The order in which blocks are filled, by position: that of the graph, but each behind one that leads to it.
@@ -358,6 +361,8 @@ struct Cx<'a> {
     zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
     /// Addresses of shadows, each the sum of an address and a delta.
     shadows: Vec<ir::Value>,
+    /// Loads and stores of cotangents there.
+    in_shadows: EntitySet<ir::Inst>,
     /// Comparisons with the end of the tape on behalf of records.
     checks: Vec<ir::Inst>,
     /// What is watched.

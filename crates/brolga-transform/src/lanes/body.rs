@@ -104,6 +104,26 @@ pub enum Test {
     Distinct(Linear, i64, i64),
 }
 
+/// Pairs of accesses that might meet, and those of them that have to be asked about.
+#[derive(Default)]
+pub struct Tests {
+    all: Vec<Test>,
+    pub asked: Vec<Test>,
+}
+
+impl Tests {
+    /// A pair. Those that are known to be apart are not asked about, but count: so much is done in a turn that it does not pay.
+    pub fn add(&mut self, test: Test, apart: bool) -> Result<(), &'static str> {
+        if !apart && !self.asked.contains(&test) {
+            self.asked.push(test.clone());
+        }
+        if !self.all.contains(&test) {
+            self.all.push(test);
+        }
+        if self.all.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
+    }
+}
+
 /// What a turn does.
 pub struct Body {
     /// Whether turns are run one by one, as they are but for what is in registers.
@@ -182,7 +202,7 @@ impl Body {
         if !split && cells.is_empty() && !accesses.iter().any(|a| a.stores) {
             return Err("it does nothing but add up, in order");
         }
-        let tests = tests(func, &accesses, &cells, &once, step)?;
+        let tests = tests(func, &accesses, &cells, &once, step, how)?;
         let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
         let alias = steps.aliases();
         let vectors = if accesses.len() <= FEW { 2 } else { 1 };
@@ -495,14 +515,9 @@ fn tests(
     cells: &[Cell],
     once: &HashMap<ir::Inst, Linear>,
     step: i64,
+    how: &How<'_>,
 ) -> Result<Vec<Test>, &'static str> {
-    let mut found: Vec<Test> = Vec::new();
-    let mut add = |t: Test| {
-        if !found.contains(&t) {
-            found.push(t);
-        }
-        if found.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
-    };
+    let mut found = Tests::default();
     for (k, later) in accesses.iter().enumerate() {
         for earlier in accesses[..k].iter().filter(|a| a.stores || later.stores) {
             let along = later.at.plus_times(&earlier.at, -1);
@@ -511,23 +526,24 @@ fn tests(
                     return Err("a turn reads or writes what another one has written just before");
                 }
                 Some(_) => {}
-                None => add(Test::Apart(along))?,
+                None => found.add(Test::Apart(along), how.apart(later.inst, earlier.inst))?,
             }
         }
     }
-    let mut places: Vec<(&Linear, i64)> = Vec::new();
+    let mut places: Vec<(&Linear, i64, ir::Inst)> = Vec::new();
     // In the order of the instructions.
     let mut once: Vec<_> = once.iter().collect();
     once.sort_by_key(|o| *o.0);
     for (&inst, at) in once {
         let bytes = i64::from(accessed(func, inst).bytes());
-        if !places.contains(&(at, bytes)) {
-            places.push((at, bytes));
+        if !places.iter().any(|p| (p.0, p.1) == (at, bytes) && !how.apart(p.2, inst)) {
+            places.push((at, bytes, inst));
             for store in accesses.iter().filter(|a| a.stores) {
-                add(Test::Aside(at.plus_times(&store.at, -1), bytes, step, step.abs()))?;
+                let aside = Test::Aside(at.plus_times(&store.at, -1), bytes, step, step.abs());
+                found.add(aside, how.apart(store.inst, inst))?;
             }
         }
     }
-    cells::tests(cells, accesses, &places, &mut add)?;
-    Ok(found)
+    cells::tests(cells, accesses, &places, how, &mut found)?;
+    Ok(found.asked)
 }

@@ -22,7 +22,8 @@
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
 
-use super::body::{Access, Body, HANDED, Kind, MANY, MOST_INSTS, MOST_TESTS, Test, accessed, chain, count};
+use super::How;
+use super::body::{Access, Body, HANDED, Kind, MOST_INSTS, Test, Tests, accessed, chain, count};
 use super::turn::{Linear, Loop, Steps};
 
 /// A place that is in a register as long as the loop runs.
@@ -118,20 +119,22 @@ pub fn cells(
 pub fn tests(
     cells: &[Cell],
     accesses: &[Access],
-    places: &[(&Linear, i64)],
-    add: &mut dyn FnMut(Test) -> Result<(), &'static str>,
+    places: &[(&Linear, i64, ir::Inst)],
+    how: &How<'_>,
+    found: &mut Tests,
 ) -> Result<(), &'static str> {
     for (c, cell) in cells.iter().enumerate() {
-        for &Access { ref at, step, width, .. } in accesses {
-            add(Test::Aside(cell.at.plus_times(at, -1), cell.bytes, step, width))?;
+        let apart = |inst: ir::Inst| how.apart(cell.load(), inst);
+        for &Access { inst, ref at, step, width, .. } in accesses {
+            found.add(Test::Aside(cell.at.plus_times(at, -1), cell.bytes, step, width), apart(inst))?;
         }
-        let others = cells[..c].iter().map(|o| (&o.at, o.bytes));
-        for (other, size) in others.chain(places.iter().copied()) {
-            let apart = cell.at.plus_times(other, -1);
-            match apart.known() {
+        let others = cells[..c].iter().map(|o| (&o.at, o.bytes, o.load()));
+        for (other, size, inst) in others.chain(places.iter().copied()) {
+            let away = cell.at.plus_times(other, -1);
+            match away.known() {
                 Some(d) if -cell.bytes < d && d < size => return Err("it reads and writes parts of one place"),
                 Some(_) => {}
-                None => add(Test::Distinct(apart, cell.bytes, size))?,
+                None => found.add(Test::Distinct(away, cell.bytes, size), apart(inst))?,
             }
         }
     }
@@ -142,7 +145,7 @@ pub fn tests(
 const LONGEST_STEP: u64 = 1 << 16;
 
 /// A turn that is run as it is but for its cells, if it has any.
-pub fn one_by_one(func: &ir::Function, l: &Loop) -> Option<Body> {
+pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<Body> {
     let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
     let stores = |i: &ir::Inst| func.dfg.insts[*i].opcode() == Opcode::Store && accessed(func, *i).is_float();
     if insts.len() > MOST_INSTS || !insts.iter().any(stores) {
@@ -163,21 +166,15 @@ pub fn one_by_one(func: &ir::Function, l: &Loop) -> Option<Body> {
     let (places, once) = places(&mut steps, fixed).ok()?;
     let cells: Vec<Cell> = places.into_iter().map(Cell::new).collect();
     let count = count(&mut steps, l).filter(|_| !cells.is_empty())?;
-    let mut found: Vec<Test> = Vec::new();
-    let mut add = |t: Test| {
-        if !found.contains(&t) {
-            found.push(t);
-        }
-        if found.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
-    };
-    let read: Vec<(&Linear, i64)> = once.iter().map(|a| (&a.at, a.width)).collect();
-    tests(&cells, &accesses, &read, &mut add).ok()?;
+    let mut found = Tests::default();
+    let read: Vec<(&Linear, i64, ir::Inst)> = once.iter().map(|a| (&a.at, a.width, a.inst)).collect();
+    tests(&cells, &accesses, &read, how, &mut found).ok()?;
     Some(Body {
         one: true,
         nexts: std::mem::take(&mut steps.nexts),
         cells,
         count,
-        tests: found,
+        tests: found.asked,
         widened: steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect(),
         alias: steps.aliases(),
         accesses,

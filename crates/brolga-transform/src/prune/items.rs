@@ -3,7 +3,6 @@
 //! A name is looked up for every operand there is, so names are indices into tables ([`ByName`]), and lists of items are chains
 //! through one pool ([`Chains`]): a list is mostly of one item, and an allocation for each costs more than all else that is done here.
 
-use brolga_ir::Dv;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Val};
 use brolga_ir::map::HashMap;
@@ -40,7 +39,7 @@ impl Chains {
 struct ByName<T: Clone + Default> {
     primal: SecondaryMap<ir::Value, T>,
     delta: SecondaryMap<ir::Value, T>,
-    derived: SecondaryMap<Dv, T>,
+    derived: Vec<T>,
     aux: HashMap<Val, T>,
 }
 
@@ -49,14 +48,14 @@ impl<T: Copy + Default> ByName<T> {
     fn new(values: usize) -> Self {
         let mut primal = SecondaryMap::new();
         primal.resize(values);
-        Self { primal, delta: SecondaryMap::new(), derived: SecondaryMap::new(), aux: HashMap::default() }
+        Self { primal, delta: SecondaryMap::new(), derived: Vec::new(), aux: HashMap::default() }
     }
 
     fn get(&self, name: Val) -> T {
         match name {
             Val::Primal(v) => self.primal[v],
             Val::Delta(v) => self.delta[v],
-            Val::D(d) => self.derived[d],
+            Val::D(d) => self.derived.get(d.as_u32() as usize).copied().unwrap_or_default(),
             Val::Aux(..) => self.aux.get(&name).copied().unwrap_or_default(),
         }
     }
@@ -65,7 +64,13 @@ impl<T: Copy + Default> ByName<T> {
         match name {
             Val::Primal(v) => &mut self.primal[v],
             Val::Delta(v) => &mut self.delta[v],
-            Val::D(d) => &mut self.derived[d],
+            Val::D(d) => {
+                let at = d.as_u32() as usize;
+                if at >= self.derived.len() {
+                    self.derived.resize((2 * at).max(64), T::default());
+                }
+                &mut self.derived[at]
+            }
             Val::Aux(..) => self.aux.entry(name).or_default(),
         }
     }
@@ -100,12 +105,15 @@ impl Names {
     }
 }
 
-/// What has been defined so far in the present block. Others have left theirs behind, which is told by the block.
+/// What has been defined so far in the present block. Others have left theirs behind, which is told by the block. Derived values, which are
+/// most, are defined once, so nobody has to know where.
 struct Here(ByName<(u32, u32)>);
 
 impl Here {
     fn define(&mut self, block: usize, name: Val, item: ItemId) {
-        *self.0.at(name) = (block as u32 + 1, item as u32);
+        if !matches!(name, Val::D(_)) {
+            *self.0.at(name) = (block as u32 + 1, item as u32);
+        }
     }
 
     fn get(&self, block: usize, name: Val) -> Option<ItemId> {
@@ -133,12 +141,13 @@ impl<'g> Items<'g> {
     pub fn collect(graph: &'g CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
         let blocks: Vec<&CfgBlock> = control.blocks.iter().map(|b| &graph.blocks[b]).collect();
         let values = primal.dfg.num_values();
-        let size = blocks.iter().map(|b| b.params.len() + b.insts.len() + 1).sum();
+        let size: usize = blocks.iter().map(|b| b.params.len() + b.insts.len() + 1).sum();
         let mut items = Items {
             first: Vec::with_capacity(blocks.len()),
             block: Vec::with_capacity(size),
             reads: Vec::new(),
-            chains: Chains::default(),
+            // Most define one name and read one or two.
+            chains: Chains(Vec::with_capacity(3 * size)),
             names: Names { global: ByName::new(values), local: ByName::new(values), again: HashMap::default() },
             blocks,
         };

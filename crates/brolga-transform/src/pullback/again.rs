@@ -18,11 +18,10 @@
 use brolga_analysis::cfg::edge_args;
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Val};
 use brolga_ir::lift::{BlockMap, lift_block};
 use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir;
-use smallvec::smallvec;
 
 use super::{Builder, Holds, Waiting, to};
 use crate::again::Again;
@@ -66,11 +65,11 @@ impl Builder<'_, '_> {
             if member == Some(start) {
                 continue;
             }
-            self.add(f, smallvec![], AdOp::ZeroCt(start), at);
+            self.add(f, Defs::default(), AdOp::ZeroCt(start), at);
             if let Some(m) = member {
                 let d = Val::D(self.ids.dv());
-                self.add(f, smallvec![(d, type_of(self.facts, self.aux, Val::Primal(m)))], AdOp::TakeCt(m), at);
-                self.add(f, smallvec![], AdOp::AddCt(start, d), at);
+                self.add(f, [(d, type_of(self.facts, self.aux, Val::Primal(m)))].into(), AdOp::TakeCt(m), at);
+                self.add(f, Defs::default(), AdOp::AddCt(start, d), at);
             }
         }
     }
@@ -90,7 +89,7 @@ impl Builder<'_, '_> {
         for start in a.starts() {
             let d = Val::D(self.ids.dv());
             let ty = facts.activity.ct[start].expect("a sum has a cotangent").ty();
-            self.add(&mut f, smallvec![(d, ty)], AdOp::TakeCt(start), at);
+            self.add(&mut f, [(d, ty)].into(), AdOp::TakeCt(start), at);
             taken.insert(start, d);
         }
         let args = edge_args(func, a.entry, a.header).into_iter().map(Val::Primal).collect();
@@ -117,7 +116,7 @@ impl Builder<'_, '_> {
             let at = block.term_at;
             if let Some(edge) = edge {
                 for (&slot, v) in a.next.iter().zip(edge_args(func, b, a.header)) {
-                    self.add(&mut block.insts, smallvec![], AdOp::Keep(slot, Val::Primal(v)), at);
+                    self.add(&mut block.insts, Defs::default(), AdOp::Keep(slot, Val::Primal(v)), at);
                 }
                 edges.push((edge, b));
             }
@@ -145,7 +144,7 @@ impl Builder<'_, '_> {
         let mut args = Vec::new();
         for (&slot, &v) in a.next.iter().zip(func.dfg.block_params(a.header)) {
             let d = Val::D(self.ids.dv());
-            self.add(&mut f, smallvec![(d, func.dfg.value_type(v))], AdOp::Restore(slot), None);
+            self.add(&mut f, [(d, func.dfg.value_type(v))].into(), AdOp::Restore(slot), None);
             args.push(d);
         }
         let next = Target { block: self.again[&a.header].blocks[&a.header], args };
@@ -159,7 +158,7 @@ impl Builder<'_, '_> {
         let live = self.live;
         for v in live.touched[b].iter() {
             if !live.live_out[b].contains(v) && !a.sums.contains_key(&v) {
-                self.add(&mut block.insts, smallvec![], AdOp::ZeroCt(v), last);
+                self.add(&mut block.insts, Defs::default(), AdOp::ZeroCt(v), last);
             }
         }
         let insts = self.facts.cfg.insts(b);
@@ -167,7 +166,7 @@ impl Builder<'_, '_> {
             let i = match i.op {
                 AdOp::AddCt(v, _) if a.sums.contains_key(&v) => continue,
                 AdOp::TakeCt(v) if a.sums.contains_key(&v) => {
-                    let op = AdOp::Arith(Arith::Copy, smallvec![taken[&a.sums[&v]]], i.defs[0].1);
+                    let op = AdOp::Arith(Arith::Copy, [taken[&a.sums[&v]]].into(), i.defs[0].1);
                     AdInst { op, ..i.clone() }
                 }
                 _ => i.clone(),

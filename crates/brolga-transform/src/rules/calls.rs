@@ -8,10 +8,9 @@ use brolga_analysis::activity::State;
 use brolga_analysis::effects::Effect;
 use brolga_analysis::modes::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
-use brolga_ir::inst::{AdOp, Callee, Shape, Tape, Val};
+use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
 use cranelift_codegen::ir::{self, Signature, Type, types};
-use smallvec::{SmallVec, smallvec};
 
 use crate::combined::signature;
 use crate::stmt::{StmtCx, Where};
@@ -49,7 +48,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     variant.kept = facts.kept.get(&cx.inst()).copied().unwrap_or_default();
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();
-    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));
+    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
 }
 
 /// Whether no pointer is returned, and no integer carries float bits.
@@ -61,14 +60,14 @@ fn by_value(variant: &Variant) -> bool {
 
 /// The callee runs once, in the reverse fragment. The primal call stays for whoever reads its results, which nobody does.
 fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
-    let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()));
+    let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()).into());
     let args = cx.args().to_vec();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
     deltas(cx, Where::Rvs, variant, &args, &mut operands);
     operands.push(None);
     seeds(cx, variant, sig, &mut operands);
     let signature = signature(&variant.forward_signature(sig), &variant.pullback_signature(sig), 0);
-    let op = AdOp::Call { callee, args: operands, sig: Box::new(signature), tape: Tape::Above };
+    let op = AdOp::Call { callee, args: operands.into(), sig: Box::new(signature), tape: Tape::Above };
     give_back(cx, variant, sig, &args, op);
 }
 
@@ -77,7 +76,7 @@ pub fn later(cx: Cx<'_, '_, '_, '_>) {
     let args = cx.args().to_vec();
     cx.replace_primal();
     let operands = [None, Some(Val::Primal(args[0])), Some(Val::Primal(args[1]))];
-    cx.helper(Where::After, "brolga_release", &operands, &[types::I64, types::I64, types::I32], smallvec![], false);
+    cx.helper(Where::After, "brolga_release", &operands, &[types::I64, types::I64, types::I32], Defs::default(), false);
 }
 
 /// In memory mode `restore`, a call that has a rule of its own but runs a function of the program, which may use memory: the
@@ -95,7 +94,7 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
     let variant = Variant::of_call(f, params, results);
     let (forward, pullback) = cx.t.callees.derive(variant.clone());
     let args = cx.args().to_vec();
-    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward), Callee::Symbol(pullback));
+    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
 }
 
 /// A call through a pointer: the captures tell which derived pair belongs to the address.
@@ -122,7 +121,7 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
         lost_pointer(cx, a);
     }
     let callee = cx.args()[0];
-    let defs = smallvec![(cx.aux(0), types::I64), (cx.aux(1), types::I64)];
+    let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
     cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
     let variant = Variant::canonical(cx.facts().variant.func, &sig);
     let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
@@ -209,20 +208,20 @@ fn both_halves(
     deltas(cx, Where::Before, variant, args, &mut operands);
     operands.push(None);
     let results = cx.results().to_vec();
-    let mut defs: SmallVec<[(Val, Type); 1]> = results.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
+    let mut defs: Defs = results.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
     let pointers = results.iter().zip(&variant.results).filter(|r| *r.1 == ResultMode::Ptr);
     defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
     let signature = variant.forward_signature(sig);
     cx.push(
         Where::After,
         defs,
-        AdOp::Call { callee: forward, args: operands, sig: Box::new(signature), tape: Tape::Moves },
+        AdOp::Call { callee: forward, args: operands.into(), sig: Box::new(signature), tape: Tape::Moves },
     );
 
     let mut operands: Vec<Option<Val>> = vec![None];
     seeds(cx, variant, sig, &mut operands);
     let signature = variant.pullback_signature(sig);
-    let op = AdOp::Call { callee: pullback, args: operands, sig: Box::new(signature), tape: Tape::Moves };
+    let op = AdOp::Call { callee: pullback, args: operands.into(), sig: Box::new(signature), tape: Tape::Moves };
     give_back(cx, variant, sig, args, op);
 }
 

@@ -172,7 +172,7 @@ impl Walker<'_> {
             Node::Copysign(a, b) => self.op(cx, Arith::Copysign, &[a, b]),
             Node::Math(f, args) => match self.shared(cx, f, args) {
                 Some(result) => Val::Primal(result),
-                None => self.op(cx, Arith::Math(f.symbol()), args),
+                None => self.op(cx, Arith::Math(Box::new(f.symbol())), args),
             },
             Node::Select(c, a, b) => {
                 let c = self.cond(cx, c);

@@ -1,11 +1,10 @@
 //! Calls of C functions that have a rule: mathematics, and memory.
 
 use brolga_analysis::{CopyRole, MemRole};
-use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
-use smallvec::smallvec;
 
 use super::{expr, memory};
 use crate::stmt::{StmtCx, Where};
@@ -84,7 +83,7 @@ fn wide(cx: Cx<'_, '_, '_, '_>, w: Where, v: ir::Value) -> Val {
     if cx.ty(v) == types::I64 {
         return Val::Primal(v);
     }
-    cx.emit(w, AdOp::Arith(Arith::Uextend, smallvec![Val::Primal(v)], types::I64), types::I64)
+    cx.emit(w, AdOp::Arith(Arith::Uextend, [Val::Primal(v)].into(), types::I64), types::I64)
 }
 
 const I64: ir::Type = types::I64;
@@ -106,7 +105,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
                 let w = if pointers { Where::After } else { Where::Rvs };
                 let n = wide(cx, w, args[2]);
                 let operands = [Some(Val::Primal(args[0])), Some(d), Some(n)];
-                cx.helper(w, "brolga_zero", &operands, &[I64; 3], smallvec![], false);
+                cx.helper(w, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
@@ -122,7 +121,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             // In a combined function the reverse runs once, and nobody comes to this shadow after it.
             if cx.facts().mode == Mode::Split {
                 let s = shadow_address(cx, z);
-                cx.helper(Where::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], smallvec![], false);
+                cx.helper(Where::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], Defs::default(), false);
             }
         }
         MemFn::Realloc => {
@@ -132,14 +131,14 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             let deferred = cx.iconst(Where::Before, i64::from(restore));
             allocate(cx, "brolga_realloc", &[None, Some(Val::Primal(args[0])), Some(n), Some(deferred)], z);
             let (old, new) = (shadow_address(cx, args[0]), shadow_address(cx, z));
-            cx.helper(Where::Rvs, "brolga_realloc_rev", &[Some(old), Some(new)], &[I64; 2], smallvec![], false);
+            cx.helper(Where::Rvs, "brolga_realloc_rev", &[Some(old), Some(new)], &[I64; 2], Defs::default(), false);
         }
         MemFn::Free => {
             cx.replace_primal();
             let deferred = restore || cx.facts().deferred.contains(cx.inst());
             let deferred = cx.iconst(Where::After, i64::from(deferred));
             let operands = [None, Some(Val::Primal(args[0])), Some(deferred)];
-            cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], smallvec![], false);
+            cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
         }
     }
 }
@@ -154,11 +153,11 @@ fn shadow_address(cx: Cx<'_, '_, '_, '_>, p: ir::Value) -> Val {
 
 /// Call an allocating helper: it returns the block and its delta; an odd delta is a status.
 fn allocate(cx: Cx<'_, '_, '_, '_>, symbol: &str, operands: &[Option<Val>], z: ir::Value) {
-    let defs = smallvec![(Val::Primal(z), I64), (Val::Delta(z), I64)];
+    let defs = [(Val::Primal(z), I64), (Val::Delta(z), I64)].into();
     cx.helper(Where::After, symbol, operands, &vec![I64; operands.len()], defs, false);
     let one = cx.iconst(Where::After, 1);
-    let odd = cx.emit(Where::After, AdOp::Arith(Arith::Band, smallvec![Val::Delta(z), one], I64), I64);
-    cx.push(Where::After, smallvec![], AdOp::TrapIf(odd, Check::Helper));
+    let odd = cx.emit(Where::After, AdOp::Arith(Arith::Band, [Val::Delta(z), one].into(), I64), I64);
+    cx.push(Where::After, Defs::default(), AdOp::TrapIf(odd, Check::Helper));
 }
 
 /// In memory mode `restore`: put the bytes that will be overwritten on the tape, and take them off in the pullback.
@@ -169,11 +168,11 @@ fn save_bytes(cx: Cx<'_, '_, '_, '_>, p: ir::Value, n: ir::Value) {
     let size = wide(cx, Where::Before, n);
     let status = Val::D(cx.t.ids.dv());
     let operands = [None, Some(Val::Primal(p)), Some(size)];
-    cx.helper(Where::Before, "brolga_save_bytes", &operands, &[I64; 3], smallvec![(status, I64)], true);
-    cx.push(Where::Before, smallvec![], AdOp::TrapIf(status, Check::TapeFull));
+    cx.helper(Where::Before, "brolga_save_bytes", &operands, &[I64; 3], [(status, I64)].into(), true);
+    cx.push(Where::Before, Defs::default(), AdOp::TrapIf(status, Check::TapeFull));
     let size = wide(cx, Where::Rvs, n);
     let operands = [None, Some(Val::Primal(p)), Some(size)];
-    cx.helper(Where::Rvs, "brolga_restore_bytes", &operands, &[I64; 3], smallvec![], true);
+    cx.helper(Where::Rvs, "brolga_restore_bytes", &operands, &[I64; 3], Defs::default(), true);
 }
 
 /// `memcpy` and `memmove`: the shadow of the source gets the cotangents of the destination, which is then cleared.
@@ -195,23 +194,30 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     let (to, from) = (Some(Val::Primal(to)), Some(Val::Primal(from)));
     match role {
         CopyRole::Pointers => {
-            cx.helper(w, "brolga_copy_shadow", &[to, Some(dt), from, Some(df), Some(n)], &[I64; 5], smallvec![], false);
+            cx.helper(
+                w,
+                "brolga_copy_shadow",
+                &[to, Some(dt), from, Some(df), Some(n)],
+                &[I64; 5],
+                Defs::default(),
+                false,
+            );
         }
         // In WebAssembly any bytes can be copied, from the middle of a float to the middle of another.
         CopyRole::Mixed | CopyRole::Floats(_) if role == CopyRole::Mixed || cx.facts().program.vmctx_pointers_only => {
             let elem = cx.iconst(w, if let CopyRole::Floats(bytes) = role { bytes.into() } else { 0 });
             let operands = [None, to, Some(dt), from, Some(df), Some(n), Some(elem)];
             let status = Val::D(cx.t.ids.dv());
-            cx.helper(w, "brolga_move_rev", &operands, &[I64; 7], smallvec![(status, I64)], false);
-            cx.push(w, smallvec![], AdOp::TrapIf(status, Check::UntrackedBits));
+            cx.helper(w, "brolga_move_rev", &operands, &[I64; 7], [(status, I64)].into(), false);
+            cx.push(w, Defs::default(), AdOp::TrapIf(status, Check::UntrackedBits));
         }
         CopyRole::Floats(bytes) => {
             let elem = cx.iconst(w, i64::from(bytes));
             let operands = [to, Some(dt), from, Some(df), Some(n), Some(elem)];
-            cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], smallvec![], false);
+            cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], Defs::default(), false);
         }
         CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
-        CopyRole::Ints => cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], smallvec![], false),
+        CopyRole::Ints => cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], Defs::default(), false),
     }
 }
 
@@ -226,7 +232,7 @@ fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Va
     let harmless = flag(Arith::Bor, &[no_source, nothing]);
     let harmful = flag(Arith::Not, &[harmless]);
     let lost = flag(Arith::Band, &[no_target, harmful]);
-    cx.push(w, smallvec![], AdOp::TrapIf(lost, Check::ConstStore));
+    cx.push(w, Defs::default(), AdOp::TrapIf(lost, Check::ConstStore));
 }
 
 /// A copy of a struct: each field as a load and a store of its own, all loads before all stores, since places may overlap.
@@ -243,7 +249,7 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
     }
     for (off, value, d) in pointers {
         let op = AdOp::StoreDelta { addr: pt, delta: dt, off, value, vdelta: Some(d) };
-        cx.push(Where::Before, smallvec![], op);
+        cx.push(Where::Before, Defs::default(), op);
     }
     let mut taken = Vec::new();
     for &(off, role) in fields {

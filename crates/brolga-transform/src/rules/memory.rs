@@ -7,9 +7,8 @@
 
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
-use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
-use smallvec::smallvec;
 
 use crate::stmt::{StmtCx, Where};
 
@@ -28,7 +27,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Pointer => {
             let delta = cx.facts().delta(addr).expect("a pointer with a role comes from memory with a shadow");
             let op = AdOp::LoadDelta { addr: Val::Primal(addr), delta, off, loaded: Val::Primal(z) };
-            cx.push(Where::After, smallvec![(Val::Delta(z), types::I64)], op);
+            cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
         }
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
     }
@@ -73,7 +72,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             if restore {
                 shadow_pointer_memory(cx, addr, off);
             }
-            cx.push(Where::After, smallvec![], op);
+            cx.push(Where::After, Defs::default(), op);
             // Floats may have been in this place before: what was added to a pointer's bits is not theirs.
             let kinds = cx.facts().contents.of_class(addr);
             if kinds.has_float() && !restore {
@@ -93,21 +92,21 @@ fn shadow_pointer_memory(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32)
         return;
     }
     let at = |cx: &mut StmtCx<'_, '_, '_>, w: Where| {
-        cx.emit(w, AdOp::Arith(Arith::Iadd, smallvec![Val::Primal(addr), delta], types::I64), types::I64)
+        cx.emit(w, AdOp::Arith(Arith::Iadd, [Val::Primal(addr), delta].into(), types::I64), types::I64)
     };
     let p = at(cx, Where::Before);
     let old = cx.aux(1);
-    cx.push(Where::Before, smallvec![(old, types::I64)], AdOp::LoadOld { addr: p, off, ty: types::I64 });
+    cx.push(Where::Before, [(old, types::I64)].into(), AdOp::LoadOld { addr: p, off, ty: types::I64 });
     let p = at(cx, Where::Rvs);
-    cx.push(Where::Rvs, smallvec![], AdOp::StoreOld { addr: p, off, value: old });
+    cx.push(Where::Rvs, Defs::default(), AdOp::StoreOld { addr: p, off, value: old });
 }
 
 /// In memory mode `restore`: read what is overwritten, and write it back in the pullback.
 pub fn remember(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32, ty: Type, n: u8) {
     if cx.facts().options.memory == MemoryMode::Restore {
         let old = cx.aux(n);
-        cx.push(Where::Before, smallvec![(old, ty)], AdOp::LoadOld { addr: Val::Primal(addr), off, ty });
-        cx.push(Where::Rvs, smallvec![], AdOp::StoreOld { addr: Val::Primal(addr), off, value: old });
+        cx.push(Where::Before, [(old, ty)].into(), AdOp::LoadOld { addr: Val::Primal(addr), off, ty });
+        cx.push(Where::Rvs, Defs::default(), AdOp::StoreOld { addr: Val::Primal(addr), off, value: old });
     }
 }
 
@@ -116,8 +115,8 @@ pub fn const_store_check(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value) {
     if let Some(delta) = cx.facts().delta(addr)
         && !cx.facts().sure(addr)
     {
-        let c = cx.emit(Where::Before, AdOp::Arith(Arith::IsZero, smallvec![delta], types::I8), types::I8);
-        cx.push(Where::Before, smallvec![], AdOp::TrapIf(c, Check::ConstStore));
+        let c = cx.emit(Where::Before, AdOp::Arith(Arith::IsZero, [delta].into(), types::I8), types::I8);
+        cx.push(Where::Before, Defs::default(), AdOp::TrapIf(c, Check::ConstStore));
     }
 }
 
@@ -141,7 +140,7 @@ pub fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
         };
         let v = cx.results()[0];
         cx.replace_primal();
-        cx.push(Where::After, smallvec![(Val::Primal(v), types::I64)], AdOp::SlotAddr(stack_slot, offset.into()));
+        cx.push(Where::After, [(Val::Primal(v), types::I64)].into(), AdOp::SlotAddr(stack_slot, offset.into()));
     }
 }
 
@@ -156,7 +155,7 @@ pub fn pointer_arith(cx: &mut StmtCx<'_, '_, '_>) {
             Some(RootKind::Diff(a, b)) => (Arith::Isub, *a, *b),
             _ => continue,
         };
-        let op = AdOp::Arith(op, smallvec![Val::Delta(a), Val::Delta(b)], types::I64);
-        cx.push(Where::After, smallvec![(Val::Delta(v), types::I64)], op);
+        let op = AdOp::Arith(op, [Val::Delta(a), Val::Delta(b)].into(), types::I64);
+        cx.push(Where::After, [(Val::Delta(v), types::I64)].into(), op);
     }
 }

@@ -5,13 +5,12 @@
 use brolga_analysis::activity::{State, whole_lane};
 use brolga_analysis::bits::{self, BitOp};
 use brolga_analysis::{Delta, RootKind};
-use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{
     self, InstructionData, Opcode, Type,
     condcodes::{FloatCC, IntCC},
     types,
 };
-use smallvec::smallvec;
 
 use super::pieces::{fitted, number_of};
 use crate::stmt::{StmtCx, Where, mask_type};
@@ -50,8 +49,8 @@ pub fn select(cx: Cx<'_, '_, '_, '_>) {
     {
         let x = cx.delta_or_zero(Where::After, args[1]);
         let y = cx.delta_or_zero(Where::After, args[2]);
-        let op = AdOp::Arith(Arith::SelectAll, smallvec![c, x, y], types::I64);
-        cx.push(Where::After, smallvec![(Val::Delta(z), types::I64)], op);
+        let op = AdOp::Arith(Arith::SelectAll, [c, x, y].into(), types::I64);
+        cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
     }
     if let Some((ct, shape)) = ct_of_result(cx) {
         let zero = cx.constant(0.0, shape.ty());
@@ -192,7 +191,7 @@ pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
 /// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
 pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
     if matches!(shape, Shape::Bytes { .. }) {
-        cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(ct, Check::UntrackedBits));
+        cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(ct, Check::UntrackedBits));
         return;
     }
     let n = lanes(shape);
@@ -205,7 +204,7 @@ pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
 fn lane_is_unused(cx: Cx<'_, '_, '_, '_>, part: Val, ty: Type) {
     let zero = cx.constant(0.0, ty);
     let used = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[part, zero], types::I8);
-    cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(used, Check::UntrackedBits));
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(used, Check::UntrackedBits));
 }
 
 /// Whether a lane of this vector has two singles.
@@ -384,7 +383,7 @@ pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
         let none = cx.arith(Arith::Icmp(IntCC::Equal), &[tops, top], types::I8);
         known = cx.arith(Arith::Bor, &[known, none], types::I8);
         let astray = cx.arith(Arith::Not, &[known], types::I8);
-        cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(astray, Check::UntrackedBits));
+        cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(astray, Check::UntrackedBits));
     }
     let mut by = cx.constant(0.0, shape.ty());
     for (l, s) in sums.into_iter().enumerate() {

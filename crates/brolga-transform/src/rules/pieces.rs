@@ -1,9 +1,8 @@
 //! Integers that are pieces of memory: their cotangents are tickets (`brolga_runtime::pieces`).
 
 use brolga_analysis::activity::pieces::bytes_of;
-use brolga_ir::inst::{AdOp, Arith, Check, Shape, Tape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Tape, Val};
 use cranelift_codegen::ir::{self, Type, types};
-use smallvec::smallvec;
 
 use super::moves::nothing_arrives;
 use crate::stmt::{StmtCx, Where, helper_call};
@@ -21,7 +20,7 @@ pub trait Converts {
 impl Converts for StmtCx<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         let found = Val::D(self.t.ids.dv());
-        self.push(Where::Rvs, smallvec![(found, ty)], asking(symbol, args, ty));
+        self.push(Where::Rvs, [(found, ty)].into(), asking(symbol, args, ty));
         found
     }
 
@@ -55,7 +54,7 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
         }
     }
     let left = cx.ask("brolga_no_bytes", &[(ticket, types::I64)], types::I64);
-    cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(left, Check::UntrackedBits));
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(left, Check::UntrackedBits));
     true
 }
 

@@ -4,9 +4,8 @@
 //! run time scales (`brolga_runtime::steps`), and says where digits are lost on the way; that is a trap, since nobody knows whether they will be asked for.
 
 use brolga_analysis::activity::steps::divides_by;
-use brolga_ir::inst::{AdOp, Arith, Check, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
-use smallvec::smallvec;
 
 use super::pieces::{fitted, hand_over, number_of};
 use crate::stmt::{StmtCx, Where};
@@ -37,12 +36,12 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     let arg_types = [shape.ty(), cx.ty(x), cx.ty(z)];
     let mut ask = |symbol: &str, ty| {
         let found = Val::D(cx.t.ids.dv());
-        cx.helper(Where::Rvs, symbol, &args, &arg_types, smallvec![(found, ty)], false);
+        cx.helper(Where::Rvs, symbol, &args, &arg_types, [(found, ty)].into(), false);
         found
     };
     let lost = ask(lost, types::I64);
     let by = ask(scaled, shape.ty());
-    cx.push(Where::Rvs, smallvec![], AdOp::TrapIf(lost, Check::UntrackedBits));
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(lost, Check::UntrackedBits));
     let divided = divides_by(cx.func(), cx.inst());
     let by = if divided == 1.0 {
         by

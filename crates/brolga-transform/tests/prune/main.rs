@@ -49,7 +49,7 @@ impl Case {
         let insts = &mut self.graph.blocks[b].insts;
         let at = before.unwrap_or(insts.len());
         let mut all: Vec<_> = std::mem::take(insts).into_iter().collect();
-        all.insert(at, (InstId::new(self.fresh), AdInst { defs: defs.into(), op, at: None }));
+        all.insert(at, (InstId::new(self.fresh), AdInst { defs: defs.iter().copied().collect(), op, at: None }));
         insts.extend(all);
     }
 

@@ -5,7 +5,6 @@ use expect_test::expect;
 use brolga_analysis::modes::HELPER_CONV;
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, Tape, Val};
 use cranelift_codegen::ir::{self, types};
-use smallvec::smallvec;
 
 use super::{Case, check, d, v};
 
@@ -175,7 +174,7 @@ fn block_with_shadow() -> Case {
         }",
     );
     let call = |symbol: &str, args: &[Val]| AdOp::Call {
-        callee: Callee::Symbol(symbol.to_owned()),
+        callee: Callee::Symbol(symbol.into()),
         args: [None].into_iter().chain(args.iter().copied().map(Some)).collect(),
         sig: Box::new(ir::Signature::new(HELPER_CONV)),
         tape: Tape::Aside,
@@ -185,14 +184,14 @@ fn block_with_shadow() -> Case {
     let insts = &mut case.graph.blocks[0].insts;
     for i in insts.values_mut().filter(|i| i.at == Some(malloc)) {
         *i = AdInst {
-            defs: smallvec![(v(2), types::I64), (delta, types::I64)],
+            defs: [(v(2), types::I64), (delta, types::I64)].into(),
             op: call("brolga_malloc", &[v(0)]),
             ..i.clone()
         };
     }
     let free = insts.values().last().and_then(|i| i.at);
     insts.retain(|_, i| i.at != free);
-    case.insert(0, Some(1), &[(d(1), types::I8)], AdOp::Arith(Arith::IsZero, smallvec![delta], types::I8));
+    case.insert(0, Some(1), &[(d(1), types::I8)], AdOp::Arith(Arith::IsZero, [delta].into(), types::I8));
     case.insert(0, Some(2), &[], AdOp::TrapIf(d(1), Check::Helper));
     let check = case.graph.blocks[0].insts.values_mut().nth(2);
     check.expect("it is the third").at = Some(malloc);
