@@ -49,6 +49,10 @@ impl Cx<'_> {
             match self.i.params[i] {
                 ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
                 ParamMode::Bits { shape: Shape::Bytes { .. }, definite } => self.a.state[v] = State::Taint { definite },
+                // Who is sure of another width than the caller has no cotangent that the caller could take.
+                ParamMode::Bits { shape, definite } if self.a.shape(func, v) != Some(shape) => {
+                    self.a.state[v] = State::Taint { definite };
+                }
                 ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
                 ParamMode::Opaque { definite } => self.a.state[v] = State::Taint { definite },
                 ParamMode::Const | ParamMode::Dup { .. } => {}
