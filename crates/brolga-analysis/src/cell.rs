@@ -2,7 +2,7 @@
 //!
 //! Two accesses with the same cell are to the same place. Two with different cells may be as well: a base is what the function
 //! calls it, and parameters may overlap. Stack slots and data objects are the same base wherever their addresses are taken,
-//! which frontends do again for each access.
+//! which frontends do again for each access; and so is the sum of two values (a memory's base and an offset in it, say), wherever it is computed.
 
 use brolga_ir::program::symbol_of;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
@@ -14,6 +14,8 @@ use crate::pointers::constant_int;
 pub enum Base {
     /// A value.
     Value(ir::Value),
+    /// The sum of two values, or of what they are widened from.
+    Sum(ir::Value, ir::Value),
     /// The start of a stack slot.
     Slot(ir::StackSlot),
     /// The start of a data object, by the first global value that names it.
@@ -39,7 +41,26 @@ pub fn cell_of(func: &ir::Function, mut addr: ir::Value, off: i32) -> Cell {
     }
     match object_of(func, addr) {
         Some((object, at)) => (object, off.wrapping_add(at)),
-        None => (Base::Value(addr), off),
+        None => (named(func, addr), off),
+    }
+}
+
+/// What an address without a constant part is called.
+fn named(func: &ir::Function, addr: ir::Value) -> Base {
+    match func.dfg.value_def(addr).inst().map(|i| func.dfg.insts[i]) {
+        Some(InstructionData::Binary { opcode: Opcode::Iadd, args }) => {
+            let [x, y] = args.map(|v| unwidened(func, v));
+            Base::Sum(x.min(y), x.max(y))
+        }
+        _ => Base::Value(addr),
+    }
+}
+
+/// What a number is widened from. No other 64-bit number is named after that.
+fn unwidened(func: &ir::Function, v: ir::Value) -> ir::Value {
+    match func.dfg.value_def(v).inst().map(|i| func.dfg.insts[i]) {
+        Some(InstructionData::Unary { opcode: Opcode::Uextend, arg }) => arg,
+        _ => v,
     }
 }
 

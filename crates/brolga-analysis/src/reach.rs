@@ -1,7 +1,5 @@
 //! The last store to a place before a load, where that is certain.
 //!
-//! An address may be computed again for each access (a memory's base and an offset in it, say): sums of the same two values are one place here.
-//!
 //! Evidence about a cell (see [`crate::contents`]) says what it holds at one time or another. Where a load follows a store
 //! to the same bytes in its own block, or in blocks that lead to it and nowhere else, we know which of its lives it is in:
 //! the answer is the store, and it is final. Stores through other base values may alias, but what they write is of the type
@@ -39,35 +37,6 @@ pub fn access_bytes(func: &ir::Function, inst: ir::Inst) -> u32 {
     }
 }
 
-/// What a place is named after: the base of a cell, or two values whose sum it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Name {
-    /// A base.
-    Base(Base),
-    /// The sum of two values.
-    Sum(ir::Value, ir::Value),
-}
-
-/// The name of a base.
-pub fn name_of(func: &ir::Function, base: Base) -> Name {
-    if let Base::Value(v) = base
-        && let ir::ValueDef::Result(inst, _) = func.dfg.value_def(v)
-        && let ir::InstructionData::Binary { opcode: Opcode::Iadd, args: [x, y] } = func.dfg.insts[inst]
-    {
-        let (x, y) = (unwidened(func, x), unwidened(func, y));
-        return Name::Sum(x.min(y), x.max(y));
-    }
-    Name::Base(base)
-}
-
-/// What a number is widened from. No other 64-bit number is named after that.
-fn unwidened(func: &ir::Function, v: ir::Value) -> ir::Value {
-    match func.dfg.value_def(v).inst().map(|i| func.dfg.insts[i]) {
-        Some(ir::InstructionData::Unary { opcode: Opcode::Uextend, arg }) => arg,
-        _ => v,
-    }
-}
-
 /// Bytes of a piece of memory by which stores are found.
 const PIECE: i64 = 16;
 
@@ -88,7 +57,7 @@ struct Write {
 #[derive(Clone, Debug, Default)]
 pub struct Stores {
     position: SecondaryMap<ir::Inst, u32>,
-    writes: HashMap<(ir::Block, Name, i64), SmallVec<[Write; 1]>>,
+    writes: HashMap<(ir::Block, Base, i64), SmallVec<[Write; 1]>>,
     /// Where calls stand in each block.
     calls: SecondaryMap<ir::Block, Vec<u32>>,
 }
@@ -115,9 +84,8 @@ impl Stores {
                     let bytes = access_bytes(func, inst);
                     let update = matches!(op, Opcode::AtomicRmw | Opcode::AtomicCas);
                     let write = Write { position, inst, offset, bytes, update };
-                    let name = name_of(func, base);
                     for piece in pieces(offset, bytes) {
-                        stores.writes.entry((b, name, piece)).or_default().push(write);
+                        stores.writes.entry((b, base, piece)).or_default().push(write);
                     }
                 }
             }
@@ -126,11 +94,11 @@ impl Stores {
     }
 
     /// The last write of a block to any of these bytes, before a position.
-    fn last(&self, block: ir::Block, (name, offset): (Name, i64), bytes: u32, before: u32) -> Option<Write> {
+    fn last(&self, block: ir::Block, (base, offset): Cell, bytes: u32, before: u32) -> Option<Write> {
         let end = |offset: i64, bytes: u32| offset.saturating_add(i64::from(bytes));
         let overlaps = |w: &&Write| w.offset < end(offset, bytes) && offset < end(w.offset, w.bytes);
         let in_piece = |piece| {
-            let writes = self.writes.get(&(block, name, piece))?;
+            let writes = self.writes.get(&(block, base, piece))?;
             let earlier = writes.partition_point(|w| w.position < before);
             writes[..earlier].iter().rev().find(overlaps)
         };
@@ -141,7 +109,7 @@ impl Stores {
 /// The last store that writes any of `bytes` bytes at `cell` before `load`.
 pub fn last_store(func: &ir::Function, cfg: &Cfg, load: ir::Inst, cell: Cell, bytes: u32) -> Option<Found> {
     let stores = cfg.stores.get_or_init(|| Stores::compute(func, cfg));
-    let place = (name_of(func, cell.0), cell.1);
+    let place = cell;
     let mut block = func.layout.inst_block(load)?;
     let mut before = stores.position[load];
     for _ in 0..64 {

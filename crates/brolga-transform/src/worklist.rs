@@ -6,8 +6,7 @@
 //!
 //! **Not too many.** In a large program every integer that comes from memory may carry a float, or a part of one, or nothing, so a function of six parameters has hundreds of variants, each of which
 //! calls others. The first few of a function are derived as they are asked for. From then on callers get what the *function* makes of its integers, whatever they know of them ([`Worklist::settled`]): a place in
-//! an instance's memory is [`ParamMode::Opaque`], where a cotangent that arrives after all is a trap; and of an integer that is a float's bits to the function the caller gets a cotangent, which it may drop, and gives one, which
-//! may be zero.
+//! an instance's memory is [`ParamMode::Opaque`], where a cotangent that arrives after all is a trap; and of an integer that is a double's bits to the function the caller gets a cotangent, which it may drop.
 //!
 //! **Invariant.** Who asks is told which variant it got, and takes its cotangents as that says. It knows at least as much as was asked for: nothing that might carry a cotangent is taken for a constant.
 
@@ -16,7 +15,7 @@ use brolga_ir::inst::Shape;
 use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
 
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::types;
 
 use crate::stmt::Callees;
 
@@ -66,34 +65,26 @@ impl<'a> Worklist<'a> {
         if known.contains(&modes) {
             return;
         }
-        if known.len() < MOST_MODES {
+        if known.len() < if self.variants.len() < LARGE { MOST_MODES } else { 1 } {
             known.insert(modes);
             return;
         }
         let (f, s, sig) = (variant.func, self.summaries, &self.program.funcs[variant.func].signature);
-        let float = |ty: ir::Type, lane: u32| Shape::of_bits(ty.bytes(), lane).filter(|s| s.bytes() == lane);
         for (i, (mode, p)) in variant.params.iter_mut().zip(&sig.params).enumerate() {
-            let own = float(p.value_type, s.param_lane(f, i));
-            *mode = match (*mode, own) {
-                (ParamMode::Const | ParamMode::Opaque { definite: false } | ParamMode::Bits { definite: false, .. }, _)
+            // What moves in pieces has no size yet, and a small number may look like a single.
+            let double = p.value_type == types::I64 && s.param_lane(f, i) == 8;
+            let pieces = matches!(mode, ParamMode::Bits { shape: Shape::Bytes { .. }, .. });
+            match *mode {
+                ParamMode::Const | ParamMode::Opaque { definite: false } | ParamMode::Bits { definite: false, .. }
                     if s.is_offset(f, i) =>
                 {
-                    ParamMode::Opaque { definite: false }
+                    *mode = ParamMode::Opaque { definite: false };
                 }
-                (ParamMode::Const | ParamMode::Bits { definite: false, .. }, Some(shape))
-                    if Shape::of_float(p.value_type).is_none() =>
-                {
-                    ParamMode::Bits { shape, definite: false }
+                ParamMode::Const | ParamMode::Bits { definite: false, .. } if double && !pieces => {
+                    *mode = ParamMode::Bits { shape: Shape::F64, definite: false };
                 }
-                (mode, _) => mode,
-            };
-        }
-        for (i, (mode, r)) in variant.results.iter_mut().zip(&sig.returns).enumerate() {
-            let own = float(r.value_type, s.result_lane(f, i)).filter(|_| Shape::of_float(r.value_type).is_none());
-            *mode = match (*mode, own) {
-                (ResultMode::None | ResultMode::Bits(_), Some(shape)) => ResultMode::Bits(shape),
-                (mode, _) => mode,
-            };
+                _ => {}
+            }
         }
     }
 
@@ -125,8 +116,10 @@ impl<'a> Worklist<'a> {
 /// Ways in which memory may be kept for which a function is derived; all others are told nothing.
 const MOST_KEPT: usize = 4;
 
-/// Ways in which parameters and results may take part for which a function is derived as its callers ask.
+/// Ways in which parameters and results may take part for which a function is derived as its callers ask: so many in a small program, and as soon as there are `LARGE` variants in
+/// all, one.
 const MOST_MODES: usize = 4;
+const LARGE: usize = 1000;
 
 impl Callees for Worklist<'_> {
     fn derive(&mut self, mut variant: Variant) -> (Variant, (String, String)) {

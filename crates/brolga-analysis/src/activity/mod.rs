@@ -28,12 +28,11 @@ use brolga_ir::{Diagnostic, FuncKey, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::cell::{access_offset, cell_of};
+use crate::cell::{Base, access_offset, cell_of};
 use crate::cfg::Cfg;
 use crate::contents::{Contents, Kinds, Uses};
 use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::{PointerInput, Pointers};
-use crate::reach::Name;
 use crate::summary::Summaries;
 use crate::turns::{Here, Local};
 use steps::Steps;
@@ -205,7 +204,7 @@ struct Cx<'a> {
     /// Classes of memory (see [`crate::contents`]) that may hold something active.
     active_memory: EntitySet<ir::Value>,
     /// Places to which something active is stored, or what was computed from its bits: offsets and lengths in bytes.
-    holding: HashMap<Name, Vec<(i64, u32)>>,
+    holding: HashMap<Base, Vec<(i64, u32)>>,
     /// Where pointers and floats are by turns.
     turns: Here,
     problems: Vec<Problem>,

@@ -176,7 +176,7 @@ impl Cx<'_> {
         }
         let (base, offset) = cell_of(func, args[1], access_offset(func, inst));
         let place = (offset, reach::access_bytes(func, inst));
-        let places = self.holding.entry(reach::name_of(func, base)).or_default();
+        let places = self.holding.entry(base).or_default();
         let new = !places.contains(&place);
         if new {
             places.push(place);
@@ -188,7 +188,7 @@ impl Cx<'_> {
     fn holds(&self, (base, offset): Cell, bytes: u32) -> bool {
         let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
         let overlaps = |&(at, n): &(i64, u32)| at < end(offset, bytes) && offset < end(at, n);
-        self.holding.get(&reach::name_of(self.i.func, base)).is_some_and(|places| places.iter().any(overlaps))
+        self.holding.get(&base).is_some_and(|places| places.iter().any(overlaps))
     }
 
     pub(super) fn raise(&mut self, v: ir::Value, s: State) -> bool {
