@@ -86,6 +86,12 @@ impl<'a> Worklist<'a> {
                 _ => {}
             }
         }
+        // A ticket is right for floats of any size. Of what nobody asks for nothing is refused, so that stays as it is.
+        for (mode, r) in variant.results.iter_mut().zip(&sig.returns) {
+            if r.value_type == types::I64 && matches!(mode, ResultMode::Bits(_)) {
+                *mode = ResultMode::Bits(Shape::Bytes { n: 8, of: 0 });
+            }
+        }
     }
 
     /// A suffix that no other variant of the function has.
