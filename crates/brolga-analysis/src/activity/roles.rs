@@ -1,7 +1,7 @@
 //! What each memory access means for the derivative, and stores that would lose one.
 
-use brolga_ir::{Diagnostic, Untracked};
 use brolga_ir::inst::Shape;
+use brolga_ir::{Diagnostic, Untracked};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 use cranelift_entity::EntitySet;

@@ -1,8 +1,8 @@
 //! Forwards: the state of each value, instruction by instruction. See the header of [`super`] for the lattice.
 
-use brolga_ir::{Diagnostic, Untracked};
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
+use brolga_ir::{Diagnostic, Untracked};
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::SecondaryMap;
