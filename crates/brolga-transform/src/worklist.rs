@@ -14,7 +14,6 @@ use brolga_analysis::{Kept, ParamMode, ResultMode, Summaries, Variant};
 use brolga_ir::inst::Shape;
 use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
-
 use cranelift_codegen::ir::types;
 
 use crate::stmt::Callees;
@@ -65,7 +64,8 @@ impl<'a> Worklist<'a> {
         if known.contains(&modes) {
             return;
         }
-        if known.len() < if self.variants.len() < LARGE { MOST_MODES } else { 1 } {
+        let most = if self.variants.len() < LARGE { MOST_MODES } else { MOST_MODES_OF_LARGE };
+        if known.len() < most {
             known.insert(modes);
             return;
         }
@@ -122,9 +122,11 @@ impl<'a> Worklist<'a> {
 /// Ways in which memory may be kept for which a function is derived; all others are told nothing.
 const MOST_KEPT: usize = 4;
 
-/// Ways in which parameters and results may take part for which a function is derived as its callers ask: so many in a small program, and as soon as there are `LARGE` variants in
-/// all, one.
+/// Ways in which parameters and results may take part for which a function is derived as its callers ask.
 const MOST_MODES: usize = 4;
+/// The same as soon as there are [`LARGE`] variants in all.
+const MOST_MODES_OF_LARGE: usize = 1;
+/// So many variants make a large program.
 const LARGE: usize = 1000;
 
 impl Callees for Worklist<'_> {
