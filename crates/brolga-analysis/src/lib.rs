@@ -18,6 +18,7 @@
 //! - [`callee`]: what a call goes to.
 //! - [`private`]: memory that a function makes for itself and shows to nobody.
 //! - [`plain`]: which functions of the program's own allocator are called as they are.
+//! - [`offsets`]: which integer parameters are places in an instance's memory.
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
 //! - [`mod@cell`]: places that have a name.
 //! - [`contents`]: what memory behind a pointer holds: doubles, singles, pointers, integers.
@@ -43,6 +44,7 @@ pub mod kept;
 pub mod late;
 pub mod loops;
 pub mod modes;
+pub mod offsets;
 pub mod places;
 pub mod plain;
 pub mod pointers;

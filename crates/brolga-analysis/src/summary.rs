@@ -21,6 +21,7 @@ use crate::cfg::Cfg;
 use crate::contents::{self, Kinds, Uses};
 use crate::effects::{self, Effect};
 use crate::modes::{ParamMode, ResultMode, signature_id};
+use crate::offsets;
 use crate::pointers::{self, Delta, PointerInput, RootKind};
 use crate::results::{self, Made, Sources};
 use crate::rewind;
@@ -88,6 +89,8 @@ pub struct Summaries {
     delays: HashMap<FuncKey, Delay>,
     /// What results are made from.
     results: HashMap<FuncKey, Vec<Made>>,
+    /// Which parameters are places in an instance's memory.
+    offsets: HashMap<FuncKey, Vec<bool>>,
 }
 
 impl Summaries {
@@ -119,6 +122,11 @@ impl Summaries {
     /// Whether a parameter is used as an address by a function that may be called through a pointer with this signature.
     pub fn is_address_through(&self, signature: u64, i: usize) -> bool {
         self.addressed.get(&signature).into_iter().flatten().any(|&f| self.is_address(f, i))
+    }
+
+    /// Whether a parameter of `f` is a number of which it makes an address in an instance's memory.
+    pub fn is_offset(&self, f: FuncKey, i: usize) -> bool {
+        self.offsets.get(&f).and_then(|all| all.get(i)).copied().unwrap_or(false)
     }
 
     /// What is behind a parameter of `f`.
@@ -206,6 +214,7 @@ impl Summaries {
         let mut all = Summaries {
             delays: whole::delays(program, funcs, &effects),
             results: results::compute(program, bodies),
+            offsets: offsets::compute(program, bodies),
             effects,
             flows,
             rewinding: rewind::rewinding(program, funcs),

@@ -273,7 +273,8 @@ impl Inline {
     }
 }
 
-/// What becomes of operations on the bits of active floats that have no derivative that anybody knows (AD0110 to AD0112).
+/// What becomes of operations on the bits of active floats that have no derivative that anybody knows (AD0110 to AD0112, and
+/// AD0113 where a callee returns what it has calculated).
 ///
 /// Enzyme has the same choice (`-enzyme-runtime-error`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

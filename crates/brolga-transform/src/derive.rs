@@ -45,7 +45,7 @@ use crate::prune::{Known, prune};
 use crate::pullback::{Pullbacks, either, pullback};
 use crate::rules;
 use crate::segments;
-use crate::stmt::{AdStmts, Callees, Translation};
+use crate::stmt::{AdStmts, Translation};
 use crate::tidy::tidy;
 use crate::worklist::{Kind, Worklist};
 
@@ -287,11 +287,11 @@ pub(crate) fn derive_once(
     let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
     let addressed = addressed(&program, &normalised);
 
-    let mut work = Worklist::new(&program);
+    let mut work = Worklist::new(&program, &summaries);
     let root = Variant::of_request(request, &program.funcs[request.func].signature);
     let mut first = (options.mode != Mode::Split).then_some(root.clone());
     if first.is_none() {
-        work.derive(root);
+        work.exactly(root);
     }
     let mut names = Names::default();
     let mut whole = None;
@@ -329,7 +329,7 @@ pub(crate) fn derive_once(
                         *holds = summaries.indirect_contents(signature_id(&sig), i).told();
                     }
                 }
-                let (forward, pullback) = work.derive(variant);
+                let (forward, pullback) = work.exactly(variant);
                 let symbol = primal_symbol(&program, k);
                 captures.push(Addressable { symbol, signature: signature_id(&sig), forward, pullback });
             }

@@ -1,7 +1,7 @@
 //! Every analysis of one variant of one function, run in order. Read-only afterwards.
 
 use brolga_analysis::activity::steps::Steps;
-use brolga_analysis::activity::{self, Activity, ActivityInput};
+use brolga_analysis::activity::{self, Activity, ActivityInput, State};
 use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
@@ -187,6 +187,11 @@ impl<'a> Facts<'a> {
         facts.overwrites = overwrites(&facts);
         facts.chains(root);
         (facts, problems)
+    }
+
+    /// Whether an integer is computed from what may be a float's bits, and nobody follows what becomes of them.
+    pub fn is_unfollowed(&self, v: ir::Value) -> bool {
+        matches!(self.activity.state[v], State::Taint { .. }) && !self.is_active(v)
     }
 
     /// Along which values cotangents are passed on, come what may.

@@ -22,6 +22,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use crate::derive::{Derivation, Manner, Stages, derive_once};
 use crate::inline::Inlining;
+use crate::liveness::unfollowed;
 
 /// Where a run may end that would end well without a derivative.
 type Doubts = IndexSet<(FuncKey, ir::Inst, Check)>;
@@ -77,11 +78,17 @@ pub fn attempt(
 /// The doubts in what a function became, by the instructions that the user wrote.
 fn doubts(s: &Stages<'_>) -> impl Iterator<Item = (FuncKey, ir::Inst, Check)> {
     let facts = &s.facts;
-    s.stmts.iter().flat_map(move |(&inst, stmt)| {
-        let origin = facts.program.origin(facts.variant.func, facts.original(inst));
+    let origin = move |inst| facts.program.origin(facts.variant.func, facts.original(inst));
+    let branches = facts.cfg.blocks.iter().flat_map(move |&p| facts.cfg.succs[p].iter().map(move |&b| (p, b)));
+    let joins = branches.filter(move |&(p, b)| !unfollowed(facts, p, b).is_empty()).map(move |(p, _)| {
+        let origin = origin(facts.func().layout.last_inst(p).expect("a block has a terminator"));
+        (origin.func, origin.inst, Check::UntrackedBits)
+    });
+    joins.chain(s.stmts.iter().flat_map(move |(&inst, stmt)| {
+        let origin = origin(inst);
         let ops = stmt.before.values().chain(stmt.after.values()).chain(stmt.rvs.values());
         ops.filter_map(|i| check(&i.op)).map(move |c| (origin.func, origin.inst, c))
-    })
+    }))
 }
 
 /// What is checked, if it is something that a derivative is lost by.

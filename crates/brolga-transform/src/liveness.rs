@@ -60,6 +60,12 @@ pub fn active_args<'a>(
         .filter(move |&(a, q)| facts.is_active(a) && facts.is_active(q))
 }
 
+/// Parameters of `b` that may be a float's bits, for which a branch from `p` passes an integer that nobody follows.
+pub fn unfollowed(facts: &Facts<'_>, p: ir::Block, b: ir::Block) -> Vec<ir::Value> {
+    let args = facts.cfg.args(p, b).iter().zip(facts.func().dfg.block_params(b));
+    args.filter(|(a, q)| facts.is_active(**q) && facts.is_unfollowed(**a)).map(|(_, &q)| q).collect()
+}
+
 impl Liveness {
     /// Compute it. `returning` are the blocks that may return: the others have no reverse.
     pub fn compute(facts: &Facts<'_>, returning: &EntitySet<ir::Block>, stmts: &AdStmts) -> Self {

@@ -18,14 +18,14 @@ use brolga_ir::map::HashMap;
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, FrameSlot, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};
 use brolga_ir::map::{IndexMap, Table};
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::liveness::{Liveness, active_args};
+use crate::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of};
 use crate::rules::{Converts, asking, fitted};
 use crate::stmt::AdStmts;
@@ -466,6 +466,16 @@ impl Builder<'_, '_> {
         for (a, q) in active_args(self.facts, p, b) {
             let by = self.in_shape(f, taken[&q], q, a, at);
             self.add(f, Defs::default(), AdOp::AddCt(a, by), at);
+        }
+        for q in unfollowed(self.facts, p, b) {
+            let is_ticket = matches!(self.facts.activity.ct[q], Some(Shape::Bytes { .. }));
+            let mut arrives = taken[&q];
+            if !is_ticket {
+                let ty = self.facts.activity.ct[q].expect("it is active").ty();
+                let zero = self.arith(f, Arith::Const(0.0), &[], ty, at);
+                arrives = self.arith(f, Arith::Fcmp(FloatCC::NotEqual), &[arrives, zero], types::I8, at);
+            }
+            self.add(f, Defs::default(), AdOp::TrapIf(arrives, Check::UntrackedBits), at);
         }
         let live = &self.live.live_out[p];
         let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(t.sum)).collect();

@@ -79,8 +79,8 @@ pub struct Translation<'a, 'f> {
 
 /// Where translation finds the names of derived callees.
 pub trait Callees {
-    /// Symbols of the forward pass and the pullback of a variant, which will be derived in due course.
-    fn derive(&mut self, variant: brolga_analysis::Variant) -> (String, String);
+    /// Symbols of the forward pass and the pullback of a variant, which will be derived in due course; and that variant, which may be another one that serves as well.
+    fn derive(&mut self, variant: brolga_analysis::Variant) -> (brolga_analysis::Variant, (String, String));
     /// Symbol of the function of both halves of a variant, which returns no value and will be derived in due course.
     fn whole(&mut self, variant: brolga_analysis::Variant) -> String;
 }

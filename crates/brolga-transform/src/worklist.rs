@@ -3,10 +3,18 @@
 //! A function is derived in as many *variants* as it is called in: a function with the modes of its parameters and results. Whoever
 //! asks for one is given a name at once, and the body comes when its turn does; so recursion needs nothing special. To ask again gives
 //! the same name: a variant may be derived a second time.
+//!
+//! **Not too many.** In a large program every integer that comes from memory may carry a float, or a part of one, or nothing, so a function of six parameters has hundreds of variants, each of which
+//! calls others. The first few of a function are derived as they are asked for. From then on callers get what the *function* makes of its integers, whatever they know of them ([`Worklist::settled`]): a place in
+//! an instance's memory is [`ParamMode::Opaque`], where a cotangent that arrives after all is a trap; and of an integer that is a double's bits to the function the caller gets a cotangent, which it may drop.
+//!
+//! **Invariant.** Who asks is told which variant it got, and takes its cotangents as that says. It knows at least as much as was asked for: nothing that might carry a cotangent is taken for a constant.
 
-use brolga_analysis::{Kept, Variant};
+use brolga_analysis::{Kept, ParamMode, ResultMode, Summaries, Variant};
+use brolga_ir::inst::Shape;
 use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir::types;
 
 use crate::stmt::Callees;
 
@@ -19,23 +27,71 @@ pub(crate) enum Kind {
     Whole,
 }
 
+/// Modes of parameters and results.
+type Modes = (Vec<ParamMode>, Vec<ResultMode>);
+
 /// Names of variants, in the order in which they were asked for.
 pub(crate) struct Worklist<'a> {
     program: &'a Program,
+    summaries: &'a Summaries,
     /// What has been asked for.
     pub variants: IndexSet<(Variant, Kind)>,
     per_func: HashMap<(FuncKey, Kind), u32>,
     /// What has been told is kept, by function.
     kept: HashMap<FuncKey, IndexSet<Kept>>,
+    /// Modes that have been asked for and are derived as they are, by function.
+    modes: HashMap<FuncKey, IndexSet<Modes>>,
     /// Forward pass and pullback, or the one function and nothing.
     pub names: Vec<(String, String)>,
 }
 
 impl<'a> Worklist<'a> {
     /// Nothing has been asked for.
-    pub fn new(program: &'a Program) -> Self {
-        let (variants, per_func, kept, names) = Default::default();
-        Self { program, variants, per_func, kept, names }
+    pub fn new(program: &'a Program, summaries: &'a Summaries) -> Self {
+        let (variants, per_func, kept, modes, names) = Default::default();
+        Self { program, summaries, variants, per_func, kept, modes, names }
+    }
+
+    /// Forward pass and pullback of this very variant.
+    pub fn exactly(&mut self, variant: Variant) -> (String, String) {
+        self.ask(variant, Kind::Pair)
+    }
+
+    /// The modes of a call, or if the function has been derived for many others, those that its own code suggests.
+    fn settled(&mut self, variant: &mut Variant) {
+        let modes = (variant.params.clone(), variant.results.clone());
+        let known = self.modes.entry(variant.func).or_default();
+        if known.contains(&modes) {
+            return;
+        }
+        let most = if self.variants.len() < LARGE { MOST_MODES } else { MOST_MODES_OF_LARGE };
+        if known.len() < most {
+            known.insert(modes);
+            return;
+        }
+        let (f, s, sig) = (variant.func, self.summaries, &self.program.funcs[variant.func].signature);
+        for (i, (mode, p)) in variant.params.iter_mut().zip(&sig.params).enumerate() {
+            // What moves in pieces has no size yet, and a small number may look like a single.
+            let double = p.value_type == types::I64 && s.param_lane(f, i) == 8;
+            let pieces = matches!(mode, ParamMode::Bits { shape: Shape::Bytes { .. }, .. });
+            match *mode {
+                ParamMode::Const | ParamMode::Opaque { definite: false } | ParamMode::Bits { definite: false, .. }
+                    if s.is_offset(f, i) =>
+                {
+                    *mode = ParamMode::Opaque { definite: false };
+                }
+                ParamMode::Const | ParamMode::Bits { definite: false, .. } if double && !pieces => {
+                    *mode = ParamMode::Bits { shape: Shape::F64, definite: false };
+                }
+                _ => {}
+            }
+        }
+        // A ticket is right for floats of any size. Of what nobody asks for nothing is refused, so that stays as it is.
+        for (mode, r) in variant.results.iter_mut().zip(&sig.returns) {
+            if r.value_type == types::I64 && matches!(mode, ResultMode::Bits(_)) {
+                *mode = ResultMode::Bits(Shape::Bytes { n: 8, of: 0 });
+            }
+        }
     }
 
     /// A suffix that no other variant of the function has.
@@ -66,8 +122,16 @@ impl<'a> Worklist<'a> {
 /// Ways in which memory may be kept for which a function is derived; all others are told nothing.
 const MOST_KEPT: usize = 4;
 
+/// Ways in which parameters and results may take part for which a function is derived as its callers ask.
+const MOST_MODES: usize = 4;
+/// The same as soon as there are [`LARGE`] variants in all.
+const MOST_MODES_OF_LARGE: usize = 1;
+/// So many variants make a large program.
+const LARGE: usize = 1000;
+
 impl Callees for Worklist<'_> {
-    fn derive(&mut self, mut variant: Variant) -> (String, String) {
+    fn derive(&mut self, mut variant: Variant) -> (Variant, (String, String)) {
+        self.settled(&mut variant);
         if !variant.kept.is_nothing() {
             let known = self.kept.entry(variant.func).or_default();
             if known.len() < MOST_KEPT {
@@ -76,7 +140,8 @@ impl Callees for Worklist<'_> {
                 variant.kept = Kept::NOTHING;
             }
         }
-        self.ask(variant, Kind::Pair)
+        let names = self.ask(variant.clone(), Kind::Pair);
+        (variant, names)
     }
 
     fn whole(&mut self, variant: Variant) -> String {

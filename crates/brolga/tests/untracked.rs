@@ -1,7 +1,7 @@
 //! Operations on bits that have no known derivative: refused, or left to the run.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Request, Untracked};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Inline, Mode, Options, Request, Untracked};
 
 mod common;
 
@@ -68,6 +68,56 @@ fn what_is_not_reached_does_not_matter() {
                 // Nobody asks for the derivative by what was made of bits.
                 assert!(run(200.0, 0.0, 1.0).is_ok() && run(200.0, 3.0, 0.0).is_ok(), "{mode:?}: {operation}");
             }
+        }
+    }
+}
+
+/// What a callee has calculated from bits, and its caller takes for a float's.
+#[test]
+fn what_a_callee_calculates() {
+    let program = program(
+        "function %f(f64, f64) -> f64 {
+            fn0 = %g(i64, f64) -> i64
+        block0(v0: f64, v1: f64):
+            v2 = bitcast.i64 v0
+            v3 = call fn0(v2, v1)
+            v4 = bitcast.f64 v3
+            v5 = fmul v4, v1
+            return v5
+        }
+        function %g(i64, f64) -> i64 {
+        block0(v0: i64, v1: f64):
+            v2 = f64const 0x1.9p6
+            v3 = fcmp gt v1, v2
+            brif v3, block1, block2
+        block1:
+            v4 = iconst.i64 3
+            v5 = imul v0, v4
+            return v5
+        block2:
+            return v0
+        }",
+    );
+    let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active; 2]);
+    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+        let options = |untracked| Options { mode, untracked, inline: Inline::Never, ..Options::default() };
+        match DerivedRule::new(&program, &request, &options(Untracked::Refuse)) {
+            Err(Error::Diagnostics(found)) => assert!(found.0.iter().any(|d| d.code == "AD0113"), "{found:?}"),
+            other => panic!("{:?}", other.err()),
+        }
+        let rule = DerivedRule::new(&program, &request, &options(Untracked::Trap)).expect("it is left to the run");
+        let run = |x: f64, y: f64, seed: f64| {
+            let args = [Arg::new(DataValue::F64(x.into())), Arg::new(DataValue::F64(y.into()))];
+            let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+            // SAFETY: there are no pointers.
+            unsafe { rule.gradient(&args, &[DataValue::F64(seed.into())], &mut results, &mut cotangents) }?;
+            Ok::<_, Error>(cotangents)
+        };
+        let number = |x: f64| Some(DataValue::F64(x.into()));
+        assert_eq!(run(2.0, 3.0, 1.5).unwrap(), [number(4.5), number(3.0)], "{mode:?}");
+        match run(2.0, 200.0, 1.0) {
+            Err(Error::Trap(trap)) => assert_eq!(trap.code, "untracked_bits", "{mode:?}"),
+            other => panic!("{mode:?}: {other:?}"),
         }
     }
 }

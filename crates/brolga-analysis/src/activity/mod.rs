@@ -19,6 +19,9 @@
 //! What a callee returns is tainted if an argument that it is made from ([`crate::results`]) is, or carries bits; what is loaded, if such an
 //! integer was stored at the same place, at whatever time.
 //!
+//! Where ways meet (or a `select` chooses), such an integer on one of them would taint the floats that come by the others. So if some come, and it is no piece, the result carries floats, and the pullback checks that no cotangent
+//! goes back by that way. That is decided when all states are known, and then they are computed anew.
+//!
 //! Backwards from returns, stores and calls, the useful ones. Problems are reported only where the result is useful: bit
 //! tricks on inactive data, and on data that only steers control flow, are nobody's business.
 
@@ -207,8 +210,13 @@ struct Cx<'a> {
     holding: HashMap<Base, Vec<(i64, u32)>>,
     /// Where pointers and floats are by turns.
     turns: Here,
+    /// Where a float's bits meet an integer that nobody follows.
+    joins: EntitySet<ir::Value>,
     problems: Vec<Problem>,
 }
+
+/// Rounds in which such places are looked for: one may hide another.
+const MOST_ROUNDS: usize = 4;
 
 /// Compute activity, and everything that stands in its way.
 pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
@@ -229,11 +237,28 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
         holding: HashMap::default(),
+        joins: EntitySet::new(),
         problems: Vec::new(),
     };
-    cx.a.lane.clone_from(input.lanes);
-    cx.varied();
-    cx.pieces();
+    for round in 0.. {
+        cx.a.lane.clone_from(input.lanes);
+        cx.varied();
+        cx.pieces();
+        if round == MOST_ROUNDS || !cx.more_joins() {
+            break;
+        }
+        let joins = std::mem::take(&mut cx.joins);
+        cx = Cx {
+            i: input,
+            turns: cx.turns,
+            a: Activity::with_room(input.func),
+            useful: EntitySet::new(),
+            active_memory: EntitySet::new(),
+            holding: HashMap::default(),
+            joins,
+            problems: Vec::new(),
+        };
+    }
     cx.roles();
     cx.usefulness();
     let func = input.func;

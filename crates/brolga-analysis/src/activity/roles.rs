@@ -1,12 +1,12 @@
 //! What each memory access means for the derivative, and stores that would lose one.
 
-use brolga_ir::Diagnostic;
 use brolga_ir::inst::Shape;
+use brolga_ir::{Diagnostic, Untracked};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 use cranelift_entity::EntitySet;
 
-use super::{BITS_HELP, CopyRole, Cx, MemRole, State};
+use super::{BITS_HELP, CopyRole, Cx, LATER_NOTE, MemRole, State};
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};
 use crate::contents::Kinds;
@@ -66,11 +66,14 @@ impl Cx<'_> {
             if of_floats && self.is_from_anyone(v) {
                 self.bits_from_anyone(inst);
             }
-            if of_floats && self.a.state[v] == (State::Taint { definite: true }) && !self.a.pieces.contains(v) {
+            let calculated = self.a.state[v] == (State::Taint { definite: true }) && !self.a.pieces.contains(v);
+            // Left to the run, the pullback checks that nothing comes from the caller.
+            if of_floats && calculated && self.i.untracked == Untracked::Refuse {
                 let d = Diagnostic::new(
                     "AD0113",
                     "an integer computed from float bits is returned to a caller that makes a float of it",
                 )
+                .note(LATER_NOTE)
                 .help(BITS_HELP);
                 self.problem(inst, None, d);
             }

@@ -1,11 +1,11 @@
 //! Forwards: the state of each value, instruction by instruction. See the header of [`super`] for the lattice.
 
-use brolga_ir::Diagnostic;
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
 use brolga_ir::rounding::rounds;
+use brolga_ir::{Diagnostic, Untracked};
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
-use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
@@ -39,6 +39,50 @@ impl Cx<'_> {
         self.carried(v, definite)
     }
 
+    /// The state of a value that is one of several others.
+    fn joined(&mut self, v: ir::Value, from: &[ir::Value]) -> State {
+        let mut s = self.any_state(from);
+        let (floats, others): (SmallVec<[ir::Value; 4]>, SmallVec<[ir::Value; 4]>) =
+            from.iter().copied().partition(|&x| !matches!(self.a.state[x], State::Taint { .. }));
+        if !others.is_empty() && self.joins.contains(v) && floats.iter().any(|&x| self.a.is_varied(x)) {
+            s = self.any_state(&floats);
+        }
+        if let State::Varied { definite } = s { self.received(v, from, definite) } else { s }
+    }
+
+    /// Note the values that are a float's bits or an integer that nobody follows; whether there are any that have not been noted.
+    pub(super) fn more_joins(&mut self) -> bool {
+        let func = self.i.func;
+        let mut found = Vec::new();
+        for v in func.dfg.values().filter(|&v| !func.dfg.value_is_alias(v)) {
+            // What is surely no number is refused, unless that is left to the run.
+            let asks = match self.a.state[v] {
+                State::Taint { definite } => !definite || self.i.untracked == Untracked::Trap,
+                _ => false,
+            };
+            let whole = matches!(self.ty(v), types::I32 | types::I64) && self.a.lane[v] == self.ty(v).bytes();
+            if !asks || !whole || self.a.pieces.contains(v) || self.joins.contains(v) {
+                continue;
+            }
+            let from: SmallVec<[ir::Value; 4]> = match func.dfg.value_def(v) {
+                ValueDef::Param(b, _) if b == self.i.cfg.blocks[0] => continue,
+                ValueDef::Param(b, i) => self.i.cfg.incoming(b, i).collect(),
+                ValueDef::Result(inst, _) if func.dfg.insts[inst].opcode() == Opcode::Select => {
+                    func.dfg.inst_args(inst)[1..].into()
+                }
+                _ => continue,
+            };
+            let fits = |&x: &ir::Value| self.a.is_varied(x) && self.a.lane[x] == self.a.lane[v];
+            let floats = from.iter().filter(|x| self.a.is_varied(**x));
+            if floats.clone().count() > 0 && floats.into_iter().all(|x| fits(x)) {
+                found.push(v);
+            }
+        }
+        let more = !found.is_empty();
+        self.joins.extend(found);
+        more
+    }
+
     pub(super) fn varied(&mut self) {
         let (func, cfg) = (self.i.func, self.i.cfg);
         let shared = self.i.program.data.values().any(|d| d.writable);
@@ -50,6 +94,10 @@ impl Cx<'_> {
             match self.i.params[i] {
                 ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
                 ParamMode::Bits { shape: Shape::Bytes { .. }, definite } => self.a.state[v] = State::Taint { definite },
+                // Who is sure of another width than the caller has no cotangent that the caller could take.
+                ParamMode::Bits { shape, definite } if self.a.shape(func, v) != Some(shape) => {
+                    self.a.state[v] = State::Taint { definite };
+                }
                 ParamMode::Bits { definite, .. } => self.a.state[v] = State::Varied { definite },
                 ParamMode::Opaque { definite } => self.a.state[v] = State::Taint { definite },
                 ParamMode::Const | ParamMode::Dup { .. } => {}
@@ -84,10 +132,7 @@ impl Cx<'_> {
         if b != cfg.blocks[0] {
             for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
                 let args: SmallVec<[ir::Value; 4]> = cfg.incoming(b, i).collect();
-                let mut s = self.any_state(&args);
-                if let State::Varied { definite } = s {
-                    s = self.received(v, &args, definite);
-                }
+                let s = self.joined(v, &args);
                 if self.raise(v, s) {
                     changed = true;
                     self.open_users(v, open);
@@ -267,10 +312,7 @@ impl Cx<'_> {
                 let k = self.i.contents.at(cell_of(func, addr, 0), addr);
                 if k.has_float() { State::Taint { definite: false } } else { State::No }
             }
-            Structural::Select => {
-                let s = self.any_state(&args[1..]);
-                if let State::Varied { definite } = s { self.received(v, &args[1..], definite) } else { s }
-            }
+            Structural::Select => self.joined(v, &args[1..]),
             Structural::Band if self.is_exponent(inst, v) => State::No,
             Structural::Bitselect
             | Structural::Blendv

@@ -10,8 +10,10 @@ use brolga_analysis::modes::signature_id;
 use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
-use cranelift_codegen::ir::{self, Signature, Type, types};
+use cranelift_codegen::ir::{self, Signature, types};
 
+use super::moves::nothing_arrives;
+use super::pieces::{fitted, hand_over};
 use crate::combined::signature;
 use crate::stmt::{StmtCx, Where};
 
@@ -46,7 +48,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
         return;
     }
     variant.kept = facts.kept.get(&cx.inst()).copied().unwrap_or_default();
-    let (forward, pullback) = cx.t.callees.derive(variant.clone());
+    let (variant, (forward, pullback)) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
 }
@@ -92,7 +94,7 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
     let sig = &facts.program.funcs[f].signature;
     let (params, results) = (vec![ParamMode::Const; sig.params.len()], vec![ResultMode::None; sig.returns.len()]);
     let variant = Variant::of_call(f, params, results);
-    let (forward, pullback) = cx.t.callees.derive(variant.clone());
+    let (variant, (forward, pullback)) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
 }
@@ -239,18 +241,30 @@ fn deltas(cx: Cx<'_, '_, '_, '_>, w: Where, variant: &Variant, args: &[ir::Value
 fn seeds(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, operands: &mut Vec<Option<Val>>) {
     for (i, shape) in variant.result_shapes(sig) {
         let r = cx.results()[i];
-        let ct = if cx.facts().is_active(r) { cx.take_ct(r) } else { cx.constant(0.0, shape.ty()) };
+        let ct = match cx.facts().activity.ct[r] {
+            Some(own) => {
+                let ct = cx.take_ct(r);
+                fitted(cx, ct, own.ty(), shape).unwrap_or_else(|| {
+                    nothing_arrives(cx, ct, own);
+                    cx.constant(0.0, shape.ty())
+                })
+            }
+            None => cx.constant(0.0, shape.ty()),
+        };
         operands.push(Some(ct));
     }
 }
 
 /// Call in the reverse fragment, and add the cotangents that come back to those of the arguments.
 fn give_back(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::Value], call: AdOp) {
-    let back: Vec<(usize, Val, Type)> =
-        variant.param_shapes(sig).map(|(i, shape)| (i, Val::D(cx.t.ids.dv()), shape.ty())).collect();
-    let defs = back.iter().map(|&(_, d, ty)| (d, ty)).collect();
+    let back: Vec<(usize, Val, Shape)> =
+        variant.param_shapes(sig).map(|(i, shape)| (i, Val::D(cx.t.ids.dv()), shape)).collect();
+    let defs = back.iter().map(|&(_, d, shape)| (d, shape.ty())).collect();
     cx.push(Where::Rvs, defs, call);
-    for (i, d, _) in back {
-        cx.add_ct(args[i], d);
+    for (i, d, shape) in back {
+        // Nobody asks for that of a constant, which a callee may be given in place of something active.
+        if cx.facts().is_active(args[i]) {
+            hand_over(cx, args[i], d, shape);
+        }
     }
 }

@@ -58,6 +58,9 @@ pub fn select(cx: Cx<'_, '_, '_, '_>) {
             if cx.facts().is_active(v) {
                 let by = cx.arith(Arith::SelectAll, &[c, x, y], shape.ty());
                 cx.add_ct(v, by);
+            } else if cx.facts().is_unfollowed(v) {
+                let by = cx.arith(Arith::SelectAll, &[c, x, y], shape.ty());
+                nothing_arrives(cx, by, shape);
             }
         }
     }

@@ -1,0 +1,116 @@
+//! Words that may be a float's bits, or something else: on one of several ways, at a place that is a float's elsewhere, in a callee that takes them for another float than its caller. What is followed has its derivative, and the rest
+//! is a trap or refused.
+
+use brolga_wasm::brolga::{Diagnostics, Inline, Mode, Options};
+use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
+
+/// The gradients of `f` by its one float, in all modes, with calls as calls and with short functions in their callers.
+fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
+    let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
+    let mut found = Vec::new();
+    for inline in [Inline::Never, Inline::Auto] {
+        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
+            found.push(gradient(&module, &Options { mode, inline, ..Options::default() }, x));
+        }
+    }
+    found
+}
+
+fn gradient(module: &Module, options: &Options, x: f64) -> Result<f64, Error> {
+    let activity = [default_activity(wasmparser::ValType::F64)];
+    let gradient = Gradient::with_options(module, "f", &activity, options)?;
+    let mut instance = Instance::new(module)?;
+    let (args, seed) = ([Val::F64(x)], [Val::F64(1.0)]);
+    let cotangents = if options.mode == Mode::Split {
+        let (_, mut pullback) = instance.forward(&gradient, &args)?;
+        instance.pullback(&mut pullback, &seed)?
+    } else {
+        instance.gradient(&gradient, &args, &seed)?.cotangents
+    };
+    Ok(cotangents[0].and_then(|c| c.f64()).expect("the argument is active"))
+}
+
+fn is(text: &str, x: f64, wanted: f64) {
+    for found in gradients(text, x) {
+        let g = found.unwrap_or_else(|e| panic!("{e}"));
+        assert!((g - wanted).abs() <= 1e-12 * wanted.abs(), "{g}, not {wanted}");
+    }
+}
+
+fn is_lost(text: &str, x: f64) {
+    for found in gradients(text, x) {
+        match found {
+            Err(Error::Trap(t)) => assert_eq!(t.code, "untracked_bits", "{t}"),
+            Err(Error::Diagnostics(Diagnostics(all))) => assert!(all.iter().all(|d| d.code == "AD0110"), "{all:?}"),
+            Err(e) => panic!("{e}"),
+            Ok(g) => panic!("{g}, silently"),
+        }
+    }
+}
+
+/// A word that is a float's bits on one way, and on the other calculated from such; the square of `x` is at 64, and `x` at 72.
+fn either(which: u32, choice: &str) -> String {
+    format!(
+        r#"(module (memory 1)
+            (func $either (param $p i32) (param $which i32) (result f64) (local $w i64)
+                {choice}
+                (i64.store offset=16 (local.get $p) (local.get $w))
+                (f64.load offset=16 (local.get $p)))
+            (func (export "f") (param $x f64) (result f64)
+                (f64.store (i32.const 64) (f64.mul (local.get $x) (local.get $x)))
+                (f64.store (i32.const 72) (local.get $x))
+                (call $either (i32.const 64) (i32.const {which}))))"#
+    )
+}
+
+const BY_BRANCH: &str = "(if (local.get $which)
+        (then (local.set $w (i64.load (local.get $p))))
+        (else (local.set $w (i64.and (i64.load32_u offset=12 (local.get $p)) (i64.const 0x7fffffff)))))";
+
+const BY_SELECT: &str = "(local.set $w (select
+        (i64.load (local.get $p))
+        (i64.and (i64.load32_u offset=12 (local.get $p)) (i64.const 0x7fffffff))
+        (local.get $which)))";
+
+/// Nothing goes back by the way that was not taken, so what is there does not matter.
+#[test]
+fn what_comes_by_the_other_way_does_not_matter() {
+    for choice in [BY_BRANCH, BY_SELECT] {
+        is(&either(1, choice), 1.5, 3.0);
+        is_lost(&either(0, choice), 1.5);
+    }
+}
+
+/// The place is the same, though its address is computed twice: what is stored there is a float on one way, so it is one on the other.
+#[test]
+fn one_place_computed_twice() {
+    let next = |which| {
+        format!(
+            r#"(module (memory 1)
+            (func $next (param $p i32) (param $q i32) (param $which i32) (result f64)
+                (if (local.get $which)
+                    (then (i64.store (local.get $q) (i64.add (i64.load (local.get $p)) (i64.const 1))))
+                    (else (f64.store (local.get $q) (f64.const 2))))
+                (f64.load (local.get $q)))
+            (func (export "f") (param $x f64) (result f64)
+                (f64.store (i32.const 64) (f64.mul (local.get $x) (local.get $x)))
+                (call $next (i32.const 64) (i32.const 96) (i32.const {which}))))"#
+        )
+    };
+    is(&next(1), 1.5, 3.0);
+    is(&next(0), 1.5, 0.0);
+}
+
+/// A caller that reads singles passes two of them as a word, which a callee takes for a double.
+#[test]
+fn a_callee_that_knows_better() {
+    let text = r#"(module (memory 1)
+        (func $double (param $w i64) (result f64) (f64.reinterpret_i64 (local.get $w)))
+        (func $read (param $p i32) (result f64)
+            (f64.add (f64.promote_f32 (f32.load (local.get $p))) (call $double (i64.load (local.get $p)))))
+        (func (export "f") (param $x f64) (result f64)
+            (f32.store (i32.const 64) (f32.demote_f64 (local.get $x)))
+            (f32.store (i32.const 68) (f32.const 2))
+            (call $read (i32.const 64))))"#;
+    is_lost(text, 1.5);
+}
