@@ -617,10 +617,7 @@ fn mathematics_of_three_operands() {
     // Another function of that name.
     let module = Module::new(touched(64).replace("f64.add (f64.mul", "f64.sub (f64.mul")).unwrap();
     let activity = [ArgActivity::Active; 2];
-    assert!(matches!(
-        Gradient::with_options(&module, "f", &activity, &Options::default()),
-        Err(Error::Diagnostics(_))
-    ));
+    assert!(matches!(Gradient::with_options(&module, "f", &activity, &Options::default()), Err(Error::Diagnostics(_))));
     // If nothing else is asked for, the run finds it.
     let gradient = Gradient::new(&module, "f").unwrap();
     let args = [Val::F64(x), Val::F64(y)];

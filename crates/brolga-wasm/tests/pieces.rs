@@ -461,7 +461,7 @@ fn what_the_caller_has_put_there_is_put_together() {
 
 #[test]
 fn constants_that_are_copied_as_words() {
-    // As a compiler does without optimisation: `const double c[] = {3.0}`, copied to the stack whenever the function is entered.
+    // As a compiler does without optimisation: `const double c[] = {3.0}`, copied to the stack whenever the function is entered. (And read there by an address of which nobody sees that it is the same.)
     let module = Module::new(
         r#"(module (memory 1) (data (i32.const 64) "\00\00\00\00\00\00\08\40")
             (func $times (param $at i32) (param $same i32) (param $x f64) (result f64)

@@ -76,7 +76,8 @@ fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
             if mask & !sign == mantissa {
                 Some(Kind::Exponent)
             } else {
-                (mask != 0 && mask == all >> last << last && (1..bits).contains(&last.into())).then_some(Kind::Rough(1.0))
+                (mask != 0 && mask == all >> last << last && (1..bits).contains(&last.into()))
+                    .then_some(Kind::Rough(1.0))
             }
         }
         // Signs are another matter.

@@ -77,7 +77,9 @@ fn keeps_mantissa(mask: Mask, m: u128, width: u8) -> bool {
     match mask {
         Mask::And if m.to_le_bytes().iter().all(|b| matches!(b, 0 | 0xff)) => false,
         // Or the last bits are cut off.
-        Mask::And => m & mantissa == mantissa || m == ones(u32::from(width) * 8) >> m.trailing_zeros() << m.trailing_zeros(),
+        Mask::And => {
+            m & mantissa == mantissa || m == ones(u32::from(width) * 8) >> m.trailing_zeros() << m.trailing_zeros()
+        }
         Mask::Or | Mask::Xor => m & mantissa == 0,
     }
 }
