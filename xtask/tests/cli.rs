@@ -424,13 +424,14 @@ fn messages_about_modules() {
         (func (export "f") (param f64) (result f64) (call 0 (local.get 0))))"#;
     let named = TempFile::new("named.wat", module);
     named
-        .xtask("grad", &["--call", "%f(3.0)"])
+        .xtask("grad", &["--call", "%f(3.0)", "--untracked", "refuse"])
         .expect(1)
         .says("AD0110")
         .says("--> %double_vec_double___mixed_double_, block")
         .says("the function is double vec<double>::mixed(double)")
         .says("reached by %f -> double vec<double>::mixed(double)");
-    let trap = named.xtask("grad", &["--call", "%f(0.0)", "--untracked", "trap"]).expect(1);
+    named.xtask("grad", &["--call", "%f(3.0)"]).expect(1).says("untracked_bits");
+    let trap = named.xtask("grad", &["--call", "%f(0.0)"]).expect(1);
     trap.says("trap unreachable").says("note: the function is double vec<double>::mixed(double)");
     let trap = named.xtask("grad", &["--call", "%f(0.0)", "--untracked", "trap", "--json"]).expect(1).json();
     assert_eq!(trap[0]["error"]["source_name"], "double vec<double>::mixed(double)");

@@ -464,12 +464,12 @@ fn constants_that_are_copied_as_words() {
     // As a compiler does without optimisation: `const double c[] = {3.0}`, copied to the stack whenever the function is entered. (And read there by an address of which nobody sees that it is the same.)
     let module = Module::new(
         r#"(module (memory 1) (data (i32.const 64) "\00\00\00\00\00\00\08\40")
-            (func $times (param $at i32) (param $same i32) (param $x f64) (result f64)
+            (func $times (param $at i32) (param $x f64) (result f64)
                 (i64.store (local.get $at) (i64.load (i32.const 64)))
-                (f64.mul (f64.load (local.get $same)) (local.get $x)))
+                (f64.mul (f64.load offset=8 (i32.sub (local.get $at) (i32.const 8))) (local.get $x)))
             (func (export "f") (param $x f64) (result f64)
                 (f32.store (i32.const 1024) (f32.const 1))
-                (call $times (i32.const 512) (i32.const 512) (call $times (i32.const 520) (i32.const 520) (local.get $x)))))"#,
+                (call $times (i32.const 512) (call $times (i32.const 520) (local.get $x)))))"#,
     )
     .unwrap();
     let x = [Val::F64(2.0)];

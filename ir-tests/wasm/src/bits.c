@@ -6,7 +6,10 @@
 #include "program.h"
 #include <stdint.h>
 
-static inline uint64_t bits(double x) {
+/* Part of their callers, without optimisation as well. */
+#define PART static inline __attribute__((always_inline))
+
+PART uint64_t bits(double x) {
     union {
         double x;
         uint64_t bits;
@@ -14,7 +17,7 @@ static inline uint64_t bits(double x) {
     return u.bits;
 }
 
-static inline double number(uint64_t bits) {
+PART double number(uint64_t bits) {
     union {
         uint64_t bits;
         double x;
@@ -80,16 +83,11 @@ static double cube_root(double x) {
     return y;
 }
 
-/* The same from half of them, in single precision. */
-static float reciprocal_root(float x) {
-    union {
-        float x;
-        uint32_t bits;
-    } u = {x};
-    u.bits = 0x5f3759df - (u.bits >> 1);
-    float y = u.x;
-    for (int n = 0; n < 3; n++)
-        y *= 1.5f - 0.5f * x * y * y;
+/* The same from half of them, taken off a constant. */
+static double reciprocal_root(double x) {
+    double y = number(0x5fe6eb50c7b537a9ULL - (bits(x) >> 1));
+    for (int n = 0; n < 5; n++)
+        y *= 1.5 - 0.5 * x * y * y;
     return y;
 }
 
@@ -102,7 +100,7 @@ double own_functions(int n, const double *x) {
         double fraction = take_apart(x[i], &exponent);
         double near = x[i] * x[i] + 0.5;
         sum += power_of_e(x[i]) * logarithm(near) + sine(3 * x[i]) * cube_root(near);
-        sum += fraction * put_together(x[i], i - 1) + exponent * reciprocal_root((float)near);
+        sum += fraction * put_together(x[i], i - 1) + exponent * reciprocal_root(near);
     }
     return sum;
 }

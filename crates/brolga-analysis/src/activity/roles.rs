@@ -8,8 +8,8 @@ use cranelift_entity::EntitySet;
 
 use super::{BITS_HELP, CopyRole, Cx, LATER_NOTE, MemRole, State};
 use crate::callee::CalleeKind;
-use crate::cell::{access_offset, cell_of};
-use crate::contents::Kinds;
+use crate::cell::{Cell, access_offset, cell_of};
+use crate::contents::{Kinds, becomes_float};
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, constant_int};
 use crate::reach::access_bytes;
@@ -18,6 +18,19 @@ const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a 
 const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
 
 impl Cx<'_> {
+    /// Whether this function reads a float at a place, or an integer that it makes one. What others read there is for the run to see.
+    fn is_read_as_float(&self, (base, offset): Cell, bytes: u32) -> bool {
+        let func = self.i.func;
+        let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
+        self.i.cfg.all_insts().iter().any(|&inst| {
+            let Opcode::Load = func.dfg.insts[inst].opcode() else { return false };
+            let (v, addr) = (func.dfg.first_result(inst), func.dfg.inst_args(inst)[0]);
+            let (other, at) = cell_of(func, addr, access_offset(func, inst));
+            let meets = at < end(offset, bytes) && offset < end(at, self.ty(v).bytes());
+            other == base && meets && (self.is_float(v) || becomes_float(func, self.i.uses, v))
+        })
+    }
+
     /// Roles of memory accesses, and stores into memory that has no shadow.
     pub(super) fn roles(&mut self) {
         let func = self.i.func;
@@ -205,7 +218,10 @@ impl Cx<'_> {
                     State::Taint { .. } if self.a.pieces.contains(x) => MemRole::Float(self.bytes_at(inst, addr)),
                     State::Taint { definite } => {
                         let cell = cell_of(func, addr, access_offset(func, inst));
-                        if definite && self.i.contents.float_overlaps(cell, bytes) != Kinds::NONE {
+                        if definite
+                            && self.i.contents.float_overlaps(cell, bytes) != Kinds::NONE
+                            && self.is_read_as_float(cell, bytes)
+                        {
                             let d = Diagnostic::new("AD0110", "bits that integer arithmetic computed from an active float are stored where a float is read")
                                 .note("only sign changes, lane masks and unchanged copies of float bits can be differentiated")
                                 .help(BITS_HELP);

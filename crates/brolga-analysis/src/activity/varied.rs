@@ -74,7 +74,7 @@ impl Cx<'_> {
             };
             let fits = |&x: &ir::Value| self.a.is_varied(x) && self.a.lane[x] == self.a.lane[v];
             let floats = from.iter().filter(|x| self.a.is_varied(**x));
-            if floats.clone().count() > 0 && floats.into_iter().all(|x| fits(x)) {
+            if floats.clone().count() > 0 && floats.into_iter().all(fits) {
                 found.push(v);
             }
         }
