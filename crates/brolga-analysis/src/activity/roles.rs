@@ -9,7 +9,7 @@ use cranelift_entity::EntitySet;
 use super::{BITS_HELP, CopyRole, Cx, LATER_NOTE, MemRole, State};
 use crate::callee::CalleeKind;
 use crate::cell::{Cell, access_offset, cell_of};
-use crate::contents::{Kinds, becomes_float};
+use crate::contents::{Kinds, becomes_float, goes_on};
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, constant_int};
 use crate::reach::access_bytes;
@@ -18,7 +18,7 @@ const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a 
 const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
 
 impl Cx<'_> {
-    /// Whether this function reads a float at a place, or an integer that it makes one. What others read there is for the run to see.
+    /// Whether this function reads a float at a place, or an integer that it makes one or hands on. What others read there is for the run to see.
     fn is_read_as_float(&self, (base, offset): Cell, bytes: u32) -> bool {
         let func = self.i.func;
         let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
@@ -27,7 +27,9 @@ impl Cx<'_> {
             let (v, addr) = (func.dfg.first_result(inst), func.dfg.inst_args(inst)[0]);
             let (other, at) = cell_of(func, addr, access_offset(func, inst));
             let meets = at < end(offset, bytes) && offset < end(at, self.ty(v).bytes());
-            other == base && meets && (self.is_float(v) || becomes_float(func, self.i.uses, v))
+            other == base
+                && meets
+                && (self.is_float(v) || becomes_float(func, self.i.uses, v) || goes_on(func, self.i.uses, v))
         })
     }
 
