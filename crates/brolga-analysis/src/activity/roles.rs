@@ -12,24 +12,26 @@ use crate::cell::{Cell, access_offset, cell_of};
 use crate::contents::{Kinds, becomes_float, goes_on};
 use crate::modes::{ParamMode, ResultMode, signature_id};
 use crate::pointers::{Delta, RootKind, access_address, constant_int};
-use crate::reach::access_bytes;
+use crate::reach::{access_bytes, last_store};
 
 const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
 const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
 
 impl Cx<'_> {
-    /// Whether this function reads a float at a place, or an integer that it makes one or hands on. What others read there is for the run to see.
-    fn is_read_as_float(&self, (base, offset): Cell, bytes: u32) -> bool {
-        let func = self.i.func;
+    /// Whether this function reads a float, or an integer that it makes one or hands on, where something is stored. What others read there is for the run to see.
+    fn is_read_as_float(&self, store: ir::Inst, (base, offset): Cell, bytes: u32) -> bool {
+        let (func, cfg) = (self.i.func, self.i.cfg);
         let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
-        self.i.cfg.all_insts().iter().any(|&inst| {
+        cfg.all_insts().iter().any(|&inst| {
             let Opcode::Load = func.dfg.insts[inst].opcode() else { return false };
             let (v, addr) = (func.dfg.first_result(inst), func.dfg.inst_args(inst)[0]);
-            let (other, at) = cell_of(func, addr, access_offset(func, inst));
-            let meets = at < end(offset, bytes) && offset < end(at, self.ty(v).bytes());
-            other == base
-                && meets
-                && (self.is_float(v) || becomes_float(func, self.i.uses, v) || goes_on(func, self.i.uses, v))
+            let cell @ (other, at) = cell_of(func, addr, access_offset(func, inst));
+            if other != base || at >= end(offset, bytes) || offset >= end(at, self.ty(v).bytes()) {
+                return false;
+            }
+            let sees = last_store(func, cfg, inst, cell, self.ty(v).bytes()).is_none_or(|f| f.store == store);
+            let uses = self.i.uses;
+            sees && (self.is_float(v) || becomes_float(func, uses, v) || goes_on(func, uses, v))
         })
     }
 
@@ -222,7 +224,7 @@ impl Cx<'_> {
                         let cell = cell_of(func, addr, access_offset(func, inst));
                         if definite
                             && self.i.contents.float_overlaps(cell, bytes) != Kinds::NONE
-                            && self.is_read_as_float(cell, bytes)
+                            && self.is_read_as_float(inst, cell, bytes)
                         {
                             let d = Diagnostic::new("AD0110", "bits that integer arithmetic computed from an active float are stored where a float is read")
                                 .note("only sign changes, lane masks and unchanged copies of float bits can be differentiated")
