@@ -203,9 +203,14 @@ impl Places<'_> {
             InstructionData::Load { .. } | InstructionData::Store { .. } => access_offset(self.func, inst),
             _ => 0,
         };
-        let bytes = Some(i64::from(access_type(self.func, inst).bytes()));
+        self.of_bytes(p, offset, access_type(self.func, inst).bytes())
+    }
+
+    /// The place of `bytes` bytes, so far behind an address.
+    pub fn of_bytes(&self, p: ir::Value, offset: i32, bytes: u32) -> Place {
         let at = self.of_address(p);
-        Place { from: at.from.and_then(|d| d.plus(Distance::constant(offset.into()))), bytes, ..at }
+        let from = at.from.and_then(|d| d.plus(Distance::constant(offset.into())));
+        Place { from, bytes: Some(bytes.into()), ..at }
     }
 
     /// The place of `n` bytes at an address.

@@ -105,6 +105,9 @@ pub struct Program {
     /// pointers are offsets into an instance's memory (WebAssembly) set this: there a 64-bit integer is a number, whoever
     /// it is passed to. Otherwise any 64-bit parameter may be a pointer.
     pub vmctx_pointers_only: bool,
+    /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among the last 65536 an access traps. So two accesses
+    /// whose numbers differ by a few bytes are as far apart in memory. Frontends set this whose memories never have their last page.
+    pub short_indices: bool,
     /// What the program's own trap codes mean: a name and a sentence for each, by which errors call them.
     pub traps: BTreeMap<u8, (&'static str, &'static str)>,
     /// Instructions that a derivation has copied from one function into another. No body that is held here has any.

@@ -192,6 +192,8 @@ ideas! {
     fence,
     /// What a loop reads anew in each turn of another one is watched in the first turn only.
     once,
+    /// What is stored to neighbours in shadow memory is computed in the lanes of vector registers.
+    slp,
 }
 
 impl Ideas {
@@ -204,7 +206,7 @@ impl Ideas {
     #[must_use]
     pub fn brief(self) -> Self {
         let (lanes, partial, preaccumulate, room, stay) = (false, false, false, false, false);
-        Self { finite: false, lanes, partial, preaccumulate, room, stay, quotient: false, ..self }
+        Self { finite: false, lanes, partial, preaccumulate, room, stay, quotient: false, slp: false, ..self }
     }
 }
 

@@ -8,6 +8,7 @@
 //! collected and reported together.
 
 use brolga_analysis::modes::signature_id;
+use brolga_analysis::places::Places;
 use brolga_analysis::{CalleeKind, ParamMode, Summaries, Variant, plain, summary};
 use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
@@ -37,7 +38,7 @@ use crate::finite::{Watched, watched};
 use crate::forward::forward;
 use crate::inline::{Inlining, inlined};
 use crate::liveness::Liveness;
-use crate::loops::Loops;
+use crate::loops::{Beside, Loops};
 use crate::normalise::{Normalised, normalise};
 use crate::once::watch_once;
 use crate::plan::{Plan, plan as make_plan};
@@ -682,7 +683,9 @@ fn derive_one<'a>(
         let Lowered { mut func, checks, shadows } = lower_with_checks(graph, env);
         if options.effort == Effort::Full {
             let fenced = fenced.then_some(&checks[..]);
-            loops.form(&mut func, graph, (&watched_sums, &shadows, fenced), (mode, options.ideas), isa);
+            let places = Places { program, func: &primal.func, cfg: &primal.cfg, blocks: &facts.blocks };
+            let beside = Beside { watched: &watched_sums, shadows: &shadows, checks: fenced, places };
+            loops.form(&mut func, graph, beside, (mode, options.ideas), isa);
         }
         // What is asked for is tidied up as it is going to be called.
         if !is_root {

@@ -76,7 +76,7 @@ use crate::tidy::resolve_aliases;
 
 pub(crate) mod body;
 mod cells;
-mod emit;
+pub(crate) mod emit;
 pub(crate) mod front;
 pub(crate) mod turn;
 

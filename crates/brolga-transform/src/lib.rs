@@ -62,6 +62,7 @@ pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
 pub mod quotients;
+pub mod slp;
 pub mod reread;
 pub mod room;
 pub mod rotate;

@@ -3,7 +3,9 @@
 //! Each of these passes reads CLIF and knows nothing of derivatives; what it must know of a loop, whether it is one that reverses, follows
 //! from the role of the block that was lowered to its header.
 
+use brolga_analysis::places::Places;
 use brolga_ir::block::{CfgBlocks, Role};
+use brolga_ir::lower::Shadows;
 use brolga_ir::{Ideas, Mode};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -14,6 +16,7 @@ use crate::preaccumulate::{self, preaccumulate};
 use crate::quotients::quotients;
 use crate::room::{self, room};
 use crate::shape::shape;
+use crate::slp::{self, slp};
 
 /// What became of loops, by the role of the header.
 #[derive(Debug, Default)]
@@ -24,6 +27,19 @@ pub struct Loops {
     in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
     /// How many factors are multiplied out in those whose cotangent waits for nothing else.
     ahead: Vec<(Role, usize)>,
+}
+
+/// What is known of a function that its CLIF does not tell.
+#[derive(Clone, Copy)]
+pub struct Beside<'a> {
+    /// Sums that may be added up in any order.
+    pub watched: &'a EntitySet<ir::Value>,
+    /// Loads and stores that touch nothing that others touch.
+    pub shadows: &'a Shadows,
+    /// Where the tape has a fence, checks of records that need not be made.
+    pub checks: Option<&'a [ir::Inst]>,
+    /// Where the primal accesses memory.
+    pub places: Places<'a>,
 }
 
 impl Loops {
@@ -45,16 +61,16 @@ impl Loops {
         found
     }
 
-    /// Give a function that `graph` was lowered to its loops; sums that are `watched` may be added up in any order, loads and stores in `shadows` touch nothing
-    /// that others touch, and where the tape has a fence, records need not make these `checks`.
+    /// Give a function that `graph` was lowered to its loops.
     pub fn form(
         &mut self,
         func: &mut ir::Function,
         graph: &CfgBlocks,
-        (watched, shadows, checks): (&EntitySet<ir::Value>, &EntitySet<ir::Inst>, Option<&[ir::Inst]>),
+        beside: Beside<'_>,
         (mode, ideas): (Mode, Ideas),
         isa: &dyn TargetIsa,
     ) {
+        let Beside { watched, shadows, checks, places } = beside;
         // Blocks have the order of the graph.
         let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.role);
         // What is handed from turn to turn by a reverse, and added to, is a cotangent.
@@ -77,12 +93,15 @@ impl Loops {
             let reorder = |header| ideas.partial && reverses(header);
             // Shadows are undefined after a trap, what the primal stores is not.
             let stay = |header| ideas.stay && role(header).is_some_and(|r| !r.is_forward());
-            let how = How { reorder: &reorder, watched, shadows, worth: ideas.worth, lanes: wanted, stay: &stay };
+            let how = How { reorder: &reorder, watched, shadows: &shadows.all, worth: ideas.worth, lanes: wanted, stay: &stay };
             self.in_lanes.extend(lanes(func, how).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
         if ideas.preaccumulate && mode == Mode::Gradient {
             let found = preaccumulate(func, &reverses, ideas.worth);
             self.ahead.extend(found.into_iter().filter_map(|l| Some((role(l.header)?, l.factors))));
+        }
+        if ideas.slp && has_lanes(isa) {
+            slp(func, slp::How { shadows, places });
         }
         if ideas.quotient && has_lanes(isa) {
             quotients(func);

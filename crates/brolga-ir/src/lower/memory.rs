@@ -176,17 +176,27 @@ impl Cx<'_> {
         b.ins().select(d, s, instead)
     }
 
-    fn load_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, shape: Shape) -> ir::Value {
+    /// Load a cotangent from the shadow of what lies so far behind an address.
+    fn load_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, of: (Val, i32), shape: Shape) -> ir::Value {
         let pair = shape == Shape::F32Pair;
         let x = b.ins().load(if pair { types::I64 } else { shape.ty() }, MemFlagsData::new(), at, 0);
-        self.in_shadows.extend(b.func.dfg.value_def(x).inst());
+        let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
+        self.in_shadows.insert(load, of.0, of.1, shape);
         if pair { ops::from_bits(b, x, shape) } else { x }
     }
 
-    fn store_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, ct: ir::Value, shape: Shape) {
+    /// Store one there.
+    fn store_ct(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        at: ir::Value,
+        of: (Val, i32),
+        ct: ir::Value,
+        shape: Shape,
+    ) {
         let x = if shape == Shape::F32Pair { ops::to_bits(b, ct, types::I64) } else { ct };
         let store = b.ins().store(MemFlagsData::new(), x, at, 0);
-        self.in_shadows.insert(store);
+        self.in_shadows.insert(store, of.0, of.1, shape);
     }
 
     /// Every instruction that is neither arithmetic nor a cotangent in a variable.
@@ -433,25 +443,25 @@ impl Cx<'_> {
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
                 let mut sum = self.get(*by);
                 if !fresh {
-                    let old = self.load_ct(b, at, *shape);
+                    let old = self.load_ct(b, at, (*addr, *off), *shape);
                     sum = ops::add(b, old, sum);
                 }
-                self.store_ct(b, at, sum, *shape);
+                self.store_ct(b, at, (*addr, *off), sum, *shape);
             }
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, *shape);
+                let r = self.load_ct(b, at, (*addr, *off), *shape);
                 let zero = self.zero(b, shape.ty());
-                self.store_ct(b, at, zero, *shape);
+                self.store_ct(b, at, (*addr, *off), zero, *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::PeekMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, *shape);
+                let r = self.load_ct(b, at, (*addr, *off), *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {

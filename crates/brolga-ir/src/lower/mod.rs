@@ -136,7 +136,32 @@ pub struct Lowered {
     /// Its comparisons with the end of the tape on behalf of records.
     pub checks: Vec<ir::Inst>,
     /// Its loads and stores of cotangents in shadows.
-    pub shadows: EntitySet<ir::Inst>,
+    pub shadows: Shadows,
+}
+
+/// Accesses to shadows.
+#[derive(Debug, Default)]
+pub struct Shadows {
+    /// All of them.
+    pub all: EntitySet<ir::Inst>,
+    /// Of whose primal bytes: an address of the primal, how many bytes behind it, and how many, in the order of the accesses.
+    of: Vec<(ir::Inst, ir::Value, i32, u32)>,
+}
+
+impl Shadows {
+    fn insert(&mut self, access: ir::Inst, addr: Val, off: i32, shape: Shape) {
+        self.all.insert(access);
+        if let Val::Primal(p) = addr {
+            self.of.push((access, p, off, shape.bytes()));
+        }
+    }
+
+    /// The bytes of the primal whose shadow an access is to: an address, how far behind it they begin, and how many they are.
+    pub fn of(&self, access: ir::Inst) -> Option<(ir::Value, i32, u32)> {
+        let at = self.of.binary_search_by_key(&access, |a| a.0).ok()?;
+        let (_, p, off, bytes) = self.of[at];
+        Some((p, off, bytes))
+    }
 }
 
 /// What lowering needs besides the graph.
@@ -207,7 +232,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         constants: HashMap::default(),
         zero_vectors: SmallVec::new(),
         shadows: Vec::new(),
-        in_shadows: EntitySet::new(),
+        in_shadows: Shadows::default(),
         checks: Vec::new(),
         watching: watch::Sums::default(),
         kept: HashMap::default(),
@@ -362,7 +387,7 @@ struct Cx<'a> {
     /// Addresses of shadows, each the sum of an address and a delta.
     shadows: Vec<ir::Value>,
     /// Loads and stores of cotangents there.
-    in_shadows: EntitySet<ir::Inst>,
+    in_shadows: Shadows,
     /// Comparisons with the end of the tape on behalf of records.
     checks: Vec<ir::Inst>,
     /// What is watched.

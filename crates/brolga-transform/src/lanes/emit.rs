@@ -555,6 +555,11 @@ impl Emit<'_> {
     /// The flags of a vector of such accesses.
     fn flags(&self, inst: ir::Inst) -> MemFlagsData {
         let old = self.data_flags(inst);
-        MemFlagsData::new().with_trap_code(old.trap_code()).with_alias_region(old.alias_region())
+        of_vector(old)
     }
+}
+
+/// The flags of an access to several scalars at once: what is aligned as a scalar need not be as a vector.
+pub(crate) fn of_vector(scalar: MemFlagsData) -> MemFlagsData {
+    MemFlagsData::new().with_trap_code(scalar.trap_code()).with_alias_region(scalar.alias_region())
 }

@@ -160,19 +160,29 @@ pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
     }
 }
 
-/// A value in front of a loop as a combination of others.
-fn outside(func: &ir::Function, v: Value, depth: u32) -> Linear {
+/// A value as a combination of what it is computed from, so many steps back at most.
+pub fn outside(func: &ir::Function, v: Value, depth: u32) -> Linear {
     let inst = func.dfg.value_def(v).inst().filter(|_| depth > 0);
+    let of = |v| outside(func, v, depth - 1);
     let found = match inst.map(|i| func.dfg.insts[i]) {
         Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => Linear::constant(imm.bits()),
-        Some(InstructionData::Binary { opcode: op @ (Opcode::Iadd | Opcode::Isub), args: [a, b] }) => {
-            let k = if op == Opcode::Iadd { 1 } else { -1 };
-            outside(func, a, depth - 1).plus_times(&outside(func, b, depth - 1), k)
+        Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] }) => of(a).plus_times(&of(b), 1),
+        Some(InstructionData::Binary { opcode: Opcode::Isub, args: [a, b] }) => of(a).plus_times(&of(b), -1),
+        Some(InstructionData::Binary { opcode: Opcode::Ishl, args: [a, b] }) => {
+            match of(b).known().filter(|k| (0..i64::from(func.dfg.value_type(v).bits())).contains(k)) {
+                Some(k) => of(a).times(1 << k),
+                None => Linear::value(v),
+            }
         }
         _ => Linear::value(v),
     };
     // A negative constant of 32 bits is kept without its sign.
     if func.dfg.value_type(v) == types::I32 { found.narrow() } else { found }
+}
+
+/// Whether an access is to the tape, which is apart from all other memory.
+pub fn is_tape(func: &ir::Function, flags: ir::MemFlagsData) -> bool {
+    flags.alias_region().is_some_and(|r| func.dfg.alias_regions[r].user_id == TAPE_REGION)
 }
 
 /// Where a value comes from.
@@ -316,9 +326,9 @@ impl<'a> Steps<'a> {
             || op.is_terminator())
     }
 
-    /// Whether an access is to the tape, which is apart from all other memory.
+    /// Whether an access is to the tape.
     pub fn is_tape(&self, flags: ir::MemFlagsData) -> bool {
-        flags.alias_region().is_some_and(|r| self.func.dfg.alias_regions[r].user_id == TAPE_REGION)
+        is_tape(self.func, flags)
     }
 
     pub fn constant(&self, v: Value) -> Option<i64> {
@@ -391,6 +401,12 @@ impl<'a> Steps<'a> {
             sum = sum.wrapping_add(step.wrapping_mul(factor));
         }
         Some(sum)
+    }
+
+    /// By how much an integer grows each turn.
+    pub fn step_at(&mut self, v: Value) -> Option<i64> {
+        let sum = self.linear(v)?;
+        self.step_of(&sum)
     }
 
     /// By how much a parameter of the header grows each turn.

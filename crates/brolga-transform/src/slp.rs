@@ -1,0 +1,243 @@
+//! What is done alike to neighbours in memory is done at once.
+//!
+//! **Problem.** Compilers unroll loops, and people write `x`, `y` and `z` out. The reverse then adds to four neighbours by four loads, four
+//! multiplications, four additions and four stores, while a register has room for two `f64` or four `f32`. [`crate::lanes`] sees loops only, and leaves
+//! short ones alone.
+//!
+//! **Answer.** *Superword-level parallelism* (Larsen and Amarasinghe, "Exploiting superword level parallelism with multimedia instruction sets", 2000). Where a block
+//! stores to neighbours in shadow memory, what is stored is followed back for as long as all lanes do the same ([`bundles`]):
+//!
+//! ```text
+//! v1 = load.f64 v0+8 ; v2 = fadd v1, v8 ; store v2, v0+8
+//! v3 = load.f64 v0   ; v4 = fadd v3, v9 ; store v4, v0
+//!      ─►  v5 = load.f64x2 v0 ; v6 = fadd v5, (v9, v8) ; store v6, v0
+//! ```
+//!
+//! Such a bundle is kept if it saves more than it costs to put scalars into lanes, and to take them out for others who read them, and if there
+//! is an order in which all can stand ([`order`]): loads of a bundle are done at once, and so are its stores, so others may have to be done before or behind both.
+//!
+//! **Why it is the same.** Lanes calculate what scalars do, bit by bit. Accesses trade places only if they cannot touch the same bytes, by what their
+//! addresses are computed from ([`address`]), or since one is to a shadow and the other is not, or as the primal's accesses from which they stem are apart. Nothing is moved past
+//! calls, checks and other effects. Of what traps the order may change; shadows are undefined then.
+//!
+//! **Where.** In loops of one way ([`turn::loops`]), and only what stores to shadows. A vector that is loaded just after its parts were stored, one by one or in other vectors,
+//! waits until they are in the cache, for longer than all of this saves (the stencil of `wasm/heat`, which adds to three neighbours in each turn, took a third
+//! longer). So a turn has to go on by vectors, and leave alone the parts of what another one loads as one.
+
+use brolga_analysis::places::{Place, Places};
+use brolga_ir::lower::Shadows;
+use brolga_ir::map::HashMap;
+use brolga_rules::is_pure;
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
+use cranelift_entity::SecondaryMap;
+
+use crate::lanes::body::accessed;
+use crate::lanes::turn::{self, Loop, Steps, is_tape};
+use crate::tidy::resolve_aliases;
+
+mod address;
+mod bundles;
+mod emit;
+mod order;
+
+use address::Address;
+use bundles::{Bundles, lanes_of};
+use order::Order;
+
+/// Instructions between two effects beyond which nobody looks.
+const MOST: usize = 1000;
+/// Accesses among them, each of which is compared with each.
+const MOST_ACCESSES: usize = 200;
+
+/// What is known of a function's memory.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    /// Loads and stores in memory that no other load or store touches.
+    pub shadows: &'a Shadows,
+    /// Where the primal accesses memory.
+    pub places: Places<'a>,
+}
+
+impl How<'_> {
+    /// Whether no widened sum of an access is so large that a few bytes more are zero.
+    fn short_indices(&self) -> bool {
+        self.places.program.short_indices
+    }
+
+    /// The primal place whose shadow is accessed.
+    fn place(&self, access: ir::Inst) -> Option<Place> {
+        if !self.shadows.all.contains(access) {
+            return None;
+        }
+        let of = self.shadows.of(access).map(|(p, off, bytes)| self.places.of_bytes(p, off, bytes));
+        Some(of.unwrap_or(Place::ANYWHERE))
+    }
+}
+
+/// An access to memory.
+struct Access {
+    /// Where.
+    address: Address,
+    /// How much.
+    bytes: u32,
+    /// Whether it writes.
+    stores: bool,
+    /// Whether it is to the tape.
+    tape: bool,
+    /// If it is to a shadow, of what.
+    shadow: Option<Place>,
+}
+
+/// What stands in a block between two effects.
+struct Segment<'a> {
+    func: &'a ir::Function,
+    how: How<'a>,
+    /// The instructions, in order.
+    insts: Vec<ir::Inst>,
+    /// By which of them a value is computed.
+    defined: HashMap<Value, u32>,
+    /// Those that access memory.
+    accesses: HashMap<u32, Access>,
+    /// By how much the addresses of loads from shadows grow each turn.
+    steps: HashMap<u32, i64>,
+}
+
+/// Do at once what can be, in all loops; says how many stores are left out by that.
+pub fn slp(func: &mut ir::Function, how: How<'_>) -> usize {
+    let seeds = |func: &ir::Function, b| func.layout.block_insts(b).filter(|&i| is_seed(func, &how, i)).count();
+    let mut loops = turn::loops(func);
+    loops.retain(|l| l.blocks.iter().any(|&b| seeds(func, b) > 1));
+    if loops.is_empty() {
+        return 0;
+    }
+    resolve_aliases(func);
+    let mut uses = uses(func);
+    let mut saved = 0;
+    for l in loops {
+        for &block in &l.blocks {
+            if seeds(func, block) > 1 {
+                saved += in_block(func, how, &l, block, &mut uses);
+            }
+        }
+    }
+    saved
+}
+
+/// Whether an instruction stores a scalar to a shadow.
+fn is_seed(func: &ir::Function, how: &How<'_>, inst: ir::Inst) -> bool {
+    func.dfg.insts[inst].opcode() == Opcode::Store
+        && how.shadows.all.contains(inst)
+        && lanes_of(accessed(func, inst)).is_some()
+}
+
+/// How often values are read.
+fn uses(func: &ir::Function) -> SecondaryMap<Value, u32> {
+    let mut uses = SecondaryMap::new();
+    for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+        func.dfg.inst_values(inst).for_each(|v| uses[v] += 1);
+    }
+    uses
+}
+
+fn in_block(
+    func: &mut ir::Function,
+    how: How<'_>,
+    l: &Loop,
+    block: ir::Block,
+    uses: &mut SecondaryMap<Value, u32>,
+) -> usize {
+    let mut segments: Vec<Vec<ir::Inst>> = vec![Vec::new()];
+    for inst in func.layout.block_insts(block) {
+        match is_movable(func, inst) {
+            true => segments.last_mut().expect("there is one").push(inst),
+            false => segments.push(Vec::new()),
+        }
+    }
+    let mut saved = 0;
+    for insts in segments {
+        let seeds = insts.iter().filter(|&&i| is_seed(func, &how, i)).count();
+        if !(2..=MOST_ACCESSES).contains(&seeds) || insts.len() > MOST {
+            continue;
+        }
+        let segment = Segment::new(func, how, l, insts);
+        if segment.accesses.len() > MOST_ACCESSES {
+            continue;
+        }
+        if let Some((chosen, order)) = Bundles::of(&segment, uses).chosen() {
+            saved += chosen.stores();
+            let Segment { insts, .. } = segment;
+            emit::emit(func, block, &insts, &chosen, &order);
+        }
+    }
+    saved
+}
+
+/// Whether an instruction may stand elsewhere between two effects.
+fn is_movable(func: &ir::Function, inst: ir::Inst) -> bool {
+    let data = &func.dfg.insts[inst];
+    match data {
+        InstructionData::Load { .. } | InstructionData::Store { .. } => true,
+        _ => is_pure(data.opcode()) || data.opcode() == Opcode::StackAddr,
+    }
+}
+
+impl<'a> Segment<'a> {
+    fn new(func: &'a ir::Function, how: How<'a>, l: &Loop, insts: Vec<ir::Inst>) -> Self {
+        let mut defined = HashMap::default();
+        let (mut accesses, mut found) = (HashMap::default(), HashMap::default());
+        let mut steps = Steps::new(func, l);
+        for (i, &inst) in (0..).zip(&insts) {
+            defined.extend(func.dfg.inst_results(inst).iter().map(|&v| (v, i)));
+            let (arg, offset, stores) = match func.dfg.insts[inst] {
+                InstructionData::Load { arg, offset, .. } => (arg, offset, false),
+                InstructionData::Store { args, offset, .. } => (args[1], offset, true),
+                _ => continue,
+            };
+            let tape = func.dfg.insts[inst].memflags().is_some_and(|f| is_tape(func, func.dfg.mem_flags[f]));
+            let shadow = how.place(inst);
+            if let Some(step) = steps.as_mut().filter(|_| shadow.is_some() && !stores).and_then(|s| s.step_at(arg)) {
+                found.insert(i, step);
+            }
+            let address = Address::of(func, arg, i64::from(i32::from(offset)));
+            // Some access less than they are wide.
+            let bytes = accessed(func, inst).bytes();
+            accesses.insert(i, Access { address, bytes, stores, tape, shadow });
+        }
+        Self { func, how, insts, defined, accesses, steps: found }
+    }
+
+    /// Whether two accesses may touch the same bytes.
+    fn meet(&self, a: &Access, b: &Access) -> bool {
+        if a.tape != b.tape {
+            return false;
+        }
+        match (&a.shadow, &b.shadow) {
+            (Some(x), Some(y)) if a.address.same_start(&b.address) && self.how.places.apart(x, y) => return false,
+            (Some(_), None) | (None, Some(_)) => return false,
+            _ => {}
+        }
+        !a.address.to(&b.address).is_some_and(|d| d.apart(a.bytes, b.bytes))
+    }
+
+    /// What must come behind what.
+    fn order(&self) -> Order {
+        let mut order = Order::new(self.insts.len());
+        for (i, &inst) in (0..).zip(&self.insts) {
+            for v in self.func.dfg.inst_values(inst) {
+                if let Some(&from) = self.defined.get(&v) {
+                    order.behind(from, i);
+                }
+            }
+        }
+        let mut all: Vec<(u32, &Access)> = self.accesses.iter().map(|(&i, a)| (i, a)).collect();
+        all.sort_by_key(|a| a.0);
+        for (k, &(j, b)) in all.iter().enumerate() {
+            for &(i, a) in &all[..k] {
+                if (a.stores || b.stores) && self.meet(a, b) {
+                    order.behind(i, j);
+                }
+            }
+        }
+        order
+    }
+}
