@@ -19,6 +19,7 @@
 //! prune        what a derived graph computes for nobody is removed
 //! room         loops ask once whether there is room on the tape
 //! lanes        loops run several turns at a time
+//! slp          what is stored to neighbours is computed in lanes
 //! quotients    two divisions by one number are one of two lanes
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
@@ -30,7 +31,7 @@
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `orient` and `door`
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `slp`, `orient` and `door`
 //! change what was lowered.
 
 mod abi;
@@ -62,13 +63,13 @@ pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
 pub mod quotients;
-pub mod slp;
 pub mod reread;
 pub mod room;
 pub mod rotate;
 pub mod rules;
 mod segments;
 pub mod shape;
+pub mod slp;
 pub mod stmt;
 pub mod summed;
 pub mod tidy;

@@ -3,9 +3,12 @@
 //! Each of these passes reads CLIF and knows nothing of derivatives; what it must know of a loop, whether it is one that reverses, follows
 //! from the role of the block that was lowered to its header.
 
-use brolga_analysis::places::Places;
+use std::cell::RefCell;
+
+use brolga_analysis::places::{Place, Places};
 use brolga_ir::block::{CfgBlocks, Role};
 use brolga_ir::lower::Shadows;
+use brolga_ir::map::HashMap;
 use brolga_ir::{Ideas, Mode};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -27,6 +30,8 @@ pub struct Loops {
     in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
     /// How many factors are multiplied out in those whose cotangent waits for nothing else.
     ahead: Vec<(Role, usize)>,
+    /// How many stores those save that store to neighbours at once.
+    abreast: Vec<(Role, usize)>,
 }
 
 /// What is known of a function that its CLIF does not tell.
@@ -52,8 +57,9 @@ impl Loops {
     pub fn told(&self, header: ir::Block) -> Vec<String> {
         let lanes = self.in_lanes.iter().filter_map(|(role, outcome)| lanes::told(*role, header, outcome));
         let ahead = self.ahead.iter().filter_map(|(role, factors)| preaccumulate::told(*role, header, *factors));
+        let abreast = self.abreast.iter().filter_map(|(role, stores)| slp::told(*role, header, *stores));
         let mut found: Vec<String> = Vec::new();
-        for text in lanes.chain(ahead) {
+        for text in lanes.chain(ahead).chain(abreast) {
             if !found.contains(&text) {
                 found.push(text);
             }
@@ -93,7 +99,14 @@ impl Loops {
             let reorder = |header| ideas.partial && reverses(header);
             // Shadows are undefined after a trap, what the primal stores is not.
             let stay = |header| ideas.stay && role(header).is_some_and(|r| !r.is_forward());
-            let how = How { reorder: &reorder, watched, shadows: &shadows.all, worth: ideas.worth, lanes: wanted, stay: &stay };
+            let how = How {
+                reorder: &reorder,
+                watched,
+                shadows: &shadows.all,
+                worth: ideas.worth,
+                lanes: wanted,
+                stay: &stay,
+            };
             self.in_lanes.extend(lanes(func, how).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
         }
         if ideas.preaccumulate && mode == Mode::Gradient {
@@ -101,7 +114,16 @@ impl Loops {
             self.ahead.extend(found.into_iter().filter_map(|l| Some((role(l.header)?, l.factors))));
         }
         if ideas.slp && has_lanes(isa) {
-            slp(func, slp::How { shadows, places });
+            let found: RefCell<HashMap<ir::Inst, Place>> = RefCell::default();
+            let place = |access: ir::Inst| {
+                let of = |(p, off, bytes)| places.of_bytes(p, off, bytes);
+                *found.borrow_mut().entry(access).or_insert_with(|| shadows.of(access).map_or(Place::ANYWHERE, of))
+            };
+            // From one place to two shadows it is as far as to the primals.
+            let apart = |a, b| places.apart(&place(a), &place(b));
+            let short_indices = places.program.short_indices;
+            let looked = slp(func, slp::How { shadows: &shadows.all, apart: &apart, short_indices });
+            self.abreast.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.stores))));
         }
         if ideas.quotient && has_lanes(isa) {
             quotients(func);

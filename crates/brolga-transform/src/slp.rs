@@ -24,12 +24,11 @@
 //! waits until they are in the cache, for longer than all of this saves (the stencil of `wasm/heat`, which adds to three neighbours in each turn, took a third
 //! longer). So a turn has to go on by vectors, and leave alone the parts of what another one loads as one.
 
-use brolga_analysis::places::{Place, Places};
-use brolga_ir::lower::Shadows;
+use brolga_ir::block::Role;
 use brolga_ir::map::HashMap;
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::lanes::body::accessed;
 use crate::lanes::turn::{self, Loop, Steps, is_tape};
@@ -52,26 +51,12 @@ const MOST_ACCESSES: usize = 200;
 /// What is known of a function's memory.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
-    /// Loads and stores in memory that no other load or store touches.
-    pub shadows: &'a Shadows,
-    /// Where the primal accesses memory.
-    pub places: Places<'a>,
-}
-
-impl How<'_> {
-    /// Whether no widened sum of an access is so large that a few bytes more are zero.
-    fn short_indices(&self) -> bool {
-        self.places.program.short_indices
-    }
-
-    /// The primal place whose shadow is accessed.
-    fn place(&self, access: ir::Inst) -> Option<Place> {
-        if !self.shadows.all.contains(access) {
-            return None;
-        }
-        let of = self.shadows.of(access).map(|(p, off, bytes)| self.places.of_bytes(p, off, bytes));
-        Some(of.unwrap_or(Place::ANYWHERE))
-    }
+    /// Loads and stores in shadows, which no other load or store touches.
+    pub shadows: &'a EntitySet<ir::Inst>,
+    /// Of two of these whose addresses start from one place, and differ by widened sums and constants: whether they are never to the same bytes.
+    pub apart: &'a dyn Fn(ir::Inst, ir::Inst) -> bool,
+    /// Whether no widened sum of an access is so large that a few bytes more are zero ([`Program::short_indices`](brolga_ir::Program::short_indices)).
+    pub short_indices: bool,
 }
 
 /// An access to memory.
@@ -84,8 +69,8 @@ struct Access {
     stores: bool,
     /// Whether it is to the tape.
     tape: bool,
-    /// If it is to a shadow, of what.
-    shadow: Option<Place>,
+    /// Whether it is to a shadow.
+    shadow: bool,
 }
 
 /// What stands in a block between two effects.
@@ -102,31 +87,47 @@ struct Segment<'a> {
     steps: HashMap<u32, i64>,
 }
 
-/// Do at once what can be, in all loops; says how many stores are left out by that.
-pub fn slp(func: &mut ir::Function, how: How<'_>) -> usize {
+/// What became of a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The loop's header.
+    pub header: ir::Block,
+    /// Stores that others do as well.
+    pub stores: usize,
+}
+
+/// What became of the loop with this header, as a sentence; `role` is that of the block that begins it.
+pub fn told(role: Role, header: ir::Block, stores: usize) -> Option<String> {
+    let ours = matches!(role, Role::Reverse(b) | Role::Edge(_, b) if b == header);
+    let fewer = if stores == 1 { "one store" } else { &*format!("{stores} stores") };
+    ours.then(|| format!("the reverse of its loop stores to neighbours at once ({fewer} fewer)"))
+}
+
+/// Do at once what can be, in all loops.
+pub fn slp(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     let seeds = |func: &ir::Function, b| func.layout.block_insts(b).filter(|&i| is_seed(func, &how, i)).count();
     let mut loops = turn::loops(func);
     loops.retain(|l| l.blocks.iter().any(|&b| seeds(func, b) > 1));
     if loops.is_empty() {
-        return 0;
+        return Vec::new();
     }
     resolve_aliases(func);
     let mut uses = uses(func);
-    let mut saved = 0;
+    let mut looked = Vec::new();
     for l in loops {
-        for &block in &l.blocks {
-            if seeds(func, block) > 1 {
-                saved += in_block(func, how, &l, block, &mut uses);
-            }
+        let in_block = |&b: &ir::Block| if seeds(func, b) > 1 { in_block(func, how, &l, b, &mut uses) } else { 0 };
+        let stores = l.blocks.iter().map(in_block).sum();
+        if stores > 0 {
+            looked.push(Looked { header: l.blocks[0], stores });
         }
     }
-    saved
+    looked
 }
 
 /// Whether an instruction stores a scalar to a shadow.
 fn is_seed(func: &ir::Function, how: &How<'_>, inst: ir::Inst) -> bool {
     func.dfg.insts[inst].opcode() == Opcode::Store
-        && how.shadows.all.contains(inst)
+        && how.shadows.contains(inst)
         && lanes_of(accessed(func, inst)).is_some()
 }
 
@@ -194,8 +195,8 @@ impl<'a> Segment<'a> {
                 _ => continue,
             };
             let tape = func.dfg.insts[inst].memflags().is_some_and(|f| is_tape(func, func.dfg.mem_flags[f]));
-            let shadow = how.place(inst);
-            if let Some(step) = steps.as_mut().filter(|_| shadow.is_some() && !stores).and_then(|s| s.step_at(arg)) {
+            let shadow = how.shadows.contains(inst);
+            if let Some(step) = steps.as_mut().filter(|_| shadow && !stores).and_then(|s| s.step_at(arg)) {
                 found.insert(i, step);
             }
             let address = Address::of(func, arg, i64::from(i32::from(offset)));
@@ -207,16 +208,13 @@ impl<'a> Segment<'a> {
     }
 
     /// Whether two accesses may touch the same bytes.
-    fn meet(&self, a: &Access, b: &Access) -> bool {
-        if a.tape != b.tape {
-            return false;
-        }
-        match (&a.shadow, &b.shadow) {
-            (Some(x), Some(y)) if a.address.same_start(&b.address) && self.how.places.apart(x, y) => return false,
-            (Some(_), None) | (None, Some(_)) => return false,
-            _ => {}
-        }
-        !a.address.to(&b.address).is_some_and(|d| d.apart(a.bytes, b.bytes))
+    fn meet(&self, i: u32, j: u32) -> bool {
+        let (a, b) = (&self.accesses[&i], &self.accesses[&j]);
+        let inst = |k: u32| self.insts[k as usize];
+        let kinds = a.tape != b.tape || a.shadow != b.shadow;
+        let places = || a.shadow && a.address.wide == b.address.wide && (self.how.apart)(inst(i), inst(j));
+        let known = || a.address.to(&b.address).is_some_and(|d| d.apart(a.bytes, b.bytes));
+        !(kinds || known() || places())
     }
 
     /// What must come behind what.
@@ -229,11 +227,11 @@ impl<'a> Segment<'a> {
                 }
             }
         }
-        let mut all: Vec<(u32, &Access)> = self.accesses.iter().map(|(&i, a)| (i, a)).collect();
-        all.sort_by_key(|a| a.0);
-        for (k, &(j, b)) in all.iter().enumerate() {
-            for &(i, a) in &all[..k] {
-                if (a.stores || b.stores) && self.meet(a, b) {
+        let mut all: Vec<(u32, bool)> = self.accesses.iter().map(|(&i, a)| (i, a.stores)).collect();
+        all.sort_unstable();
+        for (k, &(j, stores)) in all.iter().enumerate() {
+            for &(i, _) in all[..k].iter().filter(|a| stores || a.1) {
+                if self.meet(i, j) {
                     order.behind(i, j);
                 }
             }

@@ -126,7 +126,8 @@ impl Cx<'_> {
                 let at = b.ins().iconst(types::I64, i64::from(p.shadow));
                 let at = b.ins().iadd(fp, at);
                 if p.size <= MOST_BYTES_IN_PLACE {
-                    zero_in_place(b, at, p.size);
+                    let stores = zero_in_place(b, at, p.size);
+                    self.in_shadows.all.extend(stores);
                     continue;
                 }
                 let mut sig = ir::Signature::new(self.env.target.default_call_conv);
@@ -139,7 +140,8 @@ impl Cx<'_> {
                 // Slots are padded to 16 bytes in the frame.
                 let zero = ops::constant(b, types::F64X2, 0.0);
                 for off in (0..p.size).step_by(16) {
-                    b.ins().store(MemFlagsData::new().with_notrap(), zero, fp, (p.shadow + off) as i32);
+                    let store = b.ins().store(MemFlagsData::new().with_notrap(), zero, fp, (p.shadow + off) as i32);
+                    self.in_shadows.all.insert(store);
                 }
             }
         }
@@ -186,14 +188,7 @@ impl Cx<'_> {
     }
 
     /// Store one there.
-    fn store_ct(
-        &mut self,
-        b: &mut FunctionBuilder<'_>,
-        at: ir::Value,
-        of: (Val, i32),
-        ct: ir::Value,
-        shape: Shape,
-    ) {
+    fn store_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, of: (Val, i32), ct: ir::Value, shape: Shape) {
         let x = if shape == Shape::F32Pair { ops::to_bits(b, ct, types::I64) } else { ct };
         let store = b.ins().store(MemFlagsData::new(), x, at, 0);
         self.in_shadows.insert(store, of.0, of.1, shape);
@@ -241,6 +236,7 @@ impl Cx<'_> {
                 self.check_access(b, (*addr, *delta, *off), 8, Missing::Nothing, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), false, segment::ZEROS);
                 let s = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
+                self.in_shadows.all.extend(b.func.dfg.value_def(s).inst());
                 let p = self.get(*loaded);
                 let d = b.ins().isub(s, p);
                 let z = b.ins().iconst(types::I64, 0);
@@ -255,7 +251,8 @@ impl Cx<'_> {
                     let d = self.get(*d);
                     s = b.ins().iadd(s, d);
                 }
-                b.ins().store(MemFlagsData::new(), s, at, 0);
+                let store = b.ins().store(MemFlagsData::new(), s, at, 0);
+                self.in_shadows.all.insert(store);
             }
             AdOp::LoadOld { addr, off, ty } => {
                 let r = b.ins().load(*ty, MemFlagsData::new(), self.get(*addr), *off);
@@ -473,7 +470,8 @@ impl Cx<'_> {
                         self.check_zero(b, at, o, ty, inst.at);
                     }
                     let z = if ty == types::I128 { ops::constant(b, types::F64X2, 0.0) } else { b.ins().iconst(ty, 0) };
-                    b.ins().store(MemFlagsData::new(), z, at, o);
+                    let store = b.ins().store(MemFlagsData::new(), z, at, o);
+                    self.in_shadows.all.insert(store);
                 }
             }
             AdOp::Call { callee, args, sig, tape } => {
@@ -572,10 +570,11 @@ impl Cx<'_> {
     ///
     /// Negative zero is a zero cotangent, but has a bit set; shifting the sign out would miss half-word accesses, so the
     /// check is exact for all but a `-0.0`, which is added to memory only if the primal's own cotangents are negative zeros.
-    fn check_zero(&self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, ty: Type, inst: Option<ir::Inst>) {
+    fn check_zero(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, ty: Type, inst: Option<ir::Inst>) {
         let halves: &[(i32, Type)] = if ty == types::I128 { &[(0, types::I64), (8, types::I64)] } else { &[(0, ty)] };
         for &(o, t) in halves {
             let mut x = b.ins().load(t, MemFlagsData::new(), at, off + o);
+            self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
             if t.bytes() >= 4 {
                 // The sign bit alone is a zero.
                 x = b.ins().iadd(x, x);
@@ -607,14 +606,15 @@ fn pieces(bytes: u32) -> Vec<(i32, Type)> {
 /// from where it is read again wherever it is used.
 const MOST_BYTES_IN_PLACE: u32 = 16 << 10;
 
-/// Clear memory from an address on, 64 bytes at a time; what is less is cleared first.
-fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) {
+/// Clear memory from an address on, 64 bytes at a time; what is less is cleared first. The stores that do it.
+fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) -> Vec<ir::Inst> {
     const TURN: u32 = 64;
     let flags = || MemFlagsData::new().with_notrap();
     let zero = ops::constant(b, types::F64X2, 0.0);
     let first = size % TURN;
+    let mut stores = Vec::new();
     for off in (0..first).step_by(16) {
-        b.ins().store(flags(), zero, at, off as i32);
+        stores.push(b.ins().store(flags(), zero, at, off as i32));
     }
     let offset = |b: &mut FunctionBuilder<'_>, from, by: u32| {
         let by = b.ins().iconst(types::I64, i64::from(by));
@@ -627,7 +627,7 @@ fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) {
     b.switch_to_block(turn);
     let p = b.block_params(turn)[0];
     for off in (0..TURN).step_by(16) {
-        b.ins().store(flags(), zero, p, off as i32);
+        stores.push(b.ins().store(flags(), zero, p, off as i32));
     }
     let next = offset(b, p, TURN);
     let more = b.ins().icmp(IntCC::NotEqual, next, end);
@@ -635,4 +635,5 @@ fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) {
     b.seal_block(turn);
     b.seal_block(behind);
     b.switch_to_block(behind);
+    stores
 }

@@ -135,16 +135,16 @@ pub struct Lowered {
     pub func: ir::Function,
     /// Its comparisons with the end of the tape on behalf of records.
     pub checks: Vec<ir::Inst>,
-    /// Its loads and stores of cotangents in shadows.
+    /// Its loads and stores of shadows.
     pub shadows: Shadows,
 }
 
 /// Accesses to shadows.
 #[derive(Debug, Default)]
 pub struct Shadows {
-    /// All of them.
+    /// All of them: of cotangents, of shadows of pointers, and those that clear shadows. No other load or store touches what they do.
     pub all: EntitySet<ir::Inst>,
-    /// Of whose primal bytes: an address of the primal, how many bytes behind it, and how many, in the order of the accesses.
+    /// For those of cotangents, of whose primal bytes: an address of the primal, how many bytes behind it, and how many, in the order of the accesses.
     of: Vec<(ir::Inst, ir::Value, i32, u32)>,
 }
 

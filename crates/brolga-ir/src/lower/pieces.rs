@@ -85,6 +85,7 @@ impl Cx<'_> {
                     let aligned = b.ins().iconst(types::I64, -8);
                     let word = b.ins().band(word, aligned);
                     let x = b.ins().load(types::I64, MemFlagsData::new(), word, 0);
+                    self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
                     any = b.ins().bor(any, x);
                 }
                 let none = b.ins().iconst(types::I64, 0);

@@ -79,11 +79,6 @@ impl Address {
             _ => None,
         }
     }
-
-    /// Whether both are in memory that starts at one place, and differ by widened sums at most.
-    pub fn same_start(&self, other: &Self) -> bool {
-        self.wide == other.wide && self.widened.is_some() == other.widened.is_some()
-    }
 }
 
 impl Distance {
@@ -105,5 +100,51 @@ impl Distance {
     /// Whether the other address is `n` bytes behind; `short` if no widened sum of an access is so large that a few bytes more are zero.
     pub fn is(self, n: i64, short: bool) -> bool {
         self.bytes() == n && (short || matches!(self, Self::Bytes(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, Distance};
+
+    /// How far `v9` is behind `v8`, and the function.
+    fn distance(body: &str) -> Option<Distance> {
+        let text = format!(
+            "function %f(i64, i64, i32, i32) fast {{\nblock0(v0: i64, v1: i64, v2: i32, v3: i32):\n{body}\nreturn }}"
+        );
+        let func = cranelift_reader::parse_functions(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0);
+        let of = |n| Address::of(&func, cranelift_codegen::ir::Value::from_u32(n), 0);
+        of(8).to(&of(9))
+    }
+
+    #[test]
+    fn what_is_added_is_the_distance() {
+        let far = "v4 = iconst.i64 -24\nv5 = iconst.i64 3\nv6 = ishl v1, v5\nv7 = iadd v6, v4\nv8 = iadd v0, v6\n";
+        assert_eq!(distance(&format!("{far}v9 = iadd v0, v7")), Some(Distance::Bytes(-24)));
+        assert_eq!(distance(&format!("{far}v9 = isub v8, v4")), Some(Distance::Bytes(24)));
+        // Another number of elements.
+        assert_eq!(distance(&format!("{far}v9 = iadd v0, v1")), None);
+    }
+
+    #[test]
+    fn what_is_added_before_widening_may_come_round() {
+        let wide = "v4 = iconst.i32 -8\nv5 = iadd v2, v4\nv6 = uextend.i64 v2\nv7 = uextend.i64 v5\nv8 = iadd v0, v7\n";
+        let found = distance(&format!("{wide}v9 = iadd v0, v6"));
+        assert_eq!(found, Some(Distance::Widened(8)));
+        let found = found.unwrap();
+        assert!(found.is(8, true) && !found.is(8, false) && found.apart(8, 8) && !found.apart(16, 8));
+        // From other places, or of other sums.
+        assert_eq!(distance(&format!("{wide}v9 = iadd v1, v6")), None);
+        assert_eq!(distance(&format!("{wide}v10 = uextend.i64 v3\nv9 = iadd v0, v10")), None);
+        assert_eq!(distance(&format!("{wide}v10 = sextend.i64 v2\nv9 = iadd v0, v10")), None);
+        // Added before and behind.
+        let both = "v10 = iconst.i64 8\nv11 = iadd v6, v10\nv9 = iadd v0, v11";
+        assert_eq!(distance(&format!("{wide}{both}")), None);
+    }
+
+    #[test]
+    fn two_widened_sums_are_values_like_others() {
+        let two = "v6 = uextend.i64 v2\nv7 = uextend.i64 v3\nv5 = iadd v6, v7\nv8 = iadd v0, v5\nv4 = iconst.i64 8\n";
+        assert_eq!(distance(&format!("{two}v9 = iadd v8, v4")), Some(Distance::Bytes(8)));
     }
 }

@@ -13,9 +13,9 @@ use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, types};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use super::{Access, Segment};
 use super::address::Address;
 use super::order::Order;
+use super::{Access, Segment};
 
 /// As little as this is not worth it.
 const LEAST: i32 = 1;
@@ -172,7 +172,9 @@ impl<'s, 'a> Bundles<'s, 'a> {
     /// Whether an access is just behind another one, to as many bytes.
     fn is_next(&self, i: u32, j: u32) -> bool {
         let ty = self.ty(i);
-        let behind = || self.address(i).to(self.address(j)).is_some_and(|d| d.is(ty.bytes().into(), self.segment.how.short_indices()));
+        let behind = || {
+            self.address(i).to(self.address(j)).is_some_and(|d| d.is(ty.bytes().into(), self.segment.how.short_indices))
+        };
         ty == self.ty(j) && behind()
     }
 
@@ -338,13 +340,13 @@ impl<'s, 'a> Bundles<'s, 'a> {
 
     /// Whether no turn loads as a vector what one before it has stored in part: if it is a shadow's, turns have to go on by vectors, and nothing may be stored beside them.
     fn waits_for_nothing(&self, first: u32, ty: Type) -> bool {
-        if self.segment.accesses[&first].shadow.is_none() {
+        if !self.segment.accesses[&first].shadow {
             return true;
         }
         let Some(&step) = self.segment.steps.get(&first) else { return false };
         let (whole, part) = (i64::from(ty.bytes()), i64::from(ty.lane_type().bytes()));
         let in_part = |(&j, access): (&u32, &Access)| {
-            if !access.stores || access.shadow.is_none() {
+            if !access.stores || !access.shadow {
                 return false;
             }
             let vector = self.vectors.get(&j).copied();

@@ -29,6 +29,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleError, ModuleReloc, default_libcall_names,
 };
 
+use super::sincos::sincos;
 use super::traps::{CodeMap, CompiledFunction};
 use crate::Error;
 
@@ -254,7 +255,9 @@ impl<'p> Builder<'p> {
         let own = (!plain).then(|| self.linked.isa.clone());
         let mut failed = None;
         for isa in own.into_iter().chain([tuned(Tuning::Plain)?]) {
-            let func = self.resolved(symbol, id, func.clone(), names)?;
+            let mut func = func.clone();
+            sincos(&mut func, |name| self.is_of_c(name));
+            let func = self.resolved(symbol, id, func, names)?;
             failed = self.attempt(id, func, &*isa).err();
             if failed.is_none() {
                 break;
@@ -274,6 +277,14 @@ impl<'p> Builder<'p> {
         let f = CompiledFunction { owner, start: 0, size, traps, locs };
         self.functions.push((id, f));
         Ok(())
+    }
+
+    /// Whether a symbol is a function of glibc's, which nobody has defined anew.
+    fn is_of_c(&self, symbol: &str) -> bool {
+        let own = |k: FuncKey| self.program.funcs[k].body.is_some() || self.program.funcs[k].host.is_some();
+        cfg!(all(target_os = "linux", target_env = "gnu"))
+            && runtime_symbol(symbol).is_some()
+            && !self.program.func(symbol).is_some_and(own)
     }
 
     /// The function with ids for symbols.

@@ -20,6 +20,7 @@ use crate::{Error, Trap};
 mod compile;
 mod declared;
 mod primal;
+mod sincos;
 mod traps;
 
 use compile::Added;
