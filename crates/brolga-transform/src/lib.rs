@@ -48,6 +48,7 @@ pub mod facts;
 pub mod fallback;
 pub mod finite;
 pub mod forward;
+pub mod hoist;
 pub mod inline;
 pub mod lanes;
 pub mod liveness;
