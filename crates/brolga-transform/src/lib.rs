@@ -22,6 +22,7 @@
 //! quotients    two divisions by one number are one of two lanes
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
+//! hoist        what loops of short functions do not change is computed in front of them
 //! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls (worklist: by name)
 //! segments     what nobody asks for is not passed on
@@ -30,7 +31,7 @@
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `orient` and `door`
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `hoist`, `orient` and `door`
 //! change what was lowered.
 
 mod abi;
