@@ -173,3 +173,31 @@ fn nothing_moves_into_another_loop() {
         &["", "iadd icmp", "imul iadd iadd icmp", ""],
     );
 }
+
+#[test]
+fn what_is_computed_on_another_way_is_not_there() {
+    check(
+        "block0(v0: i64, v1: i64):
+            v2 = iconst.i64 0
+            jump block1(v2, v2)
+        block1(v3: i64, v4: i64):
+            v5 = band v3, v1
+            brif v5, block2, block3
+        block2:
+            v6 = imul v3, v3
+            jump block4(v6)
+        block3:
+            v7 = imul v3, v3
+            v8 = iadd v7, v7
+            jump block4(v8)
+        block4(v9: i64):
+            v10 = iadd v4, v9
+            v11 = iconst.i64 1
+            v12 = iadd v3, v11
+            v13 = icmp slt v12, v0
+            brif v13, block1(v12, v10), block5
+        block5:
+            return v10",
+        &["", "band", "imul", "imul iadd", "iadd iadd icmp", ""],
+    );
+}
