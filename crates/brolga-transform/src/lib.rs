@@ -23,6 +23,7 @@
 //! quotients    two divisions by one number are one of two lanes
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
+//! hoist        what loops of short functions do not change is computed in front of them
 //! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls (worklist: by name)
 //! segments     what nobody asks for is not passed on
@@ -31,7 +32,7 @@
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `slp`, `orient` and `door`
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `slp`, `hoist`, `orient` and `door`
 //! change what was lowered.
 
 mod abi;
@@ -49,6 +50,7 @@ pub mod facts;
 pub mod fallback;
 pub mod finite;
 pub mod forward;
+pub mod hoist;
 pub mod inline;
 pub mod lanes;
 pub mod liveness;

@@ -128,6 +128,6 @@ impl Loops {
         if ideas.quotient && has_lanes(isa) {
             quotients(func);
         }
-        shape(func);
+        shape(func, isa);
     }
 }

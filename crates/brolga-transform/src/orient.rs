@@ -4,7 +4,8 @@
 //! change out of it. It keeps a stack of the loops that it is in. Children are visited in reverse postorder; where the block
 //! behind a loop comes before the body (as it does for `brif more, body, behind`), the walk leaves the loop, forgets it, and
 //! then finds itself in a body whose loop it does not know. Nothing is hoisted from there: the address of an array's row is
-//! multiplied out anew for each element. (Seen in Cranelift 0.135. Loops that ask at their end are not concerned.)
+//! multiplied out anew for each element. (Seen in Cranelift 0.135. Loops that ask at their end are not concerned, nor are short
+//! functions, which do without the mid-end: [`crate::hoist`].)
 //!
 //! **Algorithm.** A branch of which only the first target is in the innermost loop is turned around: targets swapped,
 //! condition complemented. Nothing else changes; values, blocks and their order stay.

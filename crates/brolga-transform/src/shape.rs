@@ -1,14 +1,17 @@
 //! The shape of emitted loops: what Cranelift makes most of.
 //!
-//! Loops are turned to ask at their end ([`rotate`]); of those that cannot be, branches are turned so that Cranelift hoists
-//! ([`orient`]). Both look at the same control flow, which is computed again only if something has changed.
+//! Loops are turned to ask at their end ([`rotate`]). Out of those of short functions goes what they do not change ([`hoist`]); in longer ones
+//! Cranelift does that, and where a loop could not be turned, its branches are, so that it can ([`orient`]). Control flow is computed again only if something
+//! has changed.
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 use cranelift_entity::EntitySet;
 
+use crate::hoist::{hoist, is_short};
 use crate::orient::orient;
 use crate::rotate::rotate;
 
@@ -38,7 +41,7 @@ impl Shape {
 }
 
 /// Give a function's loops their shape.
-pub fn shape(func: &mut ir::Function) {
+pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa) {
     // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = EntitySet::new();
     let leads_back = func.layout.blocks().any(|b| {
@@ -49,7 +52,11 @@ pub fn shape(func: &mut ir::Function) {
         return;
     }
     let mut shape = Shape::of(func);
-    if rotate(func, &shape) {
+    let turned = rotate(func, &shape);
+    if is_short(func) {
+        return hoist(func, shape, turned, isa);
+    }
+    if turned {
         shape.compute(func);
     }
     orient(func, &shape.loops);

@@ -105,7 +105,11 @@ impl Emit<'_> {
             None => self.int(g, ty, 0),
         };
         let holds = (goes_on != IntCC::NotEqual).then(|| self.at(g, None).ins().icmp(goes_on, x, b));
-        let mut n = if step > 0 { self.at(g, None).ins().isub(b, x) } else { self.at(g, None).ins().isub(x, b) };
+        let (from, to) = if step > 0 { (x, b) } else { (b, x) };
+        let mut n = match self.front.func.dfg.value_def(from).inst().map(|i| self.front.func.dfg.insts[i]) {
+            Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) if imm.bits() == 0 => to,
+            _ => self.at(g, None).ins().isub(to, from),
+        };
         let shift = step.unsigned_abs().trailing_zeros();
         if shift > 0 {
             let k = self.int(g, types::I32, i64::from(shift));
@@ -258,10 +262,23 @@ impl Emit<'_> {
                 Param::Becomes(v) => self.at0(*v),
                 Param::Step(k) => {
                     let ty = self.front.func.dfg.value_type(old);
-                    let n = if ty == types::I32 { self.at(x, None).ins().ireduce(types::I32, turns) } else { turns };
-                    let k = self.int(x, ty, *k);
-                    let far = self.at(x, None).ins().imul(n, k);
-                    self.at(x, None).ins().iadd(first, far)
+                    match *k {
+                        // As far as the vectors have come.
+                        k if k == step && ty == types::I64 => self.at(x, None).ins().iadd(first, end),
+                        k => {
+                            let narrow = ty == types::I32;
+                            let n = if narrow { self.at(x, None).ins().ireduce(types::I32, turns) } else { turns };
+                            match k {
+                                1 => self.at(x, None).ins().iadd(first, n),
+                                -1 => self.at(x, None).ins().isub(first, n),
+                                k => {
+                                    let k = self.int(x, ty, k);
+                                    let far = self.at(x, None).ins().imul(n, k);
+                                    self.at(x, None).ins().iadd(first, far)
+                                }
+                            }
+                        }
+                    }
                 }
                 Param::Sum { split, .. } => {
                     let parts = sums.next().expect("there is one for each");

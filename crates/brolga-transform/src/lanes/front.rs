@@ -16,6 +16,10 @@ pub struct Front<'a> {
     g: ir::Block,
     /// Values of the loop as they are when it is entered.
     at0: HashMap<Value, Value>,
+    /// Constants of a block.
+    ints: HashMap<(ir::Block, Type, i64), Value>,
+    /// Multiples of values, in a block: addresses of several arrays have the same index.
+    multiples: HashMap<(ir::Block, Value, u64), Value>,
 }
 
 impl<'a> Front<'a> {
@@ -27,7 +31,7 @@ impl<'a> Front<'a> {
             at0.insert(old, func.dfg.append_block_param(g, ty));
         }
         redirect(func, l, g);
-        Self { func, l, alias, g, at0 }
+        Self { func, l, alias, g, at0, ints: HashMap::default(), multiples: HashMap::default() }
     }
 
     /// In the block from which the loop is entered if that does nothing else at its end, else with a block between.
@@ -37,7 +41,8 @@ impl<'a> Front<'a> {
         if let InstructionData::Jump { destination, .. } = func.dfg.insts[last] {
             let args = destination.args(&func.dfg.value_lists).filter_map(|a| a.as_value());
             let at0 = func.dfg.block_params(header).iter().copied().zip(args).collect();
-            return Self { func, l, alias, g: l.entry, at0 };
+            let (ints, multiples) = (HashMap::default(), HashMap::default());
+            return Self { func, l, alias, g: l.entry, at0, ints, multiples };
         }
         let g = func.dfg.make_block();
         func.layout.insert_block(g, header);
@@ -67,7 +72,31 @@ impl<'a> Front<'a> {
     /// A constant.
     pub fn int(&mut self, b: ir::Block, ty: Type, k: i64) -> Value {
         let k = if ty == types::I32 { i64::from(k as u32) } else { k };
-        self.at(b, None).ins().iconst(ty, k)
+        if let Some(&found) = self.ints.get(&(b, ty, k)) {
+            return found;
+        }
+        let new = self.at(b, None).ins().iconst(ty, k);
+        self.ints.insert((b, ty, k), new);
+        new
+    }
+
+    /// A multiple of a value.
+    fn multiple(&mut self, to: ir::Block, x: Value, by: u64, ty: Type) -> Value {
+        if by == 1 {
+            return x;
+        }
+        if let Some(&found) = self.multiples.get(&(to, x, by)) {
+            return found;
+        }
+        let new = if by.is_power_of_two() {
+            let k = self.int(to, types::I32, i64::from(by.trailing_zeros()));
+            self.at(to, None).ins().ishl(x, k)
+        } else {
+            let k = self.int(to, ty, by as i64);
+            self.at(to, None).ins().imul(x, k)
+        };
+        self.multiples.insert((to, x, by), new);
+        new
     }
 
     /// A value as it is when the loop is entered, computed there.
@@ -110,18 +139,7 @@ impl<'a> Front<'a> {
         let mut sum = None;
         for &(v, factor) in &l.terms {
             let x = self.at0(v);
-            let magnitude = factor.unsigned_abs();
-            let term = match magnitude {
-                1 => x,
-                _ if magnitude.is_power_of_two() => {
-                    let k = self.int(to, types::I32, i64::from(magnitude.trailing_zeros()));
-                    self.at(to, None).ins().ishl(x, k)
-                }
-                _ => {
-                    let k = self.int(to, ty, magnitude as i64);
-                    self.at(to, None).ins().imul(x, k)
-                }
-            };
+            let term = self.multiple(to, x, factor.unsigned_abs(), ty);
             sum = Some(match (sum, factor < 0) {
                 (None, false) => term,
                 (None, true) => self.at(to, None).ins().ineg(term),

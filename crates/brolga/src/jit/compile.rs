@@ -8,6 +8,7 @@
 //! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the same module when somebody
 //! calls it, so that a function or a data object has one address for both.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
@@ -97,6 +98,14 @@ enum Target {
     Data(DataId),
 }
 
+thread_local! {
+    /// Tables of Cranelift's that the last rule of this thread was compiled with: the next one need not ask for memory again.
+    static SPARE: Cell<Option<Box<Context>>> = const { Cell::new(None) };
+}
+
+/// Instructions of a function whose tables are too large to be kept.
+const LARGE: usize = 10_000;
+
 /// What the run time has for generated code.
 fn runtime_symbol(symbol: &str) -> Option<*const u8> {
     static SYMBOLS: LazyLock<HashMap<&'static str, usize>> =
@@ -110,7 +119,9 @@ pub struct Builder<'p> {
     linked: Linked,
     /// What is defined and not linked yet.
     functions: Vec<(FuncId, CompiledFunction)>,
-    ctx: Context,
+    ctx: Box<Context>,
+    /// Whether a function was so long that its tables had better be given back.
+    large: bool,
 }
 
 /// What is known of a module between the times that something is added to it.
@@ -153,8 +164,9 @@ impl Compiled {
     ) -> Result<Added, Error> {
         let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || Error::Internal { stage: "link", message: "the module was lost in a panic".to_owned() };
-        let ctx = Context::new();
-        let mut b = Builder { program, linked: linked.take().ok_or_else(gone)?, functions: Vec::new(), ctx };
+        let ctx = Box::new(Context::new());
+        let linked_now = linked.take().ok_or_else(gone)?;
+        let mut b = Builder { program, linked: linked_now, functions: Vec::new(), ctx, large: false };
         let found = define(&mut b).and_then(|()| b.link());
         *linked = Some(b.linked);
         found.map(|(code, addresses)| Added { code, addresses })
@@ -190,7 +202,8 @@ impl<'p> Builder<'p> {
         }
         let module = JITModule::new(b);
         let linked = Linked { module, isa, targets: HashMap::default(), functions: HashMap::default() };
-        let mut this = Self { program, linked, functions: Vec::new(), ctx: Context::new() };
+        let ctx = SPARE.take().unwrap_or_else(|| Box::new(Context::new()));
+        let mut this = Self { program, linked, functions: Vec::new(), ctx, large: false };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
@@ -335,6 +348,7 @@ impl<'p> Builder<'p> {
     /// Compile so, and define. An error or a panic of Cranelift's comes back as text.
     fn attempt(&mut self, id: FuncId, func: ir::Function, isa: &dyn TargetIsa) -> Result<(), String> {
         self.ctx.clear();
+        self.large |= func.dfg.num_insts() > LARGE;
         self.ctx.func = func;
         let (module, ctx) = (&mut self.linked.module, &mut self.ctx);
         let define = || -> Result<(), Box<ModuleError>> {
@@ -350,7 +364,7 @@ impl<'p> Builder<'p> {
         match crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(define))) {
             Ok(result) => result.map_err(|e| format!("{e:?}")),
             Err(panic) => {
-                self.ctx = Context::new();
+                *self.ctx = Context::new();
                 let text = panic.downcast_ref::<String>().cloned();
                 Err(text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
             }
@@ -418,6 +432,10 @@ impl<'p> Builder<'p> {
     /// Link everything.
     pub fn finish(mut self) -> Result<Compiled, Error> {
         let (code, addresses) = self.link()?;
+        if !self.large {
+            self.ctx.clear();
+            SPARE.set(Some(self.ctx));
+        }
         Ok(Compiled { linked: Mutex::new(Some(self.linked)), code, addresses })
     }
 
@@ -458,6 +476,10 @@ const SHORT: usize = 150;
 ///
 /// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
+    // What the mid-end would do for a short function has been done.
+    if brolga_transform::hoist::is_short(func) {
+        return true;
+    }
     let lanes = brolga_transform::lanes::in_front(func);
     // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that asks at its end adds no arm.
     let mut earlier = brolga_ir::map::HashSet::default();
