@@ -138,7 +138,9 @@ pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) 
     unsafe { &mut (*seg).pieces }.number(ticket, 4) as f32
 }
 
-/// The same for two singles in a word, the first in its lower half.
+/// The same for two singles in a word, the first in its lower half. Nothing here tells them from a double, of which the sum of two halves would be another number:
+/// who asks is sure that they are singles, because the word was made of them or is only read as such. A word that is merely moved, and is thought to be
+/// singles for what happens on another way, stays a ticket (`brolga_analysis::activity::unsure`).
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
