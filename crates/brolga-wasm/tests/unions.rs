@@ -157,6 +157,16 @@ fn blocks() {
     doubles(copied, AT_BOTH);
 }
 
+/// A word that is let through or not, as a flag says.
+#[test]
+fn masks() {
+    let masked = |mask: &str| stored(&format!("(i64.and {LOADED} {mask})"));
+    doubles(&masked("(i64.sub (i64.const 0) (i64.extend_i32_u (i32.eqz (local.get $tag))))"), LOW);
+    doubles(&masked("(i64.sub (i64.and (i64.load8_u (i32.const 1024)) (i64.const 1)) (i64.const 1))"), LOW);
+    let shut = masked("(i64.shr_s (i64.shl (i64.load8_u (i32.const 1024)) (i64.const 63)) (i64.const 63))");
+    is(&of_double("(param $p i32)", "(i32.const 64)", &shut, LOW, TWO), 0.7);
+}
+
 /// The other way round: the words are x and x² as singles, and the way not gone takes them for a double.
 #[test]
 fn two_singles() {

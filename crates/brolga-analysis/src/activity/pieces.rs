@@ -5,7 +5,7 @@
 //! with others at the other (`brolga_runtime::pieces`).
 //!
 //! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
-//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign ([`sign_of_piece`]) or with a number added ([`super::steps`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
+//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added ([`super::steps`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
 //! it returns checks that no cotangent comes.)
 
 use brolga_ir::inst::Shape;
