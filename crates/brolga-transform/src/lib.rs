@@ -62,6 +62,7 @@ pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
 pub mod quotients;
+mod reached;
 pub mod reread;
 pub mod room;
 pub mod rotate;
