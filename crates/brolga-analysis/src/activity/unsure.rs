@@ -24,7 +24,7 @@ use super::{ActivityInput, whole_lane};
 use crate::callee::CalleeKind;
 use crate::cell::{Cell, access_offset, cell_of};
 use crate::contents::Kinds;
-use crate::modes::ResultMode;
+use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::access_address;
 use crate::reach::last_store;
 
@@ -32,6 +32,10 @@ use crate::reach::last_store;
 pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
     let cx = Cx(i);
     let mut moves = Moves::default();
+    // A caller who does not know what it is has it from memory.
+    let formal = i.func.dfg.block_params(i.cfg.blocks[0]).iter().zip(i.params);
+    let unknown = formal.filter(|p| matches!(p.1, ParamMode::Bits { shape: Shape::Bytes { .. }, .. }));
+    moves.begin.extend(unknown.map(|p| *p.0));
     for &b in &i.cfg.blocks {
         for &s in &i.cfg.succs[b] {
             let params = i.func.dfg.block_params(s);
