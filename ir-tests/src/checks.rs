@@ -42,8 +42,9 @@ fn try_grad(file: &File, line: &GradLine) -> Result<Complaints, String> {
     let call = Invocation::bind(program, &line.text, &line.call, &line.clauses).map_err(|e| e.to_string())?;
     let tol = compare::tolerance(program, &call, &line.clauses);
     let options = Options { memory: call.memory, ..Options::default() };
-    let rule = || derive(program, &call.request(), &options);
-    let outcome = run::gradient(&rule().map_err(described)?, &call).map_err(described)?;
+    let rule = || derive(program, &call.request(), &options).map(std::rc::Rc::new);
+    let derived = rule().map_err(described)?;
+    let outcome = run::gradient(&derived, &call).map_err(described)?;
 
     let mut complaints = compare::differences(&outcome, &line.expected, &line.clauses, tol);
     complaints.extend(shape_violations(&call, &outcome));

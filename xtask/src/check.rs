@@ -2,7 +2,6 @@
 
 use brolga::Options;
 use brolga_driver::check::{Check, Row, RowVerdict, Tolerances, check};
-use brolga_driver::protocol::derive;
 use brolga_driver::{File, compare};
 use brolga_oracle::fd::Verdict;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -11,6 +10,7 @@ use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::grad::{Job, jobs, outcome_of};
 use crate::report::show;
+use crate::rules::Rules;
 
 /// Rows shown without `--all`.
 const MAX_ROWS: usize = 100;
@@ -19,12 +19,13 @@ const MAX_ROWS: usize = 100;
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let file = File::read_with(&args.input.file, &args.input.module.options())?;
     let jobs = jobs(&file, &args.call)?;
+    let rules = Rules::new(&file);
     let mut wrong = 0;
     for (i, job) in jobs.iter().enumerate() {
         if i > 0 {
             show("\n");
         }
-        wrong += usize::from(!check_one(&file, job, args.all)?);
+        wrong += usize::from(!check_one(&file, &rules, job, args.all)?);
     }
     match wrong {
         0 => Ok(()),
@@ -33,10 +34,10 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
 }
 
 /// Check one call and print the table; whether all is well.
-fn check_one(file: &File, job: &Job<'_>, all: bool) -> Result<bool, Failure> {
-    let outcome = outcome_of(file, job)?;
+fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result<bool, Failure> {
+    let outcome = outcome_of(rules, job)?;
     let options = Options { mode: Options::default().mode, ..job.options() };
-    let rule = || derive(&file.program, &job.call.request(), &options);
+    let rule = || rules.get(&job.call.request(), &options);
     let tolerances = Tolerances::of(&file.program, &job.call, job.clauses.tol);
     let found = check(&file.program, &job.call, &outcome, &rule, tolerances, !job.clauses.nofd)
         .map_err(|e| Failure::Run(job.name(), e))?;

@@ -1,7 +1,6 @@
 //! `cargo xtask grad`: values and gradients of calls.
 
 use brolga::{Effort, Error, Inline, MemoryMode, Mode, Options, Untracked};
-use brolga_driver::protocol::derive;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, output, quiet, run};
@@ -9,6 +8,7 @@ use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, outp
 use crate::cli::{CallOptions, GradArgs, Memory, RunArgs};
 use crate::failure::Failure;
 use crate::report::show;
+use crate::rules::Rules;
 
 /// A call that is ready to run, with what must come out if anything is said about that.
 pub struct Job<'a> {
@@ -46,9 +46,10 @@ pub fn run(args: &GradArgs) -> Result<(), Failure> {
 fn run_all(args: &GradArgs) -> Result<(), Failure> {
     let file = File::read_with(&args.input.file, &args.input.module.options())?;
     let jobs = jobs(&file, &args.call)?;
+    let rules = Rules::new(&file);
     let mut wrong = 0;
     for job in &jobs {
-        let outcome = outcome_of(&file, job)?;
+        let outcome = outcome_of(&rules, job)?;
         if args.json {
             show(&format!("{}\n", output::json(&job.call, &outcome)));
         } else {
@@ -88,8 +89,8 @@ pub fn run_primals(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Differentiate the function of a call and run it.
-pub fn outcome_of(file: &File, job: &Job<'_>) -> Result<Outcome, Failure> {
-    let rule = derive(&file.program, &job.call.request(), &job.options());
+pub fn outcome_of(rules: &Rules<'_>, job: &Job<'_>) -> Result<Outcome, Failure> {
+    let rule = rules.get(&job.call.request(), &job.options());
     rule.and_then(|rule| run::gradient(&rule, &job.call)).map_err(|e| Failure::Run(job.name(), e))
 }
 

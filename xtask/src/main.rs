@@ -24,6 +24,7 @@ mod explain;
 mod failure;
 mod grad;
 mod report;
+mod rules;
 mod tidy;
 mod trust;
 

@@ -8,6 +8,7 @@
 //! together again in every step, and the question is asked at each: so each looks at no more than a few values (`Left`), and then does not know.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
+use smallvec::SmallVec;
 
 /// What a bitwise operation does to the floats that it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,14 +211,61 @@ pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
             Some((Opcode::Select, a)) => a[1..].iter().all(|&x| go(func, x, lane, left)),
             Some((Opcode::Splat, a)) => go(func, a[0], lane, left),
             // `-(c as u64)`: all ones or none.
-            Some((Opcode::Ineg, a)) => match def(func, a[0]) {
-                Some((Opcode::Uextend, b)) => matches!(def(func, b[0]), Some((Opcode::Fcmp | Opcode::Icmp, _))),
-                _ => false,
-            },
+            Some((Opcode::Ineg | Opcode::Isub | Opcode::Iadd, _)) if wide(ty) => of_bit(func, v).is_some(),
             _ => false,
         }
     }
     go(func, v, lane, &mut { Left::MASK })
+}
+
+/// Whether a scalar integer is zero or one.
+fn is_bit(func: &ir::Function, v: ir::Value, left: &mut Left) -> bool {
+    if left.one_more().is_none() || func.dfg.value_type(v).is_vector() {
+        return false;
+    }
+    let constant = |v| crate::pointers::constant_int(func, v);
+    if let Some(n) = constant(v) {
+        return matches!(n, 0 | 1);
+    }
+    match def(func, v) {
+        Some((Opcode::Fcmp | Opcode::Icmp, _)) => true,
+        Some((Opcode::Uextend | Opcode::Ireduce, a)) => is_bit(func, a[0], left),
+        Some((Opcode::Band, a)) => a.iter().any(|&x| is_bit(func, x, left)),
+        Some((Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| is_bit(func, x, left)),
+        Some((Opcode::Select, a)) => a[1..].iter().all(|&x| is_bit(func, x, left)),
+        Some((Opcode::Ushr, a)) => constant(a[1]) == Some(i64::from(func.dfg.value_type(v).bits()) - 1),
+        _ => false,
+    }
+}
+
+/// The number, zero or one, of which a scalar mask is made by arithmetic, and whether it has all its bits where that is one: `-c`, or else `c - 1`.
+fn of_bit(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, bool)> {
+    let constant = |v| crate::pointers::constant_int(func, v);
+    let (c, ones) = match def(func, v)? {
+        (Opcode::Ineg, a) => (a[0], true),
+        (Opcode::Isub, a) if constant(a[0]) == Some(0) => (a[1], true),
+        (Opcode::Isub, a) if constant(a[1]) == Some(1) => (a[0], false),
+        (Opcode::Iadd, a) if constant(a[1]) == Some(-1) => (a[0], false),
+        (Opcode::Iadd, a) if constant(a[0]) == Some(-1) => (a[1], false),
+        _ => return None,
+    };
+    is_bit(func, c, &mut { Left::BITS }).then_some((c, ones))
+}
+
+/// The operands of a bitwise operation that are not what it is masked by, if there is a mask: whatever that was made from, a float that it lets through is unchanged.
+pub fn masked(func: &ir::Function, inst: ir::Inst, lane: u32) -> Option<SmallVec<[ir::Value; 2]>> {
+    let a = func.dfg.inst_args(inst);
+    match func.dfg.insts[inst].opcode() {
+        // Of what width are the floats that it lets through?
+        _ if lane == 0 => None,
+        Opcode::Band => match [a[0], a[1]].map(|m| is_mask(func, m, lane)) {
+            [true, false] => Some(SmallVec::from_slice(&a[1..])),
+            [false, true] => Some(SmallVec::from_slice(&a[..1])),
+            _ => None,
+        },
+        Opcode::Bitselect | Opcode::Blendv if is_mask(func, a[0], lane) => Some(SmallVec::from_slice(&a[1..])),
+        _ => None,
+    }
 }
 
 /// Whether one mask is the complement of the other.
@@ -225,6 +273,9 @@ fn complementary(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
     let is_not = |x: ir::Value, y: ir::Value| matches!(def(func, x), Some((Opcode::Bnot, n)) if n[0] == y);
     if is_not(a, b) || is_not(b, a) {
         return true;
+    }
+    if let (Some(x), Some(y)) = (of_bit(func, a), of_bit(func, b)) {
+        return x.0 == y.0 && x.1 != y.1;
     }
     match (constant_bytes(func, a), constant_bytes(func, b)) {
         (Some(x), Some(y)) => x.len() == y.len() && x.iter().zip(&y).all(|(p, q)| *p == !*q),
@@ -294,10 +345,11 @@ pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn
     let op = func.dfg.insts[inst].opcode();
     match op {
         Opcode::Band | Opcode::Bor | Opcode::Bxor => {
-            let signed = signed(func, inst, lane);
+            let (signed, masked) = (signed(func, inst, lane), masked(func, inst, lane));
             for (x, m) in [(a[0], a[1]), (a[1], a[0])] {
-                // Sign bits may be those of anything.
-                if !carries(x) || carries(m) && signed != Some(x) {
+                // Sign bits, and masks, may be those of anything.
+                let alone = signed == Some(x) || masked.as_deref() == Some(&[x]);
+                if !carries(x) || carries(m) && !alone {
                     continue;
                 }
                 return Some(match (op, kind(m)) {
@@ -327,29 +379,30 @@ pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn
             }
             None
         }
-        Opcode::Bitselect if !carries(a[0]) => match kind(a[0]) {
+        Opcode::Bitselect if !carries(a[0]) || is_mask(func, a[0], lane) => match kind(a[0]) {
             Some(Const::Sign) => Some(BitOp::Copysign { mag: a[2], sign: a[1] }),
             Some(Const::Abs) => Some(BitOp::Copysign { mag: a[1], sign: a[2] }),
             _ if is_mask(func, a[0], lane) => Some(BitOp::Choose { mask: a[0], x: a[1], y: a[2] }),
             _ => None,
         },
-        Opcode::Blendv if !carries(a[0]) && is_mask(func, a[0], lane) => {
-            Some(BitOp::Choose { mask: a[0], x: a[1], y: a[2] })
-        }
+        Opcode::Blendv if is_mask(func, a[0], lane) => Some(BitOp::Choose { mask: a[0], x: a[1], y: a[2] }),
         _ => None,
     }
 }
 
-/// What a bitwise operation does to a scalar integer that is no more than a piece of memory, if that is a change of sign, and the integer a float as wide as it. That it is one
-/// is for the run to see. `carries` tells which operands are pieces.
+/// What a bitwise operation does to a scalar integer that is no more than a piece of memory, if that is a change of sign, and the integer a float as wide as it, or if it lets it through or
+/// not. That it is a float is for the run to see. `carries` tells which operands are pieces.
 pub fn sign_of_piece(func: &ir::Function, inst: ir::Inst, carries: impl Fn(ir::Value) -> bool) -> Option<BitOp> {
     let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
     let op = func.dfg.insts[inst].opcode();
     if !matches!(ty, ir::types::I32 | ir::types::I64) || !matches!(op, Opcode::Band | Opcode::Bor | Opcode::Bxor) {
         return None;
     }
-    classify(func, inst, ty.bytes(), carries).filter(|op| {
-        matches!(op, BitOp::Neg(_) | BitOp::Abs(_) | BitOp::NegAbs(_) | BitOp::Flip { .. } | BitOp::OrSign { .. })
+    classify(func, inst, ty.bytes(), carries).filter(|op| match op {
+        BitOp::Neg(_) | BitOp::Abs(_) | BitOp::NegAbs(_) | BitOp::Flip { .. } | BitOp::OrSign { .. } => true,
+        // A mask that is constant leaves bytes where they are.
+        BitOp::Mask { mask, .. } => constant_bytes(func, *mask).is_none(),
+        _ => false,
     })
 }
 

@@ -80,3 +80,18 @@ fn what_is_mixed_again_and_again_is_looked_at_for_a_while() {
     }
     assert_eq!(bytes(&format!("{body}return v{v}")).len(), 250);
 }
+
+#[test]
+fn lanes_are_put_elsewhere() {
+    let body = "v4 = splat.i64x2 v0
+        v5 = insertlane v4, v1, 1
+        v6 = extractlane v5, 1
+        v7 = bitcast.i8x16 little v4
+        v8 = bitcast.i8x16 little v5
+        v9 = shuffle v7, v8, [8 9 10 11 12 13 14 15 16 17 18 19 255 255 255 255]
+        v10 = scalar_to_vector.i32x4 v3
+        v11 = extractlane v10, 2
+        return v6";
+    let wanted = ["v0:ff+0 v0:ff00-8", "v4:ff+0 v1:ff00-8", "v5:ff+8", "v7:ff+8 v8:f00-8", "v3:0f+0", "v10:0f+8"];
+    assert_eq!(bytes(body).iter().map(|b| b.as_str()).collect::<Vec<_>>(), wanted);
+}

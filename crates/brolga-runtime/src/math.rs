@@ -136,6 +136,7 @@ fn own() -> Table {
         ("brolga_part_of_bytes", pieces::brolga_part_of_bytes as *const u8),
         ("brolga_no_bytes", pieces::brolga_no_bytes as *const u8),
         ("brolga_bytes_of_double", pieces::brolga_bytes_of_double as *const u8),
+        ("brolga_bytes_of_word", pieces::brolga_bytes_of_word as *const u8),
         ("brolga_bytes_of_single", pieces::brolga_bytes_of_single as *const u8),
         ("brolga_double_of_bytes", pieces::brolga_double_of_bytes as *const u8),
         ("brolga_single_of_bytes", pieces::brolga_single_of_bytes as *const u8),

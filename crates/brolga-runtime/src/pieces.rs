@@ -51,6 +51,8 @@ struct Record {
     left: Mask,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
+    /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is no two singles.
+    of: usize,
 }
 
 /// Bytes of a record that wait at a window.
@@ -143,7 +145,7 @@ impl Pieces {
     }
 
     fn note(&mut self, bytes: [u8; WINDOW], home: usize) -> u32 {
-        let record = Record { bytes, home, left: 0xff, under_way: 0 };
+        let record = Record { bytes, home, left: 0xff, under_way: 0, of: 0 };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -384,9 +386,10 @@ impl Pieces {
         let whole = |mask: Mask| !self.in_part(base, mask);
         let (double, singles) = (whole(0xff), [whole(0xf), whole(0xf0)]);
         for w in &mut all {
-            let bytes = self.records[w.record as usize].bytes;
+            let Record { bytes, of: known, .. } = self.records[w.record as usize];
             let mut added = 0;
             match of {
+                4 | 8 if known != 0 && known != of => {}
                 8 if w.shift == 0 && w.have == 0xff && double => {
                     // SAFETY: our contract.
                     unsafe { add_number(base as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
@@ -473,14 +476,14 @@ impl Pieces {
         known
     }
 
-    /// A ticket for a number of so many bytes.
-    fn of_number(&mut self, bytes: [u8; WINDOW], n: usize) -> u64 {
+    /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
+    fn of_number(&mut self, bytes: [u8; WINDOW], n: usize, of: usize) -> u64 {
         if bytes == [0; WINDOW] {
             return 0;
         }
         let (record, all) = (self.note(bytes, 0), within(0, 0, n as isize));
         let r = &mut self.records[record as usize];
-        (r.left, r.under_way) = (0, all.count_ones());
+        (r.left, r.under_way, r.of) = (0, all.count_ones(), of);
         self.ticket(vec![Part { record, bytes: all, at: 0 }])
     }
 
@@ -493,7 +496,8 @@ impl Pieces {
                 continue;
             }
             let Some(at) = parts.iter().find(of_it).map(|part| part.at) else { continue };
-            let (mut have, mut torn) = (0, false);
+            let known = self.records[first.record as usize].of;
+            let (mut have, mut torn) = (0, known != 0 && known != n);
             // Whatever is not at the same place is to be nothing.
             for part in parts.iter().filter(|part| part.record == first.record) {
                 if part.at == at {

@@ -14,18 +14,15 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
-use brolga_ir::map::{HashMap, IndexMap, IndexSet, Table};
+use brolga_ir::map::{HashMap, IndexMap, Table};
 use brolga_ir::names::{Names, THUNK};
-use brolga_ir::program::addresses;
 use brolga_ir::{
     ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request,
     ResultActivity,
 };
-use brolga_rules::math_rule;
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, UserFuncName, types};
+use cranelift_codegen::ir::{self, InstructionData, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::again::{Again, again, holds_good};
 use crate::ascending::{can_clear, only_clears};
@@ -44,6 +41,7 @@ use crate::once::watch_once;
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{Pullbacks, either, pullback};
+use crate::reached::{addressed, calls_indirectly, primal_symbol, reach};
 use crate::rules;
 use crate::segments;
 use crate::stmt::{AdStmts, Translation};
@@ -220,7 +218,7 @@ pub fn derive_with(
 ) -> Result<Derivation, Diagnostics> {
     // Whoever looks should see nothing of attempts that fail.
     let (inlining, found) = attempt(program, request, options, isa)?;
-    derive_once(program, request, options, Manner { inlining: &inlining, pieces: found.pieces }, isa, look)
+    derive_once(program, request, options, Manner { inlining: &inlining, pieces: found.pieces }, isa, look, |_, _| {})
 }
 
 /// Run the pipeline for a request.
@@ -245,15 +243,44 @@ pub(crate) struct Manner<'a> {
     pub pieces: bool,
 }
 
-/// Run the pipeline in one manner and not otherwise.
+/// Run the pipeline in one manner and not otherwise. `glance` sees of each variant what its statements become, before anything is assembled.
 pub(crate) fn derive_once(
     program: &Program,
     request: &Request,
     options: &Options,
     manner: Manner<'_>,
     isa: &dyn TargetIsa,
-    mut look: impl FnMut(&Stages<'_>),
+    look: impl FnMut(&Stages<'_>),
+    glance: impl FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<Derivation, Diagnostics> {
+    let found = run(program, request, options, manner, isa, Looking::Derive, look, glance)?;
+    Ok(found.expect("all of it is derived"))
+}
+
+/// Ask what stands in the way of all variants that a request leads to, without deriving any: a small part of the work.
+pub(crate) fn examine(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    inlining: &Inlining,
+    isa: &dyn TargetIsa,
+    glance: impl FnMut(&Facts<'_>, &AdStmts),
+) -> Result<(), Diagnostics> {
+    let manner = Manner { inlining, pieces: false };
+    run(program, request, options, manner, isa, Looking::Examine, |_| {}, glance).map(drop)
+}
+
+#[expect(clippy::too_many_arguments, reason = "it is one function and two doors to it")]
+fn run(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    manner: Manner<'_>,
+    isa: &dyn TargetIsa,
+    far: Looking,
+    mut look: impl FnMut(&Stages<'_>),
+    mut glance: impl FnMut(&Facts<'_>, &AdStmts),
+) -> Result<Option<Derivation>, Diagnostics> {
     check_request(program, request)?;
     let options = &options.settled();
     let mut program = program.clone();
@@ -337,8 +364,9 @@ pub(crate) fn derive_once(
         }
         let to = Wanted { symbols, mode, is_root };
         // What is refused is looked at for more of that, and for nothing else.
-        let wanted = if problems.is_empty() { Looking::Derive } else { Looking::Examine };
-        match derive_one(common, primal, &variant, (to.clone(), wanted), pieces, &mut work, &mut names) {
+        let wanted = if problems.is_empty() { far } else { Looking::Examine };
+        let how = (to.clone(), wanted);
+        match derive_one(common, primal, &variant, how, pieces, &mut work, &mut names, &mut glance) {
             Ok(None) => {}
             Ok(Some(stages)) => {
                 look(&stages);
@@ -367,11 +395,15 @@ pub(crate) fn derive_once(
             Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
         }
     }
+    if far == Looking::Examine {
+        return problems.or_ok(None);
+    }
     if pieces && problems.is_empty() {
         let asked = work.variants.len();
         for (variant, to, place) in early {
             let to = (to, Looking::Derive);
-            let again = derive_one(common, &normalised[&variant.func], &variant, to, true, &mut work, &mut names)?;
+            let primal = &normalised[&variant.func];
+            let again = derive_one(common, primal, &variant, to, true, &mut work, &mut names, &mut |_, _| {})?;
             let again = again.expect("it is derived");
             match (again.emitted, place) {
                 (Emitted::Pair(p), Place::Pair(i)) => pairs[i] = *p,
@@ -398,7 +430,7 @@ pub(crate) fn derive_once(
         }
     }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    problems.or_ok(Derivation {
+    problems.or_ok(Some(Derivation {
         program,
         whole,
         pairs,
@@ -410,7 +442,7 @@ pub(crate) fn derive_once(
         primals,
         normalised,
         pieces,
-    })
+    }))
 }
 
 /// Say through which function a callee's problem was reached.
@@ -459,69 +491,6 @@ fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
     names
 }
 
-/// Functions that the root reaches. A known C function whose address is taken gets a thunk with a body, so that it can be
-/// derived like anything else.
-fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
-    let mut reached = summary::reachable(program, root);
-    let mut thunks = Vec::new();
-    for &k in &reached {
-        let Some(body) = &program.funcs[k].body else { continue };
-        for (symbol, sig) in addresses(body) {
-            let known = program.func(&symbol).is_none_or(|f| program.funcs[f].body.is_none());
-            if known && math_rule(&symbol).is_some() {
-                thunks.push((symbol, body.dfg.signatures[sig].clone()));
-            }
-        }
-    }
-    for (symbol, sig) in thunks {
-        let name = format!("{symbol}{THUNK}");
-        if program.func(&name).is_none() {
-            let k = program.define(&name, thunk(&name, &symbol, &sig), |_| 0).expect("the name is new");
-            reached.push(k);
-        }
-    }
-    reached
-}
-
-/// A function that only calls another one.
-fn thunk(name: &str, symbol: &str, sig: &ir::Signature) -> ir::Function {
-    let mut f = ir::Function::with_name_signature(UserFuncName::testcase(name), sig.clone());
-    let mut ctx = FunctionBuilderContext::new();
-    let mut b = FunctionBuilder::new(&mut f, &mut ctx);
-    let block = b.create_block();
-    b.append_block_params_for_function_params(block);
-    b.switch_to_block(block);
-    b.seal_all_blocks();
-    let signature = b.import_signature(sig.clone());
-    let name = ir::ExternalName::testcase(symbol);
-    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
-    let args = b.block_params(block).to_vec();
-    let call = b.ins().call(callee, &args);
-    let results = b.inst_results(call).to_vec();
-    b.ins().return_(&results);
-    f
-}
-
-/// The symbol whose address stands for a function: a thunk stands for what it calls.
-fn primal_symbol(program: &Program, k: FuncKey) -> String {
-    let s = &program.funcs[k].symbol;
-    s.strip_suffix(THUNK).unwrap_or(s).to_owned()
-}
-
-/// Functions with a body whose address is taken, in order of discovery.
-fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
-    let mut out: IndexSet<FuncKey> = IndexSet::default();
-    for (symbol, _) in normalised.values().flat_map(|n| addresses(&n.func)) {
-        let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
-        out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
-    }
-    out.into_iter().filter(|k| normalised.contains_key(k)).collect()
-}
-
-fn calls_indirectly(func: &ir::Function) -> bool {
-    func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
-}
-
 /// Where what a variant became is kept.
 enum Place {
     Root,
@@ -557,7 +526,8 @@ struct Common<'a> {
     isa: &'a dyn TargetIsa,
 }
 
-/// Derive a variant. If a function has been seen to move floats in `pieces`, or this one does, what is read is settled before.
+/// Derive a variant, which is `glance`d at first. If a function has been seen to move floats in `pieces`, or this one does, what is read is settled before.
+#[expect(clippy::too_many_arguments, reason = "what all variants share changes as they are derived")]
 fn derive_one<'a>(
     Common { program, options, summaries, isa }: Common<'a>,
     primal: &'a Normalised,
@@ -566,6 +536,7 @@ fn derive_one<'a>(
     pieces: bool,
     work: &mut Worklist<'_>,
     names: &mut Names,
+    glance: &mut dyn FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<Option<Stages<'a>>, Diagnostics> {
     let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
     let pieces = pieces || facts.activity.moves_pieces();
@@ -597,6 +568,7 @@ fn derive_one<'a>(
     }
     let Translation { problems, aux, seeds, .. } = t;
     problems.or_ok(())?;
+    glance(&facts, &stmts);
     if looking == Looking::Examine {
         return Ok(None);
     }

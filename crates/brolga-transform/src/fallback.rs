@@ -9,7 +9,7 @@
 //! **Answer.** A derivation with inlining counts only if it is not refused, and has no *doubt* that it would not have without: a check of
 //! a cotangent that cannot be followed, at an instruction of the user. Otherwise functions whose instructions are
 //! concerned replace no calls, and if that is not enough, no function does. To know the doubts without inlining, the
-//! program is derived once more; but only if there are any with it.
+//! program is examined once more; but only if there are any with it, and only as far as doubts go: nothing is assembled.
 //!
 //! **Invariants.** What can be derived without inlining can be derived with it. What is said of a program that cannot is said of the
 //! program as it is written. Bugs of ours are not passed over.
@@ -20,9 +20,11 @@ use brolga_ir::{Diagnostics, FuncKey, Inline, Options, Program, Request};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::derive::{Derivation, Manner, Stages, derive_once};
+use crate::derive::{Derivation, Manner, derive_once, examine};
+use crate::facts::Facts;
 use crate::inline::Inlining;
 use crate::liveness::unfollowed;
+use crate::stmt::AdStmts;
 
 /// Where a run may end that would end well without a derivative.
 type Doubts = IndexSet<(FuncKey, ir::Inst, Check)>;
@@ -36,19 +38,26 @@ pub fn attempt(
 ) -> Result<(Inlining, Derivation), Diagnostics> {
     let derive = |inlining: &Inlining| -> Result<(Derivation, Doubts), Diagnostics> {
         let mut found = Doubts::default();
-        let look = |s: &Stages<'_>| found.extend(doubts(s));
-        let derivation = derive_once(program, request, options, Manner { inlining, pieces: false }, isa, look)?;
+        let glance = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));
+        let manner = Manner { inlining, pieces: false };
+        let derivation = derive_once(program, request, options, manner, isa, |_| {}, glance)?;
         Ok((derivation, found))
     };
     let never = Inlining::never();
     let how = options.inline.settled(options.effort);
+    // Nobody asks for doubts then.
+    let as_written =
+        || derive_once(program, request, options, Manner { inlining: &never, pieces: false }, isa, |_| {}, |_, _| {});
     if how == Inline::Never {
-        // Nobody asks for doubts.
-        let manner = Manner { inlining: &never, pieces: false };
-        return Ok((never.clone(), derive_once(program, request, options, manner, isa, |_| {})?));
+        return Ok((never.clone(), as_written()?));
     }
+    let known = || -> Result<Doubts, Diagnostics> {
+        let mut found = Doubts::default();
+        examine(program, request, options, &never, isa, |facts, stmts| found.extend(doubts(facts, stmts)))?;
+        Ok(found)
+    };
     let mut inlining = Inlining { how, ..never.clone() };
-    let mut plain: Option<Result<(Derivation, Doubts), Diagnostics>> = None;
+    let mut plain: Option<Result<Doubts, Diagnostics>> = None;
     // As it is, and then without the functions that are in the way.
     for _ in 0..2 {
         if inlining.how == Inline::Never {
@@ -58,33 +67,33 @@ pub fn attempt(
             Err(e) if e.0.iter().any(|d| d.code.starts_with("AD09")) => return Err(e),
             Err(e) => {
                 // What is refused as it is written is refused.
-                if plain.get_or_insert_with(|| derive(&never)).is_err() {
+                if plain.get_or_insert_with(known).is_err() {
                     break;
                 }
                 e.0.iter().filter_map(|d| program.func(&d.function)).collect()
             }
             Ok((found, doubts)) if doubts.is_empty() => return Ok((inlining, found)),
-            Ok((found, doubts)) => match plain.get_or_insert_with(|| derive(&never)) {
-                Ok((_, known)) if !doubts.is_subset(known) => doubts.difference(known).map(|d| d.0).collect(),
+            Ok((found, doubts)) => match plain.get_or_insert_with(known) {
+                Ok(known) if !doubts.is_subset(known) => doubts.difference(known).map(|d| d.0).collect(),
                 _ => return Ok((inlining, found)),
             },
         };
         inlining.not.extend(concerned);
     }
-    let (found, _) = plain.unwrap_or_else(|| derive(&never))?;
+    // What stands in the way is known if it has been looked for.
+    let found = plain.transpose().and_then(|_| as_written())?;
     Ok((never, found))
 }
 
 /// The doubts in what a function became, by the instructions that the user wrote.
-fn doubts(s: &Stages<'_>) -> impl Iterator<Item = (FuncKey, ir::Inst, Check)> {
-    let facts = &s.facts;
+fn doubts(facts: &Facts<'_>, stmts: &AdStmts) -> impl Iterator<Item = (FuncKey, ir::Inst, Check)> {
     let origin = move |inst| facts.program.origin(facts.variant.func, facts.original(inst));
     let branches = facts.cfg.blocks.iter().flat_map(move |&p| facts.cfg.succs[p].iter().map(move |&b| (p, b)));
     let joins = branches.filter(move |&(p, b)| !unfollowed(facts, p, b).is_empty()).map(move |(p, _)| {
         let origin = origin(facts.func().layout.last_inst(p).expect("a block has a terminator"));
         (origin.func, origin.inst, Check::UntrackedBits)
     });
-    joins.chain(s.stmts.iter().flat_map(move |(&inst, stmt)| {
+    joins.chain(stmts.iter().flat_map(move |(&inst, stmt)| {
         let origin = origin(inst);
         let ops = stmt.before.values().chain(stmt.after.values()).chain(stmt.rvs.values());
         ops.filter_map(|i| check(&i.op)).map(move |c| (origin.func, origin.inst, c))

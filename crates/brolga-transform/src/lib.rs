@@ -65,6 +65,7 @@ pub mod preaccumulate;
 pub mod prune;
 pub mod pullback;
 pub mod quotients;
+mod reached;
 pub mod reread;
 pub mod room;
 pub mod rotate;

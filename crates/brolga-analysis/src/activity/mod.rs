@@ -188,6 +188,7 @@ pub mod lanes;
 pub mod pieces;
 mod roles;
 pub mod steps;
+mod unsure;
 mod useful;
 mod varied;
 
@@ -240,8 +241,10 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         joins: EntitySet::new(),
         problems: Vec::new(),
     };
+    let unsure = unsure::unsure(input);
     for round in 0.. {
         cx.a.lane.clone_from(input.lanes);
+        unsure.iter().for_each(|v| cx.a.lane[v] = 0);
         cx.varied();
         cx.pieces();
         if round == MOST_ROUNDS || !cx.more_joins() {

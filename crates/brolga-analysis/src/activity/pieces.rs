@@ -5,15 +5,16 @@
 //! with others at the other (`brolga_runtime::pieces`).
 //!
 //! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
-//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign ([`sign_of_piece`]) or with a number added ([`super::steps`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
+//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added ([`super::steps`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
 //! it returns checks that no cotangent comes.)
 
 use brolga_ir::inst::Shape;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
-use cranelift_codegen::ir::{self, Opcode, ValueDef};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
+use super::unsure::is_mixed;
 use super::{Cx, State};
 use crate::bits::sign_of_piece;
 use crate::callee::CalleeKind;
@@ -38,15 +39,54 @@ pub struct BytesOf {
     /// The operand.
     pub of: ir::Value,
     /// Which bytes of the result they are, the first in the lowest bit.
-    pub mask: u8,
+    pub mask: u16,
     /// How many bytes further up they are in the operand.
     pub up: i8,
 }
 
-/// What the bytes of the result are, where an instruction on integers of at most eight bytes only puts bytes where others were; the rest are
+/// What the bytes of the result are, where an instruction on integers, or on vectors of them, only puts bytes where others were; the rest are
 /// zeros, or copies of a sign.
 pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
-    bytes_within(func, inst, &mut { MOST_LOOKED_AT })
+    bytes_of_lanes(func, inst).or_else(|| bytes_within(func, inst, &mut { MOST_LOOKED_AT }))
+}
+
+/// The same for what takes lanes out of vectors and puts them into others.
+fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
+    let args = func.dfg.inst_args(inst);
+    let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
+    let data = func.dfg.insts[inst];
+    let vector = if data.opcode() == Opcode::Extractlane { func.dfg.value_type(args[0]) } else { ty };
+    if vector.bits() != 128 || !vector.is_vector() || !vector.lane_type().is_int() {
+        return None;
+    }
+    let n = vector.lane_type().bytes();
+    let lane = |l: u8| (((1_u32 << n) - 1) << (u32::from(l) * n)) as u16;
+    let first = |l: u8| l as i8 * n as i8;
+    let part = |of, mask, up| BytesOf { of, mask, up };
+    match data {
+        InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, imm, .. } => {
+            Some(SmallVec::from_slice(&[part(args[0], lane(0), first(imm))]))
+        }
+        InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, imm, .. } => {
+            Some(SmallVec::from_slice(&[part(args[0], !lane(imm), 0), part(args[1], lane(imm), -first(imm))]))
+        }
+        InstructionData::Shuffle { imm, .. } => {
+            let mut found: SmallVec<[BytesOf; 2]> = SmallVec::new();
+            for (at, &from) in func.dfg.immediates[imm].as_slice().iter().enumerate().filter(|b| *b.1 < 32) {
+                let (of, up) = (args[usize::from(from / 16)], (from % 16) as i8 - at as i8);
+                match found.iter_mut().find(|b| (b.of, b.up) == (of, up)) {
+                    Some(b) => b.mask |= 1 << at,
+                    None => found.push(part(of, 1 << at, up)),
+                }
+            }
+            Some(found)
+        }
+        _ => match data.opcode() {
+            Opcode::Splat => Some((0..(16 / n) as u8).map(|l| part(args[0], lane(l), -first(l))).collect()),
+            Opcode::ScalarToVector => Some(SmallVec::from_slice(&[part(args[0], lane(0), 0)])),
+            _ => None,
+        },
+    }
 }
 
 /// Instructions that are looked at to know which bytes of an integer are zero: eight bytes, each loaded, extended, shifted and put in its place, are
@@ -61,7 +101,7 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
     };
     let result = *func.dfg.inst_results(inst).first()?;
     let n = bytes(result)?;
-    let one = |mask, up| Some(SmallVec::from_slice(&[BytesOf { of: args[0], mask, up }]));
+    let one = |mask: u8, up| Some(SmallVec::from_slice(&[BytesOf { of: args[0], mask: mask.into(), up }]));
     let shift = || constant_int(func, args[1]).filter(|k| k % 8 == 0 && *k < i64::from(8 * n) && *k >= 0);
     match func.dfg.insts[inst].opcode() {
         Opcode::Uextend | Opcode::Sextend => one(low(bytes(args[0])?), 0),
@@ -73,12 +113,12 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
             let right = (k / 8) as i8;
             let right = if func.dfg.insts[inst].opcode() == Opcode::Rotr { right } else { (n as i8 - right) % n as i8 };
             let (whole, down) = (low(n), low(n) >> right);
-            let part = |mask, up| BytesOf { of: args[0], mask, up };
+            let part = |mask: u8, up| BytesOf { of: args[0], mask: mask.into(), up };
             let all = [part(down, right), part(whole & !down, right - n as i8)];
             all.into_iter().filter(|b| b.mask != 0).collect()
         }),
         Opcode::Bswap => {
-            let byte = |i: i8| BytesOf { of: args[0], mask: 1_u8 << i, up: n as i8 - 1 - 2 * i };
+            let byte = |i: i8| BytesOf { of: args[0], mask: 1 << i, up: n as i8 - 1 - 2 * i };
             Some((0..n as i8).map(byte).collect())
         }
         Opcode::Band => {
@@ -89,12 +129,12 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
             };
             let mask = &mask[..n as usize];
             let whole = mask.iter().all(|b| matches!(b, 0 | 0xff));
-            whole.then(|| SmallVec::from_slice(&[BytesOf { of, mask: nonzero(mask), up: 0 }]))
+            whole.then(|| SmallVec::from_slice(&[BytesOf { of, mask: nonzero(mask).into(), up: 0 }]))
         }
         Opcode::Bor | Opcode::Bxor | Opcode::Iadd => {
             let x = occupied(func, args[0], left);
             let y = if x == low(n) { x } else { occupied(func, args[1], left) };
-            let part = |of, mask| BytesOf { of, mask, up: 0 };
+            let part = |of, mask: u8| BytesOf { of, mask: mask.into(), up: 0 };
             (x & y == 0).then(|| SmallVec::from_slice(&[part(args[0], x), part(args[1], y)]))
         }
         _ => None,
@@ -127,11 +167,11 @@ fn occupied(func: &ir::Function, v: ir::Value, left: &mut u32) -> u8 {
         op => match bytes_within(func, inst, left) {
             // Each has been asked already.
             Some(from) if matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) => {
-                from.iter().fold(0, |m, b| m | b.mask)
+                from.iter().fold(0, |m, b| m | b.mask as u8)
             }
             Some(from) => from.iter().fold(0, |m, b| {
                 let there = u16::from(occupied(func, b.of, left));
-                m | b.mask & (if b.up >= 0 { there >> b.up } else { there << -b.up }) as u8
+                m | (b.mask & if b.up >= 0 { there >> b.up } else { there << -b.up }) as u8
             }),
             None => low(n),
         },
@@ -280,6 +320,8 @@ impl Cx<'_> {
     /// The shape of a piece that an access moves.
     pub(super) fn bytes_at(&self, inst: ir::Inst, addr: ir::Value) -> Shape {
         let of = match self.kinds_at(inst, addr).moved() {
+            // What this function takes a place for need not be what is there now.
+            _ if is_mixed(self.i, inst, addr) => 0,
             Kinds::F64 => 8,
             Kinds::F32 => 4,
             _ => 0,

@@ -6,6 +6,7 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 use cranelift_entity::EntitySet;
 
+use super::unsure::written_as;
 use super::{BITS_HELP, CopyRole, Cx, LATER_NOTE, MemRole, State};
 use crate::callee::CalleeKind;
 use crate::cell::{Cell, access_offset, cell_of};
@@ -322,7 +323,7 @@ impl Cx<'_> {
             Kinds::F32 => CopyRole::Floats(4),
             Kinds::POINTER => CopyRole::Pointers,
             Kinds::NONE if k.has(Kinds::INT) => CopyRole::Ints,
-            _ if let Some(fields) = self.fields(args)
+            _ if let Some(fields) = self.fields(inst, mixed == k.moved())
                 && (mixed != k.moved() || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>
             {
                 CopyRole::Fields(fields)
@@ -349,9 +350,15 @@ impl Cx<'_> {
         self.a.copies[inst] = Some(role);
     }
 
-    /// The fields of a copy of known size, word by word, if every word is of one known kind.
-    pub(super) fn fields(&self, args: &[ir::Value]) -> Option<Vec<(i32, MemRole)>> {
+    /// The fields of a copy of known size, word by word, if every word is of one known kind. Where floats of both sizes are about, what is known of a word is only
+    /// what has just been written there: what it is taken for on other ways is no news (see [`super::unsure`]).
+    pub(super) fn fields(&self, inst: ir::Inst, mixed: bool) -> Option<Vec<(i32, MemRole)>> {
         let func = self.i.func;
+        let args = func.dfg.inst_args(inst);
+        let written = |at: i64, bytes: u32, role: &MemRole| match role {
+            MemRole::Float(s) => written_as(self.i, inst, cell_of(func, args[1], at as i32), bytes, s.lane_bytes()),
+            _ => true,
+        };
         let n = constant_int(func, args[2]).filter(|n| (0..=4096).contains(n))?;
         let of = |p: ir::Value, at: i64| {
             let cell = cell_of(func, p, at as i32);
@@ -373,6 +380,9 @@ impl Cx<'_> {
                 (Kinds::NONE, Kinds::NONE) => MemRole::Kill { bytes, checked: true },
                 _ => return None,
             };
+            if mixed && !written(at, bytes, &role) {
+                return None;
+            }
             known |= matches!(role, MemRole::Float(_) | MemRole::Pointer);
             out.push((at as i32, role));
         }

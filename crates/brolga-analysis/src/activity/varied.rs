@@ -619,10 +619,14 @@ impl Cx<'_> {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
-        // What only gives its sign gives nothing else, whatever was done to its bits before.
-        let state = match bits::signed(func, inst, lane) {
-            Some(x) => self.a.state[x],
-            None => self.any_state(args),
+        // What only gives its sign gives nothing else, whatever was done to its bits before, and so does what only lets others through.
+        let state = match (bits::signed(func, inst, lane), bits::masked(func, inst, lane)) {
+            (Some(x), _) => self.a.state[x],
+            (None, Some(of)) => match self.any_state(&of) {
+                State::No => return State::No,
+                s => s,
+            },
+            (None, None) => self.any_state(args),
         };
         if state == State::No {
             return self.tainted(args);

@@ -106,7 +106,16 @@ pub unsafe extern "C" fn brolga_no_bytes(seg: *mut Segment, ticket: u64) -> u64 
 /// As for [`brolga_join_bytes`].
 pub unsafe extern "C" fn brolga_bytes_of_double(seg: *mut Segment, ct: f64) -> u64 {
     // SAFETY: our contract.
-    unsafe { &mut (*seg).pieces }.of_number(ct.to_le_bytes(), 8)
+    unsafe { &mut (*seg).pieces }.of_number(ct.to_le_bytes(), 8, 8)
+}
+
+/// The same for a word that is a double or two singles.
+///
+/// # Safety
+/// As for [`brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_bytes_of_word(seg: *mut Segment, ct: f64) -> u64 {
+    // SAFETY: our contract.
+    unsafe { &mut (*seg).pieces }.of_number(ct.to_le_bytes(), 8, 0)
 }
 
 /// The same for a single.
@@ -117,7 +126,7 @@ pub unsafe extern "C" fn brolga_bytes_of_single(seg: *mut Segment, ct: f32) -> u
     let mut bytes = [0; WINDOW];
     bytes[..4].copy_from_slice(&ct.to_le_bytes());
     // SAFETY: our contract.
-    unsafe { &mut (*seg).pieces }.of_number(bytes, 4)
+    unsafe { &mut (*seg).pieces }.of_number(bytes, 4, 4)
 }
 
 /// The cotangent of a double whose bytes a ticket stands for. If they are no such number, the pullback will say so when it ends.
@@ -138,7 +147,9 @@ pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) 
     unsafe { &mut (*seg).pieces }.number(ticket, 4) as f32
 }
 
-/// The same for two singles in a word, the first in its lower half.
+/// The same for two singles in a word, the first in its lower half. Bytes of a place may as well be a double's, of which the sum of two halves would be another number, and nothing here tells:
+/// who asks is sure that they are singles, because the word was made of them or is only read as such. A word that is merely moved, and is thought to be
+/// singles for what happens on another way, stays a ticket (`brolga_analysis::activity::unsure`).
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].

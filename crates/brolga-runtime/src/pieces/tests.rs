@@ -149,7 +149,7 @@ fn numbers_are_tickets_and_tickets_numbers() {
         assert!((*seg).end_pullback(&|_| There::Unknown).is_ok());
         // Two singles in a word, and what has gone to two places.
         let pair = u64::from(2.5_f32.to_bits()) | u64::from((-0.5_f32).to_bits()) << 32;
-        let ticket = brolga_bytes_of_double(seg, f64::from_bits(pair));
+        let ticket = brolga_bytes_of_word(seg, f64::from_bits(pair));
         let other = brolga_bytes_of_single(seg, 1.0);
         let high = brolga_part_of_bytes(seg, other, 0xf, 4);
         let (both, three) = (brolga_join_bytes(seg, ticket, high), brolga_bytes_of_double(seg, 3.0));
@@ -173,6 +173,17 @@ fn numbers_are_tickets_and_tickets_numbers() {
         brolga_double_of_bytes(seg, ticket);
         assert!((*seg).end_pullback(&|_| There::Unknown).is_err());
         assert!((*seg).end_pullback(&|_| There::Unknown).is_ok());
+        // What is one double for certain is no two singles, and a single no half of a double.
+        let ticket = brolga_bytes_of_double(seg, 0.1);
+        brolga_singles_of_bytes(seg, ticket);
+        assert!((*seg).end_pullback(&|_| There::Unknown).is_err());
+        // The shadow lies eight bytes behind the place, and nothing is added there.
+        let mut place = [0_u64; 2];
+        let at = place.as_mut_ptr() as u64;
+        let ticket = brolga_bytes_of_double(seg, 0.1);
+        assert_eq!(brolga_add_bytes(seg, at, 8, 8, 4, ticket), status::OK);
+        assert_eq!(place, [0, 0]);
+        assert!((*seg).end_pullback(&|_| There::Unknown).is_err());
         // Zeros may stay behind.
         let ticket = brolga_bytes_of_double(seg, 1.0);
         let high = brolga_part_of_bytes(seg, ticket, 0xc0, -6);

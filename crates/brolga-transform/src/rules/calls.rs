@@ -173,7 +173,11 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
     }
     match state {
         State::Varied { definite } => {
-            let bits = |shape| ParamMode::Bits { shape, definite };
+            // A callee that makes floats of another size of it, at least on one of its ways, lets us say which it was.
+            let lane = facts.summaries.param_lane(f, i);
+            let disagrees = |shape: Shape| lane != 0 && lane != shape.lane_bytes() && facts.summaries.hands_on(f, i);
+            let piece = Shape::Bytes { n: cx.ty(a).bytes() as u8, of: 0 };
+            let bits = |shape| ParamMode::Bits { shape: if disagrees(shape) { piece } else { shape }, definite };
             facts.activity.shape(facts.func(), a).map_or(ParamMode::Opaque { definite }, bits)
         }
         State::Taint { definite } if facts.summaries.hands_on(f, i) && facts.is_active(a) => {

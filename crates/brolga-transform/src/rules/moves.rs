@@ -85,6 +85,9 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
     // A piece that is a float with another sign; if it is none, that is seen where its cotangent is made a number.
     let of_piece = || bits::sign_of_piece(facts.func(), inst, |v| activity.state[v] != State::No);
     let op = if activity.is_varied(z) { None } else { of_piece() };
+    if let Some(BitOp::Mask { x, mask }) = op {
+        return let_through(cx, x, mask);
+    }
     let found = match op {
         None => number_of(cx, z),
         Some(_) if !facts.is_active(z) => None,
@@ -164,6 +167,14 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
         }
         BitOp::SignOnly => {}
     }
+}
+
+/// A piece that is let through whole, or not at all: so is its ticket.
+fn let_through(cx: Cx<'_, '_, '_, '_>, x: ir::Value, mask: ir::Value) {
+    let Some((ticket, shape)) = ct_of_result(cx) else { return };
+    let none = cx.constant(0.0, shape.ty());
+    let by = cx.arith(Arith::SelectAll, &[Val::Primal(mask), ticket, none], shape.ty());
+    hand_on(cx, x, by, shape);
 }
 
 /// What goes to an operand, if anything does.

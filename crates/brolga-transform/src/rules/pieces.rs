@@ -88,7 +88,7 @@ fn ticket_of_vector(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
     let words = if ty == types::F64X2 { ct } else { cx.convert(Arith::Bitcast, &[ct], types::F64X2) };
     let [low, high] = [0, 1].map(|lane| {
         let word = cx.convert(Arith::Extract(lane), &[words], types::F64);
-        cx.ask("brolga_bytes_of_double", &[(word, types::F64)], types::I64)
+        cx.ask("brolga_bytes_of_word", &[(word, types::F64)], types::I64)
     });
     let high = part(cx, high, HALVES[0]);
     cx.ask("brolga_join_bytes", &[(low, types::I64), (high, types::I64)], types::I64)
@@ -126,7 +126,7 @@ pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, own: Shape) -> Option<V
         (types::F32X4, Shape::Bytes { n: 8, .. }) => {
             let bits = cx.convert(Arith::ToBits, &[ct], types::I64);
             let bits = cx.convert(Arith::Bitcast, &[bits], types::F64);
-            cx.ask("brolga_bytes_of_double", &[(bits, types::F64)], types::I64)
+            cx.ask("brolga_bytes_of_word", &[(bits, types::F64)], types::I64)
         }
         (types::F32X4 | types::F64X2, Shape::Bytes { n: 16, .. }) => ticket_of_vector(cx, ct, ty),
         _ => return None,

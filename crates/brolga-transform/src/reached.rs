@@ -1,0 +1,78 @@
+//! Which functions a derivation is of: what the root reaches, by calls and by addresses.
+//!
+//! A known C function whose address is taken has no body that could be derived, so it gets one that calls it, a *thunk*; its address stands for it as before.
+
+use brolga_analysis::summary;
+use brolga_ir::map::{IndexMap, IndexSet};
+use brolga_ir::names::THUNK;
+use brolga_ir::program::addresses;
+use brolga_ir::{FuncKey, Program};
+use brolga_rules::math_rule;
+use cranelift_codegen::ir::{self, InstBuilder, Opcode, UserFuncName};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use crate::normalise::Normalised;
+
+/// Functions that the root reaches. A known C function whose address is taken gets a thunk with a body, so that it can be
+/// derived like anything else.
+pub(crate) fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
+    let mut reached = summary::reachable(program, root);
+    let mut thunks = Vec::new();
+    for &k in &reached {
+        let Some(body) = &program.funcs[k].body else { continue };
+        for (symbol, sig) in addresses(body) {
+            let known = program.func(&symbol).is_none_or(|f| program.funcs[f].body.is_none());
+            if known && math_rule(&symbol).is_some() {
+                thunks.push((symbol, body.dfg.signatures[sig].clone()));
+            }
+        }
+    }
+    for (symbol, sig) in thunks {
+        let name = format!("{symbol}{THUNK}");
+        if program.func(&name).is_none() {
+            let k = program.define(&name, thunk(&name, &symbol, &sig), |_| 0).expect("the name is new");
+            reached.push(k);
+        }
+    }
+    reached
+}
+
+/// A function that only calls another one.
+fn thunk(name: &str, symbol: &str, sig: &ir::Signature) -> ir::Function {
+    let mut f = ir::Function::with_name_signature(UserFuncName::testcase(name), sig.clone());
+    let mut ctx = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut f, &mut ctx);
+    let block = b.create_block();
+    b.append_block_params_for_function_params(block);
+    b.switch_to_block(block);
+    b.seal_all_blocks();
+    let signature = b.import_signature(sig.clone());
+    let name = ir::ExternalName::testcase(symbol);
+    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    let args = b.block_params(block).to_vec();
+    let call = b.ins().call(callee, &args);
+    let results = b.inst_results(call).to_vec();
+    b.ins().return_(&results);
+    f
+}
+
+/// The symbol whose address stands for a function: a thunk stands for what it calls.
+pub(crate) fn primal_symbol(program: &Program, k: FuncKey) -> String {
+    let s = &program.funcs[k].symbol;
+    s.strip_suffix(THUNK).unwrap_or(s).to_owned()
+}
+
+/// Functions with a body whose address is taken, in order of discovery.
+pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
+    let mut out: IndexSet<FuncKey> = IndexSet::default();
+    for (symbol, _) in normalised.values().flat_map(|n| addresses(&n.func)) {
+        let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
+        out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
+    }
+    out.into_iter().filter(|k| normalised.contains_key(k)).collect()
+}
+
+/// Whether a function calls others through pointers.
+pub(crate) fn calls_indirectly(func: &ir::Function) -> bool {
+    func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
+}
