@@ -2,8 +2,11 @@
 //!
 //! CLIF text allows letters, digits and `_` in a `%name`, so a symbol such as `u0:3` is spelled `u0_3`. [`Names`] keeps the
 //! spelling unique and finds the symbol again.
+//!
+//! Derived code calls C's functions by their names, as programs do. A program may have a function of its own of such a name (its own `cos`, a `log` that writes
+//! messages); C's is then called by another.
 
-use crate::map::IndexMap;
+use crate::map::{HashMap, IndexMap};
 
 /// What the name of a function of the program that stands for one of C ends in.
 pub const THUNK: &str = "__thunk";
@@ -13,6 +16,8 @@ pub const THUNK: &str = "__thunk";
 pub struct Names {
     /// Names stay as they are (`u0:3` too): for functions that stay within one program.
     pub verbatim: bool,
+    /// What C's functions are called of whose name the program has one of its own.
+    pub of_c: HashMap<String, String>,
     spelling: IndexMap<String, String>,
     symbol: IndexMap<String, String>,
 }
@@ -38,6 +43,11 @@ impl Names {
             self.spelling.insert(symbol.to_owned(), s);
         }
         &self.spelling[symbol]
+    }
+
+    /// The name by which derived code calls a function of C's.
+    pub fn of_c<'s>(&'s self, symbol: &'s str) -> &'s str {
+        self.of_c.get(symbol).map_or(symbol, String::as_str)
     }
 
     /// The symbol that is spelled so.

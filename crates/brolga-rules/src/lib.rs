@@ -22,7 +22,7 @@ pub mod sig;
 pub mod table;
 
 pub use expr::{Cond, E, Node, Reads};
-pub use libm::{MathKind, MathRule, MemFn, OutPtr, math_rule, math_rules};
+pub use libm::{MathKind, MathRule, MemFn, OF_C, OutPtr, math_rule, math_rules};
 pub use math_fn::MathFn;
 pub use row::{ExprRow, Partial, Scale};
 pub use sig::Ty;

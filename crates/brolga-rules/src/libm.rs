@@ -91,9 +91,12 @@ pub enum MemFn {
     Free,
 }
 
-/// The rule for an imported function, if its name is known.
+/// What stands before the name by which derived code calls a function of C's, where a program has one of its own of that name.
+pub const OF_C: &str = "brolga_c_";
+
+/// The rule for an imported function, if its name is known, with [`OF_C`] before it or not.
 pub fn math_rule(symbol: &str) -> Option<&'static MathRule> {
-    RULES.get(symbol)
+    RULES.get(symbol.strip_prefix(OF_C).unwrap_or(symbol))
 }
 
 /// All rules, in the order of their names.

@@ -20,6 +20,7 @@ use brolga_ir::{
     ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request,
     ResultActivity,
 };
+use brolga_rules::{OF_C, math_rule};
 use cranelift_codegen::ir::{self, InstructionData, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -322,6 +323,9 @@ fn run(
         work.exactly(root);
     }
     let mut names = Names::default();
+    let own = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some());
+    let of_c = own.filter(|f| math_rule(&f.symbol).is_some()).map(|f| f.symbol.clone());
+    names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
     let mut whole = None;
     let (mut pairs, mut wholes) = (Vec::new(), Vec::new());
     let mut captures = Vec::new();

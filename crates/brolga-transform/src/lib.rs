@@ -4,6 +4,8 @@
 //! inline       calls of short functions replaced by what they call
 //! normalise    the primal in the form that the rest relies on
 //! reread       bits of floats that are cut in pieces come from where the float does
+//! exponents    an exponent that is put in the place of another is a number added
+//! partners     a sine that is multiplied has its cosine beside it
 //! canonical    loops in a form that can be run backwards by counting
 //! ahead        what a loop has loaded a turn ahead can be loaded where it was
 //! facts        every analysis, run in order
@@ -24,6 +26,7 @@
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
 //! hoist        what loops of short functions do not change is computed in front of them
+//! hoist        what loops of short functions do not change
 //! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls (worklist: by name)
 //! segments     what nobody asks for is not passed on
@@ -60,6 +63,7 @@ mod once;
 pub mod orient;
 pub mod overwrite;
 pub mod own;
+mod partners;
 pub mod plan;
 pub mod preaccumulate;
 pub mod prune;

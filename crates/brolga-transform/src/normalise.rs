@@ -36,6 +36,7 @@ use crate::ahead::add_twins;
 use crate::canonical::{canonical, order};
 use crate::common::common;
 use crate::exponents::exponents;
+use crate::partners::partners;
 use crate::reread::reread;
 use crate::tidy::resolve_aliases;
 use crate::wide::split_wide_copies;
@@ -97,6 +98,7 @@ pub fn normalise(
     split_wide_copies(&mut func);
     reread(&mut func);
     exponents(&mut func);
+    partners(program, &mut func);
     only_what_is_read(&mut func);
     split_parallel_edges(&mut func);
     let (cfg, loops) = canonical(&mut func);

@@ -133,7 +133,8 @@ impl Cx<'_> {
                 let mut sig = ir::Signature::new(self.env.target.default_call_conv);
                 sig.params.extend([types::I64, types::I32, types::I64].map(ir::AbiParam::new));
                 sig.returns.push(ir::AbiParam::new(types::I64));
-                let f = self.symbol(b, "memset", &sig);
+                let memset = self.env.names.of_c("memset").to_owned();
+                let f = self.symbol(b, &memset, &sig);
                 let (z, n) = (b.ins().iconst(types::I32, 0), b.ins().iconst(types::I64, i64::from(p.size)));
                 b.ins().call(f, &[at, z, n]);
             } else {

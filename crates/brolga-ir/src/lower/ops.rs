@@ -261,6 +261,7 @@ fn math(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, symbol: &str, a: &[ir::Val
         sig.params.push(ir::AbiParam::new(if t.is_vector() { t.lane_type() } else { t }));
     }
     sig.returns.push(ir::AbiParam::new(lane));
+    let symbol = cx.env.names.of_c(&symbol).to_owned();
     let f = cx.symbol(b, &symbol, &sig);
     if !ty.is_vector() {
         let call = b.ins().call(f, a);

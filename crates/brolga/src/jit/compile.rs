@@ -17,6 +17,7 @@ use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
+use brolga_rules::OF_C;
 use brolga_transform::Derivation;
 use brolga_transform::door::entry_signature;
 use cranelift_codegen::Context;
@@ -110,7 +111,7 @@ const LARGE: usize = 10_000;
 fn runtime_symbol(symbol: &str) -> Option<*const u8> {
     static SYMBOLS: LazyLock<HashMap<&'static str, usize>> =
         LazyLock::new(|| brolga_runtime::symbols().into_iter().map(|(name, at)| (name, at as usize)).collect());
-    SYMBOLS.get(symbol).map(|&at| at as *const u8)
+    SYMBOLS.get(symbol.strip_prefix(OF_C).unwrap_or(symbol)).map(|&at| at as *const u8)
 }
 
 /// A module under construction.
