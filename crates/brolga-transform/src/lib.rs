@@ -26,7 +26,6 @@
 //! shape        how emitted loops are laid out:
 //! rotate       loops that ask at their end
 //! hoist        what loops of short functions do not change is computed in front of them
-//! hoist        what loops of short functions do not change
 //! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls (worklist: by name)
 //! segments     what nobody asks for is not passed on
