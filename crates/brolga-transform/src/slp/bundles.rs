@@ -8,6 +8,8 @@
 //! if that was there before (in a loop it is put into all lanes once). A scalar of a lane that others read costs one to take
 //! out, but from the first lane. Loads that lie the wrong way round are turned by one. An operation whose operands cost more than it saves is a leaf itself.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, types};
 use cranelift_entity::SecondaryMap;
@@ -131,34 +133,39 @@ impl<'s, 'a> Bundles<'s, 'a> {
         this
     }
 
-    /// Stores to shadows of neighbours, as many as a vector has lanes.
+    /// Stores to shadows of neighbours, as many as a vector has lanes, from the lowest address on.
     fn neighbours(&self) -> Vec<Lanes<u32>> {
-        let func = self.segment.func;
-        let is_seed = |i: &u32| super::is_seed(func, &self.segment.how, self.segment.insts[*i as usize]);
-        let mut left: Vec<u32> = (0..self.segment.insts.len() as u32).filter(is_seed).collect();
-        let mut found = Vec::new();
-        while let Some(first) = self.lowest(&mut left) {
-            let vector = lanes_of(self.ty(first)).expect("it is a lane");
-            let mut lanes: Lanes<u32> = smallvec::smallvec![first];
-            while lanes.len() < vector.lane_count() as usize {
-                let last = *lanes.last().expect("there is one");
-                match left.iter().position(|&j| self.is_next(last, j)) {
-                    Some(k) => lanes.push(left.remove(k)),
-                    None => break,
-                }
+        let (segment, func) = (self.segment, self.segment.func);
+        // Stores of one type whose distances are known, by how far they are from the first of them.
+        let mut together: Vec<(u32, BTreeMap<i64, VecDeque<u32>>)> = Vec::new();
+        for (i, _) in (0..).zip(&segment.insts).filter(|(_, inst)| super::is_seed(func, &segment.how, **inst)) {
+            let near = |first: u32| self.address(first).to(self.address(i)).filter(|_| self.ty(first) == self.ty(i));
+            let found = together.iter_mut().find_map(|(first, all)| near(*first).map(|d| (d.bytes(), all)));
+            match found {
+                Some((at, all)) => all.entry(at).or_default().push_back(i),
+                None => together.push((i, [(0, [i].into())].into())),
             }
-            if lanes.len() == vector.lane_count() as usize {
-                found.push(lanes);
+        }
+        let mut found = Vec::new();
+        for (first, mut all) in together {
+            let vector = lanes_of(self.ty(first)).expect("it is a lane");
+            let (n, width) = (vector.lane_count() as usize, i64::from(vector.lane_type().bytes()));
+            while let Some((&lowest, _)) = all.first_key_value() {
+                let at = |k: usize| lowest + width * k as i64;
+                let lanes: Lanes<u32> =
+                    (0..n).map_while(|k| all.get(&at(k)).and_then(|q| q.front().copied())).collect();
+                let whole = lanes.len() == n && lanes.windows(2).all(|w| self.is_next(w[0], w[1]));
+                for k in 0..if whole { n } else { 1 } {
+                    let queue = all.get_mut(&at(k)).expect("it is there");
+                    queue.pop_front();
+                    if queue.is_empty() {
+                        all.remove(&at(k));
+                    }
+                }
+                found.extend(whole.then_some(lanes));
             }
         }
         found
-    }
-
-    /// Take a store that is behind no other one that is left.
-    fn lowest(&self, left: &mut Vec<u32>) -> Option<u32> {
-        let free = |&j: &u32| !left.iter().any(|&i| i != j && self.is_next(i, j));
-        let k = left.iter().position(free).or((!left.is_empty()).then_some(0))?;
-        Some(left.remove(k))
     }
 
     fn ty(&self, i: u32) -> Type {
