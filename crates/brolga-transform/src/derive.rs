@@ -323,8 +323,8 @@ fn run(
         work.exactly(root);
     }
     let mut names = Names::default();
-    let own = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some());
-    let of_c = own.filter(|f| math_rule(&f.symbol).is_some()).map(|f| f.symbol.clone());
+    let own = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some()).map(|f| &f.symbol);
+    let of_c = own.chain(program.data.values().map(|d| &d.symbol)).filter(|s| math_rule(s).is_some());
     names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
     let mut whole = None;
     let (mut pairs, mut wholes) = (Vec::new(), Vec::new());
