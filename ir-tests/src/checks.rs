@@ -42,7 +42,7 @@ fn try_grad(file: &File, line: &GradLine) -> Result<Complaints, String> {
     let call = Invocation::bind(program, &line.text, &line.call, &line.clauses).map_err(|e| e.to_string())?;
     let tol = compare::tolerance(program, &call, &line.clauses);
     let options = Options { memory: call.memory, ..Options::default() };
-    let rule = || derive(program, &call.request(), &options).map(std::rc::Rc::new);
+    let rule = || derive(program, &call.request(), &options);
     let derived = rule().map_err(described)?;
     let outcome = run::gradient(&derived, &call).map_err(described)?;
 

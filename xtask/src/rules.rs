@@ -4,7 +4,6 @@
 //! where request and options are the same. Where runs leave traces in data objects each gets a rule of its own.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 
 use brolga::{DerivedRule, Error, Options, Request};
 use brolga_driver::File;
@@ -13,7 +12,7 @@ use brolga_driver::protocol::derive;
 /// Rules of a file.
 pub struct Rules<'a> {
     file: &'a File,
-    last: RefCell<Option<(Request, Options, Rc<DerivedRule>)>>,
+    last: RefCell<Option<(Request, Options, DerivedRule)>>,
 }
 
 impl<'a> Rules<'a> {
@@ -23,7 +22,7 @@ impl<'a> Rules<'a> {
     }
 
     /// The rule that is asked for, as good as new.
-    pub fn get(&self, request: &Request, options: &Options) -> Result<Rc<DerivedRule>, Error> {
+    pub fn get(&self, request: &Request, options: &Options) -> Result<DerivedRule, Error> {
         if let Some((r, o, rule)) = &*self.last.borrow()
             && (r, o) == (request, options)
         {
@@ -31,7 +30,7 @@ impl<'a> Rules<'a> {
         }
         // Two large ones need not be there at once.
         self.last.replace(None);
-        let rule = Rc::new(derive(&self.file.program, request, options)?);
+        let rule = derive(&self.file.program, request, options)?;
         if !self.file.program.data.values().any(|d| d.writable) {
             self.last.replace(Some((request.clone(), options.clone(), rule.clone())));
         }
@@ -62,12 +61,12 @@ block0(v0: f64, v1: f64):
         let file = File::parse("test.clif", FUNCTION).expect("the file is fine");
         let (rules, options) = (Rules::new(&file), Options::default());
         let first = rules.get(&bound(&file, "%f(1.0, 2.0)"), &options).unwrap();
-        assert!(Rc::ptr_eq(&first, &rules.get(&bound(&file, "%f(3.0, 5.0)"), &options).unwrap()));
+        assert!(first.is(&rules.get(&bound(&file, "%f(3.0, 5.0)"), &options).unwrap()));
         let other = bound(&file, "%f(3.0, 5.0) activity active, const");
         let second = rules.get(&other, &options).unwrap();
-        assert!(!Rc::ptr_eq(&first, &second));
+        assert!(!first.is(&second));
         let restore = Options { memory: MemoryMode::Restore, ..options };
-        assert!(!Rc::ptr_eq(&second, &rules.get(&other, &restore).unwrap()));
+        assert!(!second.is(&rules.get(&other, &restore).unwrap()));
     }
 
     #[test]
@@ -77,6 +76,6 @@ block0(v0: f64, v1: f64):
         assert!(file.program.data.values().any(|d| d.writable), "there is a data object");
         let (rules, options, call) = (Rules::new(&file), Options::default(), bound(&file, "%f(1.0, 2.0)"));
         let first = rules.get(&call, &options).unwrap();
-        assert!(!Rc::ptr_eq(&first, &rules.get(&call, &options).unwrap()));
+        assert!(!first.is(&rules.get(&call, &options).unwrap()));
     }
 }

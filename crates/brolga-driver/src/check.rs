@@ -6,8 +6,6 @@
 //!
 //! An oracle that cannot answer (an instruction that it does not know, no digits) says so; it never agrees by default.
 
-use std::rc::Rc;
-
 use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict};
 use brolga_oracle::{Oracle, OracleError, Tangent};
@@ -132,7 +130,7 @@ impl Check {
 }
 
 /// How to get a rule whose data objects are as at the start. Runs may change them.
-pub type FreshRule<'a> = &'a dyn Fn() -> Result<Rc<DerivedRule>, Error>;
+pub type FreshRule<'a> = &'a dyn Fn() -> Result<DerivedRule, Error>;
 
 /// Check `outcome`, the gradient of `call`. Finite differences are left out if `differences` says so.
 pub fn check(
@@ -185,7 +183,7 @@ struct Samples<'a> {
     inputs: &'a [Input],
     rule: FreshRule<'a>,
     /// The rule for all samples, unless runs leave traces in its data objects.
-    kept: Option<Rc<DerivedRule>>,
+    kept: Option<DerivedRule>,
     precision: f64,
 }
 

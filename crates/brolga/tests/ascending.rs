@@ -9,23 +9,9 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Program, Request};
 use brolga_driver::File;
 
-/// Numbers, the same in each run.
-struct Noise(u64);
+mod noise;
 
-impl Noise {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
+use noise::Noise;
 
 const ENTRIES: usize = 24;
 const ROWS: usize = 6;
@@ -156,9 +142,9 @@ fn program(noise: &mut Noise) -> String {
 /// Where rows begin, each as the loop may read it: numbers that are all within the entries.
 fn rows(noise: &mut Noise) -> Vec<i64> {
     let mut rows: Vec<i64> = (0..2 * ROWS + 4).map(|_| noise.below(ENTRIES as u64 / 2 - 3) as i64).collect();
-    if noise.chance(60) {
+    if (noise.below(100) < 60) {
         rows.sort_unstable();
-        if noise.chance(20) {
+        if (noise.below(100) < 20) {
             let (i, j) = (noise.below(4) as usize, noise.below(4) as usize);
             rows.swap(i, j);
         }

@@ -14,22 +14,10 @@ use cranelift_codegen::ir;
 use cranelift_jit::JITModule;
 
 mod compiled;
+mod noise;
 
 use compiled::parse;
-
-/// Numbers, the same in each run.
-struct Noise(u64);
-
-impl Noise {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
+use noise::Noise;
 
 /// `f(p, q, r, n, s)`: three places, a number of turns and a first sum.
 type Compiled = extern "C" fn(*mut u8, *mut u8, *mut u8, u64, f64) -> f64;

@@ -13,24 +13,12 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::JITModule;
 
 mod compiled;
+mod noise;
 
 use compiled::parse;
+use noise::Noise;
 
 mod common;
-
-/// Numbers, the same in each run.
-struct Noise(u64);
-
-impl Noise {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 /// `f(top, limit, from, to)`: where it records, and from where to where it counts. Returns the position, or zero if the tape is full.
 type Compiled = extern "C" fn(*mut u8, *mut u8, i64, i64) -> u64;

@@ -149,7 +149,7 @@ pub fn noticed(
         return Ok(Some("protocol"));
     }
     // Finite differences run the primal; only the gradient that they are compared with is the mutant's.
-    let primal = || derive(program, &call.request(), &options).map(std::rc::Rc::new);
+    let primal = || derive(program, &call.request(), &options);
     let found = check(program, call, &outcome, &primal, tolerances, !line.clauses.nofd)?;
     Ok((!found.is_ok()).then_some("differences"))
 }
