@@ -40,7 +40,7 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     let mut functions: Vec<_> = body_of(&program, "primal", problem.func).into_iter().collect();
     functions.extend(derived(derivation));
     functions.extend(problem.hand.and_then(|symbol| body_of(&program, "by hand", symbol)));
-    listings(functions, how).map_err(|error| Failure::Run { name: problem.name, error })
+    listings(&program, functions, how).map_err(|error| Failure::Run { name: problem.name, error })
 }
 
 /// Of a call: the primal with everything that it calls, and what is derived.
@@ -50,7 +50,7 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
 pub fn of_call(program: &Program, call: &Invocation, how: How) -> Result<String, Error> {
     let (request, options) = (call.request(), Options { memory: call.memory, ..options(how) });
     let derivation = brolga_transform::derive(program, &request, &options, &*jit::host_isa(&options)?)?;
-    listings(reached(program, "primal", call.func).chain(derived(derivation)), how)
+    listings(program, reached(program, "primal", call.func).chain(derived(derivation)), how)
 }
 
 /// Of an adjoint by hand: everything that it calls.
@@ -58,7 +58,7 @@ pub fn of_call(program: &Program, call: &Invocation, how: How) -> Result<String,
 /// # Errors
 /// What cannot be compiled.
 pub fn of_hand(program: &Program, func: FuncKey, how: How) -> Result<String, Error> {
-    listings(reached(program, "by hand", func), how)
+    listings(program, reached(program, "by hand", func), how)
 }
 
 /// A function whose machine code is wanted.
@@ -102,9 +102,10 @@ fn derived(derivation: Derivation) -> impl Iterator<Item = Wanted> {
     whole.into_iter().chain(of_calls).chain(pairs)
 }
 
-fn listings(functions: impl IntoIterator<Item = Wanted>, how: How) -> Result<String, Error> {
+fn listings(program: &Program, functions: impl IntoIterator<Item = Wanted>, how: How) -> Result<String, Error> {
     let mut text = String::new();
-    for Wanted { what, symbol, func, derived } in functions {
+    for Wanted { what, symbol, mut func, derived } in functions {
+        jit::one_call_of_two(&mut func, program);
         text += &format!("; {what}: %{symbol}, {}\n", listing(func, derived, how)?);
     }
     Ok(text)

@@ -219,7 +219,15 @@ pub fn derive_with(
 ) -> Result<Derivation, Diagnostics> {
     // Whoever looks should see nothing of attempts that fail.
     let (inlining, found) = attempt(program, request, options, isa)?;
-    derive_once(program, request, options, Manner { inlining: &inlining, pieces: found.pieces }, isa, look, |_, _| {})
+    derive_once(
+        program,
+        request,
+        options,
+        Manner { pieces: found.pieces, ..Manner::with(&inlining) },
+        isa,
+        look,
+        |_, _| {},
+    )
 }
 
 /// Run the pipeline for a request.
@@ -242,6 +250,15 @@ pub(crate) struct Manner<'a> {
     pub inlining: &'a Inlining,
     /// Whether it is known that a function moves floats in pieces, so that all must settle what they read.
     pub pieces: bool,
+    /// How far.
+    far: Looking,
+}
+
+impl<'a> Manner<'a> {
+    /// All the way, with these calls replaced.
+    pub fn with(inlining: &'a Inlining) -> Self {
+        Self { inlining, pieces: false, far: Looking::Derive }
+    }
 }
 
 /// Run the pipeline in one manner and not otherwise. `glance` sees of each variant what its statements become, before anything is assembled.
@@ -254,7 +271,7 @@ pub(crate) fn derive_once(
     look: impl FnMut(&Stages<'_>),
     glance: impl FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<Derivation, Diagnostics> {
-    let found = run(program, request, options, manner, isa, Looking::Derive, look, glance)?;
+    let found = run(program, request, options, manner, isa, look, glance)?;
     Ok(found.expect("all of it is derived"))
 }
 
@@ -267,18 +284,17 @@ pub(crate) fn examine(
     isa: &dyn TargetIsa,
     glance: impl FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<(), Diagnostics> {
-    let manner = Manner { inlining, pieces: false };
-    run(program, request, options, manner, isa, Looking::Examine, |_| {}, glance).map(drop)
+    let manner = Manner { far: Looking::Examine, ..Manner::with(inlining) };
+    run(program, request, options, manner, isa, |_| {}, glance).map(drop)
 }
 
-#[expect(clippy::too_many_arguments, reason = "it is one function and two doors to it")]
+/// The pipeline, as far as `manner` says; without a derivation, if that is not all the way.
 fn run(
     program: &Program,
     request: &Request,
     options: &Options,
     manner: Manner<'_>,
     isa: &dyn TargetIsa,
-    far: Looking,
     mut look: impl FnMut(&Stages<'_>),
     mut glance: impl FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<Option<Derivation>, Diagnostics> {
@@ -368,9 +384,9 @@ fn run(
         }
         let to = Wanted { symbols, mode, is_root };
         // What is refused is looked at for more of that, and for nothing else.
-        let wanted = if problems.is_empty() { far } else { Looking::Examine };
-        let how = (to.clone(), wanted);
-        match derive_one(common, primal, &variant, how, pieces, &mut work, &mut names, &mut glance) {
+        let wanted = if problems.is_empty() { manner.far } else { Looking::Examine };
+        let how = How { to: to.clone(), looking: wanted, pieces };
+        match derive_one(common, primal, &variant, how, &mut work, &mut names, &mut glance) {
             Ok(None) => {}
             Ok(Some(stages)) => {
                 look(&stages);
@@ -399,15 +415,15 @@ fn run(
             Err(e) => problems.extend(with_chain(e, &program, request.func, variant.func).0),
         }
     }
-    if far == Looking::Examine {
+    if manner.far == Looking::Examine {
         return problems.or_ok(None);
     }
     if pieces && problems.is_empty() {
         let asked = work.variants.len();
         for (variant, to, place) in early {
-            let to = (to, Looking::Derive);
+            let how = How { to, looking: Looking::Derive, pieces: true };
             let primal = &normalised[&variant.func];
-            let again = derive_one(common, primal, &variant, to, true, &mut work, &mut names, &mut |_, _| {})?;
+            let again = derive_one(common, primal, &variant, how, &mut work, &mut names, &mut |_, _| {})?;
             let again = again.expect("it is derived");
             match (again.emitted, place) {
                 (Emitted::Pair(p), Place::Pair(i)) => pairs[i] = *p,
@@ -530,14 +546,20 @@ struct Common<'a> {
     isa: &'a dyn TargetIsa,
 }
 
-/// Derive a variant, which is `glance`d at first. If a function has been seen to move floats in `pieces`, or this one does, what is read is settled before.
-#[expect(clippy::too_many_arguments, reason = "what all variants share changes as they are derived")]
+/// How a variant is derived.
+struct How {
+    to: Wanted,
+    looking: Looking,
+    /// A function has been seen to move floats in pieces, so that what is read is settled before.
+    pieces: bool,
+}
+
+/// Derive a variant, which is `glance`d at first.
 fn derive_one<'a>(
     Common { program, options, summaries, isa }: Common<'a>,
     primal: &'a Normalised,
     variant: &'a Variant,
-    (Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }, looking): (Wanted, Looking),
-    pieces: bool,
+    How { to: Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }, looking, pieces }: How,
     work: &mut Worklist<'_>,
     names: &mut Names,
     glance: &mut dyn FnMut(&Facts<'_>, &AdStmts),

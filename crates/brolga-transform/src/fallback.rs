@@ -39,15 +39,14 @@ pub fn attempt(
     let derive = |inlining: &Inlining| -> Result<(Derivation, Doubts), Diagnostics> {
         let mut found = Doubts::default();
         let glance = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));
-        let manner = Manner { inlining, pieces: false };
+        let manner = Manner::with(inlining);
         let derivation = derive_once(program, request, options, manner, isa, |_| {}, glance)?;
         Ok((derivation, found))
     };
     let never = Inlining::never();
     let how = options.inline.settled(options.effort);
     // Nobody asks for doubts then.
-    let as_written =
-        || derive_once(program, request, options, Manner { inlining: &never, pieces: false }, isa, |_| {}, |_, _| {});
+    let as_written = || derive_once(program, request, options, Manner::with(&never), isa, |_| {}, |_, _| {});
     if how == Inline::Never {
         return Ok((never.clone(), as_written()?));
     }

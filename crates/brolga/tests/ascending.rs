@@ -21,7 +21,7 @@ fn program(noise: &mut Noise) -> String {
     let bytes = noise.one_of(&[8, 8, 16]);
     let (less, at_least) = noise.one_of(&[("slt", "sge"), ("slt", "sge"), ("ult", "uge")]);
     // Most are as they should be, apart from one thing or two.
-    let mut odd = |percent: u64| noise.chance(percent);
+    let mut odd = |percent: u64| noise.below(100) < percent;
     let handed_on = odd(40);
     let (stride, from, to) = match (odd(10), odd(10), odd(5)) {
         (true, ..) => (16, 0, 8),
@@ -142,9 +142,9 @@ fn program(noise: &mut Noise) -> String {
 /// Where rows begin, each as the loop may read it: numbers that are all within the entries.
 fn rows(noise: &mut Noise) -> Vec<i64> {
     let mut rows: Vec<i64> = (0..2 * ROWS + 4).map(|_| noise.below(ENTRIES as u64 / 2 - 3) as i64).collect();
-    if (noise.below(100) < 60) {
+    if noise.below(100) < 60 {
         rows.sort_unstable();
-        if (noise.below(100) < 20) {
+        if noise.below(100) < 20 {
             let (i, j) = (noise.below(4) as usize, noise.below(4) as usize);
             rows.swap(i, j);
         }

@@ -114,6 +114,17 @@ fn runtime_symbol(symbol: &str) -> Option<*const u8> {
     SYMBOLS.get(symbol.strip_prefix(OF_C).unwrap_or(symbol)).map(|&at| at as *const u8)
 }
 
+/// Ask once for a sine and a cosine, where both are glibc's and nobody has defined functions of their names.
+pub fn one_call_of_two(func: &mut ir::Function, program: &Program) {
+    let own = |k: FuncKey| program.funcs[k].body.is_some() || program.funcs[k].host.is_some();
+    let is_of_c = |symbol: &str| {
+        cfg!(all(target_os = "linux", target_env = "gnu"))
+            && runtime_symbol(symbol).is_some()
+            && !program.func(symbol).is_some_and(own)
+    };
+    sincos(func, is_of_c);
+}
+
 /// A module under construction.
 pub struct Builder<'p> {
     program: &'p Program,
@@ -270,7 +281,7 @@ impl<'p> Builder<'p> {
         let mut failed = None;
         for isa in own.into_iter().chain([tuned(Tuning::Plain)?]) {
             let mut func = func.clone();
-            sincos(&mut func, |name| self.is_of_c(name));
+            one_call_of_two(&mut func, self.program);
             let func = self.resolved(symbol, id, func, names)?;
             failed = self.attempt(id, func, &*isa).err();
             if failed.is_none() {
@@ -291,14 +302,6 @@ impl<'p> Builder<'p> {
         let f = CompiledFunction { owner, start: 0, size, traps, locs };
         self.functions.push((id, f));
         Ok(())
-    }
-
-    /// Whether a symbol is a function of glibc's, which nobody has defined anew.
-    fn is_of_c(&self, symbol: &str) -> bool {
-        let own = |k: FuncKey| self.program.funcs[k].body.is_some() || self.program.funcs[k].host.is_some();
-        cfg!(all(target_os = "linux", target_env = "gnu"))
-            && runtime_symbol(symbol).is_some()
-            && !self.program.func(symbol).is_some_and(own)
     }
 
     /// The function with ids for symbols.

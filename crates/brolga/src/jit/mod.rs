@@ -27,7 +27,7 @@ use compile::Added;
 use declared::Places;
 use traps::{CodeMap, Phase};
 
-pub use compile::{host_isa, is_better_plain};
+pub use compile::{host_isa, is_better_plain, one_call_of_two};
 pub use primal::Primal;
 
 /// One argument of a call.
