@@ -1,7 +1,5 @@
 //! The checks must notice what is wrong: right gradients pass, spoiled ones do not.
 
-use std::rc::Rc;
-
 use brolga::Options;
 use brolga_driver::check::{Check, RowVerdict, Tolerances, check};
 use brolga_driver::protocol::{derive, disagreement_with_tape, dump_violations, shape_violations, violations};
@@ -62,7 +60,7 @@ impl Subject {
 
     fn check(&self, outcome: &Outcome, differences: bool) -> Check {
         let tolerances = Tolerances::of(&self.file.program, &self.call, None);
-        check(&self.file.program, &self.call, outcome, &|| self.rule().map(Rc::new), tolerances, differences)
+        check(&self.file.program, &self.call, outcome, &|| self.rule(), tolerances, differences)
             .expect("the primal runs")
     }
 }
