@@ -7,7 +7,9 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir;
 use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Inline, Mode, Options, Program, Request, jit};
 use brolga_driver::explain::{Wanted, explain, text};
+use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Directive, File};
+use brolga_ir::inst::{AdOp, Check, Shape};
 use brolga_transform::derive_with;
 
 const TEXT: &str = include_str!("../cases/calls/inline.clif");
@@ -419,4 +421,40 @@ block0(v0: f64):
         let derived = brolga_transform::derive(&file.program, &request, &options, &*isa).expect("it can be derived");
         assert_eq!(derived.normalised.len() > 1, stays, "{n} instructions, {inline:?}, {effort:?}");
     }
+}
+
+/// Instructions of the user at which a derivation checks that no cotangent is lost.
+fn checked(program: &Program, request: &Request, options: &Options) -> Vec<(String, ir::Inst)> {
+    let isa = jit::host_isa(options).expect("there is a host");
+    let mut out = Vec::new();
+    derive_with(program, request, options, &*isa, |s| {
+        for (&inst, stmt) in s.stmts.iter() {
+            let loses = |op: &AdOp| match op {
+                AdOp::TrapIf(_, check) => *check == Check::UntrackedBits,
+                AdOp::ZeroMem { checked, .. } => *checked,
+                AdOp::AddMem { shape, .. } => matches!(shape, Shape::Bytes { .. }),
+                _ => false,
+            };
+            let mut ops = stmt.before.values().chain(stmt.after.values()).chain(stmt.rvs.values());
+            if ops.any(|i| loses(&i.op)) {
+                let origin = s.facts.program.origin(s.facts.variant.func, s.facts.original(inst));
+                out.push((s.facts.program.funcs[origin.func].symbol.clone(), origin.inst));
+            }
+        }
+    })
+    .expect("it can be derived");
+    out
+}
+
+#[test]
+fn nothing_is_checked_that_is_not_without() {
+    // Numbers of which a caller sees that they may be bits, and the function that has them does not.
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/wasm/O0/robust.wasm");
+    let file = File::read(path.as_ref()).expect("it is read");
+    let text = "%robust_loss(6, [0.0, 0.1, 1.0, 1.3, 2.0, 1.8, 3.0, 6.0, 4.0, 4.2, 5.0, 4.9], 1, 0.5)";
+    let (call, clauses) = call_with_clauses(text).expect("it is a call");
+    let request = file.bind(text, &call, &clauses).expect("the call fits").request();
+    let with = |inline| checked(&file.program, &request, &Options { inline, ..file.options() });
+    let (plain, inlined) = (with(Inline::Never), with(Inline::Auto));
+    assert!(inlined.iter().all(|c| plain.contains(c)), "{inlined:?} but {plain:?} as it is written");
 }
