@@ -19,6 +19,14 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
         ("odd", (1, 0)),
         ("power", (0, 1)),
         ("overwritten", (0, 1)),
+        ("overwritten_in_part", (0, 1)),
+        ("written_beside", (1, 0)),
+        ("written_through", (0, 1)),
+        ("written_in_front", (1, 0)),
+        ("written_anywhere", (0, 1)),
+        ("nothing_is_read", (1, 0)),
+        ("own_slot_overwritten", (0, 1)),
+        ("own_slot_written_beside", (1, 0)),
         ("written_before", (1, 0)),
         ("written_in_the_next_turn", (0, 1)),
         ("each", (1, 0)),
@@ -37,6 +45,7 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
         ("root_of", (1, 0)),
         ("traps_last", (1, 0)),
         ("traps_first", (0, 1)),
+        ("traps_before_a_write", (0, 1)),
         ("own_arrays", (2, 0)),
         ("callers_array", (1, 0)),
         ("array_of_pointers", (0, 1)),
@@ -73,7 +82,7 @@ fn calls(program: &Program, request: &Request, options: &Options) -> (usize, usi
 }
 
 #[test]
-fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_is_written_behind() {
+fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_that_it_reads_is_written_behind() {
     let program = program();
     for (symbol, (wholes, pairs)) in expected() {
         let request = request(&program, symbol, pointers(symbol));

@@ -19,7 +19,8 @@
 //! In WebAssembly it tells functions that only compute, or only write globals, from those that write to memory, and which arrays
 //! the latter write to.
 //!
-//! What a function *reads* is a set of parameters: a load whose address is made from a parameter reads through that, any other reads
+//! What a function *loads* is told in the same way, and says what may be written before it runs without its noticing ([`crate::whole`]). What it *reads* is a
+//! set of parameters: a load whose address is made from a parameter reads through that, any other reads
 //! what is not a parameter's. It serves to tell what is worth knowing of a call ([`crate::kept`]); nothing relies on it.
 
 use brolga_ir::map::HashMap;
@@ -86,37 +87,22 @@ impl Part {
 /// Parts beyond which they are joined.
 const MOST_PARTS: usize = 8;
 
-/// What a function does to memory.
+/// Parts of memory, none of which lies within another, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Effect {
-    /// In order.
-    writes: Vec<Part>,
-    /// What it reads: parameters, and the rest.
-    pub reads: blocks::Set,
-}
+struct Parts(Vec<Part>);
 
-impl Effect {
-    /// It writes nothing that its caller could see.
-    pub fn is_nothing(&self) -> bool {
-        self.writes.is_empty()
-    }
-
-    /// What it may write.
-    pub fn writes(&self) -> &[Part] {
-        &self.writes
-    }
-
+impl Parts {
     fn add(&mut self, part: Part) {
-        if self.writes.iter().any(|p| p.covers(&part)) {
+        if self.0.iter().any(|p| p.covers(&part)) {
             return;
         }
         let key = |p: &Part| (p.through, p.within, p.in_front());
-        let same = self.writes.iter().find(|p| key(p) == key(&part));
+        let same = self.0.iter().find(|p| key(p) == key(&part));
         let part = same.map_or(part, |p| p.join(&part));
-        self.writes.retain(|p| !part.covers(p));
-        self.writes.push(part);
-        self.writes.sort_unstable();
-        if self.writes.len() > MOST_PARTS {
+        self.0.retain(|p| !part.covers(p));
+        self.0.push(part);
+        self.0.sort_unstable();
+        if self.0.len() > MOST_PARTS {
             self.merge();
         }
     }
@@ -124,24 +110,59 @@ impl Effect {
     /// One part for each parameter, or one.
     fn merge(&mut self) {
         let mut merged: Vec<Part> = Vec::new();
-        for part in std::mem::take(&mut self.writes) {
+        for part in std::mem::take(&mut self.0) {
             match merged.last_mut() {
                 // They are in order of their parameters.
                 Some(last) if last.through == part.through => *last = last.join(&part),
                 _ => merged.push(part),
             }
         }
-        self.writes = if merged.len() > MOST_PARTS { vec![Part::ANYTHING] } else { merged };
+        self.0 = if merged.len() > MOST_PARTS { vec![Part::ANYTHING] } else { merged };
     }
 
     /// The join, in which what grows has no bounds if so.
     fn joined(&self, other: &Self, unbounded: bool) -> Self {
-        let mut all = Self { writes: self.writes.clone(), reads: self.reads | other.reads };
-        for part in &other.writes {
-            let known = self.writes.iter().any(|p| p.covers(part));
+        let mut all = self.clone();
+        for part in &other.0 {
+            let known = self.0.iter().any(|p| p.covers(part));
             all.add(if unbounded && !known { Part { span: None, ..*part } } else { *part });
         }
         all
+    }
+}
+
+/// What a function does to memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    writes: Parts,
+    loads: Parts,
+    /// What it reads: parameters, and the rest.
+    pub reads: blocks::Set,
+}
+
+impl Effect {
+    /// It writes nothing that its caller could see.
+    pub fn is_nothing(&self) -> bool {
+        self.writes.0.is_empty()
+    }
+
+    /// What it may write.
+    pub fn writes(&self) -> &[Part] {
+        &self.writes.0
+    }
+
+    /// What it may read that is not constant and not its own.
+    pub fn loads(&self) -> &[Part] {
+        &self.loads.0
+    }
+
+    /// The join, in which what grows has no bounds if so.
+    fn joined(&self, other: &Self, unbounded: bool) -> Self {
+        Self {
+            writes: self.writes.joined(&other.writes, unbounded),
+            loads: self.loads.joined(&other.loads, unbounded),
+            reads: self.reads | other.reads,
+        }
     }
 }
 
@@ -175,7 +196,8 @@ pub fn compute(
             let mut now = all[&k].joined(&of_function(places, &all), round >= BOUNDED_ROUNDS);
             if now != all[&k] {
                 if round >= MOST_ROUNDS {
-                    now.add(Part::ANYTHING);
+                    now.writes.add(Part::ANYTHING);
+                    now.loads.add(Part::ANYTHING);
                     now.reads = REST;
                 }
                 all.insert(k, now);
@@ -193,7 +215,8 @@ fn of_function(places: Places<'_>, all: &HashMap<FuncKey, Effect>) -> Effect {
     let mut effect = Effect::default();
     for &b in &places.cfg.blocks {
         for inst in places.func.layout.block_insts(b) {
-            written(places, inst, all).iter().filter_map(Part::of).for_each(|part| effect.add(part));
+            written(places, inst, all).iter().filter_map(Part::of).for_each(|part| effect.writes.add(part));
+            loaded(places, inst, all).iter().filter_map(Part::of).for_each(|part| effect.loads.add(part));
             effect.reads |= read(places, inst, all);
         }
     }
@@ -212,6 +235,25 @@ fn read(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> b
             effect.map_or(0, |e| kept::through(places, func.dfg.inst_args(inst), e.reads) & REST)
         }
         _ => 0,
+    }
+}
+
+/// The places that an instruction may read from, but for what is constant.
+pub fn loaded(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect>) -> SmallVec<[Place; 2]> {
+    let (program, func) = (places.program, places.func);
+    let callee = match (func.dfg.insts[inst], CalleeKind::of(program, func, inst)) {
+        (InstructionData::Load { flags, .. }, _) if func.dfg.mem_flags[flags].readonly() => return smallvec![],
+        (data, None) if !data.opcode().can_load() => return smallvec![],
+        (_, None) => return smallvec![places.of_access(inst)],
+        (_, Some(CalleeKind::Known(r))) if matches!(r.kind, MathKind::Expr(_)) => return smallvec![],
+        (_, Some(CalleeKind::Derived(k))) => Some(k),
+        (_, Some(CalleeKind::Computes(_))) => called(program, func, inst),
+        (_, Some(_)) => None,
+    };
+    let args = func.dfg.inst_args(inst);
+    match callee.and_then(|k| all.get(&k)) {
+        Some(effect) => effect.loads.0.iter().map(|part| through(places, args, part)).collect(),
+        None => smallvec![Place::ANYWHERE.within(places.blocks.through(args, REST))],
     }
 }
 
@@ -245,7 +287,7 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
         let effect = callee.and_then(|k| all.get(&k));
         return match (blocks::allocator_of(program, func, inst), effect) {
             (Some(kind), effect) => by_allocator(places, args, kind, effect),
-            (None, Some(effect)) => effect.writes.iter().map(|part| through(places, args, part)).collect(),
+            (None, Some(effect)) => effect.writes.0.iter().map(|part| through(places, args, part)).collect(),
             (None, None) => anything(),
         };
     }
@@ -255,7 +297,7 @@ pub fn written(places: Places<'_>, inst: ir::Inst, all: &HashMap<FuncKey, Effect
     if op == Opcode::Fence { smallvec![Place::ANYWHERE] } else { smallvec![] }
 }
 
-/// What a callee writes, where these are its arguments.
+/// What a part of a callee's memory is here, where these are its arguments.
 fn through(places: Places<'_>, args: &[ir::Value], part: &Part) -> Place {
     let place = match (part.through, part.span) {
         (Some(i), Some(span)) => places.of_address(args[i]).shifted(span),
@@ -284,8 +326,8 @@ fn by_allocator(
     let small = |p: &Part| p.through == Some(0) && p.span.is_some_and(|s| s.1 - s.0 <= MOST_STATE);
     match effect {
         // It is plain to see what that is, so that the program may read it after all: how far an arena is used, say.
-        Some(effect) if effect.writes.iter().all(small) => {
-            found.extend(effect.writes.iter().filter_map(|p| p.span).map(|s| instance.shifted(s)));
+        Some(effect) if effect.writes.0.iter().all(small) => {
+            found.extend(effect.writes.0.iter().filter_map(|p| p.span).map(|s| instance.shifted(s)));
         }
         _ => found.push(instance.shifted(FRONT)),
     }

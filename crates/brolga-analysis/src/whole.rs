@@ -11,12 +11,12 @@
 //! **Answer.** A call is listed if
 //! - the callee can be *delayed* ([`Delay`]): neither it nor anything that it calls writes memory that outlives it, allocates or frees,
 //!   calls what we do not know or through a pointer, uses atomics, or asks the machine for an address;
-//! - no memory is written behind the call, on any way to the end: not by stores, and not by calls. So the callee still
-//!   finds what it would have found. Nor could a write behind the call be one that the callee was to prevent, by a trap. That is
-//!   why memory that is written back (memory mode `restore`) makes no difference;
-//! - if the callee may trap, no memory is accessed behind the call: the shadow of a place that is read behind it is
+//! - nothing that the callee may [load](Effect::loads) is written behind the call, on any way to the end: not by stores, and not by calls. So the callee
+//!   still finds what it would have found;
+//! - if the callee may trap, no memory is accessed behind the call: a write could be one that the callee was to prevent, and the shadow of a place that is read is
 //!   written in the reverse of that read, before the callee would have trapped because there is no such place. The fault of
-//!   a load guards nothing, as where loads that nobody needs are left out;
+//!   a load guards nothing, as where loads that nobody needs are left out. Where memory is bounded whoever accesses it ([`Program::confined`]), only calls
+//!   of what we do not know are not to stand behind it;
 //! - if the callee loads what may be a pointer, the function has no stack slot: the shadows of pointers in a slot are gone
 //!   when the second half begins;
 //! - a return can be reached, so that there is a reverse;
@@ -36,12 +36,10 @@ use brolga_rules::{MathKind, MathRule, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::blocks::Blocks;
 use crate::callee::CalleeKind;
-use crate::cfg::Cfg;
+use crate::clobber::{Access, ClobberInput, Writes};
 use crate::contents::{Use, Uses};
 use crate::effects::{self, Effect};
-use crate::places::Places;
 
 /// What is to be known of a function that can run later than in the primal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,18 +170,12 @@ fn divisor(func: &ir::Function, inst: ir::Inst) -> Option<i64> {
 
 /// What is asked about a function.
 pub struct WholeInput<'a> {
-    /// The program.
-    pub program: &'a Program,
-    /// The normalised function, which is derived without a value.
-    pub func: &'a ir::Function,
-    /// Its control flow.
-    pub cfg: &'a Cfg,
+    /// The normalised function, which is derived without a value, and its memory.
+    pub at: &'a ClobberInput<'a>,
     /// All uses.
     pub uses: &'a Uses,
     /// Which values carry cotangents.
     pub is_active: &'a dyn Fn(ir::Value) -> bool,
-    /// What functions may write.
-    pub effects: &'a HashMap<FuncKey, Effect>,
     /// Which functions can be delayed.
     pub delays: &'a HashMap<FuncKey, Delay>,
 }
@@ -191,10 +183,10 @@ pub struct WholeInput<'a> {
 /// What may come to pass between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ahead {
-    /// Memory is written.
-    writes: bool,
     /// Memory is accessed.
     accesses: bool,
+    /// What we do not know is called.
+    foreign: bool,
     /// A return is reached.
     returns: bool,
 }
@@ -202,8 +194,8 @@ struct Ahead {
 impl Ahead {
     fn join(self, other: Self) -> Self {
         Self {
-            writes: self.writes | other.writes,
             accesses: self.accesses | other.accesses,
+            foreign: self.foreign | other.foreign,
             returns: self.returns | other.returns,
         }
     }
@@ -212,26 +204,34 @@ impl Ahead {
 /// The calls that can be derived whole, as far as values and memory are concerned.
 pub fn whole_calls(cx: &WholeInput<'_>) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
-    let insts = || cx.cfg.all_insts().iter().copied();
-    if !cx.cfg.calls.iter().any(|&i| cx.delay(i).is_some()) {
+    let ClobberInput { program, func, cfg, .. } = *cx.at;
+    if !cfg.calls.iter().any(|&i| cx.delay(i).is_some()) {
         return found;
     }
-    let slots = insts().any(|i| cx.func.dfg.insts[i].opcode() == Opcode::StackAddr);
+    let slots = cfg.all_insts().iter().any(|&i| func.dfg.insts[i].opcode() == Opcode::StackAddr);
     let behind = cx.behind();
-    for &b in &cx.cfg.blocks {
-        let mut ahead = behind[b];
-        let last_first = cx.cfg.insts(b);
-        for &inst in last_first.iter().rev() {
+    let mut calls = Vec::new();
+    for &block in &cfg.blocks {
+        let mut ahead = behind[block];
+        for &inst in cfg.insts(block).iter().rev() {
             if let Some(delay) = cx.delay(inst)
                 && ahead.returns
-                && !ahead.writes
-                && !(delay.traps && ahead.accesses)
+                && !(delay.traps && (ahead.foreign || ahead.accesses && !program.confined))
                 && !(delay.pointers && slots)
-                && cx.func.dfg.inst_results(inst).iter().all(|&r| cx.unwanted(r))
+                && func.dfg.inst_results(inst).iter().all(|&r| cx.unwanted(r))
             {
-                found.insert(inst);
+                calls.push((block, inst, effects::loaded(cx.at.places(), inst, cx.at.effects)));
             }
             ahead = ahead.join(cx.does(inst));
+        }
+    }
+    if calls.is_empty() {
+        return found;
+    }
+    let mut writes = Writes::of(cx.at, calls.iter().map(|c| c.2.len()).sum());
+    for (block, inst, places) in calls {
+        if !places.into_iter().any(|place| writes.may_follow(&Access { block, inst, place })) {
+            found.insert(inst);
         }
     }
     found
@@ -239,7 +239,7 @@ pub fn whole_calls(cx: &WholeInput<'_>) -> EntitySet<ir::Inst> {
 
 impl WholeInput<'_> {
     fn callee(&self, inst: ir::Inst) -> Option<CalleeKind> {
-        CalleeKind::of(self.program, self.func, inst)
+        CalleeKind::of(self.at.program, self.at.func, inst)
     }
 
     /// What is known of the function that an instruction calls, if that is to be derived and can be delayed.
@@ -251,33 +251,28 @@ impl WholeInput<'_> {
     }
 
     fn does(&self, inst: ir::Inst) -> Ahead {
-        let op = self.func.dfg.insts[inst].opcode();
-        let places = Places { program: self.program, func: self.func, cfg: self.cfg, blocks: &Blocks::default() };
-        let accesses = match self.callee(inst) {
-            None => op.can_load() || op.can_store(),
-            Some(CalleeKind::Derived(k)) => self.delays.get(&k).is_none_or(|d| d.memory),
-            Some(CalleeKind::Known(rule)) => reads(rule),
-            Some(_) => true,
+        let op = self.at.func.dfg.insts[inst].opcode();
+        let (accesses, foreign) = match self.callee(inst) {
+            None => (op.can_load() || op.can_store(), false),
+            Some(CalleeKind::Derived(k)) => self.delays.get(&k).map_or((true, true), |d| (d.memory, false)),
+            Some(CalleeKind::Known(rule)) => (reads(rule), false),
+            Some(_) => (true, true),
         };
-        Ahead {
-            writes: !effects::written(places, inst, self.effects).is_empty(),
-            accesses,
-            returns: op == Opcode::Return,
-        }
+        Ahead { accesses, foreign, returns: op == Opcode::Return }
     }
 
     /// For each block, what may come to pass behind its end.
     fn behind(&self) -> SecondaryMap<ir::Block, Ahead> {
         let mut own: SecondaryMap<ir::Block, Ahead> = SecondaryMap::new();
-        for &b in &self.cfg.blocks {
-            own[b] = self.cfg.insts(b).iter().fold(Ahead::default(), |a, &i| a.join(self.does(i)));
+        for &b in &self.at.cfg.blocks {
+            own[b] = self.at.cfg.insts(b).iter().fold(Ahead::default(), |a, &i| a.join(self.does(i)));
         }
         let mut behind: SecondaryMap<ir::Block, Ahead> = SecondaryMap::new();
         let mut changed = true;
         while changed {
             changed = false;
-            for &b in self.cfg.blocks.iter().rev() {
-                let succs = self.cfg.succs[b].iter();
+            for &b in self.at.cfg.blocks.iter().rev() {
+                let succs = self.at.cfg.succs[b].iter();
                 let now = succs.fold(Ahead::default(), |a, &s| a.join(own[s]).join(behind[s]));
                 changed |= now != behind[b];
                 behind[b] = now;
@@ -288,7 +283,7 @@ impl WholeInput<'_> {
 
     /// Whether nobody needs what a value is, only what its cotangent is.
     fn unwanted(&self, v: ir::Value) -> bool {
-        let func = self.func;
+        let func = self.at.func;
         let mut seen: EntitySet<ir::Value> = EntitySet::new();
         let mut work = vec![v];
         while let Some(v) = work.pop() {
@@ -309,9 +304,9 @@ impl WholeInput<'_> {
 
     /// Whether an instruction is linear in an operand, and its reverse does not ask what that operand is.
     fn passes(&self, inst: ir::Inst, n: usize) -> bool {
-        let args = self.func.dfg.inst_args(inst);
+        let args = self.at.func.dfg.inst_args(inst);
         let inactive = |k: usize| !(self.is_active)(args[k]);
-        match self.func.dfg.insts[inst].opcode() {
+        match self.at.func.dfg.insts[inst].opcode() {
             Opcode::Fadd | Opcode::Fsub | Opcode::Fneg | Opcode::Fpromote | Opcode::Fdemote => true,
             Opcode::Fmul => inactive(1 - n),
             Opcode::Fdiv => n == 0 && inactive(1),

@@ -212,9 +212,23 @@ pub enum Arith {
     Icmp(IntCC),
 }
 
-/// A place in the activation frame: byte offset from its start.
+/// A place in the activation frame: byte offset from its start, or the number of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameSlot(pub u32);
+
+impl FrameSlot {
+    const VARIABLE: u32 = 1 << 31;
+
+    /// What is in no memory, but in a variable of a combined function.
+    pub fn variable(number: u32) -> Self {
+        Self(number | Self::VARIABLE)
+    }
+
+    /// The number of the variable that it is, if it is one.
+    pub fn as_variable(self) -> Option<u32> {
+        (self.0 & Self::VARIABLE != 0).then_some(self.0 & !Self::VARIABLE)
+    }
+}
 
 /// What a derived call's callee does with the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

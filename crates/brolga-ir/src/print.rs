@@ -58,7 +58,10 @@ impl Display for Shape {
 
 impl Display for FrameSlot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "frame+{}", self.0)
+        match self.as_variable() {
+            Some(number) => write!(f, "var{number}"),
+            None => write!(f, "frame+{}", self.0),
+        }
     }
 }
 

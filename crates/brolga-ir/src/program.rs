@@ -108,6 +108,9 @@ pub struct Program {
     /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among the last 65536 an access traps. So two accesses
     /// whose numbers differ by a few bytes are as far apart in memory. Frontends set this whose memories never have their last page.
     pub short_indices: bool,
+    /// Whatever traps a function has, its callers do not rely on them for their own accesses to be within memory: each access is within, or traps. So are
+    /// those to shadows. Frontends of languages set this whose memory is bounded (WebAssembly).
+    pub confined: bool,
     /// What the program's own trap codes mean: a name and a sentence for each, by which errors call them.
     pub traps: BTreeMap<u8, (&'static str, &'static str)>,
     /// Instructions that a derivation has copied from one function into another. No body that is held here has any.

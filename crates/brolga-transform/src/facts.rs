@@ -148,12 +148,16 @@ impl<'a> Facts<'a> {
         let mut whole = EntitySet::new();
         if mode == Mode::Gradient && ideas.whole && ideas.prune {
             whole = whole_calls(&WholeInput {
-                program,
-                func,
-                cfg,
+                at: &ClobberInput {
+                    program,
+                    func,
+                    cfg,
+                    noalias: &variant.noalias,
+                    effects: summaries.effects(),
+                    blocks: &blocks,
+                },
                 uses,
                 is_active: &|v| activity.ct[v].is_some(),
-                effects: summaries.effects(),
                 delays: summaries.delays(),
             });
         }

@@ -22,7 +22,7 @@
 //!
 //! Numbers that are the same in each turn of a loop may be watched in its first turn alone ([`crate::once`]).
 //!
-//! **Where.** In loops, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
+//! **Where.** In loops, and in functions that call themselves, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
 //! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for.
 //! If there is a loop around it, each run of the inner one has a sum of its own, and the processor goes on to the next run while it is still adding
 //! for the last: then an addition is an instruction again (`spmv` took 20.1 us with one chain and 18.2 with guards).
@@ -81,9 +81,11 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let short = short_loops(facts);
-    let chains = Chains { facts, live, behind: RefCell::default(), once: Once::new(facts) };
+    let chains =
+        Chains { facts, live, behind: RefCell::default(), once: Once::new(facts), recursive: calls_itself(facts) };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
-    let placed = placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b));
+    let placed =
+        placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b) || chains.recursive);
     let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
         .flat_map(|(stmt, b)| stmt.guards.iter().map(move |g| (stmt.primal, g, b)))
         .map(|(inst, g, b)| (inst, g, b, chains.options(inst, g, b)))
@@ -163,6 +165,16 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         half(s, none(), none(), rvs)
     };
     Some(Watched { watching, free: stmts.values().map(free).collect(), clearing, once })
+}
+
+/// Whether a function calls itself: each of its blocks then runs many times, as those of a loop do.
+fn calls_itself(facts: &Facts<'_>) -> bool {
+    facts.cfg.calls.iter().any(|&inst| match facts.func().dfg.insts[inst] {
+        ir::InstructionData::Call { func_ref, .. } => {
+            facts.program.callee(facts.func(), func_ref) == Some(facts.variant.func)
+        }
+        _ => false,
+    })
 }
 
 /// Watch a value in a block: when it is computed if that is there, else before the statement that asks.
@@ -266,6 +278,8 @@ struct Chains<'a, 'f> {
     /// What has been found out by [`Chains::always_behind`].
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
     once: Once<'a, 'f>,
+    /// Whether the function calls itself.
+    recursive: bool,
 }
 
 /// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
@@ -328,7 +342,7 @@ impl Chains<'_, '_> {
     /// How often a block is taken to run.
     fn turns(&self, b: ir::Block) -> f64 {
         let loops = &self.facts.loops;
-        TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32)
+        TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32 + i32::from(self.recursive))
     }
 
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was.

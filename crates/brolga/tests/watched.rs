@@ -594,3 +594,100 @@ fn what_is_read_anew_in_each_turn() {
         check_anew::<f32>(besides);
     }
 }
+
+/// `Σᵢ (a[i] x[0])⁴ / x[1]` over those `i` whose `w[i]` is one, by halves. No loop, but a function that calls itself, each activation of which watches its own numbers.
+const BY_HALVES: &str = "
+function %halves(i64, i64, i64, i64) -> FLOAT system_v {
+    fn0 = %halves(i64, i64, i64, i64) -> FLOAT system_v
+block0(v0: i64, v1: i64, v2: i64, v3: i64):
+    v4 = iconst.i64 1
+    v5 = icmp ugt v3, v4
+    brif v5, block1, block2
+block1:
+    v6 = ushr v3, v4
+    v7 = isub v3, v6
+    v8 = iconst.i64 WIDTH
+    v9 = imul v6, v8
+    v10 = iadd v0, v9
+    v11 = iconst.i64 3
+    v12 = ishl v6, v11
+    v13 = iadd v2, v12
+    v14 = call fn0(v0, v1, v2, v6)
+    v15 = call fn0(v10, v1, v13, v7)
+    v16 = fadd v14, v15
+    return v16
+block2:
+    v20 = load.FLOAT v0
+    v21 = load.FLOAT v1
+    v31 = iconst.i64 WIDTH
+    v22 = iadd v1, v31
+    v23 = load.FLOAT v22
+    v24 = fmul v20, v21
+    v25 = fmul v24, v24
+    v26 = fmul v25, v25
+    v27 = fdiv v26, v23
+    v28 = load.i64 v2
+    v29 = FLOATconst 0.0
+    v30 = select v28, v27, v29
+    return v30
+}";
+
+fn check_halves<F: Float>() {
+    use ArgActivity::{Const, Duplicated};
+    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
+    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
+    let int = |n: i64| Arg::new(DataValue::I64(n));
+    for mode in [Mode::Combined, Mode::Gradient] {
+        let activity = [Duplicated, Duplicated, Const, Const];
+        let both = [true, false].map(|finite| rule_of::<F>(BY_HALVES, "halves", &activity, finite, mode));
+        assert!(asks(both[0].clif().0) && !asks(both[1].clif().0), "one is watched, the other is not");
+        for counts in [[1_i64; TURNS], [0; TURNS], std::array::from_fn(|i| (i % 2) as i64)] {
+            for place in 0..TURNS + 2 {
+                for bad in [1.5, 0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+                    let mut numbers: Vec<F> = (0..TURNS + 2).map(|i| F::of((i % 4) as f64 - 1.5)).collect();
+                    numbers[place] = F::of(bad);
+                    let found = both.each_ref().map(|rule| {
+                        let (a, x) = (cells(&numbers[..TURNS]), cells(&numbers[TURNS..]));
+                        let (da, dx) = (cells(&[F::of(0.5); TURNS]), cells(&[F::of(0.25); 2]));
+                        let counts = int(counts.as_ptr() as i64);
+                        let args = [Arg::duplicated(at(&a), at(&da)), Arg::duplicated(at(&x), at(&dx)), counts];
+                        twice::<F>(rule, &args.into_iter().chain([int(TURNS as i64)]).collect::<Vec<_>>());
+                        da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
+                    });
+                    let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
+                    assert_eq!(other, None, "{} with {bad} at {place}, {counts:?}, {mode:?}", F::CLIF);
+                    let counts_for_nothing = |i: &usize| counts[*i] == 0;
+                    for i in (0..TURNS).filter(counts_for_nothing) {
+                        assert!(found[0][i].same(F::of(0.5)), "a[{i}] does not count: {bad} at {place}, {mode:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_activation_of_a_recursion() {
+    check_halves::<f64>();
+    check_halves::<f32>();
+}
+
+/// With the worth of ideas asked for, too: a recursion is taken to run often, as a loop is.
+#[test]
+fn a_recursion_is_worth_watching() {
+    let text = BY_HALVES.replace("FLOAT", "f64").replace("WIDTH", "8");
+    // The same products again and again: more of them than one activation alone is worth a second pullback for.
+    let more: String =
+        (100..108).map(|k| format!("v{k} = fmul v{}, v20\n", if k == 100 { 27 } else { k - 1 })).collect();
+    let text = text.replace("v28 = load.i64 v2", &format!("{more}v28 = load.i64 v2")).replace("v28, v27", "v28, v107");
+    let once = text.replace("call fn0(v10, v1, v13, v7)", "load.f64 v10");
+    let once = once.replace("call fn0(v0, v1, v2, v6)", "load.f64 v0");
+    for (text, watched) in [(text, true), (once, false)] {
+        let p = program(&text);
+        let activity = [ArgActivity::Duplicated, ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const];
+        let request = Request::new(p.func("halves").unwrap(), activity);
+        let options = Options { mode: Mode::Gradient, ..Options::default() };
+        let rule = DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(asks(rule.clif().0), watched, "{}", rule.clif().0);
+    }
+}

@@ -41,10 +41,6 @@ impl Cx<'_> {
         self.seg_value.expect("this function has a segment")
     }
 
-    fn keeps_variables(&self) -> bool {
-        self.env.frame.is_some_and(|f| f.home == FrameHome::Variables)
-    }
-
     fn tape_var(&self) -> Variable {
         self.tape.expect("this function has a segment")
     }
@@ -291,23 +287,23 @@ impl Cx<'_> {
                     self.clear_slots(b, |p| p.at_enter);
                 }
             }
-            AdOp::Keep(slot, v) if self.keeps_variables() => {
+            AdOp::Keep(slot, v) if slot.as_variable().is_some() => {
                 if let Some(&var) = self.kept.get(slot) {
                     let v = self.get(*v);
                     b.def_var(var, v);
                 }
             }
-            AdOp::KeepBlock(slot, id) if self.keeps_variables() => {
+            AdOp::KeepBlock(slot, id) if slot.as_variable().is_some() => {
                 if let Some(&var) = self.kept_ids.get(slot) {
                     let id = b.ins().iconst(types::I32, i64::from(*id));
                     b.def_var(var, id);
                 }
             }
-            AdOp::Restore(slot) if self.keeps_variables() => {
+            AdOp::Restore(slot) if slot.as_variable().is_some() => {
                 let r = b.use_var(self.kept[slot]);
                 self.name(inst.defs[0].0, r);
             }
-            AdOp::KeptBlock(slot) if self.keeps_variables() => {
+            AdOp::KeptBlock(slot) if slot.as_variable().is_some() => {
                 let r = b.use_var(self.kept_ids[slot]);
                 self.name(inst.defs[0].0, r);
             }

@@ -484,14 +484,13 @@ impl Cx<'_> {
             }
         }
         self.watch_begins(b, seen);
-        let in_variables = self.env.frame.is_some_and(|f| f.home == FrameHome::Variables);
         for &(ref kept, ty) in &seen.kept {
             match *kept {
-                Kept::Value(slot) if in_variables && !self.kept.contains_key(&slot) => {
+                Kept::Value(slot) if slot.as_variable().is_some() && !self.kept.contains_key(&slot) => {
                     let var = self.zero_var(b, ty);
                     self.kept.insert(slot, var);
                 }
-                Kept::Block(slot) if in_variables && !self.kept_ids.contains_key(&slot) => {
+                Kept::Block(slot) if slot.as_variable().is_some() && !self.kept_ids.contains_key(&slot) => {
                     let var = self.zero_var(b, types::I32);
                     self.kept_ids.insert(slot, var);
                 }

@@ -201,12 +201,26 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     pub(super) fn alloc(&mut self, bytes: u32) -> FrameSlot {
         if self.home == FrameHome::Variables {
-            self.variables += 1;
-            return FrameSlot(self.variables);
+            return self.variable();
         }
         let at = self.size.next_multiple_of(bytes.min(8));
         self.size = at + bytes;
         FrameSlot(at)
+    }
+
+    fn variable(&mut self) -> FrameSlot {
+        self.variables += 1;
+        FrameSlot::variable(self.variables)
+    }
+
+    /// Whether what a block computes is better off in a variable although the frame is on the stack: if it is there on all ways to a return, and
+    /// calls come between. Whatever lives across them is on the stack already, and need not be there twice.
+    fn stays(&self, def: ir::Block) -> bool {
+        self.home == FrameHome::Stack
+            && self.facts.loops.loops.is_empty()
+            && self.stmts.len() <= MAX_FOR_VARIABLES
+            && !self.facts.cfg.calls.is_empty()
+            && self.plan.exits.iter().all(|&e| self.loops.dominates(def, e))
     }
 
     /// Make room for a flag.
@@ -628,7 +642,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         if let Some(&s) = self.slots.get(&key) {
             return s;
         }
-        let s = self.alloc(type_of(self.facts, self.aux, v).bytes());
+        let stays = key.1.is_none() && self.stays(def);
+        let s = if stays { self.variable() } else { self.alloc(type_of(self.facts, self.aux, v).bytes()) };
         self.slots.insert(key, s);
         let keeper = if key.1.is_none() { def } else { b };
         self.plan.blocks[keeper].keeps.push((s, v));
@@ -734,11 +749,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             layout.home = FrameHome::Tape;
         }
         let has_slots = layout.slots.values().any(Option::is_some);
-        let empty = match layout.home {
-            FrameHome::Tape | FrameHome::Stack => self.size == 8 && !has_slots,
-            FrameHome::Variables => self.size == 0 && self.variables == 0,
-        };
-        if empty {
+        let least = if layout.home == FrameHome::Variables { 0 } else { 8 };
+        if self.size == least && self.variables == 0 && !has_slots {
             self.plan.frame = None;
         }
     }

@@ -212,6 +212,7 @@ pub fn translate(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode
     };
     env.program.vmctx_pointers_only = true;
     env.program.short_indices = env.layout.has_room();
+    env.program.confined = true;
     env.program.traps = trap::names();
     data_objects(&mut env)?;
     reference_numbers(&mut env);

@@ -510,7 +510,27 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
         true => (all, (3000, 64)),
         false => (all, (2000, 32)),
     };
-    !loops || insts > most.0 || branches > most.1
+    !loops || insts > most.0 || branches > most.1 || !has_cycle(func)
+}
+
+/// Whether control flow leads from some block to itself.
+fn has_cycle(func: &ir::Function) -> bool {
+    // Blocks on the way from the entry to where the search is, and those from which it has come back.
+    let (mut open, mut done) = (HashSet::default(), HashSet::default());
+    let mut work: Vec<(ir::Block, bool)> = func.layout.entry_block().map(|b| (b, false)).into_iter().collect();
+    while let Some((b, leave)) = work.pop() {
+        if leave {
+            open.remove(&b);
+            done.insert(b);
+        } else if open.contains(&b) {
+            return true;
+        } else if !done.contains(&b) {
+            open.insert(b);
+            work.push((b, true));
+            work.extend(func.block_successors(b).map(|s| (s, false)));
+        }
+    }
+    false
 }
 
 fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
@@ -629,6 +649,22 @@ mod tests {
         let (last, behind) = (2 * (warm + cold) + 1, 2 * (warm + cold) + 2);
         write!(text, "block{last}:\n brif v0, block{last}, block{behind}\nblock{behind}:\n return\n}}").expect("grows");
         cranelift_reader::parse_functions(&text).unwrap_or_else(|e| panic!("{e}: {text}")).remove(0)
+    }
+
+    #[test]
+    fn a_block_that_stands_before_where_it_is_reached_from_is_no_loop() {
+        let chain = (0..150).map(|i| format!(" v{} = fmul v{i}, v{i}\n", i + 1)).collect::<String>();
+        let text = |last: &str| {
+            format!(
+                "function %f(f64, i64) -> f64 {{\nblock0(v0: f64, v1000: i64):\n{chain} brif v1000, block1, block2\n\
+                 block1:\n return v150\nblock2:\n brif v1000, block3, block4\nblock3:\n jump block1\nblock4:\n {last}\n}}"
+            )
+        };
+        for (last, plain) in [("jump block1", true), ("jump block2", false)] {
+            let func = cranelift_reader::parse_functions(&text(last)).unwrap_or_else(|e| panic!("{e}")).remove(0);
+            assert!(!brolga_transform::hoist::is_short(&func));
+            assert_eq!(is_better_plain(&func, false), plain, "{last}");
+        }
     }
 
     #[test]
