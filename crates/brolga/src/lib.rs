@@ -9,6 +9,7 @@ pub mod error;
 pub mod jit;
 mod quiet;
 pub mod stages;
+pub mod tiered;
 
 pub use brolga_ir::{
     Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, MemoryMode,
@@ -19,3 +20,4 @@ pub use cranelift_codegen;
 pub use error::{Error, Trap};
 pub use jit::{Arg, DerivedRule, Floats, Primal, Pullback, Run};
 pub use stages::{Stage, dot, dump};
+pub use tiered::{Made, Tiered};
