@@ -92,7 +92,12 @@ pub fn is_bare(
     incoming: Option<&dyn Fn(ir::Block, usize) -> Vec<ir::Value>>,
 ) -> bool {
     let ty = func.dfg.value_type(v);
-    !ty.is_vector() && mantissa_bits(ty).is_some_and(|least| Lowest::new(func, incoming).of(v) >= least)
+    !ty.is_vector() && mantissa_bits(ty).is_some_and(|least| lowest(func, v, incoming) >= least)
+}
+
+/// The lowest place at which an integer may have a bit that is set; 64 if it has none.
+pub fn lowest(func: &ir::Function, v: ir::Value, incoming: Option<&dyn Fn(ir::Block, usize) -> Vec<ir::Value>>) -> i64 {
+    Lowest::new(func, incoming).of(v)
 }
 
 /// Whether a shift or a mask leaves nothing of a float but what is above its mantissa.
@@ -100,17 +105,38 @@ pub(crate) fn leaves_exponent(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) ->
     let args = func.dfg.inst_args(inst);
     match func.dfg.insts[inst].opcode() {
         Opcode::Ushr | Opcode::Sshr => {
-            let least = mantissa_bits(func.dfg.value_type(args[0]));
+            let least = least_place(func.dfg.value_type(args[0]));
             let by = constant_int(func, args[1]);
             by.zip(least).is_some_and(|(n, least)| n >= least && !reaches_mantissa(func, cfg, args[0], n))
         }
         Opcode::Band => [(0, 1), (1, 0)].into_iter().any(|(x, mask)| {
             let incoming = |b: ir::Block, i: usize| cfg.incoming(b, i).collect();
-            is_bare(func, args[mask], Some(&incoming))
-                && !reaches_mantissa(func, cfg, args[x], Lowest::new(func, Some(&incoming)).of(args[mask]))
+            let ty = func.dfg.value_type(args[mask]);
+            let least = least_place(ty).filter(|_| !ty.is_vector());
+            let from = least.map(|_| lowest(func, args[mask], Some(&incoming)));
+            from.zip(least).is_some_and(|(n, least)| n >= least && !reaches_mantissa(func, cfg, args[x], n))
         }),
         _ => false,
     }
+}
+
+/// The place from which upwards an integer may have nothing of a mantissa: it may be the upper half of a wider float.
+fn least_place(ty: Type) -> Option<i64> {
+    if ty == types::I32 { Some(UPPER) } else { mantissa_bits(ty) }
+}
+
+/// Bits of a mantissa in the upper half of an `f64`.
+pub const UPPER: i64 = 52 - 32;
+
+/// The 64-bit integer of which a 32-bit one is the upper half, as far as that is plain to see.
+pub fn upper_half_of(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
+    let shifted = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Ireduce)?;
+    let shift = func.dfg.value_def(func.dfg.inst_args(shifted)[0]).inst()?;
+    let &[x, by] = func.dfg.inst_args(shift) else { return None };
+    let shifts = matches!(func.dfg.insts[shift].opcode(), Opcode::Ushr | Opcode::Sshr);
+    (shifts && func.dfg.value_type(x) == types::I64 && func.dfg.value_type(v) == types::I32)
+        .then(|| constant_int(func, by).filter(|by| *by == 32).map(|_| x))
+        .flatten()
 }
 
 /// Places that are followed; a float that goes round a loop bit by bit shows its mantissa in the twelfth turn.
@@ -122,7 +148,7 @@ fn reaches_mantissa(func: &ir::Function, cfg: &Cfg, v: ir::Value, from: i64) -> 
     let mut next = 0;
     while let Some(&(v, n)) = seen.get(next) {
         next += 1;
-        if next > MOST || mantissa_bits(func.dfg.value_type(v)).is_some_and(|least| n < least) {
+        if next > MOST {
             return true;
         }
         let mut goes_to = |v, n| {
@@ -130,7 +156,10 @@ fn reaches_mantissa(func: &ir::Function, cfg: &Cfg, v: ir::Value, from: i64) -> 
                 seen.push((v, n));
             }
         };
+        let ty = func.dfg.value_type(v);
+        let too_low = mantissa_bits(ty).is_some_and(|least| n < least);
         let inst = match func.dfg.value_def(v) {
+            ValueDef::Param(b, _) if b == cfg.blocks[0] && too_low => return true,
             ValueDef::Param(b, i) => {
                 cfg.incoming(b, i).for_each(|x| goes_to(x, n));
                 continue;
@@ -139,14 +168,37 @@ fn reaches_mantissa(func: &ir::Function, cfg: &Cfg, v: ir::Value, from: i64) -> 
             ValueDef::Union(..) => continue,
         };
         let args = func.dfg.inst_args(inst);
+        let by = || constant_int(func, args[1]);
         match func.dfg.insts[inst].opcode() {
-            Opcode::Ishl => match constant_int(func, args[1]) {
+            Opcode::Iconst => {}
+            Opcode::Ishl => match by() {
                 Some(by) => goes_to(args[0], n - by),
                 None => return true,
             },
             Opcode::Rotl | Opcode::Rotr | Opcode::Bswap | Opcode::Bitrev => return true,
             Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot => args.iter().for_each(|&x| goes_to(x, n)),
             Opcode::Select => args[1..].iter().for_each(|&x| goes_to(x, n)),
+            // What is carried from below is a step.
+            Opcode::Iadd | Opcode::Isub => args.iter().for_each(|&x| goes_to(x, n)),
+            Opcode::Ushr | Opcode::Sshr => match by() {
+                Some(by) if n + by < i64::from(ty.lane_bits()) => goes_to(args[0], n + by),
+                Some(_) => {}
+                None if too_low => return true,
+                None => {}
+            },
+            // A half of a wider float's bits.
+            Opcode::Uextend | Opcode::Sextend | Opcode::Ireduce => goes_to(args[0], n),
+            // No bits, but numbers.
+            Opcode::FcvtToSint
+            | Opcode::FcvtToUint
+            | Opcode::FcvtToSintSat
+            | Opcode::FcvtToUintSat
+            | Opcode::Icmp
+            | Opcode::Fcmp
+            | Opcode::Clz
+            | Opcode::Ctz
+            | Opcode::Popcnt => {}
+            _ if too_low => return true,
             _ => {}
         }
     }

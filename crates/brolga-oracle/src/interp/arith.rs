@@ -205,10 +205,12 @@ impl<D: Domain> Machine<'_, D> {
             Opcode::Udiv if !ty.is_vector() && y.prov.is_clean() && (2..256).contains(&y.bits) => {
                 self.divided(n, x, y.bits).unwrap_or_else(|| self.mix(n, [x, y]))
             }
-            Opcode::Iadd | Opcode::Isub if !ty.is_vector() => match self.shifted(op, n, x, y) {
-                Some(prov) => prov,
-                None => self.mix(n, [x, y]),
-            },
+            Opcode::Iadd | Opcode::Isub if !ty.is_vector() => {
+                match self.shifted(op, n, x, y).or_else(|| self.upper_plus(op, n, x, y)) {
+                    Some(prov) => prov,
+                    None => self.mix(n, [x, y]),
+                }
+            }
             _ => self.mix(n, [x, y]),
         }
     }

@@ -123,6 +123,8 @@ pub struct Machine<'p, D: Domain> {
     pub(super) allocations: HashMap<usize, usize>,
     /// Floats whose bits are those of another, plus a number.
     pub(super) stepped: HashMap<NodeId, Stepped>,
+    /// The upper halves of doubles that have become something else.
+    pub(super) uppers: HashMap<NodeId, u128>,
     /// Whether the sign of a NaN became that of another number.
     pub nan_sign: bool,
     site: Site,
@@ -146,6 +148,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             pinned_reg: Val::default(),
             allocations: HashMap::new(),
             stepped: HashMap::new(),
+            uppers: HashMap::new(),
             nan_sign: false,
             site: Site { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
         }

@@ -27,6 +27,7 @@ mod arith;
 mod domain;
 mod externs;
 mod float;
+mod halves;
 mod int;
 mod libm;
 mod linkage;

@@ -116,6 +116,9 @@ impl<D: Domain> Machine<'_, D> {
         if x.prov.is_clean() && y.prov.is_clean() {
             return Prov::Clean;
         }
+        if let Some(prov) = self.upper_masked(mask, n, x, y) {
+            return prov;
+        }
         let origin = self.origin();
         let (px, py) = (x.prov.bytes(), y.prov.bytes());
         let (vx, vy) = (x.bits.to_le_bytes(), y.bits.to_le_bytes());
@@ -151,6 +154,7 @@ impl<D: Domain> Machine<'_, D> {
             out[i] = mask_byte(mask, (px[i], vx[i]), (py[i], vy[i]), origin);
             i += 1;
         }
+        self.join_halves(&mut out, n, mask.of(x.bits, y.bits));
         Prov::new(out)
     }
 

@@ -24,7 +24,7 @@ fn nodes_of(prov: &Prov, out: &mut Nodes) {
         Prov::Float { node, .. } => out.push(*node),
         Prov::Bytes(bytes) => {
             for b in bytes.iter() {
-                if let Byte::Part { node, .. } = b
+                if let Byte::Part { node, .. } | Byte::Upper { node, .. } = b
                     && !out.contains(node)
                 {
                     out.push(*node);

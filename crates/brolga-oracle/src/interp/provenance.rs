@@ -13,6 +13,7 @@
 //! ```text
 //! Clean                       no active float went into it (or only in a way that is locally constant)
 //! Part { node, index, width } byte `index` of the `width`-byte float that is node `node` of the graph
+//! Upper { node, index }       the same of an upper half to which something was done (`halves.rs`)
 //! Mixed(origin)               computed from active bits by an instruction that is not followed
 //! ```
 //!
@@ -57,6 +58,13 @@ pub enum Byte {
         index: u8,
         /// How many bytes it has: 4 or 8.
         width: u8,
+    },
+    /// A byte of what the upper half of an `f64` has become, which still moves as that does: see [`super::halves`].
+    Upper {
+        /// The float.
+        node: NodeId,
+        /// Which of its bytes, 4 to 7.
+        index: u8,
     },
     /// Computed from active bits in a way that is not followed.
     Mixed(OriginId),
@@ -239,10 +247,12 @@ pub fn mantissa(byte: Byte) -> u8 {
     match byte {
         Byte::Clean => 0,
         // Sign and exponent: 12 bits of an f64, 9 bits of an f32.
-        Byte::Part { index: 7, width: 8, .. } | Byte::Part { index: 3, width: 4, .. } => 0,
-        Byte::Part { index: 6, width: 8, .. } => 0x0f,
+        Byte::Part { index: 7, width: 8, .. }
+        | Byte::Part { index: 3, width: 4, .. }
+        | Byte::Upper { index: 7, .. } => 0,
+        Byte::Part { index: 6, width: 8, .. } | Byte::Upper { index: 6, .. } => 0x0f,
         Byte::Part { index: 2, width: 4, .. } => 0x7f,
-        Byte::Part { .. } | Byte::Mixed(_) => 0xff,
+        Byte::Part { .. } | Byte::Upper { .. } | Byte::Mixed(_) => 0xff,
     }
 }
 
