@@ -40,6 +40,15 @@ c() {
     one "$name" "$source" O3-simd -O3 -msimd128 "$@"
 }
 
+# optimised NAME FLAG...: at the two levels that keep in registers what they can.
+optimised() {
+    name=$1
+    selected "$name" || return 0
+    shift
+    one "$name" "$name" O2 -O2 "$@"
+    one "$name" "$name" O3-simd -O3 -msimd128 "$@"
+}
+
 # cpp NAME FLAG...: C++, at two levels: without optimisation the library alone is 400 kB.
 cpp() {
     name=$1
@@ -108,6 +117,7 @@ bare="-nostdlib -Wl,--no-entry"
     c waves waves $libc
     c precise precise $heap
     c bits bits $bare
+    optimised halves $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
     linked lstm $heap

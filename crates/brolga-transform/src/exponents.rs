@@ -52,8 +52,8 @@ struct Put {
 /// Make them additions.
 pub fn exponents(func: &mut ir::Function) {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-    let is_mask = |&v: &ir::Value| mantissa_of(func, v).is_some() || upper_mantissa_of(func, v).is_some();
-    if !insts().any(|i| func.dfg.inst_results(i).first().is_some_and(is_mask)) {
+    let may_be = |&v: &ir::Value| mantissa_of(func, v).is_some() || shifted_up(func, v).is_some();
+    if !insts().any(|i| func.dfg.inst_results(i).first().is_some_and(may_be)) {
         return;
     }
     let cfg = Cfg::compute(func);
@@ -101,9 +101,9 @@ fn joined(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<ir::Value> {
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
     [(a, b), (b, a)].into_iter().find_map(|(low, high)| {
         let x = lower_half(func, low)?;
-        let w = only(func, Opcode::Uextend, with(func, Opcode::Ishl, high, |by| by == 32)?.0)?;
+        let w = shifted_up(func, high)?;
         let mut halves = Halves { func, cfg, open: Vec::new(), left: LOOKS };
-        (func.dfg.value_type(w) == types::I32 && halves.apart(w, x)?? & MANTISSA == 0).then_some(x)
+        (halves.apart(w, x)?? & MANTISSA == 0).then_some(x)
     })
 }
 
@@ -126,7 +126,7 @@ impl Halves<'_> {
     fn apart(&mut self, w: ir::Value, x: ir::Value) -> Option<Option<i64>> {
         let Self { func, cfg, .. } = *self;
         self.left = self.left.checked_sub(1)?;
-        if upper_half_of(func, w) == Some(x) {
+        if upper_half_of(func, w).is_some_and(|y| same_bits(func, x, y, 0)) {
             return Some(Some(0));
         }
         let inst = match func.dfg.value_def(w) {
@@ -166,6 +166,10 @@ impl Halves<'_> {
         self.open.push((w, x));
         let mut found = None;
         for &p in &cfg.preds[b] {
+            // Of two edges between the same blocks, each would have arguments of its own.
+            if func.block_successors(p).filter(|s| *s == b).count() > 1 {
+                return None;
+            }
             let args = edge_args(func, p, b);
             let x = match func.dfg.value_def(x) {
                 ValueDef::Param(c, k) if c == b => args[k],
@@ -177,6 +181,27 @@ impl Halves<'_> {
         }
         self.open.pop();
         Some(found)
+    }
+}
+
+/// Whether two integers are the same bits: one value, or those of one float, of which an optimiser has chosen one time the floats and one time their bits.
+fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> bool {
+    if a == b {
+        return true;
+    }
+    let parts = |v: ir::Value| {
+        let inst = func.dfg.value_def(v).inst()?;
+        Some((func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)))
+    };
+    // The float, and the same of what is chosen, of either side.
+    let bitcast = |v| parts(v).filter(|p| p.0 == Opcode::Bitcast).map(|p| p.1[0]);
+    let (a, b) = (bitcast(a).unwrap_or(a), bitcast(b).unwrap_or(b));
+    match (parts(a), parts(b)) {
+        _ if a == b => true,
+        (Some((Opcode::Select, &[c, a, b])), Some((Opcode::Select, &[d, x, y]))) if depth < 4 => {
+            c == d && same_bits(func, a, x, depth + 1) && same_bits(func, b, y, depth + 1)
+        }
+        _ => false,
     }
 }
 
@@ -194,6 +219,12 @@ fn is_bare_half(func: &ir::Function, cfg: &Cfg, v: ir::Value) -> bool {
     lowest(func, v, Some(&incoming)) >= UPPER
 }
 
+/// The 32-bit integer that is made an upper half.
+fn shifted_up(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
+    let wide = with(func, Opcode::Ishl, v, |by| by == 32).filter(|w| func.dfg.value_type(w.0) == types::I64)?.0;
+    only(func, Opcode::Uextend, wide).filter(|&w| func.dfg.value_type(w) == types::I32)
+}
+
 /// The 64-bit integer of which a value is the lower half.
 fn lower_half(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
     if func.dfg.value_type(v) != types::I64 {
@@ -202,11 +233,6 @@ fn lower_half(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
     let whole = |v| only(func, Opcode::Uextend, v).and_then(|n| only(func, Opcode::Ireduce, n));
     let masked = with(func, Opcode::Band, v, |mask| mask == 0xffff_ffff).map(|m| m.0);
     masked.or_else(|| whole(v).filter(|&x| func.dfg.value_type(x) == types::I64))
-}
-
-/// The 32-bit integer of which a value has what would be the upper part of a mantissa.
-fn upper_mantissa_of(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
-    (func.dfg.value_type(v) == types::I32).then(|| with(func, Opcode::Band, v, |mask| mask == MANTISSA))?.map(|m| m.0)
 }
 
 /// The operand of an instruction.

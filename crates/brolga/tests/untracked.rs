@@ -197,3 +197,65 @@ fn exponents_are_constant() {
         }
     }
 }
+
+/// An optimiser puts in the constant that an upper half has just been found equal to, which the oracles do not know for a part of the number. Any other constant is one.
+#[test]
+fn an_upper_half_that_is_known_is_still_one() {
+    let text = |asked: &str, found: &str, then: &str| {
+        program(&format!(
+            "function %f(f64) -> f64 {{
+            block0(v0: f64):
+                v1 = bitcast.i64 v0
+                v2 = iconst.i64 32
+                v3 = ushr v1, v2
+                v4 = ireduce.i32 v3
+                v5 = iconst.i64 {asked}
+                v6 = icmp eq v3, v5
+                brif v6, {then}
+            block1:
+                v7 = iconst.i32 {found}
+                jump block3(v7)
+            block2:
+                jump block3(v4)
+            block3(v8: i32):
+                v9 = iconst.i32 0xfffff
+                v10 = band v8, v9
+                v11 = iconst.i32 0x3ff00000
+                v12 = bor v10, v11
+                v13 = uextend.i64 v12
+                v14 = ishl v13, v2
+                v15 = iconst.i64 0xffffffff
+                v16 = band v1, v15
+                v17 = bor v14, v16
+                v18 = bitcast.f64 v17
+                v19 = fmul v18, v18
+                return v19
+            }}"
+        ))
+    };
+    let derived = |asked, found, then| {
+        let program = text(asked, found, then);
+        let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active]);
+        DerivedRule::new(&program, &request, &Options::default())
+    };
+    let rule = derived("0x40180000", "0x40180000", "block1, block2").expect("6.0 has this upper half");
+    // The fraction of 6 is 1.5, and what is added to the lower half counts for a quarter.
+    for (x, m) in [(6.0 + 4.0 * f64::EPSILON, 1.5 + f64::EPSILON), (6.0, 1.5), (7.0, 1.75)] {
+        let args = [Arg::new(DataValue::F64(f64::into(x)))];
+        let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+        // SAFETY: there are no pointers.
+        drop(unsafe { rule.gradient(&args, &[DataValue::F64(0.5.into())], &mut results, &mut cotangents) }.unwrap());
+        assert_eq!(results, [DataValue::F64((m * m).into())]);
+        assert_eq!(cotangents, [Some(DataValue::F64((0.5 * 2.0 * m / 4.0).into()))], "{x}");
+    }
+    for (asked, found, then) in [
+        ("0x40180000", "0x40180001", "block1, block2"),
+        ("0x140180000", "0x40180000", "block1, block2"),
+        ("0x40180000", "0x40180000", "block2, block1"),
+    ] {
+        match derived(asked, found, then) {
+            Err(Error::Diagnostics(d)) => assert!(d.0.iter().any(|d| d.code == "AD0110"), "{d:?}"),
+            other => panic!("{asked} {found} {then}: {:?}", other.err()),
+        }
+    }
+}
