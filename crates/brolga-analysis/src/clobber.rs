@@ -18,12 +18,12 @@
 //! promises by passing it (a debug run checks it).
 
 use brolga_ir::map::HashMap;
+use brolga_ir::map::IndexMap;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use indexmap::IndexMap;
 use smallvec::SmallVec;
 
 use crate::blocks::Blocks;
@@ -153,7 +153,7 @@ pub(crate) struct Writes<'a> {
 impl<'a> Writes<'a> {
     /// Find them. So many questions are going to be asked.
     pub fn of(cx: &'a ClobberInput<'a>, questions: usize) -> Self {
-        let mut by_origin: IndexMap<Origin, Vec<Access>> = IndexMap::new();
+        let mut by_origin: IndexMap<Origin, Vec<Access>> = IndexMap::default();
         let mut order: SecondaryMap<ir::Inst, u32> = SecondaryMap::new();
         for &block in &cx.cfg.blocks {
             for (n, &inst) in cx.cfg.insts(block).iter().enumerate() {
@@ -163,7 +163,7 @@ impl<'a> Writes<'a> {
                 }
             }
         }
-        let mut ahead: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::new();
+        let mut ahead: IndexMap<Origin, EntitySet<ir::Block>> = IndexMap::default();
         let mut last: HashMap<(Origin, ir::Block), u32> = HashMap::default();
         for (&o, at) in &by_origin {
             last.extend(at.iter().map(|w| ((o, w.block), order[w.inst])));

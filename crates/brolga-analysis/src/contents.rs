@@ -21,7 +21,6 @@ use brolga_ir::request::Elem;
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use smallvec::SmallVec;
 
 use crate::activity::pieces::bytes_of;
 use crate::activity::steps;
@@ -128,9 +127,12 @@ pub enum Use {
 }
 
 /// All uses of all values.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Uses {
-    of: SecondaryMap<ir::Value, SmallVec<[Use; 2]>>,
+    /// Where those of each value end; the next value's begin there.
+    ends: Vec<u32>,
+    /// All of them, those of each value in the order of the layout.
+    all: Vec<Use>,
     /// Integers that become floats, also by way of additions of numbers ([`steps`]).
     floats: EntitySet<ir::Value>,
 }
@@ -138,13 +140,12 @@ pub struct Uses {
 impl Uses {
     /// Collect them.
     pub fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
-        let mut u = Uses::default();
-        u.of.resize(func.dfg.num_values());
+        let mut found: Vec<(ir::Value, Use)> = Vec::new();
         let mut casts = Vec::new();
         for &b in &cfg.blocks {
             for &inst in cfg.insts(b) {
                 for (i, &a) in func.dfg.inst_args(inst).iter().enumerate() {
-                    u.of[a].push(Use::Inst(inst, i));
+                    found.push((a, Use::Inst(inst, i)));
                 }
                 if func.dfg.insts[inst].opcode() == Opcode::Bitcast
                     && func.dfg.value_type(func.dfg.first_result(inst)).is_float()
@@ -154,12 +155,25 @@ impl Uses {
             }
             for &s in &cfg.succs[b] {
                 for (&a, &p) in cfg.args(b, s).iter().zip(func.dfg.block_params(s)) {
-                    u.of[a].push(Use::Edge(b, p));
+                    found.push((a, Use::Edge(b, p)));
                 }
             }
         }
-        steps::close_backwards(func, |b, i| cfg.incoming(b, i).collect(), casts, &mut u.floats);
-        u
+        let mut floats = EntitySet::new();
+        steps::close_backwards(func, |b, i| cfg.incoming(b, i).collect(), casts, &mut floats);
+        // By value: where each one's begin, which is where they end once they are there.
+        let mut ends = vec![0; func.dfg.num_values() + 1];
+        found.iter().for_each(|x| ends[x.0.as_u32() as usize + 1] += 1);
+        for v in 1..ends.len() {
+            ends[v] += ends[v - 1];
+        }
+        let mut all = vec![Use::Edge(ir::Block::from_u32(0), ir::Value::from_u32(0)); found.len()];
+        for (v, used) in found {
+            let at = &mut ends[v.as_u32() as usize];
+            all[*at as usize] = used;
+            *at += 1;
+        }
+        Self { ends, all, floats }
     }
 
     /// Whether a use of an integer is a step, whose result becomes a float.
@@ -169,7 +183,9 @@ impl Uses {
 
     /// Uses of one value.
     pub fn of(&self, v: ir::Value) -> &[Use] {
-        &self.of[v]
+        let v = v.as_u32() as usize;
+        let first = v.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[first as usize..self.ends[v] as usize]
     }
 }
 

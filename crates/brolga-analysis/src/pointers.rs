@@ -19,12 +19,12 @@
 //! Join at block parameters: equal deltas stay, different ones make the parameter a root of its own (the forward pass then
 //! passes the delta as a block parameter too), `Lost` absorbs. Every step goes up, and a value moves at most three times.
 
+use brolga_ir::map::IndexMap;
 use brolga_ir::request::Elem;
 use brolga_ir::{DataKey, Program};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use indexmap::IndexMap;
 
 use crate::callee::CalleeKind;
 use crate::cell::{access_offset, cell_of};

@@ -5,16 +5,15 @@
 //! records at the ends of blocks, and the end of the activation before each return. So the forward pass computes the
 //! primal's results bit for bit.
 
-use brolga_ir::map::HashMap;
-
 use brolga_analysis::{Delta, ParamMode, ResultMode, RootKind};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, FrameSlot, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::Table;
 use cranelift_codegen::ir::{self, types};
 use smallvec::SmallVec;
 
+use crate::by_name::ByName;
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::stmt::AdStmts;
@@ -49,6 +48,7 @@ pub fn forward(
     let func = facts.func();
     let seg = Val::D(ids.dv());
     let mut blocks = Table::with_capacity(map.len(), ids.blocks());
+    let mut notes = ByName::default();
     for (&b, id) in map.iter() {
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
@@ -90,7 +90,7 @@ pub fn forward(
         }
         // What is reversed turn by turn is kept for that when it is run again.
         if plan.again(b).is_none_or(|a| !a.turns) {
-            keep_early(plan, b, &params, &mut insts, ids);
+            keep_early(plan, b, &params, &mut insts, ids, &mut notes);
             records(plan, b, term_at, &mut insts, ids);
         }
         let term = terminator(facts, b, lifted, primal, &mut insts, ids);
@@ -115,45 +115,56 @@ type Insts = Fragment;
 /// Room for what begins and ends a block, so that a long one does not move for its sake.
 const ENDS: usize = 8;
 
-/// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal.
-pub(crate) fn keep_early(plan: &Plan, b: ir::Block, params: &[(Val, ir::Type)], insts: &mut Insts, ids: &mut Ids) {
-    if plan.blocks[b].keeps.is_empty() {
+/// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal. `first` is zero for
+/// all names, and is left so.
+pub(crate) fn keep_early(
+    plan: &Plan,
+    b: ir::Block,
+    params: &[(Val, ir::Type)],
+    insts: &mut Insts,
+    ids: &mut Ids,
+    first: &mut ByName<u32>,
+) {
+    let keeps = &plan.blocks[b].keeps[..];
+    if keeps.is_empty() {
         return;
     }
-    let mut waiting: HashMap<Val, SmallVec<[FrameSlot; 1]>> = HashMap::default();
-    for &(slot, v) in &plan.blocks[b].keeps {
-        waiting.entry(v).or_default().push(slot);
+    // For each name one more than its first position among them, and for each position the next.
+    let mut next = vec![0; keeps.len()];
+    for (k, &(_, v)) in keeps.iter().enumerate().rev() {
+        next[k] = std::mem::replace(first.at(v), k as u32 + 1);
     }
-    let mut out = Insts::with_capacity(insts.len() + plan.blocks[b].keeps.len() + ENDS);
-    let mut keep = |v: Val, slots: SmallVec<[FrameSlot; 1]>, at: Option<ir::Inst>, out: &mut Insts| {
-        for slot in slots {
-            out.insert(ids.inst(), AdInst { defs: Defs::default(), op: AdOp::Keep(slot, v), at });
+    let mut out = Insts::with_capacity(insts.len() + keeps.len() + ENDS);
+    let mut keep = |v: Val, at: Option<ir::Inst>, first: &mut ByName<u32>, out: &mut Insts| {
+        let mut k = first.get(v);
+        if k != 0 {
+            *first.at(v) = 0;
+        }
+        while k != 0 {
+            let op = AdOp::Keep(keeps[k as usize - 1].0, v);
+            out.insert(ids.inst(), AdInst { defs: Defs::default(), op, at });
+            k = next[k as usize - 1];
         }
     };
     // The frame must have been entered before anything can be kept in it.
     let enters = insts.values().any(|i| i.op == AdOp::EnterFrame);
-    let take = |waiting: &mut HashMap<_, _>, v: Val| waiting.remove(&v).unwrap_or_default();
     if !enters {
-        params.iter().for_each(|p| keep(p.0, take(&mut waiting, p.0), None, &mut out));
+        params.iter().for_each(|p| keep(p.0, None, first, &mut out));
     }
     for (id, inst) in std::mem::take(insts) {
         let (entered, at) = (matches!(inst.op, AdOp::EnterFrame), inst.at);
-        let kept = inst.defs.iter().filter_map(|d| Some((d.0, waiting.remove(&d.0)?)));
-        let kept: SmallVec<[_; 1]> = kept.collect();
+        let defs: SmallVec<[Val; 1]> = inst.defs.iter().map(|d| d.0).collect();
         out.insert(id, inst);
         if entered {
-            params.iter().for_each(|p| keep(p.0, take(&mut waiting, p.0), None, &mut out));
+            params.iter().for_each(|p| keep(p.0, None, first, &mut out));
         }
-        kept.into_iter().for_each(|(v, slots)| keep(v, slots, at, &mut out));
+        defs.into_iter().for_each(|v| keep(v, at, first, &mut out));
     }
     // What an earlier block defined.
-    for &(slot, v) in &plan.blocks[b].keeps {
-        if let Some(slots) = waiting.get(&v)
-            && slots.contains(&slot)
-        {
-            out.insert(ids.inst(), AdInst { defs: Defs::default(), op: AdOp::Keep(slot, v), at: None });
-        }
+    for &(slot, v) in keeps.iter().filter(|k| first.get(k.1) != 0) {
+        out.insert(ids.inst(), AdInst { defs: Defs::default(), op: AdOp::Keep(slot, v), at: None });
     }
+    keeps.iter().for_each(|k| *first.at(k.1) = 0);
     *insts = out;
 }
 

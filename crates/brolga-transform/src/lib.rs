@@ -42,6 +42,7 @@ pub mod affine;
 pub mod again;
 pub mod ahead;
 pub mod ascending;
+mod by_name;
 pub mod canonical;
 pub mod combined;
 pub mod common;

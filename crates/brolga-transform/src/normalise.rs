@@ -259,16 +259,17 @@ fn only_what_is_read(func: &mut ir::Function) {
 
 fn split_parallel_edges(func: &mut ir::Function) {
     let blocks: Vec<ir::Block> = func.layout.blocks().collect();
+    // The last block that was seen to lead to each.
+    let mut from: SecondaryMap<ir::Block, Option<ir::Block>> = SecondaryMap::new();
     for b in blocks {
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         let dfg = &mut func.dfg;
         let calls: Vec<ir::BlockCall> =
             dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables).to_vec();
-        let mut seen: SecondaryMap<ir::Block, bool> = SecondaryMap::new();
         let mut fixes: Vec<(usize, ir::Block, ir::BlockCall)> = Vec::new();
         for (k, call) in calls.iter().enumerate() {
             let to = call.block(&dfg.value_lists);
-            if std::mem::replace(&mut seen[to], true) {
+            if from[to].replace(b) == Some(b) {
                 fixes.push((k, to, *call));
             }
         }

@@ -173,22 +173,22 @@ fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
     inst.filter(|&i| private.origins.contains(&Origin::Alloc(i)))
 }
 
-/// What an instruction reads that others write, where it is needed.
-fn cells_read(op: &AdOp, private: &Private) -> SmallVec<[Cell; 1]> {
+/// Add what an instruction reads that others write, where it is needed.
+fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<Cell>) {
     let memory = |v: &Val| match *v {
         Val::Primal(v) => private.leads(v),
         _ => &[],
     };
-    let pieces = |p: &[Piece]| p.iter().map(|&p| Cell::Memory(p)).collect();
+    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| Cell::Memory(p)));
     match op {
-        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => SmallVec::from_slice(&[Cell::Frame(*slot)]),
-        AdOp::Held(name) => SmallVec::from_slice(&[Cell::Held(*name)]),
-        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => SmallVec::from_slice(&[Cell::Ct(*v)]),
         AdOp::Primal(inst) => pieces(private.reads(*inst)),
         AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
-        AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => SmallVec::new(),
-        AdOp::Call { args, .. } => args.iter().flatten().flat_map(memory).map(|&p| Cell::Memory(p)).collect(),
-        _ => SmallVec::new(),
+        AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => {}
+        AdOp::Call { args, .. } => args.iter().flatten().for_each(|v| pieces(memory(v))),
+        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => into.push(Cell::Frame(*slot)),
+        AdOp::Held(name) => into.push(Cell::Held(*name)),
+        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(Cell::Ct(*v)),
+        _ => {}
     }
 }
 
@@ -244,13 +244,17 @@ struct Live {
     items: Vec<bool>,
     /// Blocks in which something is needed, and edges along which something needed is passed, by number of the place.
     places: Vec<bool>,
-    work: Vec<ItemId>,
+    /// All items are gone through once, the last first, since most that is read is in front of who reads it. So far has that come.
+    at: ItemId,
+    /// What was found to be needed behind that.
+    behind: Vec<ItemId>,
 }
 
 impl Live {
     fn compute(known: Known<'_>, control: &Control, items: &Items<'_>) -> Self {
+        let all = items.block.len();
         let mut live =
-            Live { items: vec![false; items.block.len()], places: vec![false; control.len()], work: Vec::new() };
+            Live { items: vec![false; all], places: vec![false; control.len()], at: all, behind: Vec::new() };
         let blocks = || items.blocks.iter().enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| matches!(i.op, AdOp::LeaveFrame)));
         let mut writers = Writers::default();
@@ -259,9 +263,14 @@ impl Live {
             (number, true) => (number as u32, if reads { u32::MAX } else { 0 }),
         };
         let mut with: HashMap<ItemId, SmallVec<[ItemId; 2]>> = HashMap::default();
+        // The cells that are read, and for each item the end of its own: who is asked later need not be looked at again.
+        let (mut reads, mut ends) = (Vec::new(), Vec::with_capacity(all));
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();
+            ends.resize(insts, reads.len() as u32);
             for (item, inst) in (insts..).zip(block.insts.values()) {
+                cells_read(&inst.op, known.private, &mut reads);
+                ends.push(reads.len() as u32);
                 match use_of(inst, known) {
                     Use::Effect => live.need(item),
                     Use::Value => {}
@@ -276,12 +285,13 @@ impl Live {
                 live.need(items.term(b));
             }
         }
+        ends.resize(all, reads.len() as u32);
         // The first to be written is the last.
         writers.lists.iter_mut().for_each(|w| w.sort_unstable_by(|a, b| b.cmp(a)));
         let signature = items.blocks[0].params.len();
         (0..signature).for_each(|p| live.need(p));
         control.endless.iter().for_each(|&b| live.need(items.term(b)));
-        while let Some(item) = live.work.pop() {
+        while let Some(item) = live.next() {
             let b = items.block[item] as usize;
             live.place(Place::Block(b), control, items);
             items.read_by(item).for_each(|i| live.need(i));
@@ -291,8 +301,8 @@ impl Live {
             if item < items.first[b] + items.blocks[b].params.len() {
                 control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
             }
-            let Some(inst) = items.inst(item) else { continue };
-            for cell in cells_read(&inst.op, known.private) {
+            let first = item.checked_sub(1).map_or(0, |before| ends[before]);
+            for &cell in &reads[first as usize..ends[item] as usize] {
                 let writers = writers.of(cell);
                 let now = moment(b, item, true);
                 while let Some(&(_, i)) = writers.last().filter(|w| w.0 < now) {
@@ -305,9 +315,17 @@ impl Live {
     }
 
     fn need(&mut self, item: ItemId) {
-        if !std::mem::replace(&mut self.items[item], true) {
-            self.work.push(item);
+        if !std::mem::replace(&mut self.items[item], true) && item >= self.at {
+            self.behind.push(item);
         }
+    }
+
+    /// The next item of which it is to be seen what it needs.
+    fn next(&mut self) -> Option<ItemId> {
+        self.behind.pop().or_else(|| {
+            self.at = self.items[..self.at].iter().rposition(|&needed| needed)?;
+            Some(self.at)
+        })
     }
 
     /// Something at this place is needed, and so is what decides whether it is passed.

@@ -14,8 +14,6 @@
 //! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
 //! to another by accident, and block parameters have instantaneous semantics.
 
-use brolga_ir::map::HashMap;
-
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};
@@ -24,6 +22,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
 
+use crate::by_name::ByName;
 use crate::facts::Facts;
 use crate::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of};
@@ -65,6 +64,8 @@ struct Builder<'a, 'f> {
     again: IndexMap<ir::Block, again::Way>,
     exit: BlockId,
     blocks: Table<BlockId, CfgBlock>,
+    /// Where the block that is being made notes what it waits for. Zero between blocks.
+    notes: ByName<u32>,
 }
 
 /// Assemble it. `seeds` names the cotangent of each result that is a parameter of the pullback.
@@ -86,7 +87,8 @@ pub fn pullback(
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
     let again = plan.again.iter().map(|a| (a.header, again::Way::new(a, &reverse_of, ids))).collect();
-    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks: Table::default() };
+    let (blocks, notes) = (Table::default(), ByName::default());
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks, notes };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
         match plan.again(block) {
@@ -133,18 +135,42 @@ pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids)
 }
 
 /// What a block reads and has not had so far.
-struct Waiting<'a>(HashMap<Val, &'a Source>);
+struct Waiting<'a> {
+    sources: &'a [(Val, Source)],
+    /// For each name one more than the position of its source.
+    at: ByName<u32>,
+    left: usize,
+}
 
 impl<'a> Waiting<'a> {
-    fn new(sources: &'a [(Val, Source)]) -> Self {
-        let mut found = HashMap::default();
-        found.reserve(sources.len());
-        found.extend(sources.iter().filter(|s| s.1 != Source::Record).map(|(v, source)| (*v, source)));
-        Self(found)
+    /// `at` is zero for all names, and is given back so.
+    fn new(sources: &'a [(Val, Source)], at: ByName<u32>) -> Self {
+        let mut waiting = Self { sources, at, left: 0 };
+        for (&(v, source), k) in sources.iter().zip(1..) {
+            if source != Source::Record {
+                *waiting.at.at(v) = k;
+                waiting.left += 1;
+            }
+        }
+        waiting
     }
 
     fn take(&mut self, v: Val) -> Option<Source> {
-        if self.0.is_empty() { None } else { self.0.remove(&v).copied() }
+        if self.left == 0 {
+            return None;
+        }
+        let at = (self.at.get(v) as usize).checked_sub(1)?;
+        *self.at.at(v) = 0;
+        self.left -= 1;
+        Some(self.sources[at].1)
+    }
+
+    /// Nobody asks for more.
+    fn end(mut self) -> ByName<u32> {
+        if self.left > 0 {
+            self.sources.iter().for_each(|s| *self.at.at(s.0) = 0);
+        }
+        self.at
     }
 }
 
@@ -229,7 +255,7 @@ impl Builder<'_, '_> {
             self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
         }
         // Values are had just before their first use: a block may be long, and registers are few.
-        let mut waiting = Waiting::new(&plan.sources);
+        let mut waiting = Waiting::new(&plan.sources, std::mem::take(&mut self.notes));
         let live = self.live;
         let insts = facts.cfg.insts(b);
         let stmts = self.stmts;
@@ -252,6 +278,7 @@ impl Builder<'_, '_> {
         let id = self.reverse_of[&b];
         let Some(pred) = self.plan.preds[b] else {
             // The entry block: nothing came before it.
+            self.notes = waiting.end();
             self.finish(id, Role::Reverse(b), vec![], f, Term::Jump(to(self.exit)), first);
             return;
         };
@@ -304,6 +331,7 @@ impl Builder<'_, '_> {
                 Term::If(cond, to(yes), to(no))
             }
         };
+        self.notes = waiting.end();
         self.finish(id, Role::Reverse(b), vec![], f, term, first);
         for (edge, role, e, term) in edges {
             self.finish(edge, role, vec![], e, term, first);

@@ -40,7 +40,15 @@ const NEAR: usize = 4;
 
 /// Divide two by two, in all blocks where that can be; says how many pairs there are.
 pub fn quotients(func: &mut ir::Function) -> usize {
-    let wanted = |b: &ir::Block| !func.layout.is_cold(*b) && func.layout.block_insts(*b).count() <= MOST;
+    // Most blocks are looked at once, and have none.
+    let wanted = |b: &ir::Block| {
+        let (mut insts, mut divisions) = (0, 0);
+        for inst in func.layout.block_insts(*b) {
+            insts += 1;
+            divisions += usize::from(func.dfg.insts[inst].opcode() == Opcode::Fdiv);
+        }
+        !func.layout.is_cold(*b) && insts <= MOST && divisions > 1
+    };
     let blocks: Vec<ir::Block> = func.layout.blocks().filter(wanted).collect();
     blocks.into_iter().map(|b| in_block(func, b)).sum()
 }

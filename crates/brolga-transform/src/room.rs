@@ -100,6 +100,9 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     resolve_aliases(func);
     let mut looked = Vec::new();
     let loops = turn::loops(func);
+    if loops.is_empty() {
+        return looked;
+    }
     let within = if fenced { within(func, &loops) } else { EntitySet::new() };
     for l in loops {
         let checks: Vec<ir::Inst> = insts(func, &l).filter(|&i| is_check(func, i)).collect();

@@ -185,6 +185,7 @@ fn kinds_at(func: &ir::Function, contents: &Contents, summaries: &Summaries, ins
 
 pub mod exponent;
 pub mod lanes;
+mod open;
 pub mod pieces;
 mod roles;
 pub mod steps;

@@ -43,11 +43,12 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
         }
         i.cfg.insts(b).iter().for_each(|&inst| cx.note(inst, &mut moves));
     }
-    if moves.begin.is_empty() || moves.end.is_empty() {
+    let Moves { edges, begin, end } = moves;
+    if begin.is_empty() || end.is_empty() {
         return EntitySet::new();
     }
-    let from = closure(moves.begin, &moves.next);
-    let to = closure(moves.end, &moves.previous);
+    let from = closure(begin, edges.iter().copied());
+    let to = closure(end, edges.iter().map(|&(from, to)| (to, from)));
     let mut found = EntitySet::new();
     found.extend(from.iter().filter(|&v| i.lanes[v] != 0 && to.contains(v)));
     found
@@ -76,8 +77,7 @@ pub(super) fn written_as(i: &ActivityInput<'_>, inst: ir::Inst, cell: Cell, byte
 /// How bits move in a function, from and to whom.
 #[derive(Default)]
 struct Moves {
-    next: SecondaryMap<Value, SmallVec<[Value; 2]>>,
-    previous: SecondaryMap<Value, SmallVec<[Value; 2]>>,
+    edges: Vec<(Value, Value)>,
     /// What comes from memory.
     begin: Vec<Value>,
     /// What goes to memory.
@@ -86,12 +86,13 @@ struct Moves {
 
 impl Moves {
     fn edge(&mut self, from: Value, to: Value) {
-        self.next[from].push(to);
-        self.previous[to].push(from);
+        self.edges.push((from, to));
     }
 }
 
-fn closure(mut work: Vec<Value>, next: &SecondaryMap<Value, SmallVec<[Value; 2]>>) -> EntitySet<Value> {
+fn closure(mut work: Vec<Value>, edges: impl Iterator<Item = (Value, Value)>) -> EntitySet<Value> {
+    let mut next: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
+    edges.for_each(|(from, to)| next[from].push(to));
     let mut found = EntitySet::new();
     while let Some(v) = work.pop() {
         if found.insert(v) {

@@ -6,10 +6,10 @@ use brolga_ir::rounding::rounds;
 use brolga_ir::{Diagnostic, Untracked};
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
-use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use super::exponent::leaves_exponent;
+use super::open::Open;
 use super::pieces::bytes_of;
 use super::{BITS_HELP, Cx, State, whole_lane};
 use crate::bits;
@@ -105,12 +105,11 @@ impl Cx<'_> {
         }
         self.memory_from_outside();
         // A block is looked at again if something that it reads has changed.
-        let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
-        open.resize(func.dfg.num_blocks());
+        let mut open = Open::new(func);
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for &b in &cfg.blocks {
-                if std::mem::take(&mut open[b]) {
+                if open.take(b) {
                     changed |= self.varied_in(b, &mut open);
                 }
             }
@@ -119,14 +118,14 @@ impl Cx<'_> {
     }
 
     /// Whether all blocks have nothing to add, nor to object.
-    fn nothing_more(&mut self, open: &mut SecondaryMap<ir::Block, bool>) -> bool {
+    fn nothing_more(&mut self, open: &mut Open) -> bool {
         let problems = self.problems.len();
         let cfg = self.i.cfg;
         !cfg.blocks.iter().any(|&b| self.varied_in(b, open)) && self.problems.len() == problems
     }
 
     /// Look at a block; whether anything has changed, in which case `open` has the blocks that may see it.
-    fn varied_in(&mut self, b: ir::Block, open: &mut SecondaryMap<ir::Block, bool>) -> bool {
+    fn varied_in(&mut self, b: ir::Block, open: &mut Open) -> bool {
         let (func, cfg) = (self.i.func, self.i.cfg);
         let mut changed = false;
         if b != cfg.blocks[0] {
@@ -142,7 +141,7 @@ impl Cx<'_> {
         for &inst in cfg.insts(b) {
             if self.stored(inst) {
                 changed = true;
-                cfg.blocks.iter().for_each(|&b| open[b] = true);
+                open.all();
             }
             for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
                 let s = self.transfer(inst, k, v);
@@ -157,19 +156,19 @@ impl Cx<'_> {
 
     /// Note the blocks in which somebody may see that a value has changed. Expressions and branches see no more than their operands, bit
     /// operations where those come from, and loads what was stored.
-    fn open_users(&self, v: ir::Value, open: &mut SecondaryMap<ir::Block, bool>) {
+    fn open_users(&self, v: ir::Value, open: &mut Open) {
         let (func, cfg) = (self.i.func, self.i.cfg);
         for u in self.i.uses.of(v) {
             let block = match *u {
                 Use::Edge(_, p) => cfg.def_block[p],
                 Use::Inst(inst, _) => match opcode_rule(func.dfg.insts[inst].opcode()) {
-                    OpcodeRule::Expr(_) => func.layout.inst_block(inst),
+                    OpcodeRule::Expr(_) | OpcodeRule::Zero => func.layout.inst_block(inst),
                     _ => None,
                 },
             };
             match block {
-                Some(b) => open[b] = true,
-                None => cfg.blocks.iter().for_each(|&b| open[b] = true),
+                Some(b) => open.one(b),
+                None => open.all(),
             }
         }
     }

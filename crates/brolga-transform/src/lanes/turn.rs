@@ -29,19 +29,14 @@ pub struct Loop {
 /// All such cycles, in the order of the branches that leave them, but those that are cold: what is done to a loop costs time to compile.
 /// They share no block: one has a single branch, the others have none, and each block of it but the header one predecessor.
 pub fn loops(func: &ir::Function) -> Vec<Loop> {
-    let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = SecondaryMap::new();
     let mut branches = Vec::new();
     for b in func.layout.blocks() {
-        func.block_successors(b).for_each(|s| preds[s].push(b));
         if !func.layout.is_cold(b)
             && let Some(last) = func.layout.last_inst(b)
             && let InstructionData::Brif { blocks, .. } = func.dfg.insts[last]
         {
             branches.push((b, last, blocks.map(|c| c.block(&func.dfg.value_lists))));
         }
-    }
-    if branches.is_empty() {
-        return Vec::new();
     }
     let cycle = |branch: ir::Block, from: ir::Block| {
         let mut blocks: SmallVec<[ir::Block; 8]> = smallvec![branch];
@@ -57,13 +52,22 @@ pub fn loops(func: &ir::Function) -> Vec<Loop> {
         }
         Some(blocks)
     };
+    let cycles =
+        branches.into_iter().filter_map(|(b, test, targets)| match (cycle(b, targets[0]), cycle(b, targets[1])) {
+            (Some(yes), None) => Some((yes, test, false)),
+            (None, Some(no)) => Some((no, test, true)),
+            _ => None,
+        });
+    let cycles: Vec<_> = cycles.collect();
+    if cycles.is_empty() {
+        return Vec::new();
+    }
+    let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = SecondaryMap::new();
+    for b in func.layout.blocks() {
+        func.block_successors(b).for_each(|s| preds[s].push(b));
+    }
     let mut found = Vec::new();
-    for (b, test, targets) in branches {
-        let (mut blocks, goes_on_if_not) = match (cycle(b, targets[0]), cycle(b, targets[1])) {
-            (Some(yes), None) => (yes, false),
-            (None, Some(no)) => (no, true),
-            _ => continue,
-        };
+    for (mut blocks, test, goes_on_if_not) in cycles {
         let entries: SmallVec<[usize; 2]> = (0..blocks.len()).filter(|&k| preds[blocks[k]].len() != 1).collect();
         let [header] = entries[..] else { continue };
         blocks.rotate_left(header);

@@ -95,7 +95,7 @@ impl Control {
         let n = blocks.len();
         let mut edges: Vec<Edge> = Vec::new();
         let mut incoming = vec![Vec::new(); n];
-        let mut block_succs: Vec<SmallVec<[Place; 2]>> = vec![SmallVec::new(); n];
+        let mut block_succs: Vec<SmallVec<[Place; 2]>> = (0..n).map(|_| SmallVec::new()).collect();
         for (from, b) in blocks.iter().enumerate() {
             let term = &graph.blocks[b].term;
             for (target, s) in term.successors().into_iter().enumerate() {
@@ -120,7 +120,7 @@ impl Control {
         }
         succs.extend(edges.iter().map(|e| smallvec![e.to]));
         succs.push(Ends::new());
-        let mut preds = vec![Ends::new(); exit + 1];
+        let mut preds: Vec<Ends> = (0..=exit).map(|_| Ends::new()).collect();
         for (a, ss) in succs.iter().enumerate() {
             ss.iter().for_each(|&s| preds[s].push(a));
         }
@@ -133,7 +133,7 @@ impl Control {
         let stuck = (0..n).filter(|&b| !exits[b]).collect();
         let endless = closure(&preds, stuck);
         let ipdom = dominators(exit + 1, exit, |p| preds[p].iter().copied());
-        let mut deps: Vec<Ends> = vec![Ends::new(); exit + 1];
+        let mut deps: Vec<Ends> = (0..=exit).map(|_| Ends::new()).collect();
         for a in (0..n).filter(|&a| exits[a]) {
             for &s in succs[a].iter().filter(|&&s| exits[s]) {
                 let mut above = Some(s);

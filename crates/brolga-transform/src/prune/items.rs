@@ -1,15 +1,15 @@
 //! All that a derived graph consists of, by number, and what each reads.
 //!
-//! A name is looked up for every operand there is, so names are indices into tables ([`ByName`]), and lists of items are chains
+//! A name is looked up for every operand there is, so names are indices into tables ([`crate::by_name`]), and lists of items are chains
 //! through one pool ([`Chains`]): a list is mostly of one item, and an allocation for each costs more than all else that is done here.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Val};
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir;
-use cranelift_entity::SecondaryMap;
 
 use super::control::Control;
+use crate::by_name::ByName;
 
 /// An item: a block parameter, an instruction or a terminator, by number. A block's parameters come first, then its
 /// instructions, then its terminator.
@@ -32,47 +32,6 @@ impl Chains {
     fn iter(&self, chain: Chain) -> impl Iterator<Item = ItemId> + '_ {
         let at = |chain: Chain| self.0.get((chain.0 as usize).wrapping_sub(1));
         std::iter::successors(at(chain), move |entry| at(entry.1)).map(|entry| entry.0 as usize)
-    }
-}
-
-/// A table by names.
-struct ByName<T: Clone + Default> {
-    primal: SecondaryMap<ir::Value, T>,
-    delta: SecondaryMap<ir::Value, T>,
-    derived: Vec<T>,
-    aux: HashMap<Val, T>,
-}
-
-impl<T: Copy + Default> ByName<T> {
-    /// For a primal of so many values. A table that grows with each name is filled a little at a time, which takes longer.
-    fn new(values: usize) -> Self {
-        let mut primal = SecondaryMap::new();
-        primal.resize(values);
-        Self { primal, delta: SecondaryMap::new(), derived: Vec::new(), aux: HashMap::default() }
-    }
-
-    fn get(&self, name: Val) -> T {
-        match name {
-            Val::Primal(v) => self.primal[v],
-            Val::Delta(v) => self.delta[v],
-            Val::D(d) => self.derived.get(d.as_u32() as usize).copied().unwrap_or_default(),
-            Val::Aux(..) => self.aux.get(&name).copied().unwrap_or_default(),
-        }
-    }
-
-    fn at(&mut self, name: Val) -> &mut T {
-        match name {
-            Val::Primal(v) => &mut self.primal[v],
-            Val::Delta(v) => &mut self.delta[v],
-            Val::D(d) => {
-                let at = d.as_u32() as usize;
-                if at >= self.derived.len() {
-                    self.derived.resize((2 * at).max(64), T::default());
-                }
-                &mut self.derived[at]
-            }
-            Val::Aux(..) => self.aux.entry(name).or_default(),
-        }
     }
 }
 
@@ -218,13 +177,6 @@ impl<'g> Items<'g> {
     /// The item of a block's terminator.
     pub fn term(&self, block: usize) -> ItemId {
         self.first.get(block + 1).copied().unwrap_or(self.block.len()) - 1
-    }
-
-    /// The instruction that an item is, unless it is a parameter or a terminator.
-    pub fn inst(&self, item: ItemId) -> Option<&'g AdInst> {
-        let b = self.block[item] as usize;
-        let block = self.blocks[b];
-        block.insts.get((item - self.first[b]).checked_sub(block.params.len())?)
     }
 }
 

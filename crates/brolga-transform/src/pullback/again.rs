@@ -81,10 +81,11 @@ impl Builder<'_, '_> {
         let Way { begin, end, blocks } = self.again[&a.header].clone();
         let mut f = Fragment::default();
         let at = func.layout.last_inst(a.entry);
-        let mut waiting = Waiting::new(&self.plan.blocks[a.entry].sources);
+        let mut waiting = Waiting::new(&self.plan.blocks[a.entry].sources, std::mem::take(&mut self.notes));
         for &v in &a.outer {
             self.have(&mut f, v, &mut waiting, at);
         }
+        self.notes = waiting.end();
         let mut taken: IndexMap<ir::Value, Val> = IndexMap::default();
         for start in a.starts() {
             let d = Val::D(self.ids.dv());
@@ -108,7 +109,7 @@ impl Builder<'_, '_> {
                 target.args.clear();
             }
             if a.turns {
-                keep_early(self.plan, b, &block.params, &mut block.insts, self.ids);
+                keep_early(self.plan, b, &block.params, &mut block.insts, self.ids, &mut self.notes);
                 records(self.plan, b, block.term_at, &mut block.insts, self.ids);
             } else {
                 self.reverse_in(a, b, &mut block, &taken);

@@ -1,0 +1,45 @@
+//! Which blocks a fixed point has to look at again.
+//!
+//! Most changes are seen by few blocks, but some may be seen by any, and each of many values may change so. Who opens all blocks therefore
+//! only notes when that was.
+
+use cranelift_codegen::ir;
+use cranelift_entity::SecondaryMap;
+
+/// Blocks that are to be looked at. At first all are.
+pub(super) struct Open {
+    /// When each block was last looked at; 0 if something that it reads has changed since.
+    seen: SecondaryMap<ir::Block, u32>,
+    /// When something changed that any of them may read.
+    changed: u32,
+    /// How many looks there were.
+    now: u32,
+}
+
+impl Open {
+    pub(super) fn new(func: &ir::Function) -> Self {
+        let mut seen = SecondaryMap::new();
+        seen.resize(func.dfg.num_blocks());
+        Self { seen, changed: 0, now: 0 }
+    }
+
+    /// Something changed that a block reads.
+    pub(super) fn one(&mut self, b: ir::Block) {
+        self.seen[b] = 0;
+    }
+
+    /// Something changed that any block may read.
+    pub(super) fn all(&mut self) {
+        self.changed = self.now;
+    }
+
+    /// Whether a block is open; what changes from now on opens it again.
+    pub(super) fn take(&mut self, b: ir::Block) -> bool {
+        let open = self.seen[b] <= self.changed;
+        if open {
+            self.now += 1;
+            self.seen[b] = self.now;
+        }
+        open
+    }
+}

@@ -1,0 +1,50 @@
+//! A table by the names of derived code. Most are numbers, so a look-up is an index.
+
+use brolga_ir::inst::Val;
+use brolga_ir::map::HashMap;
+use cranelift_codegen::ir;
+use cranelift_entity::SecondaryMap;
+
+/// A table by names.
+#[derive(Default)]
+pub struct ByName<T: Clone + Default> {
+    primal: SecondaryMap<ir::Value, T>,
+    delta: SecondaryMap<ir::Value, T>,
+    derived: Vec<T>,
+    aux: HashMap<Val, T>,
+}
+
+impl<T: Copy + Default> ByName<T> {
+    /// For a primal of so many values. A table that grows with each name is filled a little at a time, which takes longer.
+    pub fn new(values: usize) -> Self {
+        let mut primal = SecondaryMap::new();
+        primal.resize(values);
+        Self { primal, delta: SecondaryMap::new(), derived: Vec::new(), aux: HashMap::default() }
+    }
+
+    /// What a name has.
+    pub fn get(&self, name: Val) -> T {
+        match name {
+            Val::Primal(v) => self.primal[v],
+            Val::Delta(v) => self.delta[v],
+            Val::D(d) => self.derived.get(d.as_u32() as usize).copied().unwrap_or_default(),
+            Val::Aux(..) => self.aux.get(&name).copied().unwrap_or_default(),
+        }
+    }
+
+    /// What a name has, to be changed.
+    pub fn at(&mut self, name: Val) -> &mut T {
+        match name {
+            Val::Primal(v) => &mut self.primal[v],
+            Val::Delta(v) => &mut self.delta[v],
+            Val::D(d) => {
+                let at = d.as_u32() as usize;
+                if at >= self.derived.len() {
+                    self.derived.resize((2 * at).max(64), T::default());
+                }
+                &mut self.derived[at]
+            }
+            Val::Aux(..) => self.aux.entry(name).or_default(),
+        }
+    }
+}
