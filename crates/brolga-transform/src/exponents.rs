@@ -194,7 +194,8 @@ fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> boo
         Some((func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)))
     };
     // The float, and the same of what is chosen, of either side.
-    let bitcast = |v| parts(v).filter(|p| p.0 == Opcode::Bitcast).map(|p| p.1[0]);
+    let of_double = |v: &ir::Value| func.dfg.value_type(*v) == types::F64;
+    let bitcast = |v| parts(v).filter(|p| p.0 == Opcode::Bitcast).map(|p| p.1[0]).filter(of_double);
     let (a, b) = (bitcast(a).unwrap_or(a), bitcast(b).unwrap_or(b));
     match (parts(a), parts(b)) {
         _ if a == b => true,

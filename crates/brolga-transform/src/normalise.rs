@@ -10,6 +10,7 @@
 //! - no integer operation that a dominating one of the same loop has done already ([`crate::common`]);
 //! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]), and no float in one of which pieces are taken
 //!   ([`crate::reread`]);
+//! - no shift or rotation by a constant that is as large as what is shifted is wide: CLIF takes it modulo that, and whoever asks where bits go does not;
 //! - no `shuffle` with an operand of which it takes nothing (what there is in it would count as used);
 //! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
@@ -20,6 +21,7 @@
 
 use brolga_analysis::activity::original;
 use brolga_analysis::contents::Uses;
+use brolga_analysis::pointers::constant_int;
 use brolga_analysis::summary::Body;
 use brolga_analysis::{Cfg, Loops};
 use brolga_ir::lower::{Fence, LowerEnv, is_numbered, renumber};
@@ -95,6 +97,7 @@ pub fn normalise(
     let mut func = ctx.func;
     tail_calls(program, key, &mut func);
     lay_out(&mut func);
+    shifts_within(&mut func);
     split_wide_copies(&mut func);
     reread(&mut func);
     exponents(&mut func);
@@ -254,6 +257,24 @@ fn only_what_is_read(func: &mut ir::Function) {
                 dfg.inst_args_mut(inst).fill(if second { y } else { x });
             }
         }
+    }
+}
+
+/// Constant amounts of shifts and rotations are less than the width of what they move.
+fn shifts_within(func: &mut ir::Function) {
+    let mut found: Vec<(ir::Inst, i64)> = Vec::new();
+    for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+        let InstructionData::Binary { opcode, args: [x, by] } = func.dfg.insts[inst] else { continue };
+        let moves = matches!(opcode, Opcode::Ishl | Opcode::Ushr | Opcode::Sshr | Opcode::Rotl | Opcode::Rotr);
+        let bits = i64::from(func.dfg.value_type(x).lane_bits());
+        if moves && let Some(by) = constant_int(func, by).filter(|by| !(0..bits).contains(by)) {
+            found.push((inst, by & (bits - 1)));
+        }
+    }
+    for (inst, by) in found {
+        let ty = func.dfg.value_type(func.dfg.inst_args(inst)[1]);
+        let by = FuncCursor::new(func).at_inst(inst).ins().iconst(ty, by);
+        func.dfg.inst_args_mut(inst)[1] = by;
     }
 }
 
