@@ -4,26 +4,7 @@
  * by arithmetic on bits. None of the functions has the name of one of C's.
  */
 #include "program.h"
-#include <stdint.h>
-
-/* Part of their callers, without optimisation as well. */
-#define PART static inline __attribute__((always_inline))
-
-PART uint64_t bits(double x) {
-    union {
-        double x;
-        uint64_t bits;
-    } u = {x};
-    return u.bits;
-}
-
-PART double number(uint64_t bits) {
-    union {
-        uint64_t bits;
-        double x;
-    } u = {bits};
-    return u.x;
-}
+#include "words.h"
 
 /* 2^k (1 + r + ...): k is rounded, and becomes an exponent. */
 static double power_of_e(double x) {

@@ -2,25 +2,7 @@
  * is put beside the lower half again. Written anew, with series of their own, and only as they are when they are part of their callers: none has the name of one of C's.
  */
 #include "program.h"
-#include <stdint.h>
-
-#define PART static inline __attribute__((always_inline))
-
-PART uint64_t bits(double x) {
-    union {
-        double x;
-        uint64_t bits;
-    } u = {x};
-    return u.bits;
-}
-
-PART double number(uint64_t bits) {
-    union {
-        uint64_t bits;
-        double x;
-    } u = {bits};
-    return u.x;
-}
+#include "words.h"
 
 PART uint32_t upper(double x) {
     return bits(x) >> 32;
