@@ -127,6 +127,18 @@ fn rule_of<F: Float>(text: &str, name: &str, activity: &[ArgActivity], finite: b
     DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::default() }).unwrap_or_else(|e| panic!("{e}"))
 }
 
+fn cells<F: Float>(numbers: &[F]) -> Vec<Cell<F>> {
+    numbers.iter().map(|&x| Cell::new(x)).collect()
+}
+
+fn at<F>(cells: &[Cell<F>]) -> u64 {
+    cells.as_ptr() as u64
+}
+
+fn int(n: i64) -> Arg {
+    Arg::new(DataValue::I64(n))
+}
+
 /// Add the gradient to the shadows, and once more.
 fn twice<F: Float>(rule: &DerivedRule, args: &[Arg]) {
     for _ in 0..2 {
@@ -137,11 +149,8 @@ fn twice<F: Float>(rule: &DerivedRule, args: &[Arg]) {
 }
 
 fn gradient<F: Float>(rule: &DerivedRule, a: &[F], x: &[F], counts: &[i64; COLUMNS]) -> Vec<F> {
-    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
     let (a, x) = (cells(a), cells(x));
     let (da, dx) = (cells(&[F::of(0.5); COLUMNS * ROWS]), cells(&[F::of(0.25); ROWS]));
-    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
-    let int = |n: i64| Arg::new(DataValue::I64(n));
     let args = [
         Arg::duplicated(at(&a), at(&da)),
         Arg::duplicated(at(&x), at(&dx)),
@@ -262,9 +271,6 @@ block5:
 fn check_turns<F: Float>() {
     use ArgActivity::{Const, Duplicated};
     let text = turns_that_do_nothing();
-    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
-    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
-    let int = |n: i64| Arg::new(DataValue::I64(n));
     for mode in [Mode::Combined, Mode::Gradient] {
         let both = [true, false].map(|finite| {
             rule_of::<F>(&text, "skips", &[Duplicated, Duplicated, Const, Const, Duplicated], finite, mode)
@@ -378,8 +384,6 @@ fn terms_behind_conditions(within: bool) -> String {
 fn check_terms<F: Float>(within: bool) {
     use ArgActivity::{Const, Duplicated};
     let text = terms_behind_conditions(within);
-    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
-    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
     for mode in [Mode::Combined, Mode::Gradient] {
         let both = [true, false].map(|finite| {
             rule_of::<F>(&text, "terms", &[Duplicated, Duplicated, Const, Duplicated, Const], finite, mode)
@@ -394,7 +398,6 @@ fn check_terms<F: Float>(within: bool) {
                         let all = [&numbers[..TURNS], &numbers[TURNS..2 * TURNS], &numbers[2 * TURNS..]].map(cells);
                         let shadows = [TURNS, TURNS, 3].map(|n| cells(&vec![F::of(0.5); n]));
                         let [a, b, x] = std::array::from_fn(|k| Arg::duplicated(at(&all[k]), at(&shadows[k])));
-                        let int = |n: i64| Arg::new(DataValue::I64(n));
                         twice::<F>(rule, &[a, b, int(counts.as_ptr() as i64), x, int(TURNS as i64)]);
                         shadows.into_iter().flatten().map(|c| c.get()).collect::<Vec<F>>()
                     });
@@ -540,8 +543,6 @@ block12:
 fn check_anew<F: Float>(besides: Besides) {
     use ArgActivity::{Const, Duplicated};
     let text = anew(besides).replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string());
-    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
-    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
     for mode in [Mode::Combined, Mode::Gradient] {
         let rule = |finite, once| {
             let p = program(&text);
@@ -573,7 +574,6 @@ fn check_anew<F: Float>(besides: Besides) {
                         let shadows = parts.each_ref().map(|p| cells(&vec![F::of(0.5); p.len()]));
                         let parts = parts.map(|p| cells(&p));
                         let [a, x, b] = std::array::from_fn(|k| Arg::duplicated(at(&parts[k]), at(&shadows[k])));
-                        let int = |n: i64| Arg::new(DataValue::I64(n));
                         let args = [a, x, int(counts.as_ptr() as i64), int(ROWS as i64), int(WIDE as i64), b];
                         twice::<F>(rule, &args);
                         shadows.into_iter().flatten().map(|c| c.get()).collect::<Vec<F>>()
@@ -634,9 +634,6 @@ block2:
 
 fn check_halves<F: Float>() {
     use ArgActivity::{Const, Duplicated};
-    let cells = |v: &[F]| v.iter().map(|&v| Cell::new(v)).collect::<Vec<_>>();
-    let at = |v: &[Cell<F>]| v.as_ptr() as u64;
-    let int = |n: i64| Arg::new(DataValue::I64(n));
     for mode in [Mode::Combined, Mode::Gradient] {
         let activity = [Duplicated, Duplicated, Const, Const];
         let both = [true, false].map(|finite| rule_of::<F>(BY_HALVES, "halves", &activity, finite, mode));
