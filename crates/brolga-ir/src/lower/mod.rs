@@ -75,7 +75,7 @@ pub enum FrameHome {
     /// On the tape, where the pullback finds it when the forward pass has returned.
     #[default]
     Tape,
-    /// A stack slot of a combined function.
+    /// A stack slot of a combined function, but for what is a variable ([`FrameSlot::as_variable`](crate::inst::FrameSlot::as_variable)).
     Stack,
     /// A stack slot of a combined function for the shadows of the primal's slots; everything else stays in variables, and
     /// so in registers as far as there are any.
