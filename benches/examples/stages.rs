@@ -53,7 +53,7 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
     let how = How { mode: brolga::Mode::Gradient, effort, ..How::default() };
     let (program, all) = requests(problem).expect("it can be read");
     let wanted = &all[0];
-    let isa = brolga::jit::host_isa(&brolga::Options::default()).expect("the host");
+    let isa = brolga::jit::host_isa(&brolga::Options::full()).expect("the host");
     let body = program.funcs[wanted.func].body.as_ref().expect("a body");
     let mut parts: Vec<Part<'_>> = Vec::new();
     let timed = |name: &str| what == "all" || what == name;

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use brolga::DerivedRule;
+use brolga::{DerivedRule, Options};
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 
@@ -57,7 +57,8 @@ impl Latency {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Latency, Failure> {
+pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency, Failure> {
+    let how = first_tier(asked);
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, all) = requests(problem)?;
     let wanted = &all[0];
@@ -87,7 +88,7 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Latency, F
         drop(rule);
         let t = Instant::now();
         let (program, all) = requests(&alone)?;
-        let rule = DerivedRule::new(&program, &all[0], &options(how)).map_err(failed)?;
+        let rule = DerivedRule::new(&program, &all[0], &options(asked)).map_err(failed)?;
         prepared.first(&rule)?;
         best[3] = best[3].min(t.elapsed());
         let t = Instant::now();
@@ -100,6 +101,14 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<Latency, F
     let insts = body.layout.blocks().map(|b| body.layout.block_insts(b).count()).sum();
     let name = problem.name.to_owned();
     Ok(Latency { name, insts, cranelift_us, alone_us, differentiate_us, compile_us, first_us })
+}
+
+/// What is made first.
+fn first_tier(how: How) -> How {
+    match options(how).tiers() {
+        Some((Options { ideas, effort, inline, .. }, _)) => How { ideas, effort, inline, ..how },
+        None => how,
+    }
 }
 
 /// A text without one of its functions.

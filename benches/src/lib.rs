@@ -52,7 +52,8 @@ pub struct How {
     pub mode: Mode,
     /// What the planner may do.
     pub ideas: Ideas,
-    /// Whether derived code is to be fast, or to be there soon.
+    /// Whether derived code is to be fast, or to be there soon. If it is tiered, what is measured is the second tier, but for how long the first
+    /// takes to get ready.
     pub effort: brolga::Effort,
     /// Which calls are replaced.
     pub inline: Inline,

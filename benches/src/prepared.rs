@@ -170,8 +170,8 @@ impl<'a> Prepared<'a> {
         let returns = derived[0].returns.clone();
         // The primal is always that of the default effort.
         let usual = match how.effort {
-            Effort::Full => rules[0].clone(),
-            Effort::Quick => DerivedRule::new(&program, &requests[0], &options(How::default())).map_err(failed)?,
+            Effort::Quick => DerivedRule::new(&program, &requests[0], &Options::full()).map_err(failed)?,
+            _ => rules[0].clone(),
         };
         let address = entry_of(&usual, problem.func).map_err(failed)?;
         let primal = Entry::new(address, &values, returns.clone());

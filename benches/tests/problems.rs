@@ -119,7 +119,7 @@ fn lines_of_the_files() {
             let Directive::Grad(line) = directive else { continue };
             let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses)
                 .unwrap_or_else(|e| panic!("{name}: {}", e.diagnostic("AD0008", Some(line.line))));
-            let outcome = protocol::derive(&file.program, &call.request(), &brolga::Options::default())
+            let outcome = protocol::derive(&file.program, &call.request(), &brolga::Options::full())
                 .and_then(|rule| run::gradient(&rule, &call))
                 .unwrap_or_else(|e| panic!("{name}: {e}"));
             let tol = compare::tolerance(&file.program, &call, &line.clauses);

@@ -100,7 +100,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
     };
 
     // Runs may change data objects, so every run has a rule of its own.
-    let rule = || derive(&file.program, &call.request(), &Options::default());
+    let rule = || derive(&file.program, &call.request(), &Options::full());
     let first = match rule() {
         Ok(rule) => rule,
         Err(error) => return Err(left_to_the_run(&file, &call, &tape, tol).err().unwrap_or_else(|| refusal(error))),
@@ -122,7 +122,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
     other_options(&file, &call, &outcome, tol)?;
     let modes: &[MemoryMode] = if care == Care::Full { &[MemoryMode::Leave, MemoryMode::Restore] } else { &[] };
     for &memory in modes {
-        let options = Options { memory, ..Options::default() };
+        let options = Options { memory, ..Options::full() };
         let broken = dump_violations(&file.program, &call.request(), &options).map_err(failure)?;
         if let Some(first) = broken.first() {
             return Err(wrong(format!("dump {}", template(first)), first.clone()));
@@ -155,7 +155,7 @@ fn unjudged(error: &OracleError) -> Verdict {
 
 /// A program that ends with a trap: primal and forward pass must too, and again when they are called again.
 fn trap(file: &File, call: &Invocation, code: &str) -> Verdict {
-    let rule = || derive(&file.program, &call.request(), &Options::default());
+    let rule = || derive(&file.program, &call.request(), &Options::full());
     let check = || -> Result<Verdict, Verdict> {
         let rule = rule().map_err(refusal)?;
         for _ in 0..2 {
@@ -176,7 +176,7 @@ fn trap(file: &File, call: &Invocation, code: &str) -> Verdict {
 
 /// What is refused for operations on bits may also trap where a cotangent arrives at one; if it does not, the gradient is right.
 fn left_to_the_run(file: &File, call: &Invocation, tape: &OracleOutcome, tol: f64) -> Result<(), Verdict> {
-    let options = Options { untracked: Untracked::Trap, ..Options::default() };
+    let options = Options { untracked: Untracked::Trap, ..Options::full() };
     let Ok(rule) = derive(&file.program, &call.request(), &options) else { return Ok(()) };
     match run::gradient(&rule, call).map_err(checked) {
         Ok(outcome) if !tape.nan_sign => compare_gradients(&outcome, tape, tol, false),
@@ -319,9 +319,9 @@ fn same_value(a: &Item, b: &Item) -> bool {
 /// Options that must not change a gradient.
 fn other_options(file: &File, call: &Invocation, expected: &Outcome, tol: f64) -> Result<(), Verdict> {
     let others = [
-        ("without optimisation", Options { optimize: false, ..Options::default() }),
-        ("with little effort", Options { effort: Effort::Quick, mode: Mode::Gradient, ..Options::default() }),
-        ("with run-time checks", Options { debug: true, ..Options::default() }),
+        ("without optimisation", Options { optimize: false, ..Options::full() }),
+        ("with little effort", Options { effort: Effort::Quick, mode: Mode::Gradient, ..Options::full() }),
+        ("with run-time checks", Options { debug: true, ..Options::full() }),
     ];
     for (what, options) in others {
         let rule = derive(&file.program, &call.request(), &options).map_err(failure)?;

@@ -58,7 +58,7 @@ fn render(file: &File, path: &Path, stages: &[Stage]) -> Result<String, String> 
     let mut out = format!("Stages of {name}. Rewritten by `cargo xtask bless`.\n");
     for request in requests(file) {
         for stage in stages {
-            let dump = quiet::catch(|| brolga::dump(&file.program, &request.request, &Options::default(), *stage))
+            let dump = quiet::catch(|| brolga::dump(&file.program, &request.request, &Options::full(), *stage))
                 .map_err(|panic| format!("dump {}: panic: {panic}", stage.name()))?
                 .map_err(|e| format!("dump {}: {e}", stage.name()))?;
             write!(out, "\n==== {} {} ====\n\n{}\n", request.name, stage.name(), dump.trim_end())

@@ -41,7 +41,7 @@ fn try_grad(file: &File, line: &GradLine) -> Result<Complaints, String> {
     let program = &file.program;
     let call = Invocation::bind(program, &line.text, &line.call, &line.clauses).map_err(|e| e.to_string())?;
     let tol = compare::tolerance(program, &call, &line.clauses);
-    let options = Options { memory: call.memory, ..Options::default() };
+    let options = Options { memory: call.memory, ..Options::full() };
     let rule = || derive(program, &call.request(), &options);
     let derived = rule().map_err(described)?;
     let outcome = run::gradient(&derived, &call).map_err(described)?;
@@ -70,7 +70,7 @@ pub fn trap(file: &File, line: &TrapLine) -> Complaints {
 fn try_trap(file: &File, line: &TrapLine) -> Result<Complaints, String> {
     let program = &file.program;
     let call = Invocation::bind(program, &line.text, &line.call, &line.clauses).map_err(|e| e.to_string())?;
-    let options = Options { memory: call.memory, ..Options::default() };
+    let options = Options { memory: call.memory, ..Options::full() };
     let rule = derive(program, &call.request(), &options).map_err(described)?;
     let sound = sound_call(file, &call);
     let before = sound.as_ref().map(|c| run::gradient(&rule, c).map_err(described)).transpose()?;
@@ -115,7 +115,7 @@ fn inlined_trap(file: &File, line: &TrapLine, call: &Invocation, rule: &DerivedR
     let usual = trap(rule)?;
     let mut complaints = Vec::new();
     for inline in [Inline::Never, Inline::SMALL] {
-        let options = Options { memory: call.memory, inline, ..Options::default() };
+        let options = Options { memory: call.memory, inline, ..Options::full() };
         let other = trap(&derive(&file.program, &call.request(), &options).map_err(described)?)?;
         if place(&other) != place(&usual) {
             complaints.push(format!("with {inline:?} it is another trap: {other}\ninstead of {usual}"));
@@ -143,7 +143,7 @@ fn try_error(file: &File, line: &ErrorLine) -> Result<Complaints, String> {
     let mut complaints = Vec::new();
     for memory in [MemoryMode::Leave, MemoryMode::Restore] {
         for inline in [Inline::Auto, Inline::Never, Inline::SMALL] {
-            let options = Options { memory, inline, ..Options::default() };
+            let options = Options { memory, inline, ..Options::full() };
             match derive(&file.program, &request, &options) {
                 Ok(_) => complaints.push(format!("with {inline:?}: expected a refusal, but there is a derivative")),
                 Err(Error::Diagnostics(found)) => {
@@ -192,7 +192,7 @@ pub fn dumps(file: &File, request: &NamedRequest) -> Complaints {
             (MemoryMode::Restore, Inline::Never),
         ];
         for (memory, inline) in modes {
-            let options = Options { memory, inline, ..Options::default() };
+            let options = Options { memory, inline, ..Options::full() };
             complaints.extend(dump_violations(&file.program, &request.request, &options).map_err(described)?);
         }
         Ok(complaints)

@@ -146,7 +146,7 @@ pub fn activities(bytes: &[u8]) {
         })
         .collect();
     let memory = if b.byte() & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
-    let options = Options { memory, optimize: b.byte() & 3 != 0, ..Options::default() };
+    let options = Options { memory, optimize: b.byte() & 3 != 0, ..Options::full() };
     let own = call.request();
     let mut request = Request::new(call.func, given.iter().copied());
     // A claim about contents that is false may send the pullback after pointers that are none, so such rules only compile.

@@ -44,14 +44,14 @@ fn what_adds_up_is_run_again() {
     let program = File::parse("again.clif", TEXT.to_owned()).expect("it is read").program;
     for (symbol, (pointers, loops)) in expected() {
         for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-            let options = Options { mode: Mode::Gradient, memory, ..Options::default() };
+            let options = Options { mode: Mode::Gradient, memory, ..Options::full() };
             let (found, pushes) = again(&program, symbol, pointers, &options);
             assert_eq!(found, loops, "%{symbol}, {memory:?}");
             assert!(!pushes || loops == 0, "%{symbol}, {memory:?}: something is recorded");
         }
         for (mode, idea) in [(Mode::Combined, None), (Mode::Gradient, Some("again")), (Mode::Gradient, Some("prune"))] {
             let bit = |name| 1 << Ideas::NAMES.iter().position(|n| *n == name).expect("it is an idea");
-            let options = Options { mode, ideas: Ideas::of_bits(!idea.map_or(0, bit)), ..Options::default() };
+            let options = Options { mode, ideas: Ideas::of_bits(!idea.map_or(0, bit)), ..Options::full() };
             assert_eq!(again(&program, symbol, pointers, &options).0, 0, "%{symbol}, {mode:?} without {idea:?}");
         }
     }
@@ -61,7 +61,7 @@ fn what_adds_up_is_run_again() {
 fn turns_are_reversed_one_by_one_where_that_pays() {
     let program = File::parse("again.clif", TEXT.to_owned()).expect("it is read").program;
     let bit = 1 << Ideas::NAMES.iter().position(|n| *n == "worth").expect("it is an idea");
-    let options = Options { mode: Mode::Gradient, ideas: Ideas::of_bits(!bit), ..Options::default() };
+    let options = Options { mode: Mode::Gradient, ideas: Ideas::of_bits(!bit), ..Options::full() };
     assert_eq!(again(&program, "turns", 1, &options), (1, false));
     // A sum that is left from its middle has no turns, and one block.
     assert_eq!(again(&program, "last_term", 1, &options).0, 0);

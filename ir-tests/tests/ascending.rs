@@ -37,7 +37,7 @@ fn rows_are_asked_where_each_begins_as_the_last_ends() {
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             // Whether it is worth a second pullback is another question, and where nothing is recorded, nothing is to be run again.
             let ideas = Ideas { worth: false, again: false, ..Ideas::default() };
-            let options = Options { mode, ideas, ..Options::default() };
+            let options = Options { mode, ideas, ..Options::full() };
             let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
             assert_eq!(rule.overwrites(0), whole && mode != Mode::Split, "%{symbol}, {mode:?}");
             if mode == Mode::Split {
@@ -49,7 +49,7 @@ fn rows_are_asked_where_each_begins_as_the_last_ends() {
             assert_eq!(dump.contains("watch d"), stores > 0, "%{symbol}, {mode:?}\n{dump}");
         }
         let ideas = Ideas { ascending: false, ..Ideas::default() };
-        let options = Options { mode: Mode::Gradient, ideas, ..Options::default() };
+        let options = Options { mode: Mode::Gradient, ideas, ..Options::full() };
         let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
         assert!(!rule.overwrites(0), "%{symbol}");
     }

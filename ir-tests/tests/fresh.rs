@@ -49,17 +49,17 @@ fn stores_are_where_each_place_is_read_once() {
         request.noalias = (0..request.args.len()).map(|i| i < over.len()).collect();
         request.fresh.clone_from(&request.noalias);
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            let options = Options { mode, ..Options::default() };
+            let options = Options { mode, ..Options::full() };
             let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
             let found: Vec<bool> = (0..over.len()).map(|i| rule.overwrites(i)).collect();
             assert_eq!(found, over, "%{}, {mode:?}", f.symbol);
         }
-        let dump = dump(&file.program, &request, &Options::default(), Stage::Pullback).expect("it can be derived");
+        let dump = dump(&file.program, &request, &Options::full(), Stage::Pullback).expect("it can be derived");
         let stored = dump.lines().filter(|l| l.contains("shadow") && l.contains("] = ") && !l.contains("take")).count();
         assert_eq!(stored, stores, "%{}\n{dump}", f.symbol);
         // Without the claim that nothing else leads there, nothing is stored.
         request.noalias.fill(false);
-        let rule = DerivedRule::new(&file.program, &request, &Options::default()).expect("it can be derived");
+        let rule = DerivedRule::new(&file.program, &request, &Options::full()).expect("it can be derived");
         assert!((0..over.len()).all(|i| !rule.overwrites(i)), "%{}", f.symbol);
     }
     assert!(expected.is_empty(), "not in the file: {:?}", expected.keys());
@@ -71,7 +71,7 @@ fn what_is_read_in_pieces_is_added_to() {
     let file = File::parse("pieces.clif", text.to_owned()).expect("it is read");
     let mut request = Request::new(file.program.func("only_by_bytes").expect("it is there"), [ArgActivity::Duplicated]);
     (request.noalias[0], request.fresh[0]) = (true, true);
-    let rule = DerivedRule::new(&file.program, &request, &Options::default()).expect("it can be derived");
+    let rule = DerivedRule::new(&file.program, &request, &Options::full()).expect("it can be derived");
     assert!(!rule.overwrites(0));
 }
 
@@ -86,7 +86,7 @@ fn a_debug_run_looks_for_the_zeros() {
         );
         request.noalias[0] = true;
         request.fresh[0] = true;
-        let options = Options { debug: true, ..Options::default() };
+        let options = Options { debug: true, ..Options::full() };
         let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
         let (x, mut shadow) = ([1.0, 2.0, 3.0], [0.5; 3]);
         let pointer = Arg {

@@ -19,7 +19,7 @@ fn program(text: &str) -> File {
 }
 
 fn options(inline: Inline) -> Options {
-    Options { inline, ..Options::default() }
+    Options { inline, ..Options::full() }
 }
 
 /// The request of the first `; grad:` line about a function.
@@ -38,7 +38,7 @@ fn derived(file: &File, symbol: &str, inline: Inline) -> Vec<(String, usize, usi
 }
 
 fn derived_for(program: &Program, request: &Request, inline: Inline) -> Vec<(String, usize, usize)> {
-    let isa = jit::host_isa(&brolga::Options::default()).expect("there is a host");
+    let isa = jit::host_isa(&brolga::Options::full()).expect("there is a host");
     let mut out = Vec::new();
     derive_with(program, request, &options(inline), &*isa, |s| {
         let func = s.facts.func();
@@ -87,7 +87,7 @@ fn calls_of_short_functions_are_gone() {
 #[test]
 fn straight_code_stays_one_block() {
     let file = program(TEXT);
-    let isa = jit::host_isa(&brolga::Options::default()).expect("there is a host");
+    let isa = jit::host_isa(&brolga::Options::full()).expect("there is a host");
     let request = request(&file, "levels");
     let mut blocks = Vec::new();
     let look = |s: &brolga_transform::Stages<'_>| blocks.push(s.facts.cfg.blocks.len());
@@ -416,8 +416,8 @@ block0(v0: f64):
         (41, Inline::SMALL, Effort::Quick, false),
     ] {
         let file = program(&squares(n));
-        let (request, isa) = (request(&file, "f"), jit::host_isa(&Options::default()).expect("there is a host"));
-        let options = Options { inline, effort, ..Options::default() };
+        let (request, isa) = (request(&file, "f"), jit::host_isa(&Options::full()).expect("there is a host"));
+        let options = Options { inline, effort, ..Options::full() };
         let derived = brolga_transform::derive(&file.program, &request, &options, &*isa).expect("it can be derived");
         assert_eq!(derived.normalised.len() > 1, stays, "{n} instructions, {inline:?}, {effort:?}");
     }

@@ -36,7 +36,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// Allocations of each of three calls in the same memory. `None` if the call does not finish.
 fn allocations(file: &File, call: &Invocation) -> Option<[usize; 3]> {
-    let options = Options { memory: call.memory, ..Options::default() };
+    let options = Options { memory: call.memory, ..Options::full() };
     let rule = derive(&file.program, &call.request(), &options).ok()?;
     let mut memory = Memory::new(call).ok()?;
     let args = memory.arguments();

@@ -299,7 +299,7 @@ impl<'a> Subject<'a> {
         }
         let activity: Vec<_> = self.ty.params().iter().map(|t| brolga_wasm::default_activity(*t)).collect();
         let Kind { mode, memory, debug, ideas, inline, noalias: _ } = kind;
-        let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), inline, ..Options::default() };
+        let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), inline, ..Options::full() };
         let name = self.call.symbol.trim_start_matches('%');
         let mut request = self.loaded.module.request(name, &activity).map_err(described)?;
         request.noalias[1..].clone_from_slice(&said);

@@ -299,7 +299,7 @@ block2:
 ";
     let (file, call) = subject(text);
     let Some(Directive::Grad(line)) = file.directives.first() else { unreachable!("looked at above") };
-    let d = derivation(text, &Options::default());
+    let d = derivation(text, &Options::full());
     let is_cursor = |m: &&edits::Mutant| {
         let half = edits::Half::Pullback;
         m.half == half && m.kind == Kind::NoStore && edits::role(half, &d.pairs[m.pair].pullback, m.inst) == "cursor"

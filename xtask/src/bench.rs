@@ -17,7 +17,10 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Split => Mode::Split,
     };
     let ideas = without(args.without.as_deref().unwrap_or_default())?;
-    let how = How { mode, ideas, inline: args.inline.into(), effort: args.effort.into() };
+    // What calls pay for in the end, and what they wait for.
+    let usual = if args.latency { crate::cli::Effort::Tiered } else { crate::cli::Effort::Full };
+    let effort = args.effort.unwrap_or(usual).into();
+    let how = How { mode, ideas, inline: args.inline.into(), effort };
     let text = if args.ideas {
         let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }

@@ -136,8 +136,8 @@ pub struct CallOptions {
     /// Replace calls of short functions by their bodies before differentiation. The numbers are the same, but for roundings.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
     pub inline: Inline,
-    /// Make a gradient that is fast, or have one soon. The numbers are the same, but for roundings.
-    #[arg(long, value_enum, default_value_t = Effort::Full)]
+    /// Make a gradient that is fast, have one soon, or both, one after the other. The numbers are the same, but for roundings.
+    #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
     /// What becomes of operations on bits of floats that have no known derivative (AD0110 to AD0112). The default is `refuse` for CLIF, and `trap` for modules, which come with a library of which
     /// a call takes few ways.
@@ -160,8 +160,10 @@ pub enum Effort {
     /// Little: it takes about half the time to have it, and longer to run it.
     Quick,
     /// All that pays in the long run.
-    #[default]
     Full,
+    /// Little at first, and all when calls have taken as long as that takes. What is shown is the latter.
+    #[default]
+    Tiered,
 }
 
 /// What a derivative is made of.
@@ -355,9 +357,10 @@ pub struct BenchArgs {
     /// Replace calls of short functions by their bodies before differentiation.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
     pub inline: Inline,
-    /// Make gradients that are fast, or that are there soon. The primal of a problem is made to be fast in either case.
-    #[arg(long, value_enum, default_value_t = Effort::Full)]
-    pub effort: Effort,
+    /// Make gradients that are fast, or that are there soon; if tiered, as they are in the end, and with --latency as they are at first. The primal of a problem is made to
+    /// be fast in any case. Full if not given, and tiered with --latency.
+    #[arg(long, value_enum)]
+    pub effort: Option<Effort>,
     /// Measure gcc, Enzyme and JAX beside us, as far as python3 ($PYTHON) finds them.
     #[arg(long, conflicts_with_all = ["scaling", "disasm"])]
     pub peers: bool,
@@ -432,7 +435,7 @@ pub struct DumpArgs {
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
     pub inline: Inline,
     /// Dump the pipeline as it is for a gradient that is fast, or for one that is there soon.
-    #[arg(long, value_enum, default_value_t = Effort::Full)]
+    #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
     /// What becomes of operations on bits of floats that have no known derivative. The default is `refuse` for CLIF, and `trap` for modules.
     #[arg(long, value_enum)]

@@ -211,6 +211,7 @@ impl From<crate::cli::Effort> for Effort {
         match effort {
             crate::cli::Effort::Quick => Self::Quick,
             crate::cli::Effort::Full => Self::Full,
+            crate::cli::Effort::Tiered => Self::default(),
         }
     }
 }

@@ -59,7 +59,7 @@ block0(v0: f64, v1: f64):
     #[test]
     fn the_same_is_derived_once() {
         let file = File::parse("test.clif", FUNCTION).expect("the file is fine");
-        let (rules, options) = (Rules::new(&file), Options::default());
+        let (rules, options) = (Rules::new(&file), Options::full());
         let first = rules.get(&bound(&file, "%f(1.0, 2.0)"), &options).unwrap();
         assert!(first.is(&rules.get(&bound(&file, "%f(3.0, 5.0)"), &options).unwrap()));
         let other = bound(&file, "%f(3.0, 5.0) activity active, const");
@@ -74,7 +74,7 @@ block0(v0: f64, v1: f64):
         let text = format!("; data: %count = i64[0]\n{FUNCTION}");
         let file = File::parse("test.clif", &text).expect("the file is fine");
         assert!(file.program.data.values().any(|d| d.writable), "there is a data object");
-        let (rules, options, call) = (Rules::new(&file), Options::default(), bound(&file, "%f(1.0, 2.0)"));
+        let (rules, options, call) = (Rules::new(&file), Options::full(), bound(&file, "%f(1.0, 2.0)"));
         let first = rules.get(&call, &options).unwrap();
         assert!(!first.is(&rules.get(&call, &options).unwrap()));
     }

@@ -11,6 +11,7 @@
 //! - nothing is written outside of its bounds;
 //! - a debug run has nothing to complain of, and gives the same bits;
 //! - with some of the planner's ideas turned off, and with little effort, it gives the same numbers;
+//! - when its calls have paid for more effort, it gives the same bits as before, but for signs of zeros;
 //! - with calls replaced by what they call it computes the same bits and, but for roundings, the same gradient;
 //! - where shadows may be overwritten it stores the same numbers, whatever was there;
 //! - where nobody reads what it writes it computes the same numbers;
@@ -24,6 +25,7 @@
 mod inlined;
 mod known;
 mod overwritten;
+mod tiers;
 mod unneeded;
 
 use brolga::{ArgActivity, DerivedRule, Effort, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
@@ -110,6 +112,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
             Err(e) => found.push(format!("{mode:?}, {effort:?} with {ideas:?}: {e}")),
         }
     }
+    found.extend(tiers::violations(call, mode, memory, rule));
     found.extend(inlined::violations(program, call, tol, (bits, choice), rule, (&leave, &restore)));
     Ok(found)
 }
@@ -460,7 +463,7 @@ pub fn disagreement_with_tape_of(
     rule: Deriver<'_>,
 ) -> Result<Option<String>, Error> {
     let call = reseeded(call, 5);
-    let options = Options { memory: call.memory, ..Options::default() };
+    let options = Options { memory: call.memory, ..Options::full() };
     let outcome = gradient(&rule(&options)?, &call)?;
     let Ok(tape) = crate::check::tape_gradient(program, &call) else { return Ok(None) };
     Ok(outcome.apart(&tape, tol).map(|(arg, i, a, b)| {

@@ -51,7 +51,7 @@ impl Subject {
     }
 
     fn rule(&self) -> Result<brolga::DerivedRule, brolga::Error> {
-        derive(&self.file.program, &self.call.request(), &Options::default())
+        derive(&self.file.program, &self.call.request(), &Options::full())
     }
 
     fn outcome(&self) -> Outcome {
@@ -130,7 +130,7 @@ fn rules_keep_their_promises() {
         let program = &s.file.program;
         assert_eq!(violations(program, &s.call, 1e-9).expect("it runs"), [""; 0], "{call}");
         assert_eq!(disagreement_with_tape(program, &s.call, 1e-9).expect("it runs"), None, "{call}");
-        let dumps = dump_violations(program, &s.call.request(), &Options::default());
+        let dumps = dump_violations(program, &s.call.request(), &Options::full());
         assert_eq!(dumps.expect("every stage prints"), [""; 0], "{call}");
     }
 }

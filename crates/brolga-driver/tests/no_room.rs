@@ -19,7 +19,7 @@ fn an_instance_that_does_not_fit_is_an_error() {
     let text = "%f([2.0])";
     let (call, clauses) = call_with_clauses(text).expect("it is a call");
     let call = file.bind(text, &call, &clauses).expect("it fits");
-    let rule = protocol::derive(&file.program, &call.request(), &Options::default()).expect("it has a derivative");
+    let rule = protocol::derive(&file.program, &call.request(), &Options::full()).expect("it has a derivative");
     run::gradient(&rule, &call).expect("there is room yet");
 
     // An instance reserves 8 GiB and as much for its shadow. The rule keeps a tape of 8 GiB, and the primal wants some space, too.

@@ -29,5 +29,5 @@ pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use origin::Origin;
 pub use program::{Allocator, DataObject, Func, Program};
 pub use request::{
-    ArgActivity, Effort, Elem, Ideas, Inline, MemoryMode, Mode, Options, Request, ResultActivity, Untracked,
+    ArgActivity, Effort, Elem, Ideas, Inline, Made, MemoryMode, Mode, Options, Request, ResultActivity, Untracked,
 };

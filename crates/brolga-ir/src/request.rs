@@ -202,11 +202,18 @@ impl Ideas {
         Self { again: false, partial: false, preaccumulate: false, ..self }
     }
 
-    /// Those of them that do not make code longer to make it faster.
+    /// Without those that little effort leaves out and that add or multiply in another order: what is left gives the same bits with little effort
+    /// and with all. ([`Ideas::again`] adds in another order, too, but does so with either.)
+    #[must_use]
+    pub fn alike(self) -> Self {
+        Self { partial: false, preaccumulate: false, ..self }
+    }
+
+    /// Those of them that do not make code longer to make it faster. What is recorded and what is run again does not depend on the others.
     #[must_use]
     pub fn brief(self) -> Self {
         let (lanes, partial, preaccumulate, room, stay) = (false, false, false, false, false);
-        Self { finite: false, lanes, partial, preaccumulate, room, stay, quotient: false, slp: false, ..self }
+        Self { finite: false, lanes, partial, preaccumulate, room, stay, slp: false, ..self }
     }
 }
 
@@ -219,16 +226,34 @@ impl Default for Ideas {
 /// How much is done to make derived code fast.
 ///
 /// To make code fast takes time, and more code, which takes time in turn. Who calls a gradient a few times only, or compiles while
-/// somebody waits, may want it soon instead. Both are equally right: neither changes a gradient by more than roundings (of additions
-/// in another order).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// somebody waits, wants it soon; who calls it often wants it fast; and who does not know wants both, one after the other.
+/// None of them changes a gradient by more than roundings (of additions in another order).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effort {
     /// As little as there is: none of the ideas that make code longer to make it faster, no mid-end of Cranelift's, and registers
     /// given out in a single pass. The primal is compiled in the same way.
     Quick,
     /// All that pays in the long run.
-    #[default]
     Full,
+    /// Little at first, and all when calls have paid for it. Both compute the same gradient, bit by bit but for signs of zeros, since
+    /// neither adds in another order ([`Ideas::alike`]). Where no rule is called (who asks for CLIF, or compiles a derivation), all.
+    Tiered(Made),
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self::Tiered(Made::default())
+    }
+}
+
+/// Where the second rule of a [tiered](Effort::Tiered) one is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Made {
+    /// By the call that has made it worth while, which takes longer by that.
+    #[default]
+    Here,
+    /// In a thread of its own, while calls go on with the first rule.
+    InBackground,
 }
 
 /// Whether calls are replaced by the bodies of what they call before a function is differentiated.
@@ -268,8 +293,8 @@ impl Inline {
     #[must_use]
     pub fn settled(self, effort: Effort) -> Self {
         match (self, effort) {
-            (Self::Auto, Effort::Full) => Self::TINY,
             (Self::Auto, Effort::Quick) => Self::Never,
+            (Self::Auto, _) => Self::TINY,
             _ => self,
         }
     }
@@ -337,20 +362,35 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, but that all calls stay calls: for whoever looks at calls, or compares numbers bit by bit with those of a run in which they stay.
+    /// The defaults, with all effort at once, but that all calls stay calls: for whoever looks at calls, or compares numbers bit by bit with those of a run in which they stay.
     #[must_use]
     pub fn as_calls() -> Self {
-        Self { inline: Inline::Never, ..Self::default() }
+        Self { inline: Inline::Never, ..Self::full() }
     }
 
-    /// The same, with the ideas that the effort leaves, and calls replaced as it says.
+    /// The defaults, with all effort at once: for whoever looks at code, or knows that it will be called often.
+    #[must_use]
+    pub fn full() -> Self {
+        Self { effort: Effort::Full, ..Self::default() }
+    }
+
+    /// The same, with the ideas that the effort leaves, and calls replaced as it says. What is [tiered](Effort::Tiered) gets its second tier.
     #[must_use]
     pub fn settled(&self) -> Self {
-        let ideas = match self.effort {
-            Effort::Full => self.ideas,
-            Effort::Quick => self.ideas.brief(),
+        let inline = self.inline.settled(self.effort);
+        let (ideas, effort) = match self.effort {
+            Effort::Full => (self.ideas, Effort::Full),
+            Effort::Quick => (self.ideas.brief(), Effort::Quick),
+            Effort::Tiered(_) => (self.ideas.alike(), Effort::Full),
         };
-        Self { ideas, inline: self.inline.settled(self.effort), ..self.clone() }
+        Self { ideas, effort, inline, ..self.clone() }
+    }
+
+    /// What rules are made with if they are [tiered](Effort::Tiered): at first, and when calls have paid for it.
+    pub fn tiers(&self) -> Option<(Self, Self)> {
+        let Effort::Tiered(_) = self.effort else { return None };
+        let second = self.settled();
+        Some((Self { effort: Effort::Quick, ..second.clone() }, second))
     }
 }
 

@@ -660,7 +660,7 @@ fn derive_one<'a>(
     let fence = match options.effort {
         _ if !fenced => Fence::No,
         Effort::Quick => Fence::Only,
-        Effort::Full => Fence::Too,
+        _ => Fence::Too,
     };
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
         let mut watched_sums = EntitySet::new();
@@ -679,7 +679,7 @@ fn derive_one<'a>(
             watched: Some(&mut watched_sums),
         };
         let Lowered { mut func, checks, shadows } = lower_with_checks(graph, env);
-        if options.effort == Effort::Full {
+        if options.effort != Effort::Quick {
             let fenced = fenced.then_some(&checks[..]);
             let places = Places { program, func: &primal.func, cfg: &primal.cfg, blocks: &facts.blocks };
             let beside = Beside { watched: &watched_sums, shadows: &shadows, checks: fenced, places };

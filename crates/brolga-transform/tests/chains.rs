@@ -70,7 +70,7 @@ impl Form {
         let program = host::program(&text);
         use ArgActivity::{Const, Duplicated};
         let request = Request::new(program.func("f").unwrap(), [Const, Duplicated, Const, Duplicated, Duplicated]);
-        let options = Options { mode: Mode::Gradient, ..Options::default() };
+        let options = Options { mode: Mode::Gradient, ..Options::full() };
         let mut dumps = Vec::new();
         let derived = derive_with(&program, &request, &options, &*host::isa(), |stages| {
             let lines = stages.forward.blocks.values().flat_map(|b| b.insts.values());
@@ -170,7 +170,7 @@ fn conditional_terms(beside: u32) -> Vec<Option<Opcode>> {
     use ArgActivity::{Active, Const, Duplicated};
     let request = Request::new(program.func("f").unwrap(), [Duplicated, Duplicated, Const, Duplicated, Active, Const]);
     let ideas = Ideas { worth: false, ..Ideas::default() };
-    let options = Options { mode: Mode::Gradient, ideas, ..Options::default() };
+    let options = Options { mode: Mode::Gradient, ideas, ..Options::full() };
     let mut found = Vec::new();
     derive_with(&program, &request, &options, &*host::isa(), |stages| {
         let func = stages.facts.func();

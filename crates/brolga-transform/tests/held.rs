@@ -33,7 +33,7 @@ fn in_loops(ideas: Ideas) -> usize {
     let program = host::program(SCALED);
     let activity = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
     let request = Request::new(program.func("f").unwrap(), activity);
-    let d = derive(&program, &request, &Options { ideas, ..Options::default() }, &*host::isa()).unwrap();
+    let d = derive(&program, &request, &Options { ideas, ..Options::full() }, &*host::isa()).unwrap();
     let f = &d.pairs[0].pullback;
     let blocks: Vec<Block> = f.layout.blocks().filter(|b| comes_back(f, *b)).collect();
     let insts = blocks.iter().flat_map(|&b| f.layout.block_insts(b));

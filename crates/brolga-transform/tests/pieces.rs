@@ -52,7 +52,7 @@ fn whoever_was_derived_before_is_derived_again() {
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active]);
     let isa = host::isa();
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-        let options = Options { mode, inline: Inline::Never, ..Options::default() };
+        let options = Options { mode, inline: Inline::Never, ..Options::full() };
         let found = derive(&program, &request, &options, &*isa).unwrap_or_else(|e| panic!("{e:?}"));
         // With what the first attempt has found all functions know from the start.
         let mut seen = 0;

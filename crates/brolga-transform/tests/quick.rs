@@ -57,7 +57,7 @@ fn quick(text: &str) -> ir::Function {
     let program = host::program(text);
     let func = program.func("f").unwrap();
     let args = [ArgActivity::Duplicated, ArgActivity::Duplicated, ArgActivity::Const];
-    let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::default() };
+    let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::full() };
     let derivation = derive(&program, &Request::new(func, args), &options, &*host::isa()).unwrap();
     derivation.whole.expect("one function").func
 }

@@ -31,7 +31,7 @@ fn called(f: &Function, symbol: &str) -> usize {
 fn each(text: &str, symbols: &[&str]) -> Vec<[Vec<usize>; 2]> {
     let with = |mode, share| {
         let ideas = Ideas { share, finite: false, ..Ideas::default() };
-        calls(text, symbols, &Options { mode, ideas, ..Options::default() })
+        calls(text, symbols, &Options { mode, ideas, ..Options::full() })
     };
     [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| [with(mode, true), with(mode, false)]).into()
 }
@@ -104,6 +104,6 @@ fn with_little_effort_too() {
                 v2 = call fn1(v0)
                 v3 = fmul v1, v2
                 return v3 }";
-    let options = Options { effort: Effort::Quick, mode: Mode::Gradient, ..Options::default() };
+    let options = Options { effort: Effort::Quick, mode: Mode::Gradient, ..Options::full() };
     assert_eq!(calls(text, &["sin", "cos"], &options), [1, 1]);
 }

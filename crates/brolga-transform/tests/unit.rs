@@ -21,7 +21,7 @@ fn units(text: &str) -> String {
     let request = Request { results: vec![ResultActivity::Unit], ..Request::new(key, activity) };
     let isa = host::isa();
     let mut found = Vec::new();
-    let derived = derive_with(&program, &request, &Options::default(), &*isa, |stages| {
+    let derived = derive_with(&program, &request, &Options::full(), &*isa, |stages| {
         found = stages.facts.func().dfg.values().filter(|v| stages.facts.units.contains(*v)).collect();
         assert_eq!(stages.facts.variant.pullback_signature(&stages.facts.func().signature).params.len(), 1);
     });

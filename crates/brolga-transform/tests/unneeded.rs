@@ -26,7 +26,7 @@ fn computes(text: &str, mode: Mode, memory: MemoryMode, say: impl Fn(&mut Reques
     let program = host::program(text);
     let mut request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
     say(&mut request);
-    let options = Options { mode, memory, ..Options::default() };
+    let options = Options { mode, memory, ..Options::full() };
     let derived = derive(&program, &request, &options, &*host::isa()).unwrap();
     let forward = derived.whole.as_ref().map_or_else(|| &derived.pairs[0].forward, |w| &w.func);
     forward.to_string().contains("floor")

@@ -39,7 +39,7 @@ fn variants(text: &str, instance: bool) -> usize {
     let mut program = host::program(text);
     program.vmctx_pointers_only = instance;
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated]);
-    let options = Options { mode: Mode::Combined, inline: brolga_ir::Inline::Never, ..Options::default() };
+    let options = Options { mode: Mode::Combined, inline: brolga_ir::Inline::Never, ..Options::full() };
     derive(&program, &request, &options, &*host::isa()).unwrap().pairs.len()
 }
 

@@ -16,7 +16,7 @@ fn gradient(body: &str, seed: ResultActivity) -> Derivation {
     let key = program.define("f", func, |_| 0).unwrap();
     let request = Request { results: vec![seed], ..Request::new(key, [ArgActivity::Duplicated, ArgActivity::Const]) };
     let isa = host::isa();
-    derive(&program, &request, &Options { mode: Mode::Gradient, ..Options::default() }, &*isa).unwrap()
+    derive(&program, &request, &Options { mode: Mode::Gradient, ..Options::full() }, &*isa).unwrap()
 }
 
 /// Parameters of the function that is called, and arguments of its calls.

@@ -33,7 +33,7 @@ fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (
     assert_eq!(out[0], out[1], "a second run differs");
     for mode in [Mode::Combined, Mode::Gradient] {
         let activity: Vec<_> = gradient.ty().params().iter().map(|t| default_activity(*t)).collect();
-        let options = Options { mode, ..Options::default() };
+        let options = Options { mode, ..Options::full() };
         let whole = Gradient::with_options(module, name, &activity, &options).unwrap();
         for _ in 0..2 {
             let mut instance = Instance::new(module).unwrap();
@@ -169,7 +169,7 @@ fn copies_where_memory_holds_singles_and_doubles() {
         )
     };
     let run = |module: &Module, mode, said: bool| {
-        let options = Options { mode, ..Options::default() };
+        let options = Options { mode, ..Options::full() };
         let gradient = Gradient::with_options(module, "f", &[ArgActivity::Const; 2], &options).unwrap();
         let mut instance = Instance::new(module).unwrap();
         instance.write_f64(64, &[3.0]).unwrap();
@@ -225,7 +225,7 @@ fn scratch_memory_is_restored() {
     assert_eq!(module.program().funcs[module.function("sqrt").unwrap().0].computes, Some("sqrt"));
     for (memory, after) in [(MemoryMode::Leave, 6.0), (MemoryMode::Restore, 7.0)] {
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            let options = Options { mode, memory, ..Options::default() };
+            let options = Options { mode, memory, ..Options::full() };
             let gradient = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
             let mut instance = Instance::new(&module).unwrap();
             instance.write_f64(256, &[7.0]).unwrap();
@@ -359,7 +359,7 @@ fn fuel_ends_what_does_not_end() {
     let Err(Error::Trap(t)) = instance.forward(&gradient, &[Val::F64(1.0)]) else { panic!("it ends") };
     assert_eq!(t.code, "no_fuel");
     for mode in [Mode::Combined, Mode::Gradient] {
-        let options = Options { mode, ..Options::default() };
+        let options = Options { mode, ..Options::full() };
         let whole = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
         let Err(Error::Trap(t)) = instance.gradient(&whole, &[Val::F64(1.0)], &[Val::F64(1.0)]) else {
             panic!("it ends")
@@ -617,7 +617,7 @@ fn mathematics_of_three_operands() {
     // Another function of that name.
     let module = Module::new(touched(64).replace("f64.add (f64.mul", "f64.sub (f64.mul")).unwrap();
     let activity = [ArgActivity::Active; 2];
-    assert!(matches!(Gradient::with_options(&module, "f", &activity, &Options::default()), Err(Error::Diagnostics(_))));
+    assert!(matches!(Gradient::with_options(&module, "f", &activity, &Options::full()), Err(Error::Diagnostics(_))));
     // If nothing else is asked for, the run finds it.
     let gradient = Gradient::new(&module, "f").unwrap();
     let args = [Val::F64(x), Val::F64(y)];
@@ -644,7 +644,7 @@ fn arrays_that_are_said_to_be_apart_are_read_again() {
     let taped = |said: &[usize], mode| {
         let mut request = module.request("f", &activity).unwrap();
         said.iter().for_each(|i| request.noalias[i + 1] = true);
-        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::default() }).unwrap();
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
         instance.set_shadow_f64(from, &[1.0; 20]).unwrap();
@@ -679,7 +679,7 @@ fn what_nobody_reads_is_not_written() {
     ] {
         let mut request = module.request("f", &[ArgActivity::Const; 3]).unwrap();
         (request.noalias[2], request.no_need[2]) = (said[0], said[1]);
-        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::default() }).unwrap();
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
         instance.set_shadow_f64(to, &[0.5; 20]).unwrap();
@@ -695,7 +695,7 @@ fn only_of_addresses_it_can_be_said() {
     let says = |name: &str, activity: &[ArgActivity], i: usize| {
         let mut request = module.request(name, activity).unwrap();
         request.noalias[i] = true;
-        Gradient::with_request(&module, &request, &Options::default()).err().map(|e| e.to_string())
+        Gradient::with_request(&module, &request, &Options::full()).err().map(|e| e.to_string())
     };
     assert_eq!(says("f", &[ArgActivity::Const; 3], 2), None);
     let message = says("f", &[ArgActivity::Const; 3], 0).unwrap();

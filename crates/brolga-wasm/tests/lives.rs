@@ -174,7 +174,7 @@ fn gradients_of_random_lives() {
             for memory in [MemoryMode::Leave, MemoryMode::Restore] {
                 let [derived, plain] = [false, true].map(|plain| {
                     let ideas = Ideas { plain, ..Ideas::default().in_order() };
-                    run(&module, &Options { mode, memory, ideas, ..Options::default() })
+                    run(&module, &Options { mode, memory, ideas, ..Options::full() })
                 });
                 assert!(derived == plain, "seed {seed}, {mode:?}, {memory:?}: {:?} and {:?}", derived.1, plain.1);
                 assert!(memory == MemoryMode::Restore || plain.2 == primal.memory(), "seed {seed}: other memory");

@@ -10,7 +10,7 @@ fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
     let mut found = Vec::new();
     for inline in [Inline::Never, Inline::Auto] {
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            let options = Options { mode, inline, ..Options::default() };
+            let options = Options { mode, inline, ..Options::full() };
             found.push(gradient(&module, &options, x));
         }
     }

@@ -9,15 +9,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use brolga_ir::{Options, Program, Request};
 
 use crate::error::Error;
 use crate::jit::DerivedRule;
 
-/// Rules by what was asked, and how long it took to make them.
-type Known = HashMap<(Request, Options), (DerivedRule, Duration)>;
+/// Rules by what was asked.
+type Known = HashMap<(Request, Options), DerivedRule>;
 
 /// The rules of one program. Cheap to clone; clones share what they remember, and threads may share one.
 ///
@@ -74,18 +73,12 @@ impl Cache {
     /// # Errors
     /// As [`DerivedRule::new`].
     pub fn rule(&self, request: &Request, options: &Options) -> Result<DerivedRule, Error> {
-        Ok(self.timed(request, options)?.0)
-    }
-
-    /// The same, with the time that it took to make it, now or before.
-    pub(crate) fn timed(&self, request: &Request, options: &Options) -> Result<(DerivedRule, Duration), Error> {
         let key = (request.clone(), options.clone());
         if let Some(rule) = self.known().get(&key) {
             return Ok(rule.clone());
         }
-        let begin = Instant::now();
         let rule = DerivedRule::new(&self.0.program, request, options)?;
-        Ok(self.known().entry(key).or_insert((rule, begin.elapsed())).clone())
+        Ok(self.known().entry(key).or_insert(rule).clone())
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -9,10 +9,9 @@ pub mod error;
 pub mod jit;
 mod quiet;
 pub mod stages;
-pub mod tiered;
 
 pub use brolga_ir::{
-    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, MemoryMode,
+    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, Made, MemoryMode,
     Mode, Options, Program, Request, ResultActivity, Untracked,
 };
 pub use cache::Cache;
@@ -20,4 +19,3 @@ pub use cranelift_codegen;
 pub use error::{Error, Trap};
 pub use jit::{Arg, DerivedRule, Floats, Primal, Pullback, Run};
 pub use stages::{Stage, dot, dump};
-pub use tiered::{Made, Tiered};

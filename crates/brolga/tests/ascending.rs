@@ -183,7 +183,7 @@ fn rows_that_may_overlap_have_their_gradients() {
         let text = program(&mut noise);
         let file = File::parse("rows.clif", text.clone()).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let program = &file.program;
-        let added = Options { mode: Mode::Gradient, ..Options::default() };
+        let added = Options { mode: Mode::Gradient, ..Options::full() };
         let ideas = Ideas { worth: false, again: false, ..Ideas::default().in_order() };
         let stores = Options { ideas, ..added.clone() };
         let mut was_asked = false;

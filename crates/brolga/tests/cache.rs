@@ -25,8 +25,8 @@ const ACTIVE: ArgActivity = ArgActivity::Active;
 fn the_same_question_has_the_same_answer() {
     let (cache, [product, ..]) = cache();
     let request = Request::new(product, [ACTIVE, ACTIVE]);
-    let first = cache.rule(&request, &Options::default()).unwrap();
-    let second = cache.rule(&request.clone(), &Options::default()).unwrap();
+    let first = cache.rule(&request, &Options::full()).unwrap();
+    let second = cache.rule(&request.clone(), &Options::full()).unwrap();
     assert!(first.is(&second) && cache.len() == 1);
 }
 
@@ -39,10 +39,10 @@ fn functions_activities_hints_and_options_are_told_apart() {
     let requests =
         [both, Request::new(product, [ACTIVE, ArgActivity::Const]), Request::new(sum, [ACTIVE, ACTIVE]), noalias];
     let options = [
-        Options::default(),
-        Options { mode: Mode::Combined, ..Options::default() },
-        Options { memory: MemoryMode::Restore, ..Options::default() },
-        Options { tape_limit: 1 << 20, ..Options::default() },
+        Options::full(),
+        Options { mode: Mode::Combined, ..Options::full() },
+        Options { memory: MemoryMode::Restore, ..Options::full() },
+        Options { tape_limit: 1 << 20, ..Options::full() },
     ];
     let all = || requests.iter().flat_map(|r| options.iter().map(move |o| (r, o)));
     let rules: Vec<_> = all().map(|(r, o)| cache.rule(r, o).unwrap()).collect();
@@ -58,12 +58,12 @@ fn functions_activities_hints_and_options_are_told_apart() {
 fn failures_are_not_remembered_and_what_is_held_lives_on() {
     let (cache, [product, _, no]) = cache();
     for _ in 0..2 {
-        let failed = cache.rule(&Request::new(no, [ACTIVE]), &Options::default());
+        let failed = cache.rule(&Request::new(no, [ACTIVE]), &Options::full());
         assert!(matches!(failed, Err(Error::Diagnostics(_))));
     }
     assert!(cache.is_empty());
     let request = Request::new(product, [ACTIVE, ACTIVE]);
-    let options = Options { mode: Mode::Combined, ..Options::default() };
+    let options = Options { mode: Mode::Combined, ..Options::full() };
     let held = cache.rule(&request, &options).unwrap();
     cache.clear();
     assert!(cache.is_empty() && !held.is(&cache.rule(&request, &options).unwrap()));
@@ -81,7 +81,7 @@ fn threads_share_one() {
     let (cache, [product, ..]) = cache();
     let request = Request::new(product, [ACTIVE, ACTIVE]);
     let rules: Vec<_> = std::thread::scope(|s| {
-        let threads: Vec<_> = (0..8).map(|_| s.spawn(|| cache.rule(&request, &Options::default()).unwrap())).collect();
+        let threads: Vec<_> = (0..8).map(|_| s.spawn(|| cache.rule(&request, &Options::full()).unwrap())).collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     assert!(rules.iter().all(|r| r.is(&rules[0])) && cache.len() == 1);

@@ -19,7 +19,7 @@ fn rule(text: &str, name: &str, args: &[ArgActivity], elems: &[Option<Elem>], op
 }
 
 fn debug() -> Options {
-    Options { debug: true, ..Options::default() }
+    Options { debug: true, ..Options::full() }
 }
 
 /// Memory that derived code may write to.
@@ -91,7 +91,7 @@ fn what_is_right_passes_and_gives_the_same_gradient() {
     let mut gradients = Vec::new();
     for memory in [MemoryMode::Leave, MemoryMode::Restore] {
         for debug in [false, true] {
-            let rule = squares(&Options { memory, debug, ..Options::default() });
+            let rule = squares(&Options { memory, debug, ..Options::full() });
             let (q, dx, dq) = (cells([7.0]), cells([0.25; 4]), cells([1.0]));
             let args = three(Arg::duplicated_len(at(&x), at(&dx), 32), 4, Arg::duplicated_len(at(&q), at(&dq), 8));
             for _ in 0..2 {
@@ -111,7 +111,7 @@ fn a_shadow_that_is_too_short() {
     let (dx, dq) = (cells([0.0; 4]), cells([0.0]));
     let args = three(Arg::duplicated_len(at(&x), at(&dx), 24), 4, Arg::duplicated_len(at(&q), at(&dq), 8));
     assert_eq!(code(run(&squares(&debug()), &args)), "shadow_bounds in the pullback");
-    assert_eq!(code(run(&squares(&Options::default()), &args)), "fine");
+    assert_eq!(code(run(&squares(&Options::full()), &args)), "fine");
     // The rule is as good as before.
     let args = three(Arg::duplicated_len(at(&x), at(&dx), 32), 4, Arg::duplicated_len(at(&q), at(&dq), 8));
     assert_eq!(code(run(&squares(&debug()), &args)), "fine");
@@ -120,7 +120,7 @@ fn a_shadow_that_is_too_short() {
 #[test]
 fn shadows_on_declared_primals_are_refused_in_any_mode() {
     let (x, dx) = (cells([1.0; 8]), cells([0.0; 8]));
-    let rules = [squares(&Options::default()), squares(&debug())];
+    let rules = [squares(&Options::full()), squares(&debug())];
     let own = three(Arg::duplicated_len(at(&x), at(&x[2..]), 32), 4, Arg::duplicated(at(&x), at(&dx)));
     let other = three(Arg::duplicated_len(at(&x), at(&dx), 32), 4, Arg::duplicated_len(at(&dx[3..]), at(&x[7..]), 8));
     for rule in rules {
@@ -182,7 +182,7 @@ block0(v0: i64, v1: i64):
     let args = [Arg::duplicated_len(at(&x), at(&dx), 8), Arg::new(DataValue::I64(at(&x) as i64)).with_len(8)];
     let refused = code(run(&rule(text, "product", &[Duplicated, Const], &[], &debug()), &args));
     assert!(refused.starts_with("argument 1 is constant, but overlaps argument 0, which has a shadow"), "{refused}");
-    assert_eq!(code(run(&rule(text, "product", &[Duplicated, Const], &[], &Options::default()), &args)), "fine");
+    assert_eq!(code(run(&rule(text, "product", &[Duplicated, Const], &[], &Options::full()), &args)), "fine");
 }
 
 #[test]
@@ -230,7 +230,7 @@ block2:
 
 #[test]
 fn a_damaged_tape() {
-    let options = Options { debug: true, optimize: false, ..Options::default() };
+    let options = Options { debug: true, optimize: false, ..Options::full() };
     let rule = rule(TAPE, "sine_sum", &[ArgActivity::Active, ArgActivity::Const], &[], &options);
     let args = [Arg::new(float(0.7)), Arg::new(DataValue::I64(3))];
     let forward = || {

@@ -35,7 +35,7 @@ fn rule(mode: Mode, effort: Effort) -> DerivedRule {
     let program = program(TEXT);
     let f = program.func("f").unwrap();
     let request = Request::new(f, [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active]);
-    DerivedRule::new(&program, &request, &Options { mode, effort, ..Options::default() }).unwrap()
+    DerivedRule::new(&program, &request, &Options { mode, effort, ..Options::full() }).unwrap()
 }
 
 /// The value, and the gradient with respect to both.

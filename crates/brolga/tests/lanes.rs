@@ -269,7 +269,7 @@ fn largest(words: &[u32], single: bool, unit: usize) -> f64 {
 
 #[test]
 fn loops_in_lanes_do_what_they_do_one_by_one() {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
+    let isa = host_isa(&brolga::Options::full()).unwrap();
     if !has_lanes(&*isa) {
         return;
     }
@@ -462,7 +462,7 @@ fn places() {
 /// A shadow is on top of no primal, so only shadows are compared with shadows, and what is no shadow with the like.
 #[test]
 fn what_is_known_to_be_apart_is_not_compared() {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
+    let isa = host_isa(&brolga::Options::full()).unwrap();
     if !has_lanes(&*isa) {
         return;
     }
@@ -513,7 +513,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
 /// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.
 #[test]
 fn an_index_that_overflows() {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
+    let isa = host_isa(&brolga::Options::full()).unwrap();
     if !has_lanes(&*isa) {
         return;
     }

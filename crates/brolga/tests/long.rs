@@ -39,7 +39,7 @@ fn chain(before: &str, step: &str, after: &str) -> String {
 fn derivative(text: &str) -> Result<DataValue, Error> {
     let program = program(text);
     let request = Request::new(program.func("f").expect("it is there"), [ArgActivity::Active, ArgActivity::Const]);
-    let rule = DerivedRule::new(&program, &request, &Options::default())?;
+    let rule = DerivedRule::new(&program, &request, &Options::full())?;
     let args = [Arg::new(DataValue::F64(1.5.into())), Arg::new(DataValue::I8(1))];
     let (mut results, mut cotangents) = (Vec::new(), Vec::new());
     // SAFETY: there are no pointers.

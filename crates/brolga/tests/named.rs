@@ -28,7 +28,7 @@ fn chain(length: usize, body: &str) -> Result<DerivedRule, Error> {
     text += &format!("function %{MANGLED}(f64) -> f64 {{ block0(v0: f64): {body} }}");
     let program = program(&text);
     let request = Request::new(program.func(&name(0)).expect("it is there"), [ArgActivity::Active]);
-    DerivedRule::new(&program, &request, &Options::default())
+    DerivedRule::new(&program, &request, &Options::full())
 }
 
 const MAGIC: &str = "v1 = bitcast.i64 v0\n v2 = iadd v1, v1\n v3 = bitcast.f64 v2\n return v3";

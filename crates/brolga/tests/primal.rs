@@ -9,7 +9,7 @@ use common::program;
 
 fn rule(p: &Program, func: &str, args: &[ArgActivity], mode: Mode) -> DerivedRule {
     let request = Request::new(p.func(func).expect("it is defined"), args.iter().copied());
-    DerivedRule::new(p, &request, &Options { mode, ..Options::default() }).unwrap_or_else(|e| panic!("{e}"))
+    DerivedRule::new(p, &request, &Options { mode, ..Options::full() }).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn float(x: f64) -> DataValue {

@@ -167,7 +167,7 @@ const BEHIND: usize = 64;
 
 #[test]
 fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
+    let isa = host_isa(&brolga::Options::full()).unwrap();
     let mut noise = Noise(1);
     let (mut taken, mut refused, mut full, mut fit, mut exact) = (0, 0, 0, 0, 0);
     let programs = 1200;
@@ -331,7 +331,7 @@ fn rule_with(func: &str, mode: Mode, ideas: Ideas, tape_limit: usize) -> Derived
     let p = common::program(PROGRAM);
     let request =
         Request::new(p.func(func).expect("it is there"), [ArgActivity::Active, ArgActivity::Const, ArgActivity::Const]);
-    let options = Options { mode, tape_limit, ideas, ..Options::default() };
+    let options = Options { mode, tape_limit, ideas, ..Options::full() };
     DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -406,7 +406,7 @@ fn to_the_byte() {
 #[test]
 fn nothing_is_recorded_of_what_cannot_fit() {
     for mode in [Mode::Split, Mode::Combined] {
-        let limit = Options::default().tape_limit;
+        let limit = Options::full().tape_limit;
         let (steps, nest) = (
             rule("steps", mode, true, limit),
             rule_with("nest", mode, Ideas { fence: false, ..Ideas::default() }, limit),

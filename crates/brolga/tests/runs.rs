@@ -60,7 +60,7 @@ block3:
 fn power() -> DerivedRule {
     let p = program(POWER);
     let request = Request::new(p.func("power").unwrap(), [ArgActivity::Active, ArgActivity::Const]);
-    DerivedRule::new(&p, &request, &Options::default()).unwrap_or_else(|e| panic!("{e}"))
+    DerivedRule::new(&p, &request, &Options::full()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn f64_of(v: &DataValue) -> f64 {
@@ -104,7 +104,7 @@ block0(v0: i64):
 }";
     let p = program(text);
     let request = Request::new(p.func("square").unwrap(), [ArgActivity::Duplicated]);
-    let options = Options { debug: true, ..Options::default() };
+    let options = Options { debug: true, ..Options::full() };
     let rule = DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"));
     let (x, dx) = (Cell::new(3.0_f64), Cell::new(0.0_f64));
     let args = [Arg::duplicated_len(x.as_ptr() as u64, dx.as_ptr() as u64, 8)];
@@ -173,7 +173,7 @@ fn a_seed_that_is_one() {
     };
     let request = wanted("power", &[ArgActivity::Active, ArgActivity::Const]);
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-        let rule = DerivedRule::new(&p, &request, &Options { mode, ..Options::default() }).unwrap();
+        let rule = DerivedRule::new(&p, &request, &Options { mode, ..Options::full() }).unwrap();
         let (mut value, mut cotangents) = (vec![], vec![]);
         let mut run = |seed: f64| {
             // SAFETY: no argument is a pointer.
@@ -194,7 +194,7 @@ fn a_seed_of_zero_asks_for_nothing() {
     let p = program(text);
     let request = Request::new(p.func("f").unwrap(), [ArgActivity::Active, ArgActivity::Active]);
     for mode in [Mode::Gradient, Mode::Combined, Mode::Split] {
-        let rule = DerivedRule::new(&p, &request, &Options { mode, ..Options::default() }).unwrap();
+        let rule = DerivedRule::new(&p, &request, &Options { mode, ..Options::full() }).unwrap();
         let args = [f64::INFINITY, 0.0].map(|x: f64| Arg::new(DataValue::F64(x.into())));
         for (seed, expected) in [(0.0_f64, [0.0; 2]), (-0.0, [0.0; 2]), (1.0, [f64::INFINITY; 2])] {
             let (mut results, mut found) = (Vec::new(), Vec::new());
@@ -222,7 +222,7 @@ fn one_of_two_results() {
         ..Request::new(p.func("two").unwrap(), [ArgActivity::Active, ArgActivity::Const])
     };
     let gradient = |results: &[ResultActivity], seeds: [f64; 2]| {
-        let rule = DerivedRule::new(&p, &request(results), &Options::default())?;
+        let rule = DerivedRule::new(&p, &request(results), &Options::full())?;
         let args = [DataValue::F64(2.0.into()), DataValue::I32(7)].map(Arg::new);
         let [a, b] = seeds.map(|s| DataValue::F64(s.into()));
         // SAFETY: no argument is a pointer.
@@ -259,7 +259,7 @@ block0(v0: f64, v1: i64):
 }",
     );
     let request = Request::new(p.func("f").unwrap(), [ArgActivity::Active, ArgActivity::Const]);
-    let rule = DerivedRule::new(&p, &request, &Options::default()).unwrap();
+    let rule = DerivedRule::new(&p, &request, &Options::full()).unwrap();
     for _ in 0..100 {
         // SAFETY: no pointers are passed.
         unsafe {
@@ -277,7 +277,7 @@ block0(v0: f64, v1: i64):
 fn the_tape_limit_is_an_error() {
     let p = program(POWER);
     let request = Request::new(p.func("power").unwrap(), [ArgActivity::Active, ArgActivity::Const]);
-    let options = Options { tape_limit: 1 << 20, ..Options::default() };
+    let options = Options { tape_limit: 1 << 20, ..Options::full() };
     let rule = DerivedRule::new(&p, &request, &options).unwrap();
     // SAFETY: no pointers are passed.
     unsafe {

@@ -37,7 +37,7 @@ fn one_call_gives_the_bits_of_two() {
     }
     let func = program.func("both").unwrap();
     let request = Request::new(func, [brolga::ArgActivity::Active; 2]);
-    let rule = DerivedRule::new(&program, &request, &Options { mode: Mode::Combined, ..Options::default() }).unwrap();
+    let rule = DerivedRule::new(&program, &request, &Options { mode: Mode::Combined, ..Options::full() }).unwrap();
     let angles =
         (-40..40).map(|k| f64::from(k) * 0.37).chain([0.0, -0.0, 1e-310, 1e22, 7e300, f64::INFINITY, f64::NAN]);
     for x in angles {

@@ -169,7 +169,7 @@ const WORDS: usize = 256;
 
 #[test]
 fn neighbours_in_lanes_are_what_they_are_one_by_one() {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
+    let isa = host_isa(&brolga::Options::full()).unwrap();
     if !has_lanes(&*isa) {
         return;
     }

@@ -30,7 +30,7 @@ fn examples() -> Vec<(String, File)> {
 }
 
 fn modes() -> [Options; 2] {
-    [MemoryMode::Leave, MemoryMode::Restore].map(|memory| Options { memory, ..Options::default() })
+    [MemoryMode::Leave, MemoryMode::Restore].map(|memory| Options { memory, ..Options::full() })
 }
 
 #[test]
@@ -42,7 +42,7 @@ block0(v0: f64):
 }";
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Stmts,
         expect![[r#"
             ; %f (f64 active) -> (f64 active)
@@ -65,7 +65,7 @@ block0(v0: f64):
     );
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Pullback,
         expect![[r#"
             ; %f (f64 active) -> (f64 active)
@@ -111,7 +111,7 @@ block1(v3: f64):
 }";
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Cfg,
         expect![[r#"
         ; %f (f64 active, f64 active, i32 const) -> (f64 active)
@@ -131,7 +131,7 @@ block1(v3: f64):
     );
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Pullback,
         expect![[r#"
         ; %f (f64 active, f64 active, i32 const) -> (f64 active)
@@ -200,7 +200,7 @@ block2:
 }";
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Forward,
         expect![[r#"
             ; %f (f64 active, i32 const) -> (f64 active)
@@ -250,7 +250,7 @@ block2:
     );
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Pullback,
         expect![[r#"
             ; %f (f64 active, i32 const) -> (f64 active)
@@ -335,7 +335,7 @@ block2:
 }";
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Forward,
         expect![[r#"
         ; %f (f64 active, i32 const) -> (f64 active)
@@ -368,7 +368,7 @@ block2:
     );
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Pullback,
         expect![[r#"
         ; %f (f64 active, i32 const) -> (f64 active)
@@ -421,7 +421,7 @@ block0(v0: i64, v1: f64):
 }";
     check(
         source,
-        &Options::default(),
+        &Options::full(),
         Stage::Stmts,
         expect![[r#"
             ; %f (i64 duplicated, f64 active) -> ()
@@ -449,7 +449,7 @@ block0(v0: i64, v1: f64):
               inst4 return
         "#]],
     );
-    let restore = Options { memory: MemoryMode::Restore, ..Options::default() };
+    let restore = Options { memory: MemoryMode::Restore, ..Options::full() };
     check(
         source,
         &restore,
@@ -677,12 +677,12 @@ block0(v0: f64):
 }",
     );
     for stage in Stage::ALL {
-        let Err(Error::Diagnostics(found)) = dump(&file.program, &request, &Options::default(), stage) else {
+        let Err(Error::Diagnostics(found)) = dump(&file.program, &request, &Options::full(), stage) else {
             panic!("{} has a dump", stage.name())
         };
         assert_eq!(found.0[0].code, "AD0150");
     }
-    assert!(dot(&file.program, &request, &Options::default()).is_err());
+    assert!(dot(&file.program, &request, &Options::full()).is_err());
 }
 
 /// `normalised` and the CLIF stages are parsed and verified again, by nothing of ours but the reader of files.
@@ -708,8 +708,8 @@ fn dumps_are_deterministic() {
     for (name, file) in examples() {
         let request = guess::request(&file.program, file.functions[0].0);
         let all = || {
-            let text = |stage| dump(&file.program, &request, &Options::default(), stage).unwrap();
-            let dot = dot(&file.program, &request, &Options::default()).unwrap();
+            let text = |stage| dump(&file.program, &request, &Options::full(), stage).unwrap();
+            let dot = dot(&file.program, &request, &Options::full()).unwrap();
             Stage::ALL.map(text).join("") + &dot
         };
         assert_eq!(all(), all(), "{name}");
@@ -720,10 +720,10 @@ fn dumps_are_deterministic() {
 fn drawing() {
     for (name, file) in examples() {
         let request = guess::request(&file.program, file.functions[0].0);
-        let text = dot(&file.program, &request, &Options::default()).unwrap();
+        let text = dot(&file.program, &request, &Options::full()).unwrap();
         well_formed(&name, &text);
         let count = |what: &str| text.matches(what).count();
-        let pullback = dump(&file.program, &request, &Options::default(), Stage::Pullback).unwrap();
+        let pullback = dump(&file.program, &request, &Options::full(), Stage::Pullback).unwrap();
         assert_eq!(
             count("style=dashed"),
             pullback.matches("; reverse of").count(),
@@ -785,7 +785,7 @@ block2:
     return v7
 }";
     let (file, request) = parse(source);
-    let text = dump(&file.program, &request, &Options::default(), Stage::ClifForward).unwrap_or_else(|e| panic!("{e}"));
+    let text = dump(&file.program, &request, &Options::full(), Stage::ClifForward).unwrap_or_else(|e| panic!("{e}"));
     let called = |name: &str| text.contains(&format!("%{name}"));
     assert!(!called("cos") && !called("memcmp"), "{text}");
     assert!(["rand", "memset", "putchar", "abort"].into_iter().all(called), "{text}");

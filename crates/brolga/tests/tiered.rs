@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, Cache, DataObject, DerivedRule, Ideas, Made, Mode, Options, Program, Request, Tiered};
+use brolga::{Arg, ArgActivity, Cache, DataObject, DerivedRule, Effort, Ideas, Made, Mode, Options, Request};
 
 mod common;
 
@@ -39,33 +39,26 @@ const TEXT: &str = "function %f(i64, i64, i64, f64) -> f64 system_v {
 
 const N: usize = 37;
 
-/// With nothing that adds in another order.
-fn of_cache(cache: &Cache, made: Made) -> Tiered {
+fn options(made: Made) -> Options {
+    Options { mode: Mode::Gradient, effort: Effort::Tiered(made), ..Options::default() }
+}
+
+fn of_cache(cache: &Cache, options: &Options) -> DerivedRule {
     use ArgActivity::{Active, Const, Duplicated};
     let request = Request::new(cache.program().func("f").unwrap(), [Duplicated, Duplicated, Const, Active]);
-    let options = Options { mode: Mode::Gradient, ideas: Ideas::default().in_order(), ..Options::as_calls() };
-    Tiered::new(cache, &request, &options, made).unwrap()
+    cache.rule(&request, options).unwrap()
 }
 
-fn tiered(program: Program, made: Made) -> (Cache, Tiered) {
-    let cache = Cache::new(program);
-    let tiered = of_cache(&cache, made);
-    (cache, tiered)
+fn tiered(text: &str, made: Made) -> DerivedRule {
+    of_cache(&Cache::new(program(text)), &options(made))
 }
 
-/// All cotangents of one call.
-fn gradient(tiered: &Tiered) -> Vec<f64> {
-    // SAFETY: arrays are as long as is said.
-    cotangents(|args, seeds, values, out| drop(unsafe { tiered.gradient(args, seeds, values, out) }.unwrap()))
-}
-
-/// The same, of the rule for the next call. It is not counted.
-fn gradient_of(rule: &DerivedRule) -> Vec<f64> {
+/// All cotangents of one call, from shadows that are not zero.
+fn gradient(rule: &DerivedRule) -> Vec<f64> {
     // SAFETY: arrays are as long as is said.
     cotangents(|args, seeds, values, out| drop(unsafe { rule.gradient(args, seeds, values, out) }.unwrap()))
 }
 
-/// From shadows that are not zero.
 fn cotangents(call: impl Fn(&[Arg], &[DataValue], &mut Vec<DataValue>, &mut Vec<Option<DataValue>>)) -> Vec<f64> {
     let numbers = |k: usize| (0..N).map(|i| Cell::new(((i * 7 + k) % 11) as f64 / 3.0 - 1.5)).collect::<Vec<_>>();
     let (a, x, da, dx) = (numbers(1), numbers(2), numbers(3), numbers(4));
@@ -84,75 +77,147 @@ fn cotangents(call: impl Fn(&[Arg], &[DataValue], &mut Vec<DataValue>, &mut Vec<
 }
 
 /// What is there with full effort only.
-fn lanes(tiered: &Tiered) -> bool {
-    tiered.rule().clif().0.contains("f64x2")
+fn lanes(rule: &DerivedRule) -> bool {
+    rule.clif().0.contains("f64x2") || rule.clif().1.contains("f64x2")
 }
 
+/// A rule that is not asked for any effort.
 #[test]
-fn calls_pay_for_the_second_rule() {
-    let (cache, tiered) = tiered(program(TEXT), Made::Here);
-    assert!(!tiered.is_full() && cache.len() == 1);
-    assert!(!lanes(&tiered), "little effort");
-    let first = gradient_of(tiered.rule());
+fn by_default_calls_pay_for_the_second_rule() {
+    let rule = of_cache(&Cache::new(program(TEXT)), &Options { mode: Mode::Gradient, ..Options::default() });
+    assert!(!rule.is_settled() && !lanes(&rule), "little effort");
+    let first = gradient(&rule);
     assert!(first[2 * N] != 0.0 && first.iter().all(|x| x.is_finite()));
-    let one = Duration::from_nanos(1);
-    tiered.count(tiered.price() - one);
-    assert!(!tiered.is_full(), "a nanosecond is missing");
-    tiered.count(one);
-    assert!(tiered.is_full() && cache.len() == 2, "paid");
-    assert!(lanes(&tiered), "full effort");
+    let (code, end) = (rule.code_bytes(), Instant::now() + Duration::from_secs(60));
+    while !rule.is_settled() {
+        assert!(Instant::now() < end, "{:?} have been spent", rule.price());
+        assert_eq!(gradient(&rule), first);
+    }
+    assert!(lanes(&rule) && rule.code_bytes() > code, "full effort");
     for _ in 0..2 {
-        assert_eq!(gradient(&tiered), first);
+        assert_eq!(gradient(&rule), first);
     }
-    assert!(tiered.clone().is_full(), "clones share it");
+    assert!(rule.clone().is_settled(), "clones share it");
 }
 
 #[test]
-fn a_rule_that_was_there_has_its_price() {
-    let (cache, first) = tiered(program(TEXT), Made::Here);
-    let again = of_cache(&cache, Made::Here);
-    assert!(again.rule().is(first.rule()) && again.price() == first.price());
+fn what_others_have_spent_is_counted() {
+    let rule = tiered(TEXT, Made::Here);
+    let (price, one) = (rule.price().unwrap(), Duration::from_nanos(1));
+    rule.count(price - one);
+    assert!(!rule.is_settled(), "a nanosecond is missing");
+    rule.count(one);
+    assert!(rule.is_settled(), "paid");
 }
 
 #[test]
-fn calls_themselves_are_counted() {
-    let (_, tiered) = tiered(program(TEXT), Made::Here);
-    let first = gradient(&tiered);
-    let end = Instant::now() + Duration::from_secs(60);
-    while !tiered.is_full() {
-        assert!(Instant::now() < end, "{:?} have been spent", tiered.price());
-        assert_eq!(gradient(&tiered), first);
-    }
-    assert_eq!(gradient(&tiered), first);
+fn a_cache_remembers_what_has_been_paid_for() {
+    let cache = Cache::new(program(TEXT));
+    let first = of_cache(&cache, &options(Made::Here));
+    let again = of_cache(&cache, &options(Made::Here));
+    assert!(again.is(&first) && cache.len() == 1);
+    first.settle();
+    assert!(again.is_settled() && lanes(&again));
+}
+
+/// A forward pass and its pullback are of one rule, whatever happens in between, and both are counted.
+#[test]
+fn a_pullback_belongs_to_its_tape() {
+    let rule =
+        of_cache(&Cache::new(program(TEXT)), &Options { ideas: Ideas::default().in_order(), ..Options::default() });
+    // SAFETY: arrays are as long as is said.
+    let split = |settle: bool| {
+        cotangents(|args, seeds, _, out| unsafe {
+            let (_, mut pullback) = rule.forward(args).unwrap();
+            if settle {
+                rule.settle();
+            }
+            pullback.call_into(seeds, out).unwrap();
+        })
+    };
+    let first = split(false);
+    assert!(!rule.is_settled());
+    assert_eq!(split(true), first);
+    assert!(rule.is_settled());
+    assert_eq!(split(false), first);
+
+    let counted = of_cache(&Cache::new(program(TEXT)), &Options::default());
+    // All but what the forward pass takes at least, so that it pays, or its pullback does.
+    counted.count(counted.price().unwrap() - Duration::from_nanos(1));
+    // SAFETY: arrays are as long as is said.
+    let again = cotangents(|args, seeds, _, out| unsafe {
+        let (_, mut pullback) = counted.forward(args).unwrap();
+        assert!(counted.is_settled());
+        pullback.call_into(seeds, out).unwrap();
+    });
+    assert_eq!(again, first);
+}
+
+#[test]
+fn pullbacks_are_counted() {
+    let rule = of_cache(&Cache::new(program(TEXT)), &Options::default());
+    // SAFETY: arrays are as long as is said.
+    cotangents(|args, seeds, _, out| unsafe {
+        let (_, mut pullback) = rule.forward(args).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while !rule.is_settled() {
+            assert!(Instant::now() < end, "{:?} have been spent", rule.price());
+            pullback.call_into(seeds, out).unwrap();
+        }
+    });
 }
 
 #[test]
 fn in_the_background_calls_go_on() {
-    let (cache, tiered) = tiered(program(TEXT), Made::InBackground);
-    let first = gradient(&tiered);
+    let rule = tiered(TEXT, Made::InBackground);
+    let first = gradient(&rule);
     std::thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {
-                tiered.count(tiered.price());
+                rule.count(rule.price().unwrap());
                 let end = Instant::now() + Duration::from_secs(60);
-                while !tiered.is_full() {
+                while !rule.is_settled() {
                     assert!(Instant::now() < end, "it never comes");
-                    assert_eq!(gradient(&tiered), first);
+                    assert_eq!(gradient(&rule), first);
                 }
             });
         }
     });
-    assert_eq!(gradient(&tiered), first);
-    assert_eq!(cache.len(), 2);
+    assert_eq!(gradient(&rule), first);
 }
 
+/// The address of a function or of data is the same as long as a rule lives, so there is one rule.
 #[test]
-fn a_program_that_remembers_gets_full_effort_at_once() {
-    let mut program = program(TEXT);
-    program.define_data(DataObject { symbol: "state".into(), bytes: vec![0; 8], align: 8, writable: true }).unwrap();
-    let (cache, tiered) = tiered(program, Made::Here);
-    assert!(tiered.is_full() && lanes(&tiered) && cache.len() == 1);
-    tiered.count(tiered.price() * 3);
-    gradient(&tiered);
-    assert_eq!(cache.len(), 1);
+fn a_program_with_addresses_gets_full_effort_at_once() {
+    let data = "gv0 = symbol colocated %table\n";
+    let asks = [
+        ("v21 = symbol_value.i64 gv0", data),
+        ("v21 = func_addr.i64 fn0", "fn0 = %f(i64, i64, i64, f64) -> f64 system_v\n"),
+        ("v21 = call_indirect sig0, v0(v3)", "sig0 = (f64) -> f64 system_v\n"),
+    ];
+    for (ask, declared) in asks {
+        // In a block that is not taken, since nobody lies where `a` does.
+        let text = TEXT.replacen("    block0(", &format!("{declared}block0("), 1).replace(
+            "jump block1(v10, v11)",
+            &format!("v22 = iconst.i64 1\nv23 = icmp eq v2, v22\nbrif v23, block4, block1(v10, v11)\nblock4:\n{ask}\njump block1(v10, v11)"),
+        );
+        let mut program = program(&text);
+        if declared == data {
+            let bytes = vec![0; 8];
+            program.define_data(DataObject { symbol: "table".into(), bytes, align: 8, writable: false }).unwrap();
+        }
+        let rule = of_cache(&Cache::new(program), &options(Made::Here));
+        assert!(rule.is_settled() && rule.price().is_none(), "{ask}");
+        assert_eq!(gradient(&rule), gradient(&tiered(TEXT, Made::Here)), "{ask}");
+    }
+}
+
+/// Who asks for code gets the second tier.
+#[test]
+fn derivations_are_of_full_effort() {
+    let (first, second) = options(Made::Here).tiers().unwrap();
+    assert_eq!((first.effort, second.effort), (Effort::Quick, Effort::Full));
+    assert_eq!(first.inline, second.inline);
+    assert!(Options::full().tiers().is_none());
+    assert_eq!(options(Made::Here).settled().settled(), second);
 }

@@ -43,7 +43,7 @@ fn what_is_not_reached_does_not_matter() {
         let program = program(&text(operation));
         let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active; 2]);
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            let options = |untracked| Options { mode, untracked, ..Options::default() };
+            let options = |untracked| Options { mode, untracked, ..Options::full() };
             match DerivedRule::new(&program, &request, &options(Untracked::Refuse)) {
                 Err(Error::Diagnostics(found)) => {
                     assert!(found.0.iter().any(|d| d.code == code), "{code}: {operation}: {found:?}");
@@ -100,7 +100,7 @@ fn what_a_callee_calculates() {
     );
     let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active; 2]);
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-        let options = |untracked| Options { mode, untracked, inline: Inline::Never, ..Options::default() };
+        let options = |untracked| Options { mode, untracked, inline: Inline::Never, ..Options::full() };
         match DerivedRule::new(&program, &request, &options(Untracked::Refuse)) {
             Err(Error::Diagnostics(found)) => assert!(found.0.iter().any(|d| d.code == "AD0113"), "{found:?}"),
             other => panic!("{:?}", other.err()),
@@ -138,7 +138,7 @@ fn steps_that_are_too_long() {
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active]);
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
         let rule =
-            DerivedRule::new(&program, &request, &Options { mode, ..Options::default() }).expect("it is derived");
+            DerivedRule::new(&program, &request, &Options { mode, ..Options::full() }).expect("it is derived");
         let run = |seed: f64| {
             let (least, mut cotangents) = (f64::from_bits(1), Vec::new());
             let (args, seed) = ([Arg::new(DataValue::F64(least.into()))], [DataValue::F64(seed.into())]);
@@ -183,7 +183,7 @@ fn exponents_are_constant() {
         let derived = |up| {
             let program = text(up, operation);
             let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active]);
-            DerivedRule::new(&program, &request, &Options::default())
+            DerivedRule::new(&program, &request, &Options::full())
         };
         let rule = derived(1).expect("no mantissa is left");
         let args = [Arg::new(DataValue::F64(12.0.into()))];
@@ -236,7 +236,7 @@ fn an_upper_half_that_is_known_is_still_one() {
     let derived = |asked, found, then| {
         let program = text(asked, found, then);
         let request = Request::new(program.func("f").unwrap(), vec![ArgActivity::Active]);
-        DerivedRule::new(&program, &request, &Options::default())
+        DerivedRule::new(&program, &request, &Options::full())
     };
     let rule = derived("0x40180000", "0x40180000", "block1, block2").expect("6.0 has this upper half");
     // The fraction of 6 is 1.5, and what is added to the lower half counts for a quarter.

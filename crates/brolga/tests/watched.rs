@@ -124,7 +124,7 @@ fn rule_of<F: Float>(text: &str, name: &str, activity: &[ArgActivity], finite: b
     let request = Request::new(p.func(name).unwrap(), activity.iter().copied());
     // Sums in order, so that the bits are the same.
     let ideas = Ideas { finite, worth: false, ..Ideas::default().in_order() };
-    DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::default() }).unwrap_or_else(|e| panic!("{e}"))
+    DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::full() }).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn cells<F: Float>(numbers: &[F]) -> Vec<Cell<F>> {
@@ -550,7 +550,7 @@ fn check_anew<F: Float>(besides: Besides) {
             let mut request = Request::new(p.func("anew").unwrap(), activity);
             request.noalias = vec![true; 6];
             let ideas = Ideas { finite, once, worth: false, ..Ideas::default().in_order() };
-            DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::default() })
+            DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::full() })
                 .unwrap_or_else(|e| panic!("{e}"))
         };
         let [without, each, once] = [(false, false), (true, false), (true, true)].map(|(f, o)| rule(f, o));
@@ -683,7 +683,7 @@ fn a_recursion_is_worth_watching() {
         let p = program(&text);
         let activity = [ArgActivity::Duplicated, ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const];
         let request = Request::new(p.func("halves").unwrap(), activity);
-        let options = Options { mode: Mode::Gradient, ..Options::default() };
+        let options = Options { mode: Mode::Gradient, ..Options::full() };
         let rule = DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(asks(rule.clif().0), watched, "{}", rule.clif().0);
     }

@@ -14,7 +14,7 @@ fn main() {
         for request in checks::requests(&file) {
             for stage in Stage::ALL {
                 println!("==== {name} {} {}", request.name, stage.name());
-                let dump = quiet::catch(|| brolga::dump(&file.program, &request.request, &Options::default(), stage));
+                let dump = quiet::catch(|| brolga::dump(&file.program, &request.request, &Options::full(), stage));
                 match dump {
                     Ok(Ok(text)) => println!("{text}"),
                     Ok(Err(e)) => println!("{e}"),

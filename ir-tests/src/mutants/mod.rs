@@ -56,7 +56,7 @@ impl<'a> Subject<'a> {
         // What is in front of loops in lanes only chooses between two ways of doing the same, so a mistake there changes nothing that
         // could be noticed. `crates/brolga/tests/lanes.rs` looks after it.
         let ideas = Ideas { lanes: false, ..Ideas::default() };
-        let options = Options { memory, ideas, ..Options::default() };
+        let options = Options { memory, ideas, ..Options::full() };
         let isa = jit::host_isa(&options).ok()?;
         let mut derivation = brolga_transform::derive::derive(&file.program, &request, &options, &*isa).ok()?;
         // It is going to be changed.
@@ -124,7 +124,7 @@ pub fn noticed(
     memory: MemoryMode,
     rule: &dyn Fn(&Options) -> Result<DerivedRule, Error>,
 ) -> Result<Option<&'static str>, Error> {
-    let options = Options { memory, ..Options::default() };
+    let options = Options { memory, ..Options::full() };
     let compiled = rule(&options)?;
     let stateful = program.data.values().any(|d| d.writable);
     let fresh = || if stateful { rule(&options) } else { Ok(compiled.clone()) };

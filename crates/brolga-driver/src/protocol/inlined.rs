@@ -30,12 +30,12 @@ pub fn violations(
     let memory = [MemoryMode::Leave, MemoryMode::Restore];
     let memory = if choice >> 5 & 1 == 0 { memory } else { [memory[1], memory[0]] };
 
-    let options = Options { memory: memory[0], inline, ..Options::default() };
+    let options = Options { memory: memory[0], inline, ..Options::full() };
     let mut broken = Vec::new();
     let split = Subject::new(program, call, options, rule).and_then(|s| s.one_run(&mut broken));
     let mode = if choice >> 6 & 1 == 0 { Mode::Combined } else { Mode::Gradient };
     let ideas = if choice >> 7 & 3 == 0 { Ideas { solid: true, ..Ideas::of_bits(bits) } } else { Ideas::default() };
-    let options = Options { memory: memory[1], inline, mode, ideas, ..Options::default() };
+    let options = Options { memory: memory[1], inline, mode, ideas, ..Options::full() };
     let one = rule(&options).and_then(|rule| run_anywhere(&rule, call));
     for (mode, memory, outcome) in [(Mode::Split, memory[0], split), (mode, memory[1], one)] {
         let expected = if memory == MemoryMode::Leave { leave } else { restore };

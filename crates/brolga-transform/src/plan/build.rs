@@ -139,8 +139,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         let combined = facts.mode != Mode::Split;
         let most = match facts.options.effort {
             Effort::Quick => MAX_SPILLED.min(MAX_PLACES / facts.cfg.blocks.len()),
-            Effort::Full if facts.loops.loops.is_empty() => MAX_WITHOUT_LOOPS,
-            Effort::Full => MAX_FOR_VARIABLES,
+            _ if facts.loops.loops.is_empty() => MAX_WITHOUT_LOOPS,
+            _ => MAX_FOR_VARIABLES,
         };
         let home = match (combined, stmts.len()) {
             (false, _) => FrameHome::Tape,

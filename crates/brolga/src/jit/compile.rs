@@ -50,8 +50,8 @@ enum Tuning {
 pub fn host_isa(options: &Options) -> Result<OwnedTargetIsa, Error> {
     tuned(match options.effort {
         Effort::Quick => Tuning::Quick,
-        Effort::Full if options.optimize => Tuning::Speed,
-        Effort::Full => Tuning::Plain,
+        _ if options.optimize => Tuning::Speed,
+        _ => Tuning::Plain,
     })
 }
 
@@ -606,7 +606,7 @@ pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compi
     }
     b.primals(&called(d))?;
     for (symbol, func, twice, owner) in functions {
-        let plain = options.effort == Effort::Full && is_better_plain(func, twice);
+        let plain = options.effort != Effort::Quick && is_better_plain(func, twice);
         b.define(&symbol, func, Some(&d.names), plain, owner)?;
     }
     // Others call the root's pair, or somebody has changed what was derived.
@@ -620,10 +620,19 @@ pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compi
     b.finish()
 }
 
-/// The primal of a request, and what it calls, added to the module of its derivative; with its entry point.
-pub fn add_primal(compiled: &Compiled, program: &Program, root: FuncKey) -> Result<(Added, usize), Error> {
+/// The primal of a request, and what it calls, added to the module of its derivative; with its entry point. As the derivative is compiled, or as is said.
+pub fn add_primal(
+    compiled: &Compiled,
+    program: &Program,
+    root: FuncKey,
+    options: Option<&Options>,
+) -> Result<(Added, usize), Error> {
     let f = &program.funcs[root];
+    let isa = options.map(host_isa).transpose()?;
     let added = compiled.add(program, |b| {
+        if let Some(isa) = isa {
+            b.linked.isa = isa;
+        }
         b.primals(&reachable(program, root))?;
         b.entry_point(&f.symbol, &f.signature, root)
     })?;

@@ -3,12 +3,15 @@
 //! A [`DerivedRule`] is a pair of closures over one captures tuple. The captures are immutable; everything that a run
 //! writes lives in a tape segment, taken from a pool for each forward run and kept by its [`Pullback`]. So a rule is
 //! re-entrant, threads may share one, and a second call allocates nothing.
+//!
+//! By default a rule is made with little effort, and another one, which is faster, takes its place when its calls have paid for it (`tiers.rs`).
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use brolga_ir::inst::Check;
-use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
+use brolga_ir::{ArgActivity, Effort, Options, Program, Request, ResultActivity};
 use brolga_runtime::pieces::Stuck;
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
@@ -21,10 +24,12 @@ mod compile;
 mod declared;
 mod primal;
 mod sincos;
+mod tiers;
 mod traps;
 
 use compile::Added;
 use declared::Places;
+use tiers::{Tiers, tiered};
 use traps::{CodeMap, Phase};
 
 pub use compile::{host_isa, is_better_plain, one_call_of_two};
@@ -105,6 +110,8 @@ struct Inner {
     debug: bool,
     /// Whether a function moves floats in pieces.
     pieces: bool,
+    /// If it was made with little effort, until calls have paid for more.
+    tiers: Option<Tiers>,
 }
 
 /// Entry points of the root's derivative.
@@ -184,11 +191,15 @@ unsafe fn enter(
 }
 
 impl DerivedRule {
-    /// Differentiate and compile.
+    /// Differentiate and compile. By default ([`Effort::Tiered`]) the rule is there soon, and becomes faster when its calls have taken as long
+    /// as that takes; programs in which functions or data have addresses get full effort at once.
     ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
+        if let (Effort::Tiered(made), Some(tiers)) = (options.effort, options.tiers()) {
+            return tiered(program, request, tiers, made);
+        }
         let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.
         crate::quiet::caught("derive", || {
@@ -202,7 +213,53 @@ impl DerivedRule {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Compile a derivation.
+    /// The first of two rules, which nobody has seen yet.
+    fn with(mut self, tiers: Tiers) -> Self {
+        Arc::get_mut(&mut self.0).expect("nobody has seen it").tiers = Some(tiers);
+        self
+    }
+
+    /// The rule for the next call.
+    fn now(&self) -> &Self {
+        self.0.tiers.as_ref().and_then(Tiers::second).unwrap_or(self)
+    }
+
+    /// Whether the rule stays as it is: nothing faster is going to take its place. (Something may, and then does not if it cannot be made.)
+    pub fn is_settled(&self) -> bool {
+        self.0.tiers.as_ref().is_none_or(|t| t.second().is_some())
+    }
+
+    /// What calls take before a rule of full effort takes the place of one of little effort, unless there is none to come.
+    pub fn price(&self) -> Option<Duration> {
+        self.0.tiers.as_ref().map(Tiers::price)
+    }
+
+    /// Count what has been spent on calls that went past [`Self::gradient`] and [`Self::forward`], as by whoever calls code by its address.
+    pub fn count(&self, spent: Duration) {
+        if let Some(tiers) = &self.0.tiers {
+            tiers.count(self, spent);
+        }
+    }
+
+    /// Make the rule of full effort now, if one is to come. If it cannot be made, as for want of memory, that is no error: the first one runs on.
+    pub fn settle(&self) {
+        if let Some(tiers) = &self.0.tiers {
+            tiers.make(self);
+        }
+    }
+
+    /// Call, and count what that takes.
+    fn counted<R>(&self, call: impl FnOnce() -> R) -> R {
+        if self.is_settled() {
+            return call();
+        }
+        let begin = Instant::now();
+        let found = call();
+        self.count(begin.elapsed());
+        found
+    }
+
+    /// Compile a derivation, as it is: an effort that is [tiered](Effort::Tiered) is a full one.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -264,6 +321,7 @@ impl DerivedRule {
             pool: Arc::new(pool),
             program: d.program,
             compiled,
+            tiers: None,
         })))
     }
 
@@ -272,24 +330,29 @@ impl DerivedRule {
         &self.0.signature
     }
 
-    /// The root's derivative as CLIF: forward pass and pullback, or the combined function and nothing.
+    /// The root's derivative as CLIF, as the next call runs it: forward pass and pullback, or the combined function and nothing.
     pub fn clif(&self) -> (&str, &str) {
         let text = |f: &ir::Function| f.display().to_string();
-        let (a, b) = &self.0.emitted;
-        let (a, b) = self.0.clif.get_or_init(|| (text(a), b.as_ref().map(text).unwrap_or_default()));
+        let inner = &*self.now().0;
+        let (a, b) = &inner.emitted;
+        let (a, b) = inner.clif.get_or_init(|| (text(a), b.as_ref().map(text).unwrap_or_default()));
         (a, b)
     }
 
-    /// Bytes of machine code: of the derivative and what it calls, and of the primal once it has been called.
+    /// Bytes of machine code: of the derivative and what it calls, and of the primal once it has been called. What has been compiled with little effort
+    /// stays there when something faster has taken its place, and counts.
     pub fn code_bytes(&self) -> usize {
         let whole = self.0.primal.get().and_then(|p| p.as_ref().ok()).map(|p| &p.0.code);
-        whole.unwrap_or(&self.0.compiled.code).code_bytes()
+        let second = self.0.tiers.as_ref().and_then(Tiers::second).map_or(0, Self::code_bytes);
+        whole.unwrap_or(&self.0.compiled.code).code_bytes() + second
     }
 
     /// The primal, which is compiled when it is asked for: who wants gradients only should not wait for it.
     fn compiled_primal(&self) -> Result<&(Added, usize), Error> {
         let inner = &*self.0;
-        let add = || compile::add_primal(&inner.compiled, &inner.program, inner.request.func);
+        // It is made once, so that it is made to be fast, whatever is derived.
+        let options = inner.tiers.as_ref().map(Tiers::full);
+        let add = || compile::add_primal(&inner.compiled, &inner.program, inner.request.func, options);
         inner.primal.get_or_init(|| crate::quiet::caught("compile", add)).as_ref().map_err(Clone::clone)
     }
 
@@ -499,12 +562,24 @@ impl DerivedRule {
         results: &mut Vec<DataValue>,
         cotangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
+        // SAFETY: our contract.
+        self.counted(|| unsafe { self.now().gradient_once(args, seeds, results, cotangents) })
+    }
+
+    /// The same, of this rule.
+    unsafe fn gradient_once(
+        &self,
+        args: &[Arg],
+        seeds: &[DataValue],
+        results: &mut Vec<DataValue>,
+        cotangents: &mut Vec<Option<DataValue>>,
+    ) -> Result<Run, Error> {
         let inner = &*self.0;
         let Derived::Whole { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
-            let mut pullback = unsafe { self.forward_into(args, results) }?;
+            let mut pullback = unsafe { self.forward_once(args, results) }?;
             // SAFETY: our contract.
-            unsafe { pullback.call_into(seeds, cotangents) }?;
+            unsafe { pullback.call_once(seeds, cotangents) }?;
             return Ok(Run { rule: pullback.rule, tape: Some(pullback.tape) });
         };
         self.check_seeds(seeds)?;
@@ -539,6 +614,12 @@ impl DerivedRule {
     /// # Safety
     /// As [`Self::forward`].
     pub unsafe fn forward_into(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
+        // SAFETY: our contract.
+        self.counted(|| unsafe { self.now().forward_once(args, results) })
+    }
+
+    /// The same, of this rule.
+    unsafe fn forward_once(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
         let inner = &*self.0;
         let Derived::Pair { forward, .. } = inner.derived else {
             let message = "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
@@ -616,6 +697,19 @@ impl Pullback {
     /// # Safety
     /// As [`Self::call`].
     pub unsafe fn call_into(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
+        if self.rule.is_settled() {
+            // SAFETY: our contract.
+            return unsafe { self.call_once(seeds, out) };
+        }
+        let begin = Instant::now();
+        // SAFETY: our contract.
+        let called = unsafe { self.call_once(seeds, out) };
+        self.rule.count(begin.elapsed());
+        called
+    }
+
+    /// The same. Nobody counts it.
+    unsafe fn call_once(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
         let inner = &*self.rule.0;
         let Derived::Pair { pullback, .. } = inner.derived else { unreachable!("only a pair makes pullbacks") };
         self.rule.check_seeds(seeds)?;

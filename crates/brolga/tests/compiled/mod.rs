@@ -12,7 +12,7 @@ pub fn parse(text: &str) -> ir::Function {
 
 /// Functions compiled together, and where they are, in order.
 pub fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<*const u8>) {
-    let isa = host_isa(&brolga::Options::default()).unwrap();
+    let isa = host_isa(&brolga::Options::full()).unwrap();
     let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
     let mut ids = Vec::new();
     for (i, func) in funcs.into_iter().enumerate() {

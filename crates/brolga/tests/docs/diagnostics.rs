@@ -101,7 +101,7 @@ fn provoke(source: &str) -> Vec<&'static str> {
                 request
             }
         };
-        match derive(&file.program, &request, &Options::default()) {
+        match derive(&file.program, &request, &Options::full()) {
             Err(Error::Diagnostics(found)) => codes.extend(found.0.iter().map(|d| d.code)),
             Err(other) => panic!("{other}\n{source}"),
             Ok(_) => {}

@@ -43,7 +43,7 @@ fn examples_have_the_gradients_that_they_say() {
         assert!(!lines.is_empty(), "{} has no `; grad:` line", path.display());
         for line in lines {
             let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).unwrap();
-            let rule = derive(&file.program, &call.request(), &Options::default()).unwrap();
+            let rule = derive(&file.program, &call.request(), &Options::full()).unwrap();
             let outcome = run::gradient(&rule, &call).unwrap();
             let tol = compare::tolerance(&file.program, &call, &line.clauses);
             let differences = compare::differences(&outcome, &line.expected, &line.clauses, tol);

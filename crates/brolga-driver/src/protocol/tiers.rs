@@ -1,0 +1,36 @@
+//! What a rule becomes when its calls have paid for it.
+//!
+//! Who calls a rule again must not see from the numbers that another one has taken its place ([`brolga::Effort::Tiered`]): both tiers give the same
+//! bits, but for signs of zeros, with calls replaced as by default. So that there is a second one, it overwrites all shadows that the first one does.
+
+use brolga::{MemoryMode, Mode, Options};
+
+use super::{Deriver, describe, run_anywhere, same_contents};
+use crate::bind::Invocation;
+
+/// How the second tier differs from the first, in a mode that differs from call to call.
+pub fn violations(call: &Invocation, mode: Mode, memory: MemoryMode, rule: Deriver<'_>) -> Vec<String> {
+    let Some((first, second)) = (Options { mode, memory, ..Options::default() }).tiers() else {
+        return vec!["by default there is one tier".to_owned()];
+    };
+    let both = [first, second].map(|options| {
+        let rule = rule(&options)?;
+        let outcome = run_anywhere(&rule, call)?;
+        Ok::<_, brolga::Error>((rule, outcome))
+    });
+    let ((a, first), (b, second)) = match both {
+        [Ok(first), Ok(second)] => (first, second),
+        [Err(e), _] | [_, Err(e)] => return vec![format!("{mode:?}, {memory:?}, tiers: {e}")],
+    };
+    let mut found = Vec::new();
+    if !second.equal_gradient(&first) {
+        found.push(format!("the gradient is {} at first, and then {}", describe(&first), describe(&second)));
+    }
+    if mode != Mode::Gradient && !second.same_value(&first) {
+        found.push(format!("the value is {:?} at first, and then {:?}", first.value, second.value));
+    }
+    same_contents("the second tier", &first.buffers, &second.buffers, &mut found);
+    let lost = (0..call.args.len()).filter(|&i| a.overwrites(i) && !b.overwrites(i));
+    found.extend(lost.map(|i| format!("the shadow of argument {i} is overwritten at first, and then added to")));
+    found.into_iter().map(|c| format!("{mode:?}, {memory:?}, tiers: {c}")).collect()
+}

@@ -1,0 +1,135 @@
+//! Gradients that are there soon, and fast later.
+//!
+//! **Problem.** With full effort it takes about twice as long until there is a gradient as with little effort, and what comes out takes half the time
+//! ([`Effort`](brolga_ir::Effort)). Which of them pays depends on how often it is going to be called, and that nobody knows before.
+//!
+//! **Answer.** First the rule of little effort is made, and runs. When its calls have taken as long as the other one is going to take to be
+//! made (by a guess: [`PRICE`] times what the first one took), that is made, and runs from then on. So whoever calls once does not wait for what only many calls are worth, and
+//! at no time has more than about twice as long been spent as by somebody who had known. (That is how to rent skis before one buys them: Karlin, Manasse, Rudolph,
+//! Sleator, *Competitive snoopy caching*, 1988. Runtimes of Java and JavaScript do the same with their compilers.)
+//!
+//! **Invariants.**
+//! - Both rules compute the same gradient, bit by bit but for signs of zeros: the same calls are replaced, and what only one of them would add or
+//!   multiply in another order, neither does ([`Options::tiers`]).
+//! - What a rule says of itself stays true. An argument whose shadow the first rule overwrites is overwritten by the second one, or there
+//!   is no second one.
+//! - The code of each rule, and its data, lie where they lie. A program that asks for an address, or calls one, could
+//!   tell one rule from the other; it has one rule, of full effort ([`has_addresses`]).
+//! - A pullback belongs to the rule that recorded its tape, and the primal to the first one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, TryLockError};
+use std::time::{Duration, Instant};
+
+use brolga_analysis::summary::reachable;
+use brolga_ir::{FuncKey, Made, Options, Program, Request};
+use cranelift_codegen::ir::{GlobalValueData, Opcode};
+
+use super::DerivedRule;
+use crate::Error;
+
+/// How many times as long full effort is taken to take as little effort did.
+pub const PRICE: u32 = 2;
+
+/// What a rule of little effort knows of the one that comes after it.
+pub(super) struct Tiers {
+    program: Program,
+    request: Request,
+    full: Options,
+    made: Made,
+    /// What is spent on calls before the second rule is made, and what has been, in nanoseconds.
+    price: u64,
+    spent: AtomicU64,
+    second: OnceLock<DerivedRule>,
+    /// Held by whoever makes it; whether that has been tried.
+    tried: Mutex<bool>,
+}
+
+/// The first rule of two, or the only one of a program that has addresses.
+pub(super) fn tiered(
+    program: &Program,
+    request: &Request,
+    (first, full): (Options, Options),
+    made: Made,
+) -> Result<DerivedRule, Error> {
+    if has_addresses(program, request.func) {
+        return DerivedRule::new(program, request, &full);
+    }
+    let begin = Instant::now();
+    let rule = DerivedRule::new(program, request, &first)?;
+    let price = nanos(begin.elapsed() * PRICE);
+    let (program, request, spent, tried) = (program.clone(), request.clone(), AtomicU64::new(0), Mutex::new(false));
+    Ok(rule.with(Tiers { program, request, full, made, price, spent, second: OnceLock::new(), tried }))
+}
+
+/// Whether a function, or what it calls, asks where a function or a data object lies, or calls what lies somewhere.
+fn has_addresses(program: &Program, root: FuncKey) -> bool {
+    use Opcode::{CallIndirect, FuncAddr, ReturnCallIndirect, TlsValue};
+    reachable(program, root).into_iter().filter_map(|k| program.funcs[k].body.as_ref()).any(|f| {
+        let insts = || f.layout.blocks().flat_map(|b| f.layout.block_insts(b));
+        let asks = |op| matches!(op, FuncAddr | CallIndirect | ReturnCallIndirect | TlsValue);
+        f.global_values.values().any(|g| matches!(g, GlobalValueData::Symbol { .. }))
+            || insts().any(|i| asks(f.dfg.insts[i].opcode()))
+    })
+}
+
+impl Tiers {
+    /// The second rule, if it is there.
+    pub(super) fn second(&self) -> Option<&DerivedRule> {
+        self.second.get()
+    }
+
+    /// What calls of the first rule take before the second is made.
+    pub(super) fn price(&self) -> Duration {
+        Duration::from_nanos(self.price)
+    }
+
+    /// What the primal is compiled with.
+    pub(super) fn full(&self) -> &Options {
+        &self.full
+    }
+
+    /// Count what has been spent on calls of `rule`, whose second rule this is, and make it if that has become worth while.
+    pub(super) fn count(&self, rule: &DerivedRule, spent: Duration) {
+        if self.second.get().is_some() {
+            return;
+        }
+        let spent = nanos(spent);
+        let before = self.spent.fetch_add(spent, Ordering::Relaxed);
+        if before.saturating_add(spent) < self.price {
+            return;
+        }
+        match self.made {
+            Made::Here => self.make(rule),
+            // Once for all calls until it is there. What stops the thread from being made is no reason to fail: the first rule is there.
+            Made::InBackground if before < self.price => {
+                let rule = rule.clone();
+                let make = move || rule.settle();
+                let _ = std::thread::Builder::new().name("brolga".to_owned()).spawn(make);
+            }
+            Made::InBackground => {}
+        }
+    }
+
+    /// Make the second rule, unless somebody else does or has tried.
+    pub(super) fn make(&self, first: &DerivedRule) {
+        let mut tried = match self.tried.try_lock() {
+            Ok(tried) => tried,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if std::mem::replace(&mut *tried, true) {
+            return;
+        }
+        if let Ok(rule) = DerivedRule::new(&self.program, &self.request, &self.full)
+            && (0..self.request.args.len()).all(|i| rule.overwrites(i) || !first.overwrites(i))
+        {
+            let _ = self.second.set(rule);
+        }
+    }
+}
+
+/// Nanoseconds, as many as can be told.
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
