@@ -9,7 +9,7 @@ use brolga::cranelift_codegen::cursor::{Cursor, FuncCursor};
 use brolga::cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, InstBuilder, InstructionData, MemFlagsData, Opcode, types,
 };
-use brolga::{DataObject, DerivedRule, Error, Ideas, Inline, MemoryMode, Mode, Options, jit};
+use brolga::{DataObject, DerivedRule, Effort, Error, Ideas, Inline, MemoryMode, Mode, Options, jit};
 use brolga_driver::protocol::violations_of;
 use brolga_driver::{Directive, File, Invocation};
 use brolga_transform::Derivation;
@@ -135,6 +135,20 @@ fn an_idea_that_changes_a_number() {
     };
     let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
     assert!(found.contains("with Ideas"), "{found}");
+}
+
+/// Little effort with calls replaced is what rules are made with at first.
+#[test]
+fn a_second_tier_that_is_another() {
+    let (file, call) = subject(TEXT);
+    let other = TEXT.replace("fmul v0, v0", "fadd v0, v0");
+    let rule = |options: &Options| {
+        let first = options.effort == Effort::Quick && options.inline != Inline::Never;
+        let d = derivation(if first { &other } else { TEXT }, options);
+        DerivedRule::from_derivation(d, &call.request(), options)
+    };
+    let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
+    assert!(found.contains("tiers: the gradient is"), "{found}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use brolga_oracle::fd::{Options, Verdict, derivative, directional, gradient};
 type Row = (fn(f64) -> f64, f64, f64);
 
 fn at(f: impl Fn(f64) -> f64, t: f64) -> Verdict {
-    derivative(|t| Ok(f(t)), t, &Options::full())
+    derivative(|t| Ok(f(t)), t, &Options::default())
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn no_claim_without_convergence() {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         Ok(t + (state >> 40) as f64 / 1e8)
     };
-    assert!(!matches!(derivative(noise, 1.0, &Options::full()), Verdict::Kink { .. }));
+    assert!(!matches!(derivative(noise, 1.0, &Options::default()), Verdict::Kink { .. }));
 }
 
 #[test]
@@ -78,10 +78,10 @@ fn large_steps_are_not_believed_blindly() {
 #[test]
 fn several_variables_and_single_precision() {
     let f = |x: &[f64]| Ok(x[0] * x[1].sin());
-    let g = gradient(f, &[2.0, 0.5], &Options::full());
+    let g = gradient(f, &[2.0, 0.5], &Options::default());
     assert!(g[0].accepts(0.5f64.sin(), 1e-10) && g[1].accepts(2.0 * 0.5f64.cos(), 1e-10), "{g:?}");
     assert!(!g[0].accepts(0.5f64.sin() + 1e-6, 1e-10));
-    let d = directional(f, &[2.0, 0.5], &[1.0, -1.0], &Options::full());
+    let d = directional(f, &[2.0, 0.5], &[1.0, -1.0], &Options::default());
     assert!(d.accepts(0.5f64.sin() - 2.0 * 0.5f64.cos(), 1e-9), "{d:?}");
     let single = Options { precision: f32::EPSILON.into(), f32_inputs: true };
     let f = |x: &[f64]| Ok(f64::from((x[0] as f32).sin() * x[1] as f32));

@@ -111,7 +111,7 @@ fn tape_against_finite_differences_and_duals() {
                 let args: Vec<_> = x.iter().map(|&x| f64v(x)).collect();
                 Ok(f64_of(&oracle.run(f, &args)?[0]))
             };
-            for (i, v) in fd::gradient(value, &x, &fd::Options::full()).into_iter().enumerate() {
+            for (i, v) in fd::gradient(value, &x, &fd::Options::default()).into_iter().enumerate() {
                 // Where a step of relative size leaves the smooth piece there is nothing to compare with.
                 if ordinary(&x) {
                     assert!(!matches!(v, Verdict::Unreliable), "{op} at {x:?}: {v:?}");
@@ -155,7 +155,7 @@ fn second_derivatives_against_differences_of_first() {
                         point[i] = t;
                         gradient(&point).map(|g| g[j])
                     };
-                    let v = fd::derivative(second, x[i], &fd::Options::full());
+                    let v = fd::derivative(second, x[i], &fd::Options::default());
                     assert!(v.accepts(along, 1e-8), "{op} at {x:?}, ({i}, {j}): {along} but {v:?}");
                 }
             }
