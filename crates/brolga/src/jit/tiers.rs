@@ -31,6 +31,9 @@ use crate::Error;
 /// How many times as long full effort is taken to take as little effort did.
 pub const PRICE: u32 = 2;
 
+/// Bytes of stack for a thread that makes a rule: no less than that which made the first one had, if it was a main thread.
+const STACK: usize = 8 << 20;
+
 /// What a rule of little effort knows of the one that comes after it.
 pub(super) struct Tiers {
     program: Program,
@@ -105,7 +108,7 @@ impl Tiers {
             Made::InBackground if before < self.price => {
                 let rule = rule.clone();
                 let make = move || rule.settle();
-                let _ = std::thread::Builder::new().name("brolga".to_owned()).spawn(make);
+                let _ = std::thread::Builder::new().name("brolga".to_owned()).stack_size(STACK).spawn(make);
             }
             Made::InBackground => {}
         }
