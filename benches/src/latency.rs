@@ -11,9 +11,9 @@
 
 use std::time::{Duration, Instant};
 
-use brolga::{DerivedRule, Options};
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
+use brolga::{DerivedRule, Options};
 
 use crate::How;
 use crate::measure::Effort;

@@ -11,8 +11,8 @@ mod quiet;
 pub mod stages;
 
 pub use brolga_ir::{
-    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, Made, MemoryMode,
-    Mode, Options, Program, Request, ResultActivity, Untracked,
+    Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, Made,
+    MemoryMode, Mode, Options, Program, Request, ResultActivity, Untracked,
 };
 pub use cache::Cache;
 pub use cranelift_codegen;

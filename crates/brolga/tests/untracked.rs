@@ -137,8 +137,7 @@ fn steps_that_are_too_long() {
     );
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active]);
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-        let rule =
-            DerivedRule::new(&program, &request, &Options { mode, ..Options::full() }).expect("it is derived");
+        let rule = DerivedRule::new(&program, &request, &Options { mode, ..Options::full() }).expect("it is derived");
         let run = |seed: f64| {
             let (least, mut cotangents) = (f64::from_bits(1), Vec::new());
             let (args, seed) = ([Arg::new(DataValue::F64(least.into()))], [DataValue::F64(seed.into())]);
