@@ -39,6 +39,11 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     } else if args.disasm {
         disasm::text(filter, how).map_err(failure)?
     } else if args.latency {
+        if cfg!(debug_assertions) {
+            eprintln!(
+                "note: built in the development profile, with Cranelift's own checks: `cargo run --release -p xtask -- bench --latency` measures what users have"
+            );
+        }
         let rows = if args.scaling {
             latency::scaling(how, Effort::default()).map_err(failure)?
         } else {

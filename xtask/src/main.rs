@@ -35,9 +35,6 @@ use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Some(limit) = cli.command.time_limit() {
