@@ -224,9 +224,9 @@ impl DerivedRule {
         self.0.tiers.as_ref().and_then(Tiers::second).unwrap_or(self)
     }
 
-    /// Whether the rule stays as it is: nothing faster is going to take its place. (Something may, and then does not if it cannot be made.)
+    /// Whether the rule stays as it is: nothing faster is going to take its place.
     pub fn is_settled(&self) -> bool {
-        self.0.tiers.as_ref().is_none_or(|t| t.second().is_some())
+        self.0.tiers.as_ref().is_none_or(Tiers::is_settled)
     }
 
     /// What calls take before a rule of full effort takes the place of one of little effort, unless there is none to come.

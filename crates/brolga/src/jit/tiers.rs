@@ -43,9 +43,10 @@ pub(super) struct Tiers {
     /// What is spent on calls before the second rule is made, and what has been, in nanoseconds.
     price: u64,
     spent: AtomicU64,
-    second: OnceLock<DerivedRule>,
-    /// Held by whoever makes it; whether that has been tried.
-    tried: Mutex<bool>,
+    /// The second rule, or nothing if it could not be made.
+    second: OnceLock<Option<DerivedRule>>,
+    /// Held by whoever makes it.
+    making: Mutex<()>,
 }
 
 /// The first rule of two, or the only one of a program that has addresses.
@@ -61,8 +62,8 @@ pub(super) fn tiered(
     let begin = Instant::now();
     let rule = DerivedRule::new(program, request, &first)?;
     let price = nanos(begin.elapsed() * PRICE);
-    let (program, request, spent, tried) = (program.clone(), request.clone(), AtomicU64::new(0), Mutex::new(false));
-    Ok(rule.with(Tiers { program, request, full, made, price, spent, second: OnceLock::new(), tried }))
+    let (program, request, spent, making) = (program.clone(), request.clone(), AtomicU64::new(0), Mutex::new(()));
+    Ok(rule.with(Tiers { program, request, full, made, price, spent, second: OnceLock::new(), making }))
 }
 
 /// Whether a function, or what it calls, asks where a function or a data object lies, or calls what lies somewhere.
@@ -79,7 +80,12 @@ fn has_addresses(program: &Program, root: FuncKey) -> bool {
 impl Tiers {
     /// The second rule, if it is there.
     pub(super) fn second(&self) -> Option<&DerivedRule> {
-        self.second.get()
+        self.second.get()?.as_ref()
+    }
+
+    /// Whether it is there, or is not going to be.
+    pub(super) fn is_settled(&self) -> bool {
+        self.second.get().is_some()
     }
 
     /// What calls of the first rule take before the second is made.
@@ -94,7 +100,7 @@ impl Tiers {
 
     /// Count what has been spent on calls of `rule`, whose second rule this is, and make it if that has become worth while.
     pub(super) fn count(&self, rule: &DerivedRule, spent: Duration) {
-        if self.second.get().is_some() {
+        if self.is_settled() {
             return;
         }
         let spent = nanos(spent);
@@ -116,19 +122,16 @@ impl Tiers {
 
     /// Make the second rule, unless somebody else does or has tried.
     pub(super) fn make(&self, first: &DerivedRule) {
-        let mut tried = match self.tried.try_lock() {
-            Ok(tried) => tried,
+        let _making = match self.making.try_lock() {
+            Ok(making) => making,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        if std::mem::replace(&mut *tried, true) {
-            return;
-        }
-        if let Ok(rule) = DerivedRule::new(&self.program, &self.request, &self.full)
-            && (0..self.request.args.len()).all(|i| rule.overwrites(i) || !first.overwrites(i))
-        {
-            let _ = self.second.set(rule);
-        }
+        self.second.get_or_init(|| {
+            let rule = DerivedRule::new(&self.program, &self.request, &self.full).ok()?;
+            let overwrites = |i: usize| rule.overwrites(i) || !first.overwrites(i);
+            (0..self.request.args.len()).all(overwrites).then_some(rule)
+        });
     }
 }
 
