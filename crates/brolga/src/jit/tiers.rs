@@ -139,3 +139,53 @@ impl Tiers {
 fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use brolga_ir::{ArgActivity, Mode};
+    use cranelift_codegen::data_value::DataValue;
+
+    use super::*;
+    use crate::Arg;
+
+    fn rule(mode: Mode) -> DerivedRule {
+        let text = "function %f(f64) -> f64 system_v {
+            block0(v0: f64):
+                v1 = fmul v0, v0
+                return v1
+            }";
+        let func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+        let mut program = Program::new();
+        let f = program.define("f", func, |_| 0).expect("it is new");
+        let options = Options { mode, ..Options::default() };
+        DerivedRule::new(&program, &Request::new(f, [ArgActivity::Active]), &options).expect("it has a derivative")
+    }
+
+    /// What calls have paid for is what runs, and what has begun goes on as it was.
+    #[test]
+    fn the_second_rule_runs() {
+        let float = |x: f64| DataValue::F64(x.into());
+        let (args, seeds) = ([Arg::new(float(3.0))], [float(1.0)]);
+        for mode in [Mode::Gradient, Mode::Combined, Mode::Split] {
+            let rule = rule(mode);
+            let gradient = || {
+                let mut cotangents = vec![];
+                // SAFETY: there are no pointers.
+                let run = unsafe { rule.gradient(&args, &seeds, &mut vec![], &mut cotangents) }.expect("no trap");
+                assert_eq!(cotangents, [Some(float(6.0))]);
+                run
+            };
+            rule.settle();
+            let second = rule.0.tiers.as_ref().and_then(Tiers::second).expect("it can be made");
+            assert!(!second.is(&rule) && gradient().rule.is(second), "{mode:?}");
+        }
+        let rule = rule(Mode::Split);
+        // SAFETY: there are no pointers.
+        let forward = || unsafe { rule.forward(&args) }.expect("no trap").1;
+        let mut before = forward();
+        rule.settle();
+        assert!(rule.now().is(&forward().rule) && !rule.now().is(&rule));
+        // SAFETY: there are no pointers.
+        assert_eq!(unsafe { before.call(&seeds) }.expect("no trap"), [Some(float(6.0))]);
+    }
+}
