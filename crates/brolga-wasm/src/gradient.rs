@@ -100,6 +100,13 @@ impl Gradient {
         Ok(Self { module: module.clone(), rule, ty: ty.clone(), mode: options.mode })
     }
 
+    /// The same with [all effort](brolga::Effort) now, before calls have paid for it.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        self.rule.settle();
+        self
+    }
+
     /// The type of the function.
     pub fn ty(&self) -> &FuncType {
         &self.ty

@@ -42,7 +42,7 @@ struct Found {
 fn run(module: &Module, name: &str, x: &[f64], rest: &[i32], options: &Options) -> Found {
     let ty = module.function(name).unwrap().1;
     let activity = vec![ArgActivity::Const; ty.params().len()];
-    let gradient = Gradient::with_options(module, name, &activity, options).unwrap();
+    let gradient = Gradient::with_options(module, name, &activity, options).map(Gradient::settled).unwrap();
     let mut instance = Instance::new(module).unwrap();
     let at = 1024;
     instance.write_f64(at, x).unwrap();
@@ -117,7 +117,7 @@ fn many_releases_wait_and_each_happens_once() {
                 (call $free (local.get $row))
                 (local.get $sum)))"#;
     let module = module(&text, Allocators::default());
-    let gradient = Gradient::new(&module, "row").unwrap();
+    let gradient = Gradient::new(&module, "row").map(Gradient::settled).unwrap();
     let [mut one, mut other] = [(); 2].map(|()| Instance::new(&module).unwrap());
     for instance in [&mut one, &mut other] {
         instance.write_f64(1024, &[2.0]).unwrap();
@@ -237,7 +237,7 @@ fn memory_for_the_host_is_the_allocators_to_give() {
         (other.to_owned(), 65536),
     ] {
         let module = module(&functions);
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let p = instance.alloc_f64(&[3.0, 5.0]).unwrap();
         assert_eq!(p, at, "{functions}");

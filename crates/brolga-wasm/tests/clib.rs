@@ -28,7 +28,7 @@ fn moved(copy: &str) -> String {
 
 fn gradient(text: &str, args: &[Val]) -> Result<(Vec<Val>, Vec<Option<Val>>), Error> {
     let module = Module::new(text)?;
-    let gradient = Gradient::new(&module, "f")?;
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled)?;
     let found = Instance::new(&module)?.gradient(&gradient, args, &[Val::F64(1.0)])?;
     Ok((found.values, found.cotangents))
 }

@@ -14,7 +14,7 @@ fn modules(text: &str) -> Vec<Module> {
 
 /// The gradient by value and of `n` floats at the address that argument 0 is, called twice, on shadows that are not zero.
 fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (f64, Vec<f64>) {
-    let gradient = Gradient::split(module, name).unwrap();
+    let gradient = Gradient::split(module, name).map(Gradient::settled).unwrap();
     let mut instance = Instance::new(module).unwrap();
     let at = instance.alloc_f64(x).unwrap();
     let initial: Vec<f64> = (0..x.len()).map(|i| 0.5 + i as f64).collect();
@@ -34,7 +34,7 @@ fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (
     for mode in [Mode::Combined, Mode::Gradient] {
         let activity: Vec<_> = gradient.ty().params().iter().map(|t| default_activity(*t)).collect();
         let options = Options { mode, ..Options::full() };
-        let whole = Gradient::with_options(module, name, &activity, &options).unwrap();
+        let whole = Gradient::with_options(module, name, &activity, &options).map(Gradient::settled).unwrap();
         for _ in 0..2 {
             let mut instance = Instance::new(module).unwrap();
             assert_eq!(instance.alloc_f64(x).unwrap(), at);
@@ -86,7 +86,7 @@ fn imported_mathematics() {
             (func (export "f") (param f64 f64) (result f64)
                 (f64.mul (call $sin (local.get 0)) (call $pow (local.get 0) (local.get 1)))))"#,
     ) {
-        let gradient = Gradient::split(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let (x, y) = (1.3_f64, 2.5_f64);
         let args = [Val::F64(x), Val::F64(y)];
@@ -129,7 +129,10 @@ fn value_and_gradient_at_once() {
     let text = r#"(module (memory 1) (func (export "f") (param f64 i32) (result f64 i32)
         (f64.mul (local.get 0) (f64.load (local.get 1))) (local.get 1)))"#;
     let module = Module::new(text).unwrap();
-    let (one, two) = (Gradient::new(&module, "f").unwrap(), Gradient::split(&module, "f").unwrap());
+    let (one, two) = (
+        Gradient::new(&module, "f").map(Gradient::settled).unwrap(),
+        Gradient::split(&module, "f").map(Gradient::settled).unwrap(),
+    );
     assert_eq!((one.mode(), two.mode()), (Mode::Combined, Mode::Split));
     let mut instance = Instance::new(&module).unwrap();
     instance.write_f64(24, &[3.0]).unwrap();
@@ -170,7 +173,8 @@ fn copies_where_memory_holds_singles_and_doubles() {
     };
     let run = |module: &Module, mode, said: bool| {
         let options = Options { mode, ..Options::full() };
-        let gradient = Gradient::with_options(module, "f", &[ArgActivity::Const; 2], &options).unwrap();
+        let gradient =
+            Gradient::with_options(module, "f", &[ArgActivity::Const; 2], &options).map(Gradient::settled).unwrap();
         let mut instance = Instance::new(module).unwrap();
         instance.write_f64(64, &[3.0]).unwrap();
         instance.write_f32(72, &[0.5, 1.5]).unwrap();
@@ -226,7 +230,8 @@ fn scratch_memory_is_restored() {
     for (memory, after) in [(MemoryMode::Leave, 6.0), (MemoryMode::Restore, 7.0)] {
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             let options = Options { mode, memory, ..Options::full() };
-            let gradient = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
+            let gradient =
+                Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).map(Gradient::settled).unwrap();
             let mut instance = Instance::new(&module).unwrap();
             instance.write_f64(256, &[7.0]).unwrap();
             let found = instance.gradient(&gradient, &[Val::F64(9.0)], &[Val::F64(1.0)]).unwrap();
@@ -247,7 +252,7 @@ fn globals_keep_cotangents() {
                     (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
                 (global.get $acc)))"#,
     ) {
-        let gradient = Gradient::split(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let x = instance.alloc_f64(&[3.0, 5.0, 7.0]).unwrap();
         let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(x as i32), Val::I32(3)]).unwrap();
@@ -273,7 +278,7 @@ fn tables_select_functions() {
     ) {
         assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(0)]), (9.0, vec![6.0]));
         assert_eq!(gradient_of_buffer(&module, "f", &[3.0], &[Val::I32(1)]), (27.0, vec![27.0]));
-        let gradient = Gradient::split(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         for (which, want) in [(2, "null_call"), (3, "bad_signature"), (4, "table_oob"), (-1, "table_oob")] {
             let args = [Val::I32(0), Val::I32(which)];
@@ -296,7 +301,7 @@ fn memory_grows_with_its_shadow() {
             (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0)))
             (func (export "load") (param i32) (result f64) (f64.load (local.get 0))))"#,
     ) {
-        let gradient = Gradient::split(&module, "f").unwrap();
+        let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         instance.write_f64(16, &[2.0]).unwrap();
         let (value, mut pullback) = instance.forward(&gradient, &[Val::I32(16)]).unwrap();
@@ -351,7 +356,7 @@ fn fuel_ends_what_does_not_end() {
     let text = r#"(module (func (export "f") (param f64) (result f64)
         (loop (br_if 0 (f64.gt (local.get 0) (f64.const 0)))) (local.get 0)))"#;
     let module = Module::with_options(text, &ModuleOptions { fuel: true, ..Default::default() }).unwrap();
-    let gradient = Gradient::split(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
     let mut instance = Instance::new(&module).unwrap();
     instance.set_fuel(10_000);
     let Err(Error::Trap(t)) = instance.call("f", &[Val::F64(1.0)]) else { panic!("it ends") };
@@ -360,7 +365,8 @@ fn fuel_ends_what_does_not_end() {
     assert_eq!(t.code, "no_fuel");
     for mode in [Mode::Combined, Mode::Gradient] {
         let options = Options { mode, ..Options::full() };
-        let whole = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
+        let whole =
+            Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).map(Gradient::settled).unwrap();
         let Err(Error::Trap(t)) = instance.gradient(&whole, &[Val::F64(1.0)], &[Val::F64(1.0)]) else {
             panic!("it ends")
         };
@@ -377,7 +383,7 @@ fn instances_in_threads() {
             (f64.mul (f64.load offset=8 (local.get $x)) (f64.load (local.get $x)))))"#,
     )
     .unwrap();
-    let gradient = Gradient::split(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
     std::thread::scope(|s| {
         for i in 1..=4 {
             let (module, gradient) = (&module, &gradient);
@@ -411,7 +417,7 @@ fn wasi_output_and_exit() {
                 (f64.mul (f64.load (i32.const 64)) (f64.convert_i32_s (i32.load (i32.const 8))))))"#,
     )
     .unwrap();
-    let gradient = Gradient::split(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
     let options = InstanceOptions { output: Output::Keep, ..InstanceOptions::default() };
     let mut instance = Instance::with_options(&module, &options).unwrap();
     let (value, mut pullback) = instance.forward(&gradient, &[Val::F64(1.5)]).unwrap();
@@ -419,7 +425,7 @@ fn wasi_output_and_exit() {
     assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap(), [Some(Val::F64(5.0))]);
     assert!(matches!(instance.call("f", &[Val::F64(-1.0)]), Err(Error::Exit(3))));
     assert!(matches!(instance.forward(&gradient, &[Val::F64(-1.0)]), Err(Error::Exit(3))));
-    let whole = Gradient::new(&module, "f").unwrap();
+    let whole = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let exit = instance.gradient(&whole, &[Val::F64(-1.0)], &[Val::F64(1.0)]);
     assert!(matches!(exit, Err(Error::Exit(3))));
     let missing = r#"(module (import "host" "f" (func (param f64))) (import "env" "memset2" (func)))"#;
@@ -457,7 +463,7 @@ fn wasi_without_files() {
     let answers = instance.call("answers", &[]).unwrap();
     assert_eq!(answers, [70, 58, 8, 0, 2, 8].map(Val::I32));
     // What is written over a float cuts its derivative.
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let found = instance.gradient(&gradient, &[Val::F64(1.5)], &[Val::F64(1.0)]).unwrap();
     assert_eq!((found.values, found.cotangents), (vec![Val::F64(12.0)], vec![Some(Val::F64(8.0))]));
     // A function of another type is none of WASI's.
@@ -476,7 +482,7 @@ fn a_number_may_be_given_a_derivative() {
                     (call $with (f64.const 0) (local.get 0)))))"#,
     )
     .unwrap();
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let found = Instance::new(&module).unwrap().gradient(&gradient, &[Val::F64(2.75)], &[Val::F64(2.0)]).unwrap();
     assert_eq!((found.values, found.cotangents), (vec![Val::F64(5.75)], vec![Some(Val::F64(11.0))]));
 }
@@ -502,13 +508,13 @@ fn records_of_fraction_and_exponent() {
     };
     let module = Module::new(text(1022)).unwrap();
     assert!(module.program().funcs.values().any(|f| f.untracked));
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let found = Instance::new(&module).unwrap().gradient(&gradient, &[Val::F64(-12.0)], &[Val::F64(1.0)]).unwrap();
     assert_eq!((found.values, found.cotangents), (vec![Val::F64(-3.0)], vec![Some(Val::F64(0.25))]));
     let other = Module::new(text(1023)).unwrap();
     assert!(other.program().funcs.values().all(|f| !f.untracked));
     // x = -0.75 2^4, of which it says 3, by itself.
-    let gradient = Gradient::new(&other, "f").unwrap();
+    let gradient = Gradient::new(&other, "f").map(Gradient::settled).unwrap();
     let found = Instance::new(&other).unwrap().gradient(&gradient, &[Val::F64(-12.0)], &[Val::F64(1.0)]).unwrap();
     assert_eq!((found.values, found.cotangents), (vec![Val::F64(-2.25)], vec![Some(Val::F64(0.1875))]));
 }
@@ -537,7 +543,7 @@ fn long_doubles_are_believed_if_they_are_right() {
     let program = module.program();
     assert!(program.funcs.values().all(|f| !f.untracked && !f.symbol.ends_with(".own")));
     // What they are is then plain code.
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let found = Instance::new(&module).unwrap().gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)]).unwrap();
     assert_eq!(found.cotangents, [Some(Val::F64(1.0))]);
 }
@@ -584,7 +590,7 @@ fn mathematics_in_the_module_keeps_its_values() {
     .unwrap();
     let computes = |name: &str| module.program().funcs[module.function(name).unwrap().0].computes;
     assert_eq!((computes("exp"), computes("sqrt")), (None, Some("sqrt")));
-    let gradient = Gradient::split(&module, "f").unwrap();
+    let gradient = Gradient::split(&module, "f").map(Gradient::settled).unwrap();
     let mut instance = Instance::new(&module).unwrap();
     let (value, mut pullback) = instance.forward(&gradient, &[Val::F64(4.0)]).unwrap();
     assert_eq!(value, [Val::F64(7.0)]);
@@ -605,7 +611,7 @@ fn mathematics_of_three_operands() {
     };
     let gradient = |text: &str, args: [Val; 2], seed: Val| {
         let module = Module::new(text).unwrap();
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
         Instance::new(&module).unwrap().gradient(&gradient, &args, &[seed]).unwrap().cotangents
     };
     let (x, y) = (3.0, 5.0);
@@ -619,7 +625,7 @@ fn mathematics_of_three_operands() {
     let activity = [ArgActivity::Active; 2];
     assert!(matches!(Gradient::with_options(&module, "f", &activity, &Options::full()), Err(Error::Diagnostics(_))));
     // If nothing else is asked for, the run finds it.
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let args = [Val::F64(x), Val::F64(y)];
     assert!(Instance::new(&module).unwrap().gradient(&gradient, &args, &[Val::F64(1.0)]).is_err());
 }
@@ -644,7 +650,9 @@ fn arrays_that_are_said_to_be_apart_are_read_again() {
     let taped = |said: &[usize], mode| {
         let mut request = module.request("f", &activity).unwrap();
         said.iter().for_each(|i| request.noalias[i + 1] = true);
-        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() })
+            .map(Gradient::settled)
+            .unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
         instance.set_shadow_f64(from, &[1.0; 20]).unwrap();
@@ -679,7 +687,9 @@ fn what_nobody_reads_is_not_written() {
     ] {
         let mut request = module.request("f", &[ArgActivity::Const; 3]).unwrap();
         (request.noalias[2], request.no_need[2]) = (said[0], said[1]);
-        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() })
+            .map(Gradient::settled)
+            .unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
         instance.set_shadow_f64(to, &[0.5; 20]).unwrap();

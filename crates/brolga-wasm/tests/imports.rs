@@ -9,7 +9,7 @@ fn imports_that_nothing_provides_trap_when_they_are_called() {
             (if (result f64) (f64.lt (local.get 0) (f64.const 0)) (then (call $odd (local.get 0)))
                 (else (f64.mul (local.get 0) (local.get 0))))))"#;
     let module = Module::new(text).unwrap();
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let mut instance = Instance::new(&module).unwrap();
     let found = instance.gradient(&gradient, &[Val::F64(3.0)], &[Val::F64(1.0)]).unwrap();
     assert_eq!(found.cotangents, [Some(Val::F64(6.0))]);
@@ -27,7 +27,7 @@ fn imports_that_nothing_provides_trap_when_they_are_called() {
     let options =
         ModuleOptions { imports: Imports::new().means("./glue.js", "odd", "exp"), ..ModuleOptions::default() };
     let module = Module::with_options(text, &options).unwrap();
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let found = Instance::new(&module).unwrap().gradient(&gradient, &[Val::F64(-3.0)], &[Val::F64(1.0)]).unwrap();
     assert_eq!(found.cotangents, [Some(Val::F64((-3.0_f64).exp()))]);
     // The value of a global would be made up.
@@ -47,7 +47,7 @@ fn libraries_are_initialised() {
     };
     let value = |text: String| {
         let module = Module::new(text).unwrap();
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let found = instance.gradient(&gradient, &[Val::F64(2.0)], &[Val::F64(1.0)]).unwrap();
         (found.values, found.cotangents)
@@ -79,7 +79,7 @@ fn calls_as_emscripten_has_them() {
             (local.get $p))
         (func (export "f") (param i32 f64) (result f64) (call $invoke (local.get 0) (i32.const 3) (local.get 1))))"#;
     let module = Module::new(text).unwrap();
-    let gradient = Gradient::new(&module, "f").unwrap();
+    let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
     let mut instance = Instance::new(&module).unwrap();
     let mut at = |n: i32| instance.gradient(&gradient, &[Val::I32(n), Val::F64(2.0)], &[Val::F64(1.0)]);
     let found = at(1).unwrap();
@@ -119,7 +119,7 @@ fn memory_as_emscripten_has_it() {
     };
     let found = |text: String, imports: Imports| {
         let module = Module::with_options(text, &ModuleOptions { imports, ..ModuleOptions::default() }).unwrap();
-        let gradient = Gradient::new(&module, "f").unwrap();
+        let gradient = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let seeds = [Val::F64(1.0), Val::I32(0), Val::I32(0)];
         let found = instance.gradient(&gradient, &[Val::F64(3.0)], &seeds).unwrap();

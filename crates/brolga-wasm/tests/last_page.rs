@@ -1,6 +1,6 @@
 //! Vectors at the end of memory: what lies behind the last byte is the first one by 32-bit arithmetic, if memory has all of its pages.
 
-use brolga_wasm::brolga::{Mode, Options};
+use brolga_wasm::brolga::{Effort, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
 
 /// Two elements a turn, each of which is multiplied with itself: both halves of a turn's reverse add to neighbours.
@@ -23,8 +23,15 @@ fn module(memory: &str) -> Module {
 
 fn gradients(module: &Module) -> Vec<Gradient> {
     let activity = [default_activity(brolga_wasm::ValType::I32); 2];
-    let of =
-        |mode| Gradient::with_options(module, "f", &activity, &Options { mode, ..brolga_wasm::options() }).unwrap();
+    let of = |mode| {
+        Gradient::with_options(
+            module,
+            "f",
+            &activity,
+            &Options { mode, effort: Effort::Full, ..brolga_wasm::options() },
+        )
+        .unwrap()
+    };
     [Mode::Combined, Mode::Gradient].map(of).into()
 }
 

@@ -215,7 +215,7 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
         (Err(Error::Trap(a)), Err(Error::Trap(b))) => assert_eq!(a.code, b.code, "{}", at()),
         (a, b) => panic!("{}: guarded {a:?}, checked {b:?}", at()),
     }
-    let gradient = match Gradient::split(guarded, name) {
+    let gradient = match Gradient::split(guarded, name).map(Gradient::settled) {
         Ok(g) => g,
         Err(Error::Diagnostics(_)) => {
             tally.refused += 1;
@@ -276,7 +276,7 @@ fn whole(
     cotangents: &[Option<Val>],
     after: &Instance,
 ) -> Result<(), String> {
-    let gradient = Gradient::new(module, name).map_err(|e| format!("as one function: {e}"))?;
+    let gradient = Gradient::new(module, name).map(Gradient::settled).map_err(|e| format!("as one function: {e}"))?;
     let Some(mut one) = instance(module) else { return Ok(()) };
     let found = one.gradient(&gradient, args, seeds).map_err(|e| format!("as one function: {e}"))?;
     let same_all = |a: &[Val], b: &[Val]| a.iter().zip(b).all(|(a, b)| same(a, b));

@@ -35,7 +35,7 @@ fn module(before: &str, after: &str) -> String {
 /// Value and slope of `f`, or the code of what was refused.
 fn slope(text: &str, x: f64) -> Result<(f64, f64), String> {
     let module = Module::with_options(text, &ModuleOptions::default()).unwrap();
-    let gradient = match Gradient::new(&module, "f") {
+    let gradient = match Gradient::new(&module, "f").map(Gradient::settled) {
         Ok(gradient) => gradient,
         Err(Error::Diagnostics(all)) => return Err(all.to_string()),
         Err(e) => panic!("{e}"),

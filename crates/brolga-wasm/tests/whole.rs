@@ -39,7 +39,7 @@ fn module(behind: &str) -> Module {
 fn gradient(module: &Module) -> Gradient {
     let activity = [default_activity(ValType::I32); 2];
     let options = Options { mode: Mode::Gradient, inline: Inline::Never, ..brolga_wasm::options() };
-    Gradient::with_options(module, "f", &activity, &options).unwrap()
+    Gradient::with_options(module, "f", &activity, &options).map(Gradient::settled).unwrap()
 }
 
 /// Whether something is left of the pair that the callee would be.
