@@ -219,3 +219,44 @@ fn derivations_are_of_full_effort() {
     assert!(Options::full().tiers().is_none());
     assert_eq!(options(Made::Here).settled().settled(), second);
 }
+
+/// What is replaced in the second tier was replaced in the first one; in large programs nothing is.
+#[test]
+fn calls_stay_in_large_programs() {
+    let text = |length: usize| {
+        let sums: String = (0..length).map(|i| format!("v{} = fadd v{i}, v{i}\n", i + 1)).collect();
+        format!(
+            "function %f(f64) -> f64 system_v {{
+                fn0 = %square(f64) -> f64 system_v
+                fn1 = %long(f64) -> f64 system_v
+            block0(v0: f64):
+                v1 = call fn0(v0)
+                v2 = call fn1(v1)
+                return v2
+            }}
+            function %square(f64) -> f64 system_v {{
+            block0(v0: f64):
+                v1 = fmul v0, v0
+                return v1
+            }}
+            function %long(f64) -> f64 system_v {{
+            block0(v0: f64):
+                {sums}
+                v{} = fmul v0, v0
+                return v{}
+            }}",
+            length + 1,
+            length + 1
+        )
+    };
+    for (length, stays) in [(50, false), (20_000, true)] {
+        let program = program(&text(length));
+        let f = program.func("f").unwrap();
+        let request = Request::new(f, [ArgActivity::Active]);
+        let rule = DerivedRule::new(&program, &request, &Options::default()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(rule.clif().0.contains("%square"), stays, "{length}");
+            rule.settle();
+        }
+    }
+}

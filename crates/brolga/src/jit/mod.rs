@@ -197,8 +197,8 @@ impl DerivedRule {
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
-        if let (Effort::Tiered(made), Some(tiers)) = (options.effort, options.tiers()) {
-            return tiered(program, request, tiers, made);
+        if let Effort::Tiered(made) = options.effort {
+            return tiered(program, request, options, made);
         }
         let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.

@@ -11,6 +11,7 @@
 //! **Invariants.**
 //! - Both rules compute the same gradient, bit by bit but for signs of zeros: the same calls are replaced, and what only one of them would add or
 //!   multiply in another order, neither does ([`Options::tiers`]).
+//!   Which calls that is does not depend on the effort, but on the program: in large ones, none.
 //! - What a rule says of itself stays true. An argument whose shadow the first rule overwrites is overwritten by the second one, or there
 //!   is no second one.
 //! - The code of each rule, and its data, lie where they lie. A program that asks for an address, or calls one, could
@@ -22,14 +23,18 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use brolga_analysis::summary::reachable;
-use brolga_ir::{FuncKey, Made, Options, Program, Request};
-use cranelift_codegen::ir::{GlobalValueData, Opcode};
+use brolga_ir::{Effort, Inline, Made, Options, Program, Request};
+use cranelift_codegen::ir::{self, GlobalValueData, Opcode};
 
 use super::DerivedRule;
 use crate::Error;
 
 /// How many times as long full effort is taken to take as little effort did.
 pub const PRICE: u32 = 2;
+
+/// Instructions of a program that is so large that no calls are replaced in either tier, unless that is asked for: to find out where that does harm takes
+/// longer than to derive with little effort.
+const LARGE: usize = 20_000;
 
 /// Bytes of stack for a thread that makes a rule: no less than that which made the first one had, if it was a main thread.
 const STACK: usize = 8 << 20;
@@ -53,12 +58,18 @@ pub(super) struct Tiers {
 pub(super) fn tiered(
     program: &Program,
     request: &Request,
-    (first, full): (Options, Options),
+    options: &Options,
     made: Made,
 ) -> Result<DerivedRule, Error> {
-    if has_addresses(program, request.func) {
-        return DerivedRule::new(program, request, &full);
+    let reached = reachable(program, request.func);
+    let bodies = || reached.iter().filter_map(|&k| program.funcs[k].body.as_ref());
+    if bodies().any(has_addresses) {
+        return DerivedRule::new(program, request, &Options { effort: Effort::Full, ..options.clone() });
     }
+    let large = options.inline == Inline::Auto && bodies().map(|f| f.dfg.num_insts()).sum::<usize>() > LARGE;
+    let inline = if large { Inline::Never } else { options.inline };
+    let effort = Effort::Tiered(made);
+    let (first, full) = Options { inline, effort, ..options.clone() }.tiers().expect("it is tiered");
     let begin = Instant::now();
     let rule = DerivedRule::new(program, request, &first)?;
     let price = nanos(begin.elapsed() * PRICE);
@@ -66,15 +77,13 @@ pub(super) fn tiered(
     Ok(rule.with(Tiers { program, request, full, made, price, spent, second: OnceLock::new(), making }))
 }
 
-/// Whether a function, or what it calls, asks where a function or a data object lies, or calls what lies somewhere.
-fn has_addresses(program: &Program, root: FuncKey) -> bool {
+/// Whether a function asks where a function or a data object lies, or calls what lies somewhere.
+fn has_addresses(func: &ir::Function) -> bool {
     use Opcode::{CallIndirect, FuncAddr, ReturnCallIndirect, TlsValue};
-    reachable(program, root).into_iter().filter_map(|k| program.funcs[k].body.as_ref()).any(|f| {
-        let insts = || f.layout.blocks().flat_map(|b| f.layout.block_insts(b));
-        let asks = |op| matches!(op, FuncAddr | CallIndirect | ReturnCallIndirect | TlsValue);
-        f.global_values.values().any(|g| matches!(g, GlobalValueData::Symbol { .. }))
-            || insts().any(|i| asks(f.dfg.insts[i].opcode()))
-    })
+    let asks = |op| matches!(op, FuncAddr | CallIndirect | ReturnCallIndirect | TlsValue);
+    let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    func.global_values.values().any(|g| matches!(g, GlobalValueData::Symbol { .. }))
+        || insts.any(|i| asks(func.dfg.insts[i].opcode()))
 }
 
 impl Tiers {
