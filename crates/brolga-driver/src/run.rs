@@ -27,10 +27,9 @@ impl Outcome {
         same_all(&self.gradient, &other.gradient)
     }
 
-    /// Whether gradients agree bit by bit, but for signs of zeros and what kind of NaN one is.
+    /// Whether gradients agree bit by bit, but for signs of zeros.
     pub fn equal_gradient(&self, other: &Self) -> bool {
-        let alike = |a: f64, b: f64| a == 0.0 && b == 0.0 || a.is_nan() && b.is_nan();
-        let equal = |a: &Num, b: &Num| a.same_bits(*b) || alike(a.as_f64(), b.as_f64());
+        let equal = |a: &Num, b: &Num| a.same_bits(*b) || a.as_f64() == 0.0 && b.as_f64() == 0.0;
         self.gradient.len() == other.gradient.len()
             && self.gradient.iter().zip(&other.gradient).all(|(a, b)| match (a, b) {
                 (Some(a), Some(b)) => {
