@@ -168,7 +168,7 @@ impl<'a> Prepared<'a> {
         let values: Vec<_> = args.iter().map(|a| a.value.clone()).collect();
         let deltas: Vec<Vec<i64>> = (0..results).map(|k| deltas(&args, &shadows, results, k)).collect();
         let returns = derived[0].returns.clone();
-        // The primal is always that of the default effort.
+        // The primal is always that of full effort.
         let usual = match how.effort {
             Effort::Quick => DerivedRule::new(&program, &requests[0], &Options::full()).map_err(failed)?,
             _ => rules[0].clone(),

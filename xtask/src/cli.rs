@@ -161,7 +161,7 @@ pub enum Effort {
     Quick,
     /// All that pays in the long run.
     Full,
-    /// Little at first, and all when calls have taken as long as that takes. What is shown is the latter.
+    /// Little at first, and all when calls have taken as long as that takes. Dumps and explanations are of the latter.
     #[default]
     Tiered,
 }

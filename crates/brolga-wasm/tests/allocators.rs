@@ -42,7 +42,7 @@ struct Found {
 fn run(module: &Module, name: &str, x: &[f64], rest: &[i32], options: &Options) -> Found {
     let ty = module.function(name).unwrap().1;
     let activity = vec![ArgActivity::Const; ty.params().len()];
-    let gradient = Gradient::with_options(module, name, &activity, options).map(Gradient::settled).unwrap();
+    let gradient = Gradient::with_options(module, name, &activity, options).unwrap();
     let mut instance = Instance::new(module).unwrap();
     let at = 1024;
     instance.write_f64(at, x).unwrap();

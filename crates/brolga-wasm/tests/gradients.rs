@@ -34,7 +34,7 @@ fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (
     for mode in [Mode::Combined, Mode::Gradient] {
         let activity: Vec<_> = gradient.ty().params().iter().map(|t| default_activity(*t)).collect();
         let options = Options { mode, ..Options::full() };
-        let whole = Gradient::with_options(module, name, &activity, &options).map(Gradient::settled).unwrap();
+        let whole = Gradient::with_options(module, name, &activity, &options).unwrap();
         for _ in 0..2 {
             let mut instance = Instance::new(module).unwrap();
             assert_eq!(instance.alloc_f64(x).unwrap(), at);
@@ -173,8 +173,7 @@ fn copies_where_memory_holds_singles_and_doubles() {
     };
     let run = |module: &Module, mode, said: bool| {
         let options = Options { mode, ..Options::full() };
-        let gradient =
-            Gradient::with_options(module, "f", &[ArgActivity::Const; 2], &options).map(Gradient::settled).unwrap();
+        let gradient = Gradient::with_options(module, "f", &[ArgActivity::Const; 2], &options).unwrap();
         let mut instance = Instance::new(module).unwrap();
         instance.write_f64(64, &[3.0]).unwrap();
         instance.write_f32(72, &[0.5, 1.5]).unwrap();
@@ -230,8 +229,7 @@ fn scratch_memory_is_restored() {
     for (memory, after) in [(MemoryMode::Leave, 6.0), (MemoryMode::Restore, 7.0)] {
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             let options = Options { mode, memory, ..Options::full() };
-            let gradient =
-                Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).map(Gradient::settled).unwrap();
+            let gradient = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
             let mut instance = Instance::new(&module).unwrap();
             instance.write_f64(256, &[7.0]).unwrap();
             let found = instance.gradient(&gradient, &[Val::F64(9.0)], &[Val::F64(1.0)]).unwrap();
@@ -365,8 +363,7 @@ fn fuel_ends_what_does_not_end() {
     assert_eq!(t.code, "no_fuel");
     for mode in [Mode::Combined, Mode::Gradient] {
         let options = Options { mode, ..Options::full() };
-        let whole =
-            Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).map(Gradient::settled).unwrap();
+        let whole = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
         let Err(Error::Trap(t)) = instance.gradient(&whole, &[Val::F64(1.0)], &[Val::F64(1.0)]) else {
             panic!("it ends")
         };
@@ -650,9 +647,7 @@ fn arrays_that_are_said_to_be_apart_are_read_again() {
     let taped = |said: &[usize], mode| {
         let mut request = module.request("f", &activity).unwrap();
         said.iter().for_each(|i| request.noalias[i + 1] = true);
-        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() })
-            .map(Gradient::settled)
-            .unwrap();
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
         instance.set_shadow_f64(from, &[1.0; 20]).unwrap();
@@ -687,9 +682,7 @@ fn what_nobody_reads_is_not_written() {
     ] {
         let mut request = module.request("f", &[ArgActivity::Const; 3]).unwrap();
         (request.noalias[2], request.no_need[2]) = (said[0], said[1]);
-        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() })
-            .map(Gradient::settled)
-            .unwrap();
+        let gradient = Gradient::with_request(&module, &request, &Options { mode, ..Options::full() }).unwrap();
         let mut instance = Instance::new(&module).unwrap();
         let [from, to] = [(); 2].map(|()| instance.alloc_f64(&x).unwrap());
         instance.set_shadow_f64(to, &[0.5; 20]).unwrap();

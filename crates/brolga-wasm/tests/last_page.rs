@@ -24,13 +24,8 @@ fn module(memory: &str) -> Module {
 fn gradients(module: &Module) -> Vec<Gradient> {
     let activity = [default_activity(brolga_wasm::ValType::I32); 2];
     let of = |mode| {
-        Gradient::with_options(
-            module,
-            "f",
-            &activity,
-            &Options { mode, effort: Effort::Full, ..brolga_wasm::options() },
-        )
-        .unwrap()
+        let options = Options { mode, effort: Effort::Full, ..brolga_wasm::options() };
+        Gradient::with_options(module, "f", &activity, &options).unwrap()
     };
     [Mode::Combined, Mode::Gradient].map(of).into()
 }

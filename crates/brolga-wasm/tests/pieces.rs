@@ -19,7 +19,7 @@ fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
 
 fn gradient(module: &Module, options: &Options, x: f64) -> Result<f64, Error> {
     let activity = [default_activity(wasmparser::ValType::F64)];
-    let gradient = Gradient::with_options(module, "f", &activity, options).map(Gradient::settled)?;
+    let gradient = Gradient::with_options(module, "f", &activity, options)?;
     let mut instance = Instance::new(module)?;
     let (args, seed) = ([Val::F64(x)], [Val::F64(1.0)]);
     let cotangents = if options.mode == Mode::Split {
@@ -418,12 +418,8 @@ fn what_the_caller_has_put_there_is_put_together() {
         let module = Module::new(copied_twice(ty, size)).unwrap();
         let singles = x.map(|x| x as f32);
         for split in [false, true] {
-            let gradient = if split {
-                Gradient::split(&module, "f").map(Gradient::settled)
-            } else {
-                Gradient::new(&module, "f").map(Gradient::settled)
-            }
-            .unwrap();
+            let gradient = if split { Gradient::split(&module, "f") } else { Gradient::new(&module, "f") };
+            let gradient = gradient.map(Gradient::settled).unwrap();
             let seed = [if size == 8 { Val::F64(1.0) } else { Val::F32(1.0) }];
             let run = |instance: &mut Instance, at: u32| {
                 let args = [Val::I32(at as i32)];

@@ -30,7 +30,7 @@ use super::DerivedRule;
 use crate::Error;
 
 /// How many times as long full effort is taken to take as little effort did.
-pub const PRICE: u32 = 2;
+const PRICE: u32 = 2;
 
 /// Instructions of a program that is so large that no calls are replaced in either tier, unless that is asked for: to find out where that does harm takes
 /// longer than to derive with little effort.
