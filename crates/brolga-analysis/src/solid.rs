@@ -70,7 +70,9 @@ pub fn compute(
             _ => n == 0 && through(inst).is_some_and(|v| solid.contains(v)),
         }
     };
-    let is_solid = |solid: &EntitySet<ir::Value>, v: ir::Value, b: ir::Block| {
+    // Blocks on the way, and where the search has to go on: the same tables for every value.
+    let (seen, work) = (&mut EntitySet::new(), &mut Vec::new());
+    let mut is_solid = |solid: &EntitySet<ir::Value>, v: ir::Value, b: ir::Block| {
         let in_block = |block: ir::Block| {
             i.uses.of(v).iter().any(|&u| match u {
                 Use::Inst(inst, n) => func.layout.inst_block(inst) == Some(block) && passes(solid, inst, n),
@@ -84,8 +86,9 @@ pub fn compute(
             })
         };
         // Follow every way from the definition until the cotangent is passed on.
-        let mut seen = EntitySet::new();
-        let mut work = if in_block(b) { vec![] } else { vec![b] };
+        seen.clear();
+        work.clear();
+        work.extend((!in_block(b)).then_some(b));
         let mut steps = 0;
         while let Some(x) = work.pop() {
             let last = func.layout.last_inst(x).expect("a block has a terminator");

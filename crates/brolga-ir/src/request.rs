@@ -168,7 +168,7 @@ ideas! {
     /// Where only a gradient is asked for, such a loop adds a cotangent up in partial sums.
     partial,
     /// Where only a gradient is asked for, what a turn of a loop multiplies a cotangent by is multiplied out before the cotangent is
-    /// there.
+    /// there. Without [`Ideas::partial`] only in functions none of whose products is guarded.
     preaccumulate,
     /// A loop of which it is known how much it records asks once whether there is room on the tape.
     room,
@@ -203,17 +203,17 @@ impl Ideas {
     }
 
     /// Without those that little effort leaves out and that add or multiply in another order: what is left gives the same bits with little effort
-    /// and with all. ([`Ideas::again`] adds in another order, too, but does so with either.)
+    /// and with all. ([`Ideas::again`] adds in another order, too, and [`Ideas::preaccumulate`] multiplies in another, but either is then done with both.)
     #[must_use]
     pub fn alike(self) -> Self {
-        Self { partial: false, preaccumulate: false, ..self }
+        Self { partial: false, ..self }
     }
 
     /// Those of them that do not make code longer to make it faster. What is recorded and what is run again does not depend on the others.
     #[must_use]
     pub fn brief(self) -> Self {
-        let (lanes, partial, preaccumulate, room, stay) = (false, false, false, false, false);
-        Self { finite: false, lanes, partial, preaccumulate, room, stay, slp: false, ..self }
+        let (lanes, partial, room, stay) = (false, false, false, false);
+        Self { finite: false, lanes, partial, room, stay, slp: false, ..self }
     }
 }
 

@@ -11,8 +11,6 @@
 //!
 //! Two sums that are written alike are equal. The reverse does not hold, and nobody relies on it.
 
-use std::collections::BTreeMap;
-
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::pointers::constant_int;
 use brolga_analysis::{LoopId, Loops};
@@ -32,9 +30,12 @@ pub enum Atom {
     Walk(LoopId, LoopId),
 }
 
-/// A sum of products, modulo 2⁶⁴: coefficients by the sorted atoms that they multiply. None is zero.
+/// The atoms of a product, sorted.
+type Atoms = SmallVec<[Atom; 2]>;
+
+/// A sum of products, modulo 2⁶⁴: sorted atoms, in order, with the coefficients that they multiply. None is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sum(BTreeMap<SmallVec<[Atom; 2]>, i64>);
+pub struct Sum(SmallVec<[(Atoms, i64); 3]>);
 
 /// More products than this in one sum are not followed.
 const MOST_PRODUCTS: usize = 16;
@@ -43,21 +44,32 @@ impl Sum {
     /// A constant.
     pub fn constant(c: i64) -> Self {
         let mut s = Self::default();
-        s.add_product(SmallVec::new(), c);
+        s.add_product(&[], c);
         s
     }
 
     /// One atom.
     pub fn atom(a: Atom) -> Self {
-        Self(BTreeMap::from([(SmallVec::from_slice(&[a]), 1)]))
+        let mut s = Self::default();
+        s.add_product(&[a], 1);
+        s
     }
 
-    fn add_product(&mut self, atoms: SmallVec<[Atom; 2]>, c: i64) {
-        let sum = self.0.get(&atoms).copied().unwrap_or(0).wrapping_add(c);
-        if sum == 0 {
-            self.0.remove(&atoms);
-        } else {
-            self.0.insert(atoms, sum);
+    /// Where a product is, or would be.
+    fn find(&self, atoms: &[Atom]) -> Result<usize, usize> {
+        self.0.binary_search_by(|(own, _)| own[..].cmp(atoms))
+    }
+
+    fn add_product(&mut self, atoms: &[Atom], c: i64) {
+        match self.find(atoms) {
+            Ok(at) => {
+                self.0[at].1 = self.0[at].1.wrapping_add(c);
+                if self.0[at].1 == 0 {
+                    self.0.remove(at);
+                }
+            }
+            Err(at) if c != 0 => self.0.insert(at, (Atoms::from_slice(atoms), c)),
+            Err(_) => {}
         }
     }
 
@@ -65,7 +77,7 @@ impl Sum {
     #[must_use]
     pub fn plus(mut self, other: &Self, c: i64) -> Self {
         for (atoms, k) in &other.0 {
-            self.add_product(atoms.clone(), k.wrapping_mul(c));
+            self.add_product(atoms, k.wrapping_mul(c));
         }
         self
     }
@@ -79,7 +91,7 @@ impl Sum {
                 let mut atoms = a.clone();
                 atoms.extend(b.iter().copied());
                 atoms.sort_unstable();
-                out.add_product(atoms, x.wrapping_mul(*y));
+                out.add_product(&atoms, x.wrapping_mul(*y));
             }
         }
         out
@@ -87,9 +99,9 @@ impl Sum {
 
     /// The constant that it is, if it is one.
     pub fn as_constant(&self) -> Option<i64> {
-        match self.0.len() {
-            0 => Some(0),
-            1 => self.0.get(&SmallVec::new()).copied(),
+        match &self.0[..] {
+            [] => Some(0),
+            [(atoms, c)] if atoms.is_empty() => Some(*c),
             _ => None,
         }
     }
@@ -97,7 +109,7 @@ impl Sum {
     /// The sum without its constant, and the constant.
     #[must_use]
     pub fn split_constant(mut self) -> (Self, i64) {
-        let c = self.0.remove(&SmallVec::new()).unwrap_or(0);
+        let c = self.find(&[]).map_or(0, |at| self.0.remove(at).1);
         (self, c)
     }
 
@@ -108,11 +120,11 @@ impl Sum {
         for (atoms, c) in &self.0 {
             let mut here = atoms.iter().enumerate().filter_map(|(at, a)| Some((at, of.iter().position(|o| o == a)?)));
             match (here.next(), here.next()) {
-                (None, _) => rest.add_product(atoms.clone(), *c),
+                (None, _) => rest.add_product(atoms, *c),
                 (Some((at, k)), None) => {
                     let mut others = atoms.clone();
                     others.remove(at);
-                    factors[k].add_product(others, *c);
+                    factors[k].add_product(&others, *c);
                 }
                 _ => return None,
             }
@@ -122,7 +134,7 @@ impl Sum {
 
     /// All atoms.
     pub fn atoms(&self) -> impl Iterator<Item = Atom> + '_ {
-        self.0.keys().flatten().copied()
+        self.0.iter().flat_map(|product| &product.0).copied()
     }
 }
 

@@ -655,6 +655,10 @@ fn derive_one<'a>(
         (fwd, pulls)
     };
     let mut loops = Loops::default();
+    let mut ideas = options.ideas;
+    // Both tiers do that, or neither.
+    let guarded = stmts.values().any(|s| !s.guards.is_empty()) || !facts.overwrites.rows.is_empty();
+    ideas.preaccumulate &= mode == Mode::Gradient && (ideas.partial || !guarded);
     // The checks of a debug run are there to be seen.
     let fenced = options.ideas.fence && !options.debug && isa.triple().operating_system.into_str() == "linux";
     let fence = match options.effort {
@@ -679,11 +683,15 @@ fn derive_one<'a>(
             watched: Some(&mut watched_sums),
         };
         let Lowered { mut func, checks, shadows } = lower_with_checks(graph, env);
-        if options.effort != Effort::Quick {
+        if options.effort == Effort::Quick {
+            if ideas.preaccumulate {
+                loops.multiply_out(&mut func, graph, mode, ideas.worth);
+            }
+        } else {
             let fenced = fenced.then_some(&checks[..]);
             let places = Places { program, func: &primal.func, cfg: &primal.cfg, blocks: &facts.blocks };
             let beside = Beside { watched: &watched_sums, shadows: &shadows, checks: fenced, places };
-            loops.form(&mut func, graph, beside, (mode, options.ideas), isa);
+            loops.form(&mut func, graph, beside, (mode, ideas), isa);
         }
         // What is asked for is tidied up as it is going to be called.
         if !is_root {

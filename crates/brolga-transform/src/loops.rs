@@ -67,6 +67,12 @@ impl Loops {
         found
     }
 
+    /// Multiply out by what the turns of loops multiply a cotangent, in a function that `graph` was lowered to.
+    pub fn multiply_out(&mut self, func: &mut ir::Function, graph: &CfgBlocks, mode: Mode, worth: bool) {
+        let found = preaccumulate(func, &|b| reverses(graph, mode, b), worth);
+        self.ahead.extend(found.into_iter().filter_map(|l| Some((role(graph, l.header)?, l.factors))));
+    }
+
     /// Give a function that `graph` was lowered to its loops.
     pub fn form(
         &mut self,
@@ -77,10 +83,8 @@ impl Loops {
         isa: &dyn TargetIsa,
     ) {
         let Beside { watched, shadows, checks, places } = beside;
-        // Blocks have the order of the graph.
-        let role = |b: ir::Block| graph.blocks.get_index(b.as_u32() as usize).map(|b| b.role);
-        // What is handed from turn to turn by a reverse, and added to, is a cotangent.
-        let reverses = |b| mode == Mode::Gradient && matches!(role(b), Some(Role::Reverse(_) | Role::Edge(..)));
+        let role = |b| role(graph, b);
+        let reverses = |b| reverses(graph, mode, b);
         if ideas.room {
             let looked = room(func, ideas.worth, checks.is_some()).into_iter();
             self.asking.extend(looked.filter_map(|l| Some((role(l.header)?, l.outcome))));
@@ -93,6 +97,9 @@ impl Loops {
                     func.layout.remove_inst(inst);
                 }
             }
+        }
+        if ideas.preaccumulate {
+            self.multiply_out(func, graph, mode, ideas.worth);
         }
         let wanted = ideas.lanes && has_lanes(isa);
         if wanted || ideas.stay {
@@ -108,10 +115,6 @@ impl Loops {
                 stay: &stay,
             };
             self.in_lanes.extend(lanes(func, how).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
-        }
-        if ideas.preaccumulate && mode == Mode::Gradient {
-            let found = preaccumulate(func, &reverses, ideas.worth);
-            self.ahead.extend(found.into_iter().filter_map(|l| Some((role(l.header)?, l.factors))));
         }
         if ideas.slp && has_lanes(isa) {
             let found: RefCell<HashMap<ir::Inst, Place>> = RefCell::default();
@@ -130,4 +133,14 @@ impl Loops {
         }
         shape(func, isa);
     }
+}
+
+/// What a block of a function is for that a graph was lowered to: blocks have its order.
+fn role(graph: &CfgBlocks, b: ir::Block) -> Option<Role> {
+    graph.blocks.get_index(b.as_u32() as usize).map(|b| b.role)
+}
+
+/// Whether it reverses something, where only a gradient is asked for: what is handed from turn to turn then, and added to, is a cotangent.
+fn reverses(graph: &CfgBlocks, mode: Mode, b: ir::Block) -> bool {
+    mode == Mode::Gradient && matches!(role(graph, b), Some(Role::Reverse(_) | Role::Edge(..)))
 }

@@ -24,6 +24,7 @@ use brolga_analysis::{LoopId, Loops, ParamMode};
 use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::EntitySet;
+use smallvec::SmallVec;
 
 use crate::affine::{Affine, Atom, Sum};
 use crate::ascending::{Order, Rows};
@@ -107,7 +108,8 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     if !one_nest || !once || own[0].as_constant() != Some(1) {
         return None;
     }
-    let stride = stride(&affine, &live, &nest);
+    let blocks: Vec<ir::Block> = live.iter().map(|r| r.block).collect();
+    let stride = stride(&affine, &live[0].at, &blocks, &nest);
     let rows = if stride.is_none() && facts.options.ideas.ascending {
         Order::of_rows(facts, affine, &live, &nest)
     } else {
@@ -147,8 +149,8 @@ fn returns(func: &ir::Function, b: ir::Block) -> bool {
 }
 
 /// The loops around a block, outermost first.
-pub(crate) fn around(loops: &Loops, b: ir::Block) -> Vec<LoopId> {
-    let mut out = Vec::new();
+pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {
+    let mut out = SmallVec::new();
     let mut at = loops.innermost[b];
     while let Some(l) = at {
         out.push(l);
@@ -188,11 +190,10 @@ fn loads(facts: &Facts<'_>, pointer: ir::Value) -> Option<Vec<ir::Inst>> {
     Some(insts.filter(|i| found.contains(*i)).collect())
 }
 
-/// By how many bytes the addresses of the innermost loop differ from turn to turn; `i64::MAX` outside of loops. `None` if two
+/// By how many bytes an address in these blocks of the innermost loop differs from turn to turn; `i64::MAX` outside of loops. `None` if two
 /// turns may read the same place.
-pub(crate) fn stride(affine: &Affine<'_>, live: &[&Access], nest: &[LoopId]) -> Option<i64> {
+pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
-    let at = &live[0].at;
     // Who moves: each loop by itself, or several of them together.
     let mut movers: Vec<(Atom, usize)> = Vec::new();
     for a in at.atoms() {
@@ -201,7 +202,7 @@ pub(crate) fn stride(affine: &Affine<'_>, live: &[&Access], nest: &[LoopId]) -> 
             movers.push((a, place(outer)?));
             // The last turn of each run only asks whether there is another; what it holds is where the next run begins.
             let lp = &affine.loops.loops[l];
-            let asks_first = lp.exits.iter().all(|e| e.0 == lp.header) && live.iter().all(|r| r.block != lp.header);
+            let asks_first = lp.exits.iter().all(|e| e.0 == lp.header) && !blocks.contains(&lp.header);
             if l != innermost || !asks_first {
                 return None;
             }
@@ -226,7 +227,7 @@ pub(crate) fn stride(affine: &Affine<'_>, live: &[&Access], nest: &[LoopId]) -> 
     }
     // The turn that only asks reads the place where the next run of the loop begins.
     let header = affine.loops.loops[innermost].header;
-    if factors.len() > 1 && live.iter().any(|r| r.block == header) {
+    if factors.len() > 1 && blocks.contains(&header) {
         return None;
     }
     // From the inside out: a loop steps over what a whole run of the loop in it has covered.

@@ -25,13 +25,14 @@
 
 use brolga_analysis::places::{Origin, Places};
 use brolga_analysis::private::Piece;
-use brolga_analysis::{CalleeKind, MemRole};
+use brolga_analysis::{CalleeKind, LoopId, MemRole};
 use brolga_ir::map::HashMap;
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
+use smallvec::SmallVec;
 
-use crate::affine::{Affine, Atom};
+use crate::affine::{Affine, Atom, Sum};
 use crate::facts::Facts;
 use crate::overwrite::{Access, Overwrites, around, disjoint, stride};
 use crate::summed::summed;
@@ -56,8 +57,6 @@ pub(crate) enum Does {
 pub(crate) struct Event {
     pub does: Does,
     pub access: Access,
-    /// Position in its block.
-    order: usize,
     /// It is in other places each time that it runs.
     moves: bool,
 }
@@ -98,9 +97,10 @@ pub fn own(facts: &Facts<'_>, out: &mut Overwrites) {
         if let Origin::Slot(slot) = facts.private.origins[piece] {
             out.untouched.insert(slot);
         }
+        let mut bases = Bases::default();
         let events: Option<Vec<Event>> = events
             .into_iter()
-            .map(|(inst, does)| event(facts, piece as Piece, inst, does))
+            .map(|(inst, does)| event(facts, piece as Piece, &mut bases, inst, does))
             .take(MOST_ACCESSES + 1)
             .collect();
         if let Some(events) = events.filter(|e| e.len() <= MOST_ACCESSES) {
@@ -137,19 +137,45 @@ fn events(facts: &Facts<'_>, insts: &[ir::Inst]) -> Option<Vec<(ir::Inst, Does)>
     Some(found)
 }
 
+/// Where an address in a block leads in a piece of memory.
+#[derive(Clone)]
+struct Base {
+    /// Distance from the start of the piece, without its constant.
+    at: Sum,
+    constant: i64,
+    /// By how much it differs from turn to turn ([`stride`]).
+    stride: Option<i64>,
+}
+
+/// What is known of the addresses of a piece: several accesses have one, at different offsets.
+type Bases = HashMap<(ir::Value, ir::Block), Option<Base>>;
+
 /// An access with its distance from the start of the piece; `None` if that is not known to be one.
-fn event(facts: &Facts<'_>, piece: Piece, inst: ir::Inst, does: Does) -> Option<Event> {
+fn event(facts: &Facts<'_>, piece: Piece, bases: &mut Bases, inst: ir::Inst, does: Does) -> Option<Event> {
     let func = facts.func();
     let block = func.layout.inst_block(inst)?;
+    let args = func.dfg.inst_args(inst);
+    let store = matches!(func.dfg.insts[inst], InstructionData::Store { .. });
+    let address = args[usize::from(store)];
+    let base = bases.entry((address, block)).or_insert_with(|| base(facts, piece, address, block)).as_ref()?;
+    let offset = brolga_analysis::activity::offset(func, inst);
+    let ty = func.dfg.value_type(if store { args[0] } else { func.dfg.first_result(inst) });
+    let first = base.constant.wrapping_add(i64::from(offset));
+    let access = Access { inst, block, at: base.at.clone(), first, bytes: i64::from(ty.bytes()) };
+    let moves = base.stride.is_some_and(|s| disjoint(&[&access], s).is_some());
+    Some(Event { does, access, moves })
+}
+
+/// Where an address leads, if that is in the piece, at a distance that is known.
+fn base(facts: &Facts<'_>, piece: Piece, address: ir::Value, block: ir::Block) -> Option<Base> {
+    let func = facts.func();
     if facts.loops.irreducible.contains(block) {
         return None;
     }
     let origin = facts.private.origins[piece as usize];
     let affine = Affine { func, loops: facts.loops };
     let nest = nest(facts, origin, block);
-    let store = matches!(func.dfg.insts[inst], InstructionData::Store { .. });
-    let args = func.dfg.inst_args(inst);
-    let sum = affine.sum(args[usize::from(store)], &nest);
+    let sum = affine.sum(address, &nest);
     // The start of the piece is in it, once, and nothing else that leads there.
     let mut start = None;
     for a in sum.atoms() {
@@ -175,26 +201,16 @@ fn event(facts: &Facts<'_>, piece: Piece, inst: ir::Inst, does: Does) -> Option<
         return None;
     }
     let (at, c) = rest.split_constant();
-    let offset = brolga_analysis::activity::offset(func, inst);
-    let ty = func.dfg.value_type(if store { args[0] } else { func.dfg.first_result(inst) });
-    let access = Access {
-        inst,
-        block,
-        at,
-        first: c.wrapping_add(i64::from(from)).wrapping_add(i64::from(offset)),
-        bytes: i64::from(ty.bytes()),
-    };
-    let order = func.layout.block_insts(block).position(|i| i == inst)?;
-    let moves = stride(&affine, &[&access], &nest).is_some_and(|s| disjoint(&[&access], s).is_some());
-    Some(Event { does, access, order, moves })
+    let stride = stride(&affine, &at, &[block], &nest);
+    Some(Base { at, constant: c.wrapping_add(i64::from(from)), stride })
 }
 
 /// The loops around a block in which a piece of memory stays the same one.
-pub(crate) fn nest(facts: &Facts<'_>, origin: Origin, block: ir::Block) -> Vec<brolga_analysis::LoopId> {
+pub(crate) fn nest(facts: &Facts<'_>, origin: Origin, block: ir::Block) -> SmallVec<[LoopId; 4]> {
     let mut nest = around(facts.loops, block);
     if let Origin::Alloc(call) = origin {
         let made = facts.func().layout.inst_block(call).expect("it is in the layout");
-        nest.retain(|&l| !facts.loops.loops[l].blocks.contains(made));
+        nest.retain(|l| !facts.loops.loops[*l].blocks.contains(made));
     }
     nest
 }
@@ -202,13 +218,15 @@ pub(crate) fn nest(facts: &Facts<'_>, origin: Origin, block: ir::Block) -> Vec<b
 fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrites) {
     let origin = facts.private.origins[piece as usize];
     let mut behind: HashMap<ir::Block, EntitySet<ir::Block>> = HashMap::default();
+    let layout = &facts.func().layout;
     let mut precedes = |a: &Event, b: &Event| {
         let (from, to) = (a.access.block, b.access.block);
+        let in_front = from == to && layout.pp_cmp(a.access.inst, b.access.inst).is_lt();
         if from == to && same_place(a, b) {
             // They meet in one turn only.
-            return a.order < b.order;
+            return in_front;
         }
-        from == to && a.order < b.order
+        in_front
             || behind.entry(from).or_insert_with(|| reached(facts, origin, from)).contains(to)
     };
     for e in events {
@@ -251,8 +269,8 @@ fn meet(facts: &Facts<'_>, origin: Origin, a: &Event, b: &Event) -> bool {
         return true;
     }
     let affine = Affine { func, loops: facts.loops };
-    let both = [&a.access, &b.access];
-    let apart = stride(&affine, &both, &nests.0).and_then(|s| disjoint(&both, s));
+    let (both, blocks) = ([&a.access, &b.access], [a.access.block, b.access.block]);
+    let apart = stride(&affine, &a.access.at, &blocks, &nests.0).and_then(|s| disjoint(&both, s));
     // Of two in the same place only one is chosen.
     apart.is_none_or(|(chosen, _)| chosen.len() < 2)
 }

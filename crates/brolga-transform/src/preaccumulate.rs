@@ -27,7 +27,11 @@
 //! [`lanes`](crate::lanes). Not where another number is carried that `c` depends on (the turns of that one would be waited for).
 //!
 //! **When it pays.** If the processor waits for the chain rather than for the number of instructions, by a guess of four instructions a
-//! cycle and four cycles for each operation.
+//! cycle, one that is no arithmetic with each that is, and four cycles for each operation.
+//!
+//! **Both tiers alike.** A rule of little effort and the one that follows it must give the same bits, so both do this or neither does. What they differ in is
+//! out of the way: it comes before all else that is done to loops; it asks for nothing but arithmetic of floats, which is the same in both; and functions
+//! whose products are guarded are left alone, as one pass with all effort has them twice ([`crate::finite`]).
 
 use brolga_ir::block::Role;
 use brolga_ir::map::{HashMap, HashSet};
@@ -37,7 +41,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value, type
 use smallvec::SmallVec;
 
 use crate::lanes::turn::{Home, Loop, Steps, loops};
-use crate::tidy::join;
+use crate::tidy::{join, resolve_aliases};
 
 /// Cycles from an operand of an addition or a product to its result, and of a quotient.
 const STEP: u32 = 4;
@@ -65,29 +69,39 @@ pub fn told(role: Role, header: ir::Block, factors: usize) -> Option<String> {
 
 /// Multiply derivatives out in the loops with headers for which `reverses` holds: all that can be, or, if it is to be `worth` it, those that wait.
 pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bool, worth: bool) -> Vec<Ahead> {
-    let mut found = Vec::new();
-    let wanted = |func: &ir::Function, l: &Loop| chain(func, l).filter(|c| !worth || c.pays);
-    let headers = loops(func).into_iter().filter(|l| reverses(l.blocks[0]) && wanted(func, l).is_some());
-    let headers: Vec<ir::Block> = headers.map(|l| l.blocks[0]).collect();
-    if headers.is_empty() {
-        return found;
+    // Most functions carry no float through a loop but sums.
+    if !func.layout.blocks().any(|b| carries_float(func, b) && reverses(b)) {
+        return Vec::new();
     }
+    resolve_aliases(func);
+    let wanted = |func: &ir::Function, l: &Loop| chain(func, l).filter(|c| reverses(l.blocks[0]) && (!worth || c.pays));
+    let mut chains: Vec<(Loop, Chain)> =
+        loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
     // A turn in as few blocks as can be, so that what is handed on within it has one name.
-    let jumps: HashSet<ir::Inst> = loops(func)
-        .iter()
-        .filter(|l| headers.contains(&l.blocks[0]))
-        .flat_map(|l| &l.blocks)
-        .filter_map(|&b| func.layout.last_inst(b))
-        .collect();
-    join(func, |jump| jumps.contains(&jump));
-    func.dfg.resolve_all_aliases();
-    for l in loops(func).into_iter().filter(|l| headers.contains(&l.blocks[0])) {
-        if let Some(chain) = chain(func, &l) {
-            emit(func, &chain);
-            found.push(Ahead { header: l.blocks[0], factors: chain.factors().len() });
-        }
+    let inner = |l: &Loop| l.blocks[..l.blocks.len() - 1].iter().filter_map(|&b| func.layout.last_inst(b)).collect();
+    let within: HashSet<ir::Inst> = chains.iter().flat_map(|(l, _)| -> Vec<ir::Inst> { inner(l) }).collect();
+    if within.iter().any(|&i| func.dfg.insts[i].opcode() == Opcode::Jump) {
+        let headers: Vec<ir::Block> = chains.iter().map(|(l, _)| l.blocks[0]).collect();
+        join(func, |jump| within.contains(&jump));
+        func.dfg.resolve_all_aliases();
+        let ours = loops(func).into_iter().filter(|l| headers.contains(&l.blocks[0]));
+        chains = ours.filter_map(|l| chain(func, &l).map(|c| (l, c))).collect();
+    }
+    let mut found = Vec::new();
+    for (l, chain) in chains {
+        emit(func, &chain);
+        found.push(Ahead { header: l.blocks[0], factors: chain.factors().len() });
     }
     found
+}
+
+fn is_scalar(func: &ir::Function, v: Value) -> bool {
+    matches!(func.dfg.value_type(v), types::F64 | types::F32)
+}
+
+/// Whether a block has a parameter that is a float.
+fn carries_float(func: &ir::Function, b: ir::Block) -> bool {
+    func.dfg.block_params(b).iter().any(|&v| is_scalar(func, v))
 }
 
 /// A number that is computed without the cotangent.
@@ -148,6 +162,9 @@ impl Chain {
 
 /// The first cotangent that goes through a loop in a chain.
 fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
+    if !carries_float(func, l.blocks[0]) {
+        return None;
+    }
     let steps = Steps::new(func, l)?;
     let latch = func.layout.last_inst(*l.blocks.last()?)?;
     let insts = || l.blocks.iter().flat_map(|&b| func.layout.block_insts(b));
@@ -155,7 +172,7 @@ fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
         return None;
     }
     func.dfg.block_params(l.blocks[0]).iter().zip(&steps.nexts).find_map(|(&carried, &next)| {
-        let is_float = matches!(func.dfg.value_type(carried), types::F64 | types::F32);
+        let is_float = is_scalar(func, carried);
         let (known, depends) = (HashMap::default(), HashMap::default());
         let mut lines = Lines { steps: &steps, carried, known, depends, nodes: vec![] };
         if !is_float || carried == next || !lines.depends(next)? {
@@ -182,7 +199,8 @@ fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
         let more = chain.nodes.len() as u32 + 5 * factors + 2;
         let weigh = |i| match func.dfg.insts[i].opcode() {
             Opcode::Fdiv | Opcode::Sqrt => QUOTIENT,
-            _ => 1,
+            Opcode::Fadd | Opcode::Fsub | Opcode::Fmul => 2,
+            _ => 0,
         };
         let length: u32 = insts().map(weigh).sum();
         let after = if line.b.is_some() { 2 * STEP } else { STEP };

@@ -292,7 +292,7 @@ fn where_it_pays() {
     let (.., found) = both("f64", &asking_first(chain), true);
     assert_eq!(found.len(), 1);
     // Work enough for as long as the chain takes.
-    let more: String = (20..80).map(|k| format!("v{k} = iadd v4, v3; ")).collect();
+    let more: String = (20..80).map(|k| format!("v{k} = fmul v1, v2; ")).collect();
     let (.., found) = both("f64", &asking_first(&(more + chain)), true);
     assert!(found.is_empty());
 }

@@ -18,7 +18,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::debug::Missing;
-use super::{Cx, Fence, FrameHome, SlotPlace, ops, segment};
+use super::{Cx, Fence, FrameHome, Repeated, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Tape, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
@@ -112,17 +112,23 @@ impl Cx<'_> {
         if self.forward { segment::TOP } else { segment::CURSOR }
     }
 
-    /// Clear the shadows of some of the stack slots.
+    /// Clear the shadows of some of the stack slots: those of neighbours at once.
     fn clear_slots(&mut self, b: &mut FunctionBuilder<'_>, which: impl Fn(&SlotPlace) -> bool) {
         let Some(frame) = self.env.frame else { return };
-        let places: Vec<_> = frame.slots.values().flatten().copied().filter(which).collect();
+        // Where they begin, and how many bytes. Slots are padded to 16 bytes in the frame.
+        let mut places: Vec<(u32, u32)> = Vec::new();
+        for p in frame.slots.values().flatten().filter(|p| which(p)) {
+            match places.last_mut() {
+                Some((first, size)) if *first + *size == p.shadow => *size += p.size,
+                _ => places.push((p.shadow, p.size)),
+            }
+        }
         let fp = self.frame_pointer(b);
-        for p in places {
-            if p.size > 512 {
-                let at = b.ins().iconst(types::I64, i64::from(p.shadow));
-                let at = b.ins().iadd(fp, at);
-                if p.size <= MOST_BYTES_IN_PLACE {
-                    let stores = zero_in_place(b, at, p.size);
+        for (first, size) in places {
+            if size > 512 {
+                let at = self.in_frame(b, fp, first);
+                if size <= MOST_BYTES_IN_PLACE {
+                    let stores = zero_in_place(b, at, size);
                     self.in_shadows.all.extend(stores);
                     continue;
                 }
@@ -131,64 +137,85 @@ impl Cx<'_> {
                 sig.returns.push(ir::AbiParam::new(types::I64));
                 let memset = self.env.names.of_c("memset").to_owned();
                 let f = self.symbol(b, &memset, &sig);
-                let (z, n) = (b.ins().iconst(types::I32, 0), b.ins().iconst(types::I64, i64::from(p.size)));
+                let (z, n) = (b.ins().iconst(types::I32, 0), b.ins().iconst(types::I64, i64::from(size)));
                 b.ins().call(f, &[at, z, n]);
             } else {
-                // Slots are padded to 16 bytes in the frame.
                 let zero = ops::constant(b, types::F64X2, 0.0);
-                for off in (0..p.size).step_by(16) {
-                    let store = b.ins().store(MemFlagsData::new().with_notrap(), zero, fp, (p.shadow + off) as i32);
+                for off in (0..size).step_by(16) {
+                    let store = b.ins().store(MemFlagsData::new().with_notrap(), zero, fp, (first + off) as i32);
                     self.in_shadows.all.insert(store);
                 }
             }
         }
     }
 
-    /// Address and flags of a shadow access.
-    fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val, off: i32) -> (ir::Value, ir::Value) {
+    /// An address in the activation frame.
+    fn in_frame(&self, b: &mut FunctionBuilder<'_>, fp: ir::Value, at: u32) -> ir::Value {
+        if at == 0 {
+            return fp;
+        }
+        let at = b.ins().iconst(types::I64, i64::from(at));
+        b.ins().iadd(fp, at)
+    }
+
+    /// The address of a shadow, without the offset of the access.
+    fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, delta: Val) -> (ir::Value, ir::Value) {
         let (a, d) = (self.get(addr), self.get(delta));
-        let s = b.ins().iadd(a, d);
-        self.shadows.push(s);
-        let s = if off == 0 {
+        let s = *self.known.entry((Repeated::Shadow, a, Some(d))).or_insert_with(|| {
+            let s = b.ins().iadd(a, d);
+            self.shadows.push(s);
             s
-        } else {
-            let o = b.ins().iconst(types::I64, i64::from(off));
-            b.ins().iadd(s, o)
-        };
+        });
         (s, d)
     }
 
-    /// The shadow address, or a field of the segment where there is no shadow.
+    /// The shadow's address, or a field of the segment where there is no shadow, and the offset of the access from there.
     pub(super) fn shadow_or(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         (addr, delta, off): (Val, Val, i32),
         sure: bool,
         field: i32,
-    ) -> ir::Value {
-        let (s, d) = self.shadow_of(b, addr, delta, off);
+    ) -> (ir::Value, i32) {
+        let (s, d) = self.shadow_of(b, addr, delta);
         if sure {
-            return s;
+            return (s, off);
         }
-        let f = b.ins().iconst(types::I64, i64::from(field));
+        let f = b.ins().iconst(types::I64, i64::from(field) - i64::from(off));
         let instead = b.ins().iadd(self.seg(), f);
-        b.ins().select(d, s, instead)
+        (b.ins().select(d, s, instead), off)
+    }
+
+    /// The same as one number.
+    pub(super) fn shadow_at(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        of: (Val, Val, i32),
+        sure: bool,
+        field: i32,
+    ) -> ir::Value {
+        let (at, off) = self.shadow_or(b, of, sure, field);
+        if off == 0 {
+            return at;
+        }
+        let off = b.ins().iconst(types::I64, i64::from(off));
+        b.ins().iadd(at, off)
     }
 
     /// Load a cotangent from the shadow of what lies so far behind an address.
-    fn load_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, of: (Val, i32), shape: Shape) -> ir::Value {
+    fn load_ct(&mut self, b: &mut FunctionBuilder<'_>, at: (ir::Value, i32), of: Val, shape: Shape) -> ir::Value {
         let pair = shape == Shape::F32Pair;
-        let x = b.ins().load(if pair { types::I64 } else { shape.ty() }, MemFlagsData::new(), at, 0);
+        let x = b.ins().load(if pair { types::I64 } else { shape.ty() }, MemFlagsData::new(), at.0, at.1);
         let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
-        self.in_shadows.insert(load, of.0, of.1, shape);
+        self.in_shadows.insert(load, of, at.1, shape);
         if pair { ops::from_bits(b, x, shape) } else { x }
     }
 
     /// Store one there.
-    fn store_ct(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, of: (Val, i32), ct: ir::Value, shape: Shape) {
+    fn store_ct(&mut self, b: &mut FunctionBuilder<'_>, at: (ir::Value, i32), of: Val, ct: ir::Value, shape: Shape) {
         let x = if shape == Shape::F32Pair { ops::to_bits(b, ct, types::I64) } else { ct };
-        let store = b.ins().store(MemFlagsData::new(), x, at, 0);
-        self.in_shadows.insert(store, of.0, of.1, shape);
+        let store = b.ins().store(MemFlagsData::new(), x, at.0, at.1);
+        self.in_shadows.insert(store, of, at.1, shape);
     }
 
     /// Every instruction that is neither arithmetic nor a cotangent in a variable.
@@ -201,8 +228,7 @@ impl Cx<'_> {
                 let r = match place.primal {
                     Some(p) => b.ins().iconst(types::I64, i64::from(place.shadow) - i64::from(p)),
                     None => {
-                        let off = b.ins().iconst(types::I64, i64::from(place.shadow));
-                        let shadow = b.ins().iadd(fp, off);
+                        let shadow = self.in_frame(b, fp, place.shadow);
                         let native = self.native_slot(b, *slot);
                         let primal = b.ins().stack_addr(types::I64, native, 0);
                         b.ins().isub(shadow, primal)
@@ -232,7 +258,7 @@ impl Cx<'_> {
             AdOp::LoadDelta { addr, delta, off, loaded } => {
                 self.check_access(b, (*addr, *delta, *off), 8, Missing::Nothing, inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), false, segment::ZEROS);
-                let s = b.ins().load(types::I64, MemFlagsData::new(), at, 0);
+                let s = b.ins().load(types::I64, MemFlagsData::new(), at.0, at.1);
                 self.in_shadows.all.extend(b.func.dfg.value_def(s).inst());
                 let p = self.get(*loaded);
                 let d = b.ins().isub(s, p);
@@ -248,7 +274,7 @@ impl Cx<'_> {
                     let d = self.get(*d);
                     s = b.ins().iadd(s, d);
                 }
-                let store = b.ins().store(MemFlagsData::new(), s, at, 0);
+                let store = b.ins().store(MemFlagsData::new(), s, at.0, at.1);
                 self.in_shadows.all.insert(store);
             }
             AdOp::LoadOld { addr, off, ty } => {
@@ -437,32 +463,36 @@ impl Cx<'_> {
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::SINK);
                 let mut sum = self.get(*by);
                 if !fresh {
-                    let old = self.load_ct(b, at, (*addr, *off), *shape);
+                    let old = self.load_ct(b, at, *addr, *shape);
                     sum = ops::add(b, old, sum);
                 }
-                self.store_ct(b, at, (*addr, *off), sum, *shape);
+                self.store_ct(b, at, *addr, sum, *shape);
             }
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, (*addr, *off), *shape);
+                let r = self.load_ct(b, at, *addr, *shape);
                 let zero = self.zero(b, shape.ty());
-                self.store_ct(b, at, (*addr, *off), zero, *shape);
+                self.store_ct(b, at, *addr, zero, *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::PeekMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
                 self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                let r = self.load_ct(b, at, (*addr, *off), *shape);
+                let r = self.load_ct(b, at, *addr, *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 self.check_access(b, (*addr, *delta, *off), *bytes, Missing::Loses, inst.at);
                 self.settle(b, (*addr, *delta, *off), (*bytes, 0), inst.at);
-                let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
-                for (o, ty) in pieces(*bytes) {
+                let of = (*addr, *delta, *off);
+                let (at, from) = match i32::try_from(*bytes).ok().and_then(|n| off.checked_add(n)) {
+                    Some(_) => self.shadow_or(b, of, *sure, segment::ZEROS),
+                    None => (self.shadow_at(b, of, *sure, segment::ZEROS), 0),
+                };
+                for (o, ty) in pieces(*bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
                     if *checked {
                         self.check_zero(b, at, o, ty, inst.at);
                     }

@@ -344,6 +344,9 @@ enum Repeated {
     NonZero,
     KeepWhere,
     Fmul,
+    Fdiv,
+    /// The sum of an address and a delta.
+    Shadow,
 }
 
 impl Repeated {
@@ -352,6 +355,7 @@ impl Repeated {
             Arith::NonZero => Some(Repeated::NonZero),
             Arith::KeepWhere => Some(Repeated::KeepWhere),
             Arith::Fmul => Some(Repeated::Fmul),
+            Arith::Fdiv => Some(Repeated::Fdiv),
             _ => None,
         }
     }
@@ -378,7 +382,7 @@ struct Cx<'a> {
     /// What the present block has added to cotangents so far. It joins the variable when that is read, or at the end of the block:
     /// so a loop that adds several terms to one cotangent waits for one addition a turn, not for all of them.
     sums: IndexMap<ir::Value, ir::Value>,
-    /// Products and masks of the present block, by what they are made of.
+    /// Products, quotients, masks and addresses of the present block, by what they are made of.
     known: HashMap<(Repeated, ir::Value, Option<ir::Value>), ir::Value>,
     /// Constants of the entry block, by type and bits, if there is to be little code: who compiles makes one anew wherever it is used.
     constants: HashMap<(Type, u64), ir::Value>,

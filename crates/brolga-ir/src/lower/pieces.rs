@@ -76,7 +76,7 @@ impl Cx<'_> {
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 let n = shape.bytes();
                 self.check_access(b, (addr, delta, off), n, Missing::Loses, inst.at);
-                let at = self.shadow_or(b, (addr, delta, off), sure, segment::ZEROS);
+                let at = self.shadow_at(b, (addr, delta, off), sure, segment::ZEROS);
                 let mut any = self.waiting(b);
                 // All bytes of a float move, also those that are zero: what counts are the words in which they lie.
                 for last in (0..n).step_by(8).chain([n - 1]) {

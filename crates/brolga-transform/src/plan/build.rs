@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
-use super::names::NameSet;
+use super::names::{Free, NameSet};
 use super::{Hold, Last, Plan, Source, def_block, type_of};
 use crate::again::Again;
 use crate::canonical::{exit_test, induction, steps};
@@ -124,8 +124,8 @@ pub struct Planner<'a, 'f> {
     hoisted: IndexSet<(LoopId, Val)>,
     /// Blocks whose reverses compute quotients again.
     divides: EntitySet<ir::Block>,
-    /// What can be had for nothing in a block.
-    free: SecondaryMap<ir::Block, HashMap<Val, bool>>,
+    /// What can be had for nothing in the block that is being planned.
+    free: Free,
     /// Frame slots of names, and of names as seen by one block.
     slots: IndexMap<(Val, Option<ir::Block>), FrameSlot>,
     home: FrameHome,
@@ -168,7 +168,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             carried: IndexSet::default(),
             hoisted: IndexSet::default(),
             divides: EntitySet::new(),
-            free: SecondaryMap::with_capacity(func.dfg.num_blocks()),
+            free: Free::new(func.dfg.num_values()),
             slots: IndexMap::default(),
             home,
             size: if home == FrameHome::Variables { 0 } else { 8 },
@@ -307,7 +307,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             return;
         }
         // What has been found for other positions does not hold any more.
-        self.free[b].clear();
+        self.free.forget();
         let mut work: BinaryHeap<(u32, Reverse<Val>)> = BinaryHeap::new();
         for &v in &self.needed[b] {
             work.push((self.read_at.get(&(b, v)).copied().unwrap_or(0), Reverse(v)));
@@ -437,7 +437,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     fn free_within(&mut self, b: ir::Block, v: Val, depth: u32) -> bool {
-        if let Some(&f) = self.free[b].get(&v) {
+        if let Some(f) = self.free.get(b, v) {
             return f;
         }
         let direct = self.steady(b, v)
@@ -451,7 +451,7 @@ impl<'a, 'f> Planner<'a, 'f> {
                     .is_some_and(|(_, args)| args.iter().all(|&a| self.free_within(b, Val::Primal(a), depth + 1)));
         // A "no" that is owed to the depth alone is not remembered.
         if f || depth == 0 {
-            self.free[b].insert(v, f);
+            self.free.set(b, v, f);
         }
         f
     }
@@ -460,7 +460,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
         let func = self.facts.func();
         self.divides.remove(b);
-        self.free[b].clear();
+        self.free.forget();
         let recorded = self.record_as_it_is(b);
         let mut insts = func.layout.block_insts(b);
         let ideas = self.facts.options.ideas;
@@ -469,7 +469,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         let before = self.bytes(&recorded);
         self.divides.insert(b);
-        self.free[b].clear();
+        self.free.forget();
         let fewer = self.record_as_it_is(b);
         let after = self.bytes(&fewer);
         let pays = if ideas.worth { after * OF_ALL.1 <= before * OF_ALL.0 } else { after < before };
@@ -477,7 +477,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             return fewer;
         }
         self.divides.remove(b);
-        self.free[b].clear();
+        self.free.forget();
         self.record_as_it_is(b)
     }
 
@@ -487,8 +487,13 @@ impl<'a, 'f> Planner<'a, 'f> {
             // All of it is free.
             return IndexSet::default();
         }
-        let needed: Vec<Val> = self.needed[b].iter().copied().collect();
-        let needed: Vec<Val> = needed.into_iter().filter(|&v| !self.is_free(b, v)).collect();
+        let mut needed: Vec<Val> = Vec::new();
+        for i in 0..self.needed[b].len() {
+            let v = self.needed[b][i];
+            if !self.is_free(b, v) {
+                needed.push(v);
+            }
+        }
         if needed.is_empty() || !self.facts.options.ideas.cut {
             return needed.into_iter().collect();
         }
@@ -564,10 +569,11 @@ impl<'a, 'f> Planner<'a, 'f> {
         for &v in &record {
             self.seen.insert(v);
         }
-        let mut sources: Vec<_> = record.iter().map(|&v| (v, Source::Record)).collect();
-        let needed: Vec<Val> = self.needed[b].iter().copied().collect();
-        for v in needed {
-            self.source(b, v, &mut sources);
+        let all = self.needed[b].len();
+        let mut sources = Vec::with_capacity(2 * all);
+        sources.extend(record.iter().map(|&v| (v, Source::Record)));
+        for i in 0..all {
+            self.source(b, self.needed[b][i], &mut sources);
         }
         let mut record: Vec<Val> = record.into_iter().collect();
         // Wide fields first, so that nothing needs padding.
@@ -673,8 +679,11 @@ impl<'a, 'f> Planner<'a, 'f> {
         let facts = self.facts;
         let def = def_block(facts, Val::Primal(r));
         let name = Val::Primal(r);
-        for p in self.carry.blocks(facts.cfg, r).collect::<Vec<_>>() {
-            for &b in facts.cfg.succs[p].iter().filter(|&&b| self.plan.returning.contains(b)).collect::<Vec<_>>() {
+        for p in self.carry.blocks(facts.cfg, r).collect::<SmallVec<[_; 8]>>() {
+            for &b in &facts.cfg.succs[p] {
+                if !self.plan.returning.contains(b) {
+                    continue;
+                }
                 let (base, undo) = match self.carry.on_edge(r, def, p, b) {
                     Ok(None) => continue,
                     Ok(Some((q, undo))) => (Val::Primal(*q), undo.clone()),

@@ -15,12 +15,15 @@ const INF: u64 = u64::MAX / 4;
 struct Edge {
     to: usize,
     left: u64,
+    /// The next edge out of the same vertex: one more than its number.
+    next: usize,
 }
 
 /// The graph under construction.
 pub struct Cut {
     edges: Vec<Edge>,
-    out: Vec<Vec<usize>>,
+    /// The first edge out of each vertex: one more than its number. There are as many lists as vertices, and most are short.
+    out: Vec<usize>,
     nodes: usize,
 }
 
@@ -30,21 +33,26 @@ const SINK: usize = 1;
 impl Cut {
     /// No nodes.
     pub fn new() -> Self {
-        Self { edges: Vec::new(), out: vec![Vec::new(), Vec::new()], nodes: 0 }
+        Self { edges: Vec::new(), out: vec![0, 0], nodes: 0 }
     }
 
     fn edge(&mut self, from: usize, to: usize, capacity: u64) {
-        self.out[from].push(self.edges.len());
-        self.edges.push(Edge { to, left: capacity });
-        self.out[to].push(self.edges.len());
-        self.edges.push(Edge { to: from, left: 0 });
+        for (from, to, left) in [(from, to, capacity), (to, from, 0)] {
+            self.edges.push(Edge { to, left, next: self.out[from] });
+            self.out[from] = self.edges.len();
+        }
+    }
+
+    /// The edges out of a vertex.
+    fn out(&self, of: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(self.out[of].checked_sub(1), |&e| self.edges[e].next.checked_sub(1))
     }
 
     /// A node that costs `capacity` to cut.
     pub fn node(&mut self, capacity: u64) -> usize {
         let n = self.nodes;
         self.nodes += 1;
-        self.out.extend([Vec::new(), Vec::new()]);
+        self.out.extend([0, 0]);
         self.edge(2 + 2 * n, 3 + 2 * n, capacity);
         n
     }
@@ -70,8 +78,8 @@ impl Cut {
         level[SOURCE] = 0;
         let mut queue = VecDeque::from([SOURCE]);
         while let Some(v) = queue.pop_front() {
-            for &e in &self.out[v] {
-                let Edge { to, left } = self.edges[e];
+            for e in self.out(v) {
+                let Edge { to, left, .. } = self.edges[e];
                 if left > 0 && level[to] == u32::MAX {
                     level[to] = level[v] + 1;
                     queue.push_back(to);
@@ -81,26 +89,27 @@ impl Cut {
         level
     }
 
-    /// One path from the source to the sink along rising levels, without recursion; false if there is none left.
-    fn augment(&mut self, level: &[u32], next: &mut [usize]) -> bool {
-        let mut path: Vec<usize> = Vec::new();
+    /// One path from the source to the sink along rising levels, without recursion; false if there is none left. `next` is, for each vertex, the edge
+    /// to be tried: one more than its number.
+    fn augment(&mut self, level: &[u32], next: &mut [usize], path: &mut Vec<usize>) -> bool {
+        path.clear();
         let mut at = SOURCE;
         while at != SINK {
-            match self.out[at].get(next[at]).copied() {
+            match next[at].checked_sub(1) {
                 Some(e) if self.edges[e].left > 0 && level[self.edges[e].to] == level[at] + 1 => {
                     path.push(e);
                     at = self.edges[e].to;
                 }
-                Some(_) => next[at] += 1,
+                Some(e) => next[at] = self.edges[e].next,
                 None => {
                     let Some(e) = path.pop() else { return false };
                     at = self.edges[e ^ 1].to;
-                    next[at] += 1;
+                    next[at] = self.edges[e].next;
                 }
             }
         }
         let flow = path.iter().map(|&e| self.edges[e].left).min().expect("the source is not the sink");
-        for e in path {
+        for &mut e in path {
             self.edges[e].left -= flow;
             self.edges[e ^ 1].left += flow;
         }
@@ -109,20 +118,21 @@ impl Cut {
 
     /// The nodes of the minimum cut next to the sinks, in the order in which they were made.
     pub fn minimum(mut self) -> Vec<usize> {
+        let mut path = Vec::new();
         loop {
             let level = self.levels();
             if level[SINK] == u32::MAX {
                 break;
             }
-            let mut next = vec![0; self.out.len()];
-            while self.augment(&level, &mut next) {}
+            let mut next = self.out.clone();
+            while self.augment(&level, &mut next, &mut path) {}
         }
         // What still reaches the sink.
         let mut reaches = vec![false; self.out.len()];
         reaches[SINK] = true;
         let mut work = vec![SINK];
         while let Some(v) = work.pop() {
-            for &e in &self.out[v] {
+            for e in self.out(v) {
                 let from = self.edges[e].to;
                 if self.edges[e ^ 1].left > 0 && !reaches[from] {
                     reaches[from] = true;

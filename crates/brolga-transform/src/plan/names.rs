@@ -8,6 +8,8 @@ use brolga_ir::map::HashSet;
 use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
+use crate::by_name::ByName;
+
 /// A set of names of the forward pass.
 pub struct NameSet {
     primal: SecondaryMap<ir::Value, u32>,
@@ -38,5 +40,38 @@ impl NameSet {
             _ => return self.others.insert(name),
         };
         std::mem::replace(of, self.time) != self.time
+    }
+}
+
+/// What is known of names in one block at a time: whether they are to be had there for nothing.
+pub struct Free {
+    known: ByName<(u32, bool)>,
+    block: Option<ir::Block>,
+    time: u32,
+}
+
+impl Free {
+    /// Nothing is known, of a function with so many values.
+    pub fn new(values: usize) -> Self {
+        Self { known: ByName::new(values), block: None, time: 1 }
+    }
+
+    /// What was known does not hold any more.
+    pub fn forget(&mut self) {
+        self.time += 1;
+    }
+
+    /// What is known of a name in a block.
+    pub fn get(&self, block: ir::Block, name: Val) -> Option<bool> {
+        let (time, is_free) = self.known.get(name);
+        (self.block == Some(block) && time == self.time).then_some(is_free)
+    }
+
+    /// From now on this is known. Of other blocks nothing is.
+    pub fn set(&mut self, block: ir::Block, name: Val, is_free: bool) {
+        if self.block.replace(block) != Some(block) {
+            self.forget();
+        }
+        *self.known.at(name) = (self.time, is_free);
     }
 }

@@ -2,6 +2,7 @@
 
 use brolga_ir::inst::Val;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use smallvec::SmallVec;
 
 use super::PredSource;
 use super::build::Planner;
@@ -87,7 +88,7 @@ impl Planner<'_, '_> {
             let known = lp.exits.iter().all(|&(from, to)| exit_test(func, self.loops, l, iv, from, to).is_some());
             u32::from(!known)
         };
-        let mut found: Vec<Induction> =
+        let mut found: SmallVec<[Induction; 2]> =
             (0..func.dfg.block_params(b).len()).filter_map(|i| induction(func, self.loops, l, i)).collect();
         found.sort_by_key(costs);
         let usable =
