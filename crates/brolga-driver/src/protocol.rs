@@ -114,6 +114,10 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         }
     }
     found.extend(tiers::violations(call, mode, memory, rule));
+    if mode != Mode::Gradient {
+        // Where only a gradient is asked for, more is done to it.
+        found.extend(tiers::violations(call, Mode::Gradient, memory, rule));
+    }
     found.extend(inlined::violations(program, call, tol, (bits, choice), rule, (&leave, &restore)));
     Ok(found)
 }

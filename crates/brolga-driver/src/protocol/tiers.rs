@@ -9,7 +9,7 @@ use brolga::{MemoryMode, Mode, Options};
 use super::{Deriver, describe, run_anywhere, same_contents};
 use crate::bind::Invocation;
 
-/// How the second tier differs from the first, in a mode that differs from call to call.
+/// How the second tier differs from the first.
 pub fn violations(call: &Invocation, mode: Mode, memory: MemoryMode, rule: Deriver<'_>) -> Vec<String> {
     let Some((first, second)) = (Options { mode, memory, ..Options::default() }).tiers() else {
         return vec!["by default there is one tier".to_owned()];
