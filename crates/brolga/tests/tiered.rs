@@ -184,30 +184,117 @@ fn in_the_background_calls_go_on() {
     assert_eq!(gradient(&rule), first);
 }
 
-/// The address of a function or of data is the same as long as a rule lives, so there is one rule.
-#[test]
-fn a_program_with_addresses_gets_full_effort_at_once() {
-    let data = "gv0 = symbol colocated %table\n";
-    let asks = [
-        ("v21 = symbol_value.i64 gv0", data),
-        ("v21 = func_addr.i64 fn0", "fn0 = %f(i64, i64, i64, f64) -> f64 system_v\n"),
-        ("v21 = call_indirect sig0, v0(v3)", "sig0 = (f64) -> f64 system_v\n"),
-    ];
-    for (ask, declared) in asks {
-        // In a block that is not taken, since nobody lies where `a` does.
-        let text = TEXT.replacen("    block0(", &format!("{declared}block0("), 1).replace(
-            "jump block1(v10, v11)",
-            &format!("v22 = iconst.i64 1\nv23 = icmp eq v2, v22\nbrif v23, block4, block1(v10, v11)\nblock4:\n{ask}\njump block1(v10, v11)"),
-        );
-        let mut program = program(&text);
-        if declared == data {
-            let bytes = vec![0; 8];
-            program.define_data(DataObject { symbol: "table".into(), bytes, align: 8, writable: false }).unwrap();
-        }
-        let rule = of_cache(&Cache::new(program), &options(Made::Here));
-        assert!(rule.is_settled() && rule.price().is_none(), "{ask}");
-        assert_eq!(gradient(&rule), gradient(&tiered(TEXT, Made::Here)), "{ask}");
+/// `(Σ g(x[i]) + s) y` and `s` more each time, in which `g` is one of two functions behind addresses in `a`, and `s` is in the program's memory.
+const ADDRESSES: &str = "function %square(f64) -> f64 system_v {
+    block0(v0: f64):
+        v1 = fmul v0, v0
+        return v1
     }
+    function %twice(f64) -> f64 system_v {
+    block0(v0: f64):
+        v1 = fadd v0, v0
+        return v1
+    }
+    function %pick(i64) -> i64 system_v {
+        fn0 = %square(f64) -> f64 system_v
+        fn1 = %twice(f64) -> f64 system_v
+    block0(v0: i64):
+        v1 = func_addr.i64 fn0
+        v2 = func_addr.i64 fn1
+        v3 = select v0, v1, v2
+        return v3
+    }
+    function %f(i64, i64, i64, f64) -> f64 system_v {
+        gv0 = symbol colocated %sum
+        sig0 = (f64) -> f64 system_v
+        fn0 = %pick(i64) -> i64 system_v
+    block0(v0: i64, v1: i64, v2: i64, v3: f64):
+        v4 = iconst.i64 0
+        v5 = f64const 0.0
+        v6 = symbol_value.i64 gv0
+        jump block1(v4)
+    block1(v7: i64):
+        v8 = icmp slt v7, v2
+        brif v8, block2, block3
+    block2:
+        v9 = iconst.i64 3
+        v10 = ishl v7, v9
+        v11 = iadd v1, v10
+        v12 = load.f64 v11
+        v13 = iconst.i64 1
+        v14 = band v7, v13
+        v15 = call fn0(v14)
+        v16 = call_indirect sig0, v15(v12)
+        v17 = load.f64 v6
+        v18 = fadd v17, v16
+        store v18, v6
+        v19 = iadd v7, v13
+        jump block1(v19)
+    block3:
+        v20 = load.f64 v6
+        v21 = load.f64 v0
+        v22 = fmul v20, v21
+        v23 = fmul v22, v3
+        return v23
+    }";
+
+/// Functions and data have one address as long as a rule lives, and the data what it held.
+#[test]
+fn both_rules_see_the_same_addresses() {
+    for mode in [Mode::Gradient, Mode::Combined, Mode::Split] {
+        let mut program = program(ADDRESSES);
+        let sum = DataObject { symbol: "sum".into(), bytes: vec![0; 8], align: 8, writable: true };
+        program.define_data(sum).unwrap();
+        let cache = Cache::new(program);
+        let with = |effort| of_cache(&cache, &Options { mode, effort, ..Options::default() });
+        let (rule, full) = (with(Effort::Tiered(Made::Here)), with(Effort::Full));
+        let addresses = || ["square", "twice", "sum"].map(|s| rule.address_of(s).unwrap());
+        assert!(!rule.is_settled());
+        let (before, code) = (addresses(), rule.code_bytes());
+        // Each run adds to what the last one has left in the program's memory, so that the third one sees what the first two of another rule did.
+        let wanted: Vec<_> = (0..4).map(|_| gradient(&full)).collect();
+        let found: Vec<_> = (0..4)
+            .map(|k| {
+                if k == 2 {
+                    rule.settle();
+                }
+                gradient(&rule)
+            })
+            .collect();
+        assert!(rule.is_settled() && rule.code_bytes() > code, "{mode:?}");
+        assert_eq!(found, wanted, "{mode:?}");
+        assert_ne!(found[0], found[1], "{mode:?}");
+        assert_eq!(addresses(), before, "{mode:?}");
+        // SAFETY: the address is that of a function of this signature, which lives as long as the rule.
+        let square: extern "C" fn(f64) -> f64 = unsafe { std::mem::transmute(before[0]) };
+        assert_eq!(square(3.0), 9.0);
+    }
+}
+
+/// One that has begun with the first rule ends with it, though the second is in the same module.
+#[test]
+fn a_pullback_through_addresses_belongs_to_its_tape() {
+    let mut program = program(ADDRESSES);
+    program.define_data(DataObject { symbol: "sum".into(), bytes: vec![0; 8], align: 8, writable: true }).unwrap();
+    let cache = Cache::new(program);
+    let [rule, full] = [Effort::default(), Effort::Full].map(|effort| of_cache(&cache, &Options { effort, ..Options::default() }));
+    // SAFETY: arrays are as long as is said.
+    let split = |rule: &DerivedRule, settle: bool| {
+        cotangents(|args, seeds, _, out| unsafe {
+            let (_, mut pullback) = rule.forward(args).unwrap();
+            if settle {
+                rule.settle();
+                drop(rule.forward(args).unwrap());
+            }
+            pullback.call_into(seeds, out).unwrap();
+        })
+    };
+    let found = [true, false].map(|settle| split(&rule, settle));
+    assert!(rule.is_settled());
+    assert_eq!(found[0], split(&full, false));
+    // That of a forward pass that has been dropped is in the sum.
+    split(&full, false);
+    assert_eq!(found[1], split(&full, false));
 }
 
 /// Who asks for code gets the second tier.

@@ -6,7 +6,7 @@
 
 use brolga::{MemoryMode, Mode, Options};
 
-use super::{Deriver, describe, run_anywhere, same_contents};
+use super::{Deriver, Outcome, describe, run_anywhere, same_contents};
 use crate::bind::Invocation;
 
 /// How the second tier differs from the first.
@@ -37,5 +37,18 @@ pub fn violations(call: &Invocation, mode: Mode, memory: MemoryMode, rule: Deriv
     }
     let lost = (0..call.args.len()).filter(|&i| a.overwrites(i) && !b.overwrites(i));
     found.extend(lost.map(|i| format!("the shadow of argument {i} is overwritten at first, and then added to")));
+    found.extend(settled(&second, call, &Options { mode, memory, ..Options::default() }, rule).err());
     found.into_iter().map(|c| format!("{mode:?}, {memory:?}, tiers: {c}")).collect()
+}
+
+/// A rule that has become the second one gives what that gives by itself, wherever it lies.
+fn settled(alone: &Outcome, call: &Invocation, options: &Options, rule: Deriver<'_>) -> Result<(), String> {
+    let rule = rule(options).map_err(|e| e.to_string())?;
+    rule.settle();
+    let outcome = run_anywhere(&rule, call).map_err(|e| format!("settled: {e}"))?;
+    let same_value = options.mode == Mode::Gradient || outcome.same_value(alone);
+    if !outcome.equal_gradient(alone) || !same_value || outcome.tape_bytes != alone.tape_bytes {
+        return Err(format!("when it is settled the gradient is {}, else {}", describe(&outcome), describe(alone)));
+    }
+    Ok(())
 }

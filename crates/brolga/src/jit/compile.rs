@@ -6,7 +6,8 @@
 //! request asked for is its own entry point, unless others call it (`brolga_transform::door`).
 //!
 //! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the same module when somebody
-//! calls it, so that a function or a data object has one address for both.
+//! calls it, so that a function or a data object has one address for both. So is the second derivative of a program that
+//! [asks for addresses](super::tiers): the symbols of derived functions then mean those of the second.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,6 +126,10 @@ pub fn one_call_of_two(func: &mut ir::Function, program: &Program) {
     sincos(func, is_of_c);
 }
 
+/// How functions are named in a module; those of a second derivative have names of their own.
+const FIRST: &str = "brolga";
+const SECOND: &str = "brolga.second";
+
 /// A module under construction.
 pub struct Builder<'p> {
     program: &'p Program,
@@ -132,6 +137,8 @@ pub struct Builder<'p> {
     /// What is defined and not linked yet.
     functions: Vec<(FuncId, CompiledFunction)>,
     ctx: Box<Context>,
+    /// What the module calls its functions: `NAME.SYMBOL`.
+    name: &'static str,
     /// Whether a function was so long that its tables had better be given back.
     large: bool,
 }
@@ -178,7 +185,7 @@ impl Compiled {
         let gone = || Error::Internal { stage: "link", message: "the module was lost in a panic".to_owned() };
         let ctx = Box::new(Context::new());
         let linked_now = linked.take().ok_or_else(gone)?;
-        let mut b = Builder { program, linked: linked_now, functions: Vec::new(), ctx, large: false };
+        let mut b = Builder { program, linked: linked_now, functions: Vec::new(), ctx, name: FIRST, large: false };
         let found = define(&mut b).and_then(|()| b.link());
         *linked = Some(b.linked);
         found.map(|(code, addresses)| Added { code, addresses })
@@ -215,7 +222,7 @@ impl<'p> Builder<'p> {
         let module = JITModule::new(b);
         let linked = Linked { module, isa, targets: HashMap::default(), functions: HashMap::default() };
         let ctx = SPARE.take().unwrap_or_else(|| Box::new(Context::new()));
-        let mut this = Self { program, linked, functions: Vec::new(), ctx, large: false };
+        let mut this = Self { program, linked, functions: Vec::new(), ctx, name: FIRST, large: false };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
@@ -237,7 +244,7 @@ impl<'p> Builder<'p> {
         let id = self
             .linked
             .module
-            .declare_function(&format!("brolga.{symbol}"), Linkage::Local, sig)
+            .declare_function(&format!("{}.{symbol}", self.name), Linkage::Local, sig)
             .map_err(|e| internal("declare", &e))?;
         self.linked.targets.insert(symbol.to_owned(), Target::Func(id));
         Ok(())
@@ -443,6 +450,15 @@ impl<'p> Builder<'p> {
         Ok(Compiled { linked: Mutex::new(Some(self.linked)), code, addresses })
     }
 
+    /// The same with other options, if there are any.
+    fn primals_as(&mut self, options: Option<&Options>, funcs: &[FuncKey]) -> Result<(), Error> {
+        let Some(options) = options else { return self.primals(funcs) };
+        let own = std::mem::replace(&mut self.linked.isa, host_isa(options)?);
+        let found = self.primals(funcs);
+        self.linked.isa = own;
+        found
+    }
+
     /// Functions of the program, as they are, as far as they are not there yet.
     fn primals(&mut self, funcs: &[FuncKey]) -> Result<(), Error> {
         let program = self.program;
@@ -575,10 +591,34 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
     d.primals.iter().copied().filter(|k| found.contains(k)).collect()
 }
 
-/// Declare and define the derived functions, and what they call.
-pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compiled, Error> {
+/// Declare and define the derived functions, and what they call. `primals` is for functions of the program, if those are compiled otherwise.
+pub fn compile(
+    d: &Derivation,
+    root: FuncKey,
+    options: &Options,
+    primals: Option<&Options>,
+) -> Result<Compiled, Error> {
+    let mut b = Builder::new(&d.program, host_isa(options)?)?;
+    derived(&mut b, d, root, options, primals)?;
+    b.finish()
+}
+
+/// The same beside a derivative that is there, of the same function: both share all functions and data objects of the program.
+pub fn add_second(compiled: &Compiled, d: &Derivation, root: FuncKey, options: &Options) -> Result<Added, Error> {
     let isa = host_isa(options)?;
-    let mut b = Builder::new(&d.program, isa)?;
+    compiled.add(&d.program, |b| {
+        (b.linked.isa, b.name) = (isa, SECOND);
+        derived(b, d, root, options, None)
+    })
+}
+
+fn derived(
+    b: &mut Builder<'_>,
+    d: &Derivation,
+    root: FuncKey,
+    options: &Options,
+    primals: Option<&Options>,
+) -> Result<(), Error> {
     let mut doors = d.doors.iter();
     // Symbol, function, whether half of it is there twice, whose derivative it is.
     let mut functions: Vec<(String, &ir::Function, bool, FuncKey)> = Vec::new();
@@ -604,7 +644,7 @@ pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compi
     for (symbol, func, ..) in &functions {
         b.declare(symbol, &func.signature)?;
     }
-    b.primals(&called(d))?;
+    b.primals_as(primals, &called(d))?;
     for (symbol, func, twice, owner) in functions {
         let plain = options.effort != Effort::Quick && is_better_plain(func, twice);
         b.define(&symbol, func, Some(&d.names), plain, owner)?;
@@ -617,7 +657,7 @@ pub fn compile(d: &Derivation, root: FuncKey, options: &Options) -> Result<Compi
         b.entry_point(&p.forward_symbol, &p.forward.signature, root)?;
         b.entry_point(&p.pullback_symbol, &p.pullback.signature, root)?;
     }
-    b.finish()
+    Ok(())
 }
 
 /// The primal of a request, and what it calls, added to the module of its derivative; with its entry point. As the derivative is compiled, or as is said.

@@ -27,7 +27,7 @@ mod sincos;
 mod tiers;
 mod traps;
 
-use compile::Added;
+use compile::{Added, Compiled};
 use declared::Places;
 use tiers::{Tiers, tiered};
 use traps::{CodeMap, Phase};
@@ -91,7 +91,9 @@ impl Arg {
 
 /// What clones of a rule share.
 struct Inner {
-    compiled: compile::Compiled,
+    compiled: Arc<Compiled>,
+    /// If it is the second derivative in that module: where its functions lie, and all others.
+    added: Option<Added>,
     program: Program,
     request: Request,
     /// The root's derivative: forward pass and pullback, or the combined function.
@@ -112,6 +114,29 @@ struct Inner {
     pieces: bool,
     /// If it was made with little effort, until calls have paid for more.
     tiers: Option<Tiers>,
+}
+
+impl Inner {
+    /// Where all lies that the derivative may run.
+    fn code(&self) -> &CodeMap {
+        self.added.as_ref().map_or(&self.compiled.code, |added| &added.code)
+    }
+}
+
+/// The address of a function or data object, for the derivative that was compiled first, or for the one that was added.
+fn address(compiled: &Compiled, added: Option<&Added>, symbol: &str) -> Option<usize> {
+    added.map_or_else(|| compiled.address(symbol), |added| added.address(symbol))
+}
+
+/// What a derivative shares functions and data objects of the program with.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    /// It is alone in its module.
+    Nothing,
+    /// A second derivative is to come into its module; functions of the program are compiled for both, with these options.
+    Second { primals: &'a Options },
+    /// It comes into the module of the first.
+    First(&'a DerivedRule),
 }
 
 /// Entry points of the root's derivative.
@@ -197,14 +222,18 @@ impl DerivedRule {
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked.
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
-        if let Effort::Tiered(made) = options.effort {
-            return tiered(program, request, options, made);
+        match options.effort {
+            Effort::Tiered(made) => tiered(program, request, options, made),
+            _ => Self::beside(program, request, options, Beside::Nothing),
         }
+    }
+
+    fn beside(program: &Program, request: &Request, options: &Options, beside: Beside<'_>) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.
         crate::quiet::caught("derive", || {
             let d = brolga_transform::derive(program, request, options, &*isa)?;
-            Self::from_derivation(d, request, options)
+            Self::compiled(d, request, options, beside)
         })
     }
 
@@ -264,15 +293,28 @@ impl DerivedRule {
     /// # Errors
     /// As [`Self::new`].
     pub fn from_derivation(d: Derivation, request: &Request, options: &Options) -> Result<Self, Error> {
-        let compiled = compile::compile(&d, request.func, options)?;
-        let at = |s: &str| compiled.address(s).expect("every symbol that was declared has an address");
+        Self::compiled(d, request, options, Beside::Nothing)
+    }
+
+    fn compiled(d: Derivation, request: &Request, options: &Options, beside: Beside<'_>) -> Result<Self, Error> {
+        let primals = if let Beside::Second { primals } = beside { Some(primals) } else { None };
+        let (compiled, added) = match beside {
+            Beside::First(first) => {
+                let compiled = Arc::clone(&first.0.compiled);
+                let added = compile::add_second(&compiled, &d, request.func, options)?;
+                (compiled, Some(added))
+            }
+            _ => (Arc::new(compile::compile(&d, request.func, options, primals)?), None),
+        };
+        let address = |s: &str| address(&compiled, added.as_ref(), s);
+        let at = |s: &str| address(s).expect("every symbol that was declared has an address");
         let pairs = d
             .captures
             .iter()
             .filter_map(|a| {
                 // A function whose address nobody took in compiled code cannot be called through a pointer.
                 Some(DerivedPair {
-                    primal: compiled.address(&a.symbol)? as *const u8,
+                    primal: address(&a.symbol)? as *const u8,
                     forward: at(&a.forward) as *const u8,
                     pullback: at(&a.pullback) as *const u8,
                     signature: a.signature,
@@ -285,7 +327,7 @@ impl DerivedRule {
             .program
             .data
             .values()
-            .map(|o| DataSpan { address: compiled.address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
+            .map(|o| DataSpan { address: address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
             .collect();
         let f = &d.program.funcs[request.func];
         let (variant, returns, derived, emitted) = match d.whole {
@@ -321,6 +363,7 @@ impl DerivedRule {
             pool: Arc::new(pool),
             program: d.program,
             compiled,
+            added,
             tiers: None,
         })))
     }
@@ -343,8 +386,12 @@ impl DerivedRule {
     /// stays there when something faster has taken its place, and counts.
     pub fn code_bytes(&self) -> usize {
         let whole = self.0.primal.get().and_then(|p| p.as_ref().ok()).map(|p| &p.0.code);
-        let second = self.0.tiers.as_ref().and_then(Tiers::second).map_or(0, Self::code_bytes);
-        whole.unwrap_or(&self.0.compiled.code).code_bytes() + second
+        let own = whole.unwrap_or_else(|| self.0.code()).code_bytes();
+        match self.0.tiers.as_ref().and_then(Tiers::second) {
+            // In one module, the later has it all.
+            Some(second) if second.0.added.is_some() => own.max(second.code_bytes()),
+            second => own + second.map_or(0, Self::code_bytes),
+        }
     }
 
     /// The primal, which is compiled when it is asked for: who wants gradients only should not wait for it.
@@ -365,14 +412,14 @@ impl DerivedRule {
     /// The address of a function or data object of the program, as the compiled code sees it. If the derivative has no use for it,
     /// the primal is compiled.
     pub fn address_of(&self, symbol: &str) -> Option<u64> {
-        let found = self.0.compiled.address(symbol);
+        let found = address(&self.0.compiled, self.0.added.as_ref(), symbol);
         found.or_else(|| self.compiled_primal().ok()?.0.address(symbol)).map(|a| a as u64)
     }
 
     /// Call an entry point; everything is passed and returned in cells.
     unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [Cell]) -> Result<(), Error> {
         // SAFETY: our contract.
-        unsafe { enter(&self.0.compiled.code, &self.0.program, phase, entry, cells) }
+        unsafe { enter(self.0.code(), &self.0.program, phase, entry, cells) }
     }
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.

@@ -14,8 +14,9 @@
 //!   Which calls that is does not depend on the effort, but on the program: in large ones, none.
 //! - What a rule says of itself stays true. An argument whose shadow the first rule overwrites is overwritten by the second one, or there
 //!   is no second one.
-//! - The code of each rule, and its data, lie where they lie. A program that asks for an address, or calls one, could
-//!   tell one rule from the other; it has one rule, of full effort ([`has_addresses`]).
+//! - Functions of the program and its data lie where they lie. A program that asks for an address, or calls one ([`has_addresses`]), could
+//!   tell one rule from the other if those were two: the second rule is then compiled into the module of the first, and functions of the
+//!   program, which are compiled once, for both of them with full effort.
 //! - A pullback belongs to the rule that recorded its tape, and the primal to the first one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,7 @@ use brolga_analysis::summary::reachable;
 use brolga_ir::{Effort, Inline, Made, Options, Program, Request};
 use cranelift_codegen::ir::{self, GlobalValueData, Opcode};
 
-use super::DerivedRule;
+use super::{Beside, DerivedRule};
 use crate::Error;
 
 /// How many times as long full effort is taken to take as little effort did.
@@ -45,6 +46,8 @@ pub(super) struct Tiers {
     request: Request,
     full: Options,
     made: Made,
+    /// Whether both rules are in one module.
+    shared: bool,
     /// What is spent on calls before the second rule is made, and what has been, in nanoseconds.
     price: u64,
     spent: AtomicU64,
@@ -54,7 +57,7 @@ pub(super) struct Tiers {
     making: Mutex<()>,
 }
 
-/// The first rule of two, or the only one of a program that has addresses.
+/// The first rule of two.
 pub(super) fn tiered(
     program: &Program,
     request: &Request,
@@ -63,18 +66,17 @@ pub(super) fn tiered(
 ) -> Result<DerivedRule, Error> {
     let reached = reachable(program, request.func);
     let bodies = || reached.iter().filter_map(|&k| program.funcs[k].body.as_ref());
-    if bodies().any(has_addresses) {
-        return DerivedRule::new(program, request, &Options { effort: Effort::Full, ..options.clone() });
-    }
+    let shared = bodies().any(has_addresses);
     let large = options.inline == Inline::Auto && bodies().map(|f| f.dfg.num_insts()).sum::<usize>() > LARGE;
     let inline = if large { Inline::Never } else { options.inline };
     let effort = Effort::Tiered(made);
     let (first, full) = Options { inline, effort, ..options.clone() }.tiers().expect("it is tiered");
     let begin = Instant::now();
-    let rule = DerivedRule::new(program, request, &first)?;
+    let beside = if shared { Beside::Second { primals: &full } } else { Beside::Nothing };
+    let rule = DerivedRule::beside(program, request, &first, beside)?;
     let price = nanos(begin.elapsed() * PRICE);
     let (program, request, spent, making) = (program.clone(), request.clone(), AtomicU64::new(0), Mutex::new(()));
-    Ok(rule.with(Tiers { program, request, full, made, price, spent, second: OnceLock::new(), making }))
+    Ok(rule.with(Tiers { program, request, full, made, shared, price, spent, second: OnceLock::new(), making }))
 }
 
 /// Whether a function asks where a function or a data object lies, or calls what lies somewhere.
@@ -137,7 +139,12 @@ impl Tiers {
             Err(TryLockError::WouldBlock) => return,
         };
         self.second.get_or_init(|| {
-            let rule = DerivedRule::new(&self.program, &self.request, &self.full).ok()?;
+            let beside = if self.shared { Beside::First(first) } else { Beside::Nothing };
+            if self.shared {
+                // Nothing is added behind a rule of which a part may be there that cannot be linked.
+                let _ = first.compiled_primal();
+            }
+            let rule = DerivedRule::beside(&self.program, &self.request, &self.full, beside).ok()?;
             let overwrites = |i: usize| rule.overwrites(i) || !first.overwrites(i);
             (0..self.request.args.len()).all(overwrites).then_some(rule)
         });
