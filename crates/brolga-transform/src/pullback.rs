@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use crate::by_name::ByName;
 use crate::facts::Facts;
 use crate::liveness::{Liveness, active_args, unfollowed};
-use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of};
+use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of, ways};
 use crate::rules::{Converts, asking, fitted};
 use crate::stmt::AdStmts;
 use crate::summed;
@@ -329,6 +329,18 @@ impl Builder<'_, '_> {
                 let yes = self.way_back(yes, b, &taken, &holds, &mut edges);
                 let no = self.way_back(no, b, &taken, &holds, &mut edges);
                 Term::If(cond, to(yes), to(no))
+            }
+            PredSource::Table { index, from } => {
+                let index = Val::Primal(index);
+                self.have(&mut f, index, &mut waiting, first);
+                let mut back: IndexMap<ir::Block, BlockId> = IndexMap::default();
+                for &p in &facts.cfg.preds[b] {
+                    back.insert(p, self.way_back(p, b, &taken, &holds, &mut edges));
+                }
+                let ways = ways(facts, b, from).expect("planned as such");
+                let mut targets = ways.iter().map(|p| to(back[p]));
+                let default = targets.next().expect("a table has a default");
+                Term::Table(index, default, targets.collect())
             }
         };
         self.notes = waiting.end();

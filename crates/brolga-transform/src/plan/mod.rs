@@ -52,6 +52,7 @@ use crate::canonical::Induction;
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
 pub use carry::{Other, Undo};
+pub use preds::ways;
 
 /// How a name gets into a reverse block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +162,13 @@ pub enum PredSource {
         yes: ir::Block,
         /// Where it is zero.
         no: ir::Block,
+    },
+    /// One of several, by the index of the `br_table` that led here ([`ways`]).
+    Table {
+        /// The index.
+        index: ir::Value,
+        /// The block of the branch.
+        from: ir::Block,
     },
 }
 

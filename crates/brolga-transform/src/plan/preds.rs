@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::PredSource;
 use super::build::Planner;
 use crate::canonical::{Induction, exit_test, induction};
+use crate::facts::Facts;
 
 impl Planner<'_, '_> {
     /// Number the blocks, and find those that may return.
@@ -74,7 +75,7 @@ impl Planner<'_, '_> {
         if !self.facts.options.ideas.turn {
             return None;
         }
-        self.turn(b).or_else(|| self.branch(b, preds))
+        self.turn(b).or_else(|| self.branch(b, preds)).or_else(|| self.table(b))
     }
 
     /// By the induction variable of a loop, if `b` is a header.
@@ -121,4 +122,50 @@ impl Planner<'_, '_> {
         self.needed[b].insert(Val::Primal(cond));
         Some(PredSource::Branch { cond, yes, no })
     }
+
+    /// By the index of the table from which all predecessors come.
+    fn table(&mut self, b: ir::Block) -> Option<PredSource> {
+        let func = self.facts.func();
+        let from = self.loops.idom[b]?;
+        let InstructionData::BranchTable { arg: index, .. } = func.dfg.insts[func.layout.last_inst(from)?] else {
+            return None;
+        };
+        ways(self.facts, b, from)?;
+        if !self.is_free(b, Val::Primal(index)) {
+            return None;
+        }
+        self.needed[b].insert(Val::Primal(index));
+        Some(PredSource::Table { index, from })
+    }
+}
+
+/// By which of its predecessors a block is entered from each target of the table at the end of `from`, which dominates it: for the default and for all entries.
+/// `None` if that cannot be told. For a target from which there is no way but through the table again it may be any.
+///
+/// The last time that the table was asked decides if what lies between it and a predecessor can be entered through one target alone. A target that is
+/// there twice has a block of its own for each but the first ([`crate::normalise`]).
+pub fn ways(facts: &Facts<'_>, b: ir::Block, from: ir::Block) -> Option<Vec<ir::Block>> {
+    let (cfg, func) = (facts.cfg, facts.func());
+    let InstructionData::BranchTable { table, .. } = func.dfg.insts[func.layout.last_inst(from)?] else { return None };
+    let leads = |x: ir::Block, to: ir::Block| cfg.preds[x][..] == [from] && cfg.succs[x][..] == [to];
+    // The first block on the way to each predecessor.
+    let mut firsts: SmallVec<[(ir::Block, ir::Block); 8]> = SmallVec::new();
+    for &p in cfg.preds[b].iter().filter(|&&p| p != from) {
+        let mut first = p;
+        while facts.loops.idom[first]? != from {
+            first = facts.loops.idom[first]?;
+        }
+        let by_table = cfg.preds[first].iter().all(|&x| x == from || leads(x, first));
+        if !by_table || firsts.iter().any(|f| f.0 == first) {
+            return None;
+        }
+        firsts.push((first, p));
+    }
+    let way = |target: ir::Block| {
+        let first = |of: ir::Block| firsts.iter().find(|f| f.0 == of).map(|f| f.1);
+        let through = || cfg.succs[target].iter().find(|&&s| leads(target, s)).and_then(|&s| first(s));
+        if target == b { from } else { first(target).or_else(through).unwrap_or(cfg.preds[b][0]) }
+    };
+    let table = &func.dfg.jump_tables[table];
+    Some(table.all_branches().iter().map(|call| way(call.block(&func.dfg.value_lists))).collect())
 }

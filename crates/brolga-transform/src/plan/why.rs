@@ -58,6 +58,7 @@ pub fn readers(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan, b: ir::Block, v:
     let way = match plan.preds[b] {
         Some(PredSource::Turn { iv, .. }) => [iv.var, iv.start].map(Val::Primal).contains(&v),
         Some(PredSource::Branch { cond, .. }) => Val::Primal(cond) == v,
+        Some(PredSource::Table { index, .. }) => Val::Primal(index) == v,
         Some(PredSource::Unique(_) | PredSource::Frame(_) | PredSource::Tape) | None => false,
     };
     out.extend(way.then_some(Reader::Way));

@@ -100,6 +100,9 @@ impl Comments<'_, '_> {
                 format!("entered from {entry} if {} is {}, else from {latch}", iv.var, iv.start)
             }
             Some(PredSource::Branch { cond, yes, no }) => format!("entered from {yes} if {cond}, else from {no}"),
+            Some(PredSource::Table { index, from }) => {
+                format!("entered from {}: {index}, the index of the table in {from}, tells which", self.preds(b))
+            }
             Some(PredSource::Tape) => {
                 format!("entered from {}: the number on top of the tape tells which", self.preds(b))
             }
