@@ -413,17 +413,18 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
 /// Instructions of the chain that nobody else needs, in order.
 fn only_for(func: &ir::Function, chain: &Chain) -> SmallVec<[ir::Inst; 16]> {
     let mut moving: SmallVec<[ir::Inst; 16]> = chain.insts.clone();
+    let results: SmallVec<[Value; 16]> = moving.iter().flat_map(|&i| func.dfg.inst_results(i)).copied().collect();
+    // Who asks for them. The jump of the other way hands everything on but the cotangent.
+    let mut users: SmallVec<[(Value, ir::Inst); 32]> = SmallVec::new();
+    for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+        let asked = func.dfg.inst_values(inst).filter(|v| results.contains(v));
+        users.extend(asked.filter(|v| inst != chain.latch || !chain.names.contains(v)).map(|v| (v, inst)));
+    }
     loop {
-        let before = moving.len();
-        let outside = |inst: ir::Inst| inst != chain.latch && !moving.contains(&inst);
-        let mut kept: SmallVec<[Value; 16]> = SmallVec::new();
-        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
-            // The jump of the other way hands everything on but the cotangent.
-            let others = func.dfg.inst_values(inst).filter(|v| outside(inst) || !chain.names.contains(v));
-            kept.extend(others.filter(|_| inst == chain.latch || outside(inst)));
-        }
-        moving.retain(|i| !func.dfg.inst_results(*i).iter().any(|v| kept.contains(v)));
-        if moving.len() == before {
+        let before = moving.clone();
+        let stays = |v: &Value| users.iter().any(|(used, by)| used == v && !before.contains(by));
+        moving.retain(|i| !func.dfg.inst_results(*i).iter().any(stays));
+        if moving.len() == before.len() {
             return moving;
         }
     }

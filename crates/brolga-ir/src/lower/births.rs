@@ -59,22 +59,54 @@ pub struct Birth {
     pub variable: usize,
 }
 
+/// How blocks lie to each other.
+pub struct Flow {
+    /// All edges, by the positions of blocks.
+    ways: Vec<(usize, usize)>,
+    place: Vec<usize>,
+    last: Vec<usize>,
+    cyclic: Vec<bool>,
+    tree: Tree,
+}
+
+impl Flow {
+    /// Look at a graph.
+    pub fn of(graph: &CfgBlocks) -> Self {
+        let n = graph.blocks.len();
+        let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
+        let mut ways: Vec<(usize, usize)> = Vec::with_capacity(2 * n);
+        for (b, block) in graph.blocks.values().enumerate() {
+            ways.extend(block.term.successors().into_iter().map(|s| (b, at(s))));
+        }
+        let succs = Lists::new(n, ways.iter().copied());
+        let succs = |b: usize| succs.of(b).iter().copied();
+        let Row { place, last, cyclic } = Row::of(n, succs);
+        let tree = Tree::new(&dominators(n, 0, succs), &cyclic);
+        Self { ways, place, last, cyclic, tree }
+    }
+
+    /// Whether a block runs once at most, and before another one does.
+    pub fn runs_once_before(&self, block: usize, other: usize) -> bool {
+        !self.cyclic[block] && self.tree.meet(block, other) == block
+    }
+}
+
 /// Where the cotangents that several blocks ask for begin. `asks` are in the order of blocks, and in that of instructions within each; `ty` is the type of a
 /// cotangent. Also the type of each variable that is needed.
 pub fn births(
-    graph: &CfgBlocks,
+    flow: &Flow,
     asks: &[Ask],
     shared: impl Fn(ir::Value) -> bool,
     ty: impl Fn(ir::Value) -> Type,
 ) -> (Vec<Birth>, Vec<Type>) {
-    within(graph, asks, shared, ty, STEPS * graph.blocks.len())
+    within(flow, asks, shared, ty, STEPS * flow.cyclic.len())
 }
 
 /// Blocks in which cotangents on cycles are alive, for each block there is: more are not looked at.
 const STEPS: usize = 32;
 
 fn within(
-    graph: &CfgBlocks,
+    Flow { ways, place, last, cyclic, tree }: &Flow,
     asks: &[Ask],
     shared: impl Fn(ir::Value) -> bool,
     ty: impl Fn(ir::Value) -> Type,
@@ -85,16 +117,7 @@ fn within(
         return (vec![], vec![]);
     }
     asks.sort_by_key(|a| a.value);
-    let n = graph.blocks.len();
-    let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
-    let mut ways: Vec<(usize, usize)> = Vec::with_capacity(2 * n);
-    for (b, block) in graph.blocks.values().enumerate() {
-        ways.extend(block.term.successors().into_iter().map(|s| (b, at(s))));
-    }
-    let succs = Lists::new(n, ways.iter().copied());
-    let succs = |b: usize| succs.of(b).iter().copied();
-    let Row { place, last, cyclic } = Row::of(n, succs);
-    let tree = Tree::new(&dominators(n, 0, succs), &cyclic);
+    let n = cyclic.len();
     let mut alive = Alive { preds: None, found: vec![0; n], round: 0, work: vec![], left: steps };
     let mut spans: Vec<Span> = Vec::new();
     for asks in asks.chunk_by(|a, b| a.value == b.value) {
@@ -102,7 +125,7 @@ fn within(
         let blocks = || asks.iter().map(|a| a.block as usize);
         let dominates = blocks().reduce(|a, b| tree.meet(a, b)).expect("there is one");
         let by_itself =
-            cyclic[dominates].then(|| alive.span(asks, &place, || Lists::new(n, ways.iter().map(|&(a, b)| (b, a)))));
+            cyclic[dominates].then(|| alive.span(asks, place, || Lists::new(n, ways.iter().map(|&(a, b)| (b, a)))));
         spans.push(match by_itself.flatten() {
             Some((first, last)) => Span { value, first, last, block: None },
             None => {
@@ -340,7 +363,7 @@ mod tests {
             }
             asks.sort_by_key(|a| a.block);
             let steps = [0, 10, 1000, 1000][random(4)];
-            let (births, types) = within(&graph(&edges), &asks, |_| true, |_| types::F64, steps);
+            let (births, types) = within(&Flow::of(&graph(&edges)), &asks, |_| true, |_| types::F64, steps);
             variables += types.len();
             tenants += births.len();
             inside += births.iter().filter(|b| b.block.is_none()).count();
@@ -396,7 +419,7 @@ mod tests {
                 let all = [ask(b, Asked::Zero), ask(b, Asked::Add), ask(b + 3, Asked::Take)];
                 all.into_iter().filter(move |a| zeros || a.what != Asked::Zero)
             });
-            let (births, types) = births(&graph(&edges), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
+            let (births, types) = births(&Flow::of(&graph(&edges)), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
             assert_eq!(births.len(), 9_999);
             // Nobody says that they are zero when the next turn begins.
             assert_eq!(types.len() < 5, zeros || !around, "{}", types.len());

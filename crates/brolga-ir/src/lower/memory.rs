@@ -18,7 +18,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::debug::Missing;
-use super::{Cx, Fence, FrameHome, Repeated, SlotPlace, ops, segment};
+use super::{Cx, Fence, FrameHome, Place, Repeated, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Tape, Val};
 
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
@@ -314,9 +314,13 @@ impl Cx<'_> {
                 }
             }
             AdOp::Keep(slot, v) if slot.as_variable().is_some() => {
-                if let Some(&var) = self.kept.get(slot) {
+                // If anybody reads it.
+                if let Some(place) = self.kept.get(slot) {
                     let v = self.get(*v);
-                    b.def_var(var, v);
+                    match *place {
+                        Place::Variable(var) => b.def_var(var, v),
+                        Place::Value(_) => drop(self.kept.insert(*slot, Place::Value(Some(v)))),
+                    }
                 }
             }
             AdOp::KeepBlock(slot, id) if slot.as_variable().is_some() => {
@@ -326,7 +330,10 @@ impl Cx<'_> {
                 }
             }
             AdOp::Restore(slot) if slot.as_variable().is_some() => {
-                let r = b.use_var(self.kept[slot]);
+                let r = match self.kept[slot] {
+                    Place::Variable(var) => b.use_var(var),
+                    Place::Value(v) => v.expect("what dominates a block is lowered before it"),
+                };
                 self.name(inst.defs[0].0, r);
             }
             AdOp::KeptBlock(slot) if slot.as_variable().is_some() => {

@@ -29,6 +29,7 @@ use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 use crate::block::{CfgBlocks, Target, Term};
 use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
 use crate::names::Names;
+use births::Flow;
 use buffers::Buffers;
 use named::Named;
 use seen::{Cotangent, Kept, Seen};
@@ -361,6 +362,15 @@ impl Repeated {
     }
 }
 
+/// Where a value is that is kept in no memory.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In a variable of the frontend, which knows what that has on each way.
+    Variable(Variable),
+    /// Nowhere but where it was computed, which is the same for all that read it.
+    Value(Option<ir::Value>),
+}
+
 /// What is known of a scalar constant besides its type.
 fn bits_of(data: &InstructionData) -> Option<u64> {
     match data {
@@ -397,7 +407,7 @@ struct Cx<'a> {
     /// What is watched.
     watching: watch::Sums,
     /// Frame slots that are variables.
-    kept: HashMap<FrameSlot, Variable>,
+    kept: HashMap<FrameSlot, Place>,
     kept_ids: HashMap<FrameSlot, Variable>,
     /// Held variables.
     held: HashMap<Val, Variable>,
@@ -477,7 +487,8 @@ impl Cx<'_> {
         // What a single block asks for needs no variable: in straight code, that is all there is.
         let shared = |v| matches!(seen.cts[v], Cotangent::Shared(_));
         let ty = |v| self.env.ct[v].expect("a value with a cotangent has a shape").ty();
-        let (births, types) = births::births(graph, &seen.asks, shared, ty);
+        let flow = seen.shares().then(|| Flow::of(graph));
+        let (births, types) = flow.as_ref().map(|f| births::births(f, &seen.asks, shared, ty)).unwrap_or_default();
         let variables: Vec<Variable> = types.iter().map(|&ty| b.declare_var(ty)).collect();
         let mut begins: HashMap<usize, Vec<(Variable, ir::Value)>> = HashMap::default();
         for birth in births {
@@ -488,11 +499,15 @@ impl Cx<'_> {
             }
         }
         self.watch_begins(b, seen);
-        for &(ref kept, ty) in &seen.kept {
+        let constant = flow.map(|f| seen.constant(&f)).unwrap_or_default();
+        for &(ref kept, ty, _) in &seen.kept {
             match *kept {
+                Kept::Value(slot) if constant.contains(&slot) => {
+                    self.kept.insert(slot, Place::Value(None));
+                }
                 Kept::Value(slot) if slot.as_variable().is_some() && !self.kept.contains_key(&slot) => {
                     let var = self.zero_var(b, ty);
-                    self.kept.insert(slot, var);
+                    self.kept.insert(slot, Place::Variable(var));
                 }
                 Kept::Block(slot) if slot.as_variable().is_some() && !self.kept_ids.contains_key(&slot) => {
                     let var = self.zero_var(b, types::I32);

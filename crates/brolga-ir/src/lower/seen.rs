@@ -9,9 +9,10 @@ use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 
-use super::births::{Ask, Asked};
+use super::births::{Ask, Asked, Flow};
 use crate::block::CfgBlocks;
 use crate::inst::{AdOp, FrameSlot, Sum, Tape, Val};
+use crate::map::{HashMap, HashSet};
 
 /// Where a primal value's cotangent is while a graph is lowered.
 #[derive(Clone, Copy, Default)]
@@ -37,13 +38,18 @@ pub struct Seen {
     pub watched: Vec<(ir::Value, Sum)>,
     /// Whether there are flags that are watched.
     pub flags: bool,
-    /// Instructions that read what is kept or held, and the types of what they read.
-    pub kept: Vec<(Kept, Type)>,
+    /// Instructions that read what is kept or held, the types of what they read, and the positions of their blocks.
+    pub kept: Vec<(Kept, Type, u32)>,
+    /// Instructions that keep a value in a variable, and the positions of their blocks.
+    pub keeps: Vec<(FrameSlot, u32)>,
     /// Whether the tape is touched, but for a frame on it.
     pub uses_tape: bool,
     /// Whether both halves are here.
     pub turns: bool,
 }
+
+/// So many values that are kept cost as much to be followed through blocks, each by itself.
+const MANY: usize = 6;
 
 /// What is kept from one place of a graph to another.
 pub enum Kept {
@@ -68,9 +74,10 @@ impl Seen {
                     (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Add }),
                     (AdOp::Watch { value: Val::Primal(v), sum, .. }, _) => seen.watched.push((*v, *sum)),
                     (AdOp::WatchFlag(_), _) => seen.flags = true,
-                    (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty)),
-                    (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty)),
-                    (AdOp::Held(name), Some(ty)) => seen.kept.push((Kept::Held(*name), ty)),
+                    (AdOp::Restore(slot), Some(ty)) => seen.kept.push((Kept::Value(*slot), ty, n)),
+                    (AdOp::KeptBlock(slot), Some(ty)) => seen.kept.push((Kept::Block(*slot), ty, n)),
+                    (AdOp::Held(name), Some(ty)) => seen.kept.push((Kept::Held(*name), ty, n)),
+                    (AdOp::Keep(slot, _), _) if slot.as_variable().is_some() => seen.keeps.push((*slot, n)),
                     (AdOp::Turn, _) => seen.turns = true,
                     (AdOp::Push(..) | AdOp::Pop(..) | AdOp::PeekBlock | AdOp::Call { tape: Tape::Moves, .. }, _) => {
                         seen.uses_tape = true;
@@ -90,5 +97,26 @@ impl Seen {
             _ => Cotangent::Shared(None.into()),
         };
         self.asks.push(ask);
+    }
+
+    /// Whether several blocks share so much that it is worth while to find out how they lie to each other.
+    pub fn shares(&self) -> bool {
+        self.keeps.len() >= MANY || self.asks.iter().any(|a| matches!(self.cts[a.value], Cotangent::Shared(_)))
+    }
+
+    /// The variables that have one value where they are read: what one block keeps that runs once, before all that read it.
+    pub fn constant(&self, flow: &Flow) -> HashSet<FrameSlot> {
+        let mut by: HashMap<FrameSlot, Option<u32>> = HashMap::default();
+        for &(slot, block) in &self.keeps {
+            by.entry(slot).and_modify(|by| *by = None).or_insert(Some(block));
+        }
+        for (kept, _, block) in &self.kept {
+            if let Kept::Value(slot) = kept
+                && let Some(by) = by.get_mut(slot)
+            {
+                *by = by.filter(|&k| flow.runs_once_before(k as usize, *block as usize));
+            }
+        }
+        by.into_iter().filter(|(_, by)| by.is_some()).map(|(slot, _)| slot).collect()
     }
 }
