@@ -226,8 +226,7 @@ fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrit
             // They meet in one turn only.
             return in_front;
         }
-        in_front
-            || behind.entry(from).or_insert_with(|| reached(facts, origin, from)).contains(to)
+        in_front || behind.entry(from).or_insert_with(|| reached(facts, origin, from)).contains(to)
     };
     for e in events {
         match e.does {

@@ -277,7 +277,8 @@ fn a_pullback_through_addresses_belongs_to_its_tape() {
     let mut program = program(ADDRESSES);
     program.define_data(DataObject { symbol: "sum".into(), bytes: vec![0; 8], align: 8, writable: true }).unwrap();
     let cache = Cache::new(program);
-    let [rule, full] = [Effort::default(), Effort::Full].map(|effort| of_cache(&cache, &Options { effort, ..Options::default() }));
+    let [rule, full] =
+        [Effort::default(), Effort::Full].map(|effort| of_cache(&cache, &Options { effort, ..Options::default() }));
     // SAFETY: arrays are as long as is said.
     let split = |rule: &DerivedRule, settle: bool| {
         cotangents(|args, seeds, _, out| unsafe {

@@ -301,7 +301,7 @@ impl Tree {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::lower) mod tests {
     use cranelift_codegen::ir::types;
     use cranelift_codegen::isa::CallConv;
 
@@ -319,13 +319,13 @@ mod tests {
     }
 
     /// A graph with these edges; one without is the end.
-    fn graph(edges: &[Vec<usize>]) -> CfgBlocks {
+    pub(in crate::lower) fn graph(edges: &[impl AsRef<[usize]>]) -> CfgBlocks {
         let mut ids = Ids::default();
         let names: Vec<BlockId> = edges.iter().map(|_| ids.block()).collect();
         let index = Val::D(ids.dv());
         let to = |b: &usize| Target { block: names[*b], args: vec![] };
         let blocks = edges.iter().zip(&names).map(|(out, &id)| {
-            let term = match &out[..] {
+            let term = match out.as_ref() {
                 [] => Term::Return(vec![]),
                 [first, rest @ ..] => Term::Table(index, to(first), rest.iter().map(to).collect()),
             };
@@ -419,7 +419,8 @@ mod tests {
                 let all = [ask(b, Asked::Zero), ask(b, Asked::Add), ask(b + 3, Asked::Take)];
                 all.into_iter().filter(move |a| zeros || a.what != Asked::Zero)
             });
-            let (births, types) = births(&Flow::of(&graph(&edges)), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
+            let (births, types) =
+                births(&Flow::of(&graph(&edges)), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
             assert_eq!(births.len(), 9_999);
             // Nobody says that they are zero when the next turn begins.
             assert_eq!(types.len() < 5, zeros || !around, "{}", types.len());

@@ -120,3 +120,41 @@ impl Seen {
         by.into_iter().filter(|(_, by)| by.is_some()).map(|(slot, _)| slot).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cranelift_codegen::ir::types;
+
+    use super::super::births::tests::graph;
+    use super::*;
+    use crate::block::Ids;
+    use crate::inst::{AdInst, Defs};
+
+    /// Whether a variable has one value that these blocks keep and those read.
+    fn is_constant(edges: &[&[usize]], keeps: &[usize], reads: &[usize]) -> bool {
+        let (mut graph, mut ids) = (graph(edges), Ids::default());
+        let (slot, value) = (FrameSlot::variable(1), Val::D(ids.dv()));
+        let blocks: Vec<_> = graph.blocks.keys().copied().collect();
+        let mut put = |b: usize, defs: Defs, op: AdOp| {
+            graph.blocks[&blocks[b]].insts.insert(ids.inst(), AdInst { defs, op, at: None });
+        };
+        keeps.iter().for_each(|&b| put(b, Defs::default(), AdOp::Keep(slot, value)));
+        reads.iter().for_each(|&b| put(b, [(value, types::F64)].into(), AdOp::Restore(slot)));
+        Seen::in_graph(&graph, 0).constant(&Flow::of(&graph)).contains(&slot)
+    }
+
+    #[test]
+    fn what_is_kept_once_before_all_that_read_it_is_no_variable() {
+        let straight: &[&[usize]] = &[&[1], &[2], &[]];
+        assert!(is_constant(straight, &[0], &[1, 2]) && is_constant(straight, &[1], &[2]));
+        let branch: &[&[usize]] = &[&[1, 2], &[3], &[3], &[]];
+        assert!(is_constant(branch, &[0], &[1, 2, 3]));
+        assert!(!is_constant(branch, &[1], &[3]), "not on all ways");
+        assert!(!is_constant(branch, &[1], &[1, 2]), "for one of them only");
+        assert!(!is_constant(branch, &[1, 2], &[3]), "by two");
+        assert!(!is_constant(straight, &[0, 1], &[2]), "the later");
+        let cycle: &[&[usize]] = &[&[1], &[2, 3], &[1], &[]];
+        assert!(is_constant(cycle, &[0], &[2, 3]), "in a loop, from before it");
+        assert!(!is_constant(cycle, &[1], &[3]), "another in each turn");
+    }
+}

@@ -592,12 +592,7 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
 }
 
 /// Declare and define the derived functions, and what they call. `primals` is for functions of the program, if those are compiled otherwise.
-pub fn compile(
-    d: &Derivation,
-    root: FuncKey,
-    options: &Options,
-    primals: Option<&Options>,
-) -> Result<Compiled, Error> {
+pub fn compile(d: &Derivation, root: FuncKey, options: &Options, primals: Option<&Options>) -> Result<Compiled, Error> {
     let mut b = Builder::new(&d.program, host_isa(options)?)?;
     derived(&mut b, d, root, options, primals)?;
     b.finish()

@@ -217,7 +217,7 @@ unsafe fn enter(
 
 impl DerivedRule {
     /// Differentiate and compile. By default ([`Effort::Tiered`]) the rule is there soon, and becomes faster when its calls have taken as long
-    /// as that takes; programs in which functions or data have addresses get full effort at once.
+    /// as that takes.
     ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked.
