@@ -23,6 +23,7 @@ use crate::{Error, Trap};
 mod compile;
 mod declared;
 mod primal;
+mod runs;
 mod sincos;
 mod tiers;
 mod traps;
@@ -34,6 +35,7 @@ use traps::{CodeMap, Phase};
 
 pub use compile::{host_isa, is_better_plain, one_call_of_two};
 pub use primal::Primal;
+pub use runs::{Pullback, Run};
 
 /// One argument of a call.
 #[derive(Clone, Debug)]
@@ -684,123 +686,6 @@ impl DerivedRule {
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Pullback { rule: self.clone(), tape, called: false, places: self.places(args) })
         })
-    }
-}
-
-/// A finished run of a combined function: what can still be asked about it. Dropping it gives its tape back.
-pub struct Run {
-    rule: DerivedRule,
-    /// `None` if the function has no use for one.
-    tape: Option<Lease>,
-}
-
-impl Run {
-    /// Bytes that the run recorded on the tape, at most at a time.
-    pub fn tape_bytes(&self) -> usize {
-        self.tape.as_ref().map_or(0, |t| t.bytes_used())
-    }
-
-    /// The shadow of a writable data object: what the run has added to it.
-    pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
-        data_shadow(&self.rule, self.tape.as_ref()?, symbol)
-    }
-}
-
-fn data_shadow<'a>(rule: &DerivedRule, tape: &'a Lease, symbol: &str) -> Option<&'a [u8]> {
-    let key = rule.0.program.data_object(symbol)?;
-    rule.0.program.data[key].writable.then(|| tape.global_shadows().bytes(key.as_u32() as usize))?
-}
-
-/// The pullback of one forward run. May be called several times with different seeds; it owns the run's tape.
-pub struct Pullback {
-    rule: DerivedRule,
-    tape: Lease,
-    /// It has been called before, so that shadows of data objects hold what that call left there.
-    called: bool,
-    places: Places,
-}
-
-impl Pullback {
-    /// Cotangents of the arguments for the given cotangents of the results (one per result; those of results that are not
-    /// floats are ignored). Returns one entry per argument: `Some` for active arguments. Shadows accumulate.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] if a cotangent reached something that cannot be followed.
-    ///
-    /// # Safety
-    /// The memory that was passed to the forward run, primal and shadow, must still be valid.
-    pub unsafe fn call(&mut self, seeds: &[DataValue]) -> Result<Vec<Option<DataValue>>, Error> {
-        let mut out = Vec::with_capacity(self.rule.0.request.args.len());
-        // SAFETY: our contract.
-        unsafe { self.call_into(seeds, &mut out) }?;
-        Ok(out)
-    }
-
-    /// [`Self::call`] into a vector of the caller's: allocates nothing if that has room.
-    ///
-    /// # Errors
-    /// As [`Self::call`].
-    ///
-    /// # Safety
-    /// As [`Self::call`].
-    pub unsafe fn call_into(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
-        if self.rule.is_settled() {
-            // SAFETY: our contract.
-            return unsafe { self.call_once(seeds, out) };
-        }
-        let begin = Instant::now();
-        // SAFETY: our contract.
-        let called = unsafe { self.call_once(seeds, out) };
-        self.rule.count(begin.elapsed());
-        called
-    }
-
-    /// The same. Nobody counts it.
-    unsafe fn call_once(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
-        let inner = &*self.rule.0;
-        let Derived::Pair { pullback, .. } = inner.derived else { unreachable!("only a pair makes pullbacks") };
-        self.rule.check_seeds(seeds)?;
-        // Shadows of arguments are the caller's to reset; those of data objects are ours, and each call begins with zeros.
-        // Pointers' shadows among them are not read again: the forward pass has recorded what it needs of them.
-        if std::mem::replace(&mut self.called, true) {
-            self.tape.global_shadows_mut().zero();
-        }
-        self.tape.begin_pullback();
-        let seg = self.tape.as_mut_ptr() as i64;
-        let n = (1 + inner.abi.seeds.len()).max(inner.abi.cotangents.len());
-        with_cells(n, |cells| {
-            write(&mut cells[0], &DataValue::I64(seg));
-            for (c, &i) in cells[1..].iter_mut().zip(&inner.abi.seeds) {
-                write(c, &seeds[i]);
-            }
-            // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
-            unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
-            self.rule.all_arrived(&mut self.tape, &self.places)?;
-            self.rule.cotangents(cells, seeds, out);
-            let left = self.tape.bytes_left();
-            debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");
-            if inner.debug && left != 0 {
-                let message = format!("{left} bytes of the tape were pushed and not popped");
-                return Err(Error::Internal { stage: "pullback", message });
-            }
-            Ok(())
-        })
-    }
-
-    /// Bytes that the forward run recorded.
-    pub fn tape_bytes(&self) -> usize {
-        self.tape.bytes_used()
-    }
-
-    /// The recorded bytes, to be damaged by whoever tests that a debug run notices.
-    #[doc(hidden)]
-    pub fn tape_mut(&mut self) -> &mut [u8] {
-        self.tape.tape_mut()
-    }
-
-    /// The shadow of a writable data object, as the last call left it.
-    pub fn data_shadow(&self, symbol: &str) -> Option<&[u8]> {
-        data_shadow(&self.rule, &self.tape, symbol)
     }
 }
 
