@@ -167,22 +167,69 @@ fn pullbacks_are_counted() {
 
 #[test]
 fn in_the_background_calls_go_on() {
-    let rule = tiered(TEXT, Made::InBackground);
-    let first = gradient(&rule);
-    std::thread::scope(|s| {
-        for _ in 0..4 {
-            s.spawn(|| {
-                rule.count(rule.price().unwrap());
-                let end = Instant::now() + Duration::from_secs(60);
-                while !rule.is_settled() {
-                    assert!(Instant::now() < end, "it never comes");
-                    assert_eq!(gradient(&rule), first);
-                }
-            });
-        }
-    });
-    assert_eq!(gradient(&rule), first);
+    // Also where the second rule comes into the module whose code is running.
+    for text in [TEXT, POINTERS] {
+        let rule = tiered(text, Made::InBackground);
+        let first = gradient(&rule);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    rule.count(rule.price().unwrap());
+                    let end = Instant::now() + Duration::from_secs(60);
+                    while !rule.is_settled() {
+                        assert!(Instant::now() < end, "it never comes");
+                        assert_eq!(gradient(&rule), first);
+                    }
+                });
+            }
+        });
+        assert_eq!(gradient(&rule), first);
+    }
 }
+
+/// `Σ a[i] g(x[i]) y`, in which `g` is one of two functions behind pointers.
+const POINTERS: &str = "function %square(f64) -> f64 system_v {
+    block0(v0: f64):
+        v1 = fmul v0, v0
+        return v1
+    }
+    function %twice(f64) -> f64 system_v {
+    block0(v0: f64):
+        v1 = fadd v0, v0
+        return v1
+    }
+    function %f(i64, i64, i64, f64) -> f64 system_v {
+        sig0 = (f64) -> f64 system_v
+        fn0 = %square(f64) -> f64 system_v
+        fn1 = %twice(f64) -> f64 system_v
+    block0(v0: i64, v1: i64, v2: i64, v3: f64):
+        v4 = iconst.i64 0
+        v5 = f64const 0.0
+        v6 = func_addr.i64 fn0
+        v7 = func_addr.i64 fn1
+        jump block1(v4, v5)
+    block1(v8: i64, v9: f64):
+        v10 = icmp slt v8, v2
+        brif v10, block2, block3
+    block2:
+        v11 = iconst.i64 3
+        v12 = ishl v8, v11
+        v13 = iadd v0, v12
+        v14 = load.f64 v13
+        v15 = iadd v1, v12
+        v16 = load.f64 v15
+        v17 = iconst.i64 1
+        v18 = band v8, v17
+        v19 = select v18, v6, v7
+        v20 = call_indirect sig0, v19(v16)
+        v21 = fmul v14, v20
+        v22 = fmul v21, v3
+        v23 = fadd v9, v22
+        v24 = iadd v8, v17
+        jump block1(v24, v23)
+    block3:
+        return v9
+    }";
 
 /// `(Σ g(x[i]) + s) y` and `s` more each time, in which `g` is one of two functions behind addresses in `a`, and `s` is in the program's memory.
 const ADDRESSES: &str = "function %square(f64) -> f64 system_v {

@@ -81,7 +81,11 @@ impl Pullback {
     }
 
     /// The same. Nobody counts it.
-    pub(super) unsafe fn call_once(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
+    pub(super) unsafe fn call_once(
+        &mut self,
+        seeds: &[DataValue],
+        out: &mut Vec<Option<DataValue>>,
+    ) -> Result<(), Error> {
         let inner = &*self.rule.0;
         let Derived::Pair { pullback, .. } = inner.derived else { unreachable!("only a pair makes pullbacks") };
         self.rule.check_seeds(seeds)?;
