@@ -297,7 +297,7 @@ fn both_rules_see_the_same_addresses() {
         let (rule, full) = (with(Effort::Tiered(Made::Here)), with(Effort::Full));
         let addresses = || ["square", "twice", "sum"].map(|s| rule.address_of(s).unwrap());
         assert!(!rule.is_settled());
-        let (before, code) = (addresses(), rule.code_bytes());
+        let (before, code, text) = (addresses(), rule.code_bytes(), rule.clif().0.to_owned());
         // Each run adds to what the last one has left in the program's memory, so that the third one sees what the first two of another rule did.
         let wanted: Vec<_> = (0..4).map(|_| gradient(&full)).collect();
         let found: Vec<_> = (0..4)
@@ -309,6 +309,7 @@ fn both_rules_see_the_same_addresses() {
             })
             .collect();
         assert!(rule.is_settled() && rule.code_bytes() > code, "{mode:?}");
+        assert_ne!(rule.clif().0, text, "{mode:?}: it is the second one");
         assert_eq!(found, wanted, "{mode:?}");
         assert_ne!(found[0], found[1], "{mode:?}");
         assert_eq!(addresses(), before, "{mode:?}");
