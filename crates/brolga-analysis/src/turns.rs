@@ -276,8 +276,10 @@ impl Cx<'_> {
                     (kind, width) = (over, if over.has(Kinds::F64) { 8 } else { 4 });
                 }
                 if kind.has_float() && !constant {
+                    let (base, first) = self.cell(local, addr, off);
                     for lane in 0..(ty.bytes() / width).max(1) {
-                        self.at(local, addr, off + (lane * width) as i32, kind, BTreeSet::new());
+                        let cell = (base, first.wrapping_add(i64::from(lane * width)));
+                        local.note(cell, &Held { kinds: kind, params: BTreeSet::new() });
                     }
                     local.floats.extend(self.from(addr));
                 }

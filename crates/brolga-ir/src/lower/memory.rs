@@ -119,7 +119,9 @@ impl Cx<'_> {
         let mut places: Vec<(u32, u32)> = Vec::new();
         for p in frame.slots.values().flatten().filter(|p| which(p)) {
             match places.last_mut() {
-                Some((first, size)) if *first + *size == p.shadow => *size += p.size,
+                Some((first, size)) if *first + *size == p.shadow && *size + p.size <= MOST_BYTES_IN_PLACE => {
+                    *size += p.size;
+                }
                 _ => places.push((p.shadow, p.size)),
             }
         }
