@@ -59,8 +59,7 @@ fn sources(func: &mut ir::Function, inst: ir::Inst) -> Option<[ir::Value; 2]> {
             let flags = flags_of(func, inst);
             let mut pos = at(func, inst);
             let low = pos.ins().load(types::I64, flags, arg, offset);
-            let (arg, offset) = behind(&mut pos, arg, offset.into());
-            Some([low, pos.ins().load(types::I64, flags, arg, offset)])
+            Some([low, pos.ins().load(types::I64, flags, arg, i32::from(offset) + 8)])
         }
         InstructionData::Binary { opcode: Opcode::Iconcat, args } => Some(args),
         _ => None,
@@ -85,18 +84,9 @@ fn store_words(func: &mut ir::Function, inst: ir::Inst, words: [ir::Value; 2]) {
     let InstructionData::Store { args, offset, .. } = func.dfg.insts[inst] else { unreachable!("a store") };
     let flags = flags_of(func, inst);
     let mut pos = at(func, inst);
-    pos.ins().store(flags, words[0], args[1], offset);
-    let (address, offset) = behind(&mut pos, args[1], offset.into());
-    pos.ins().store(flags, words[1], address, offset);
-}
-
-/// The place of the second word of what lies at an address and an offset, which may be the largest that there is.
-fn behind(pos: &mut FuncCursor<'_>, address: ir::Value, offset: i32) -> (ir::Value, i32) {
-    if let Some(offset) = offset.checked_add(8) {
-        return (address, offset);
+    for (word, offset) in words.into_iter().zip([i32::from(offset), i32::from(offset) + 8]) {
+        pos.ins().store(flags, word, args[1], offset);
     }
-    let word = pos.ins().iconst(types::I64, 8);
-    (pos.ins().iadd(address, word), offset)
 }
 
 fn at(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
