@@ -209,7 +209,7 @@ impl Ideas {
         Self { partial: false, ..self }
     }
 
-    /// Those of them that do not make code longer to make it faster. What is recorded and what is run again does not depend on the others.
+    /// Those of them that do not make code longer to make it faster, and [`Ideas::preaccumulate`], as far as it is [alike](Ideas::alike) with all effort. What is recorded and what is run again does not depend on the others.
     #[must_use]
     pub fn brief(self) -> Self {
         let (lanes, partial, room, stay) = (false, false, false, false);
@@ -230,7 +230,7 @@ impl Default for Ideas {
 /// None of them changes a gradient by more than roundings (of additions in another order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effort {
-    /// As little as there is: none of the ideas that make code longer to make it faster, no mid-end of Cranelift's, and registers
+    /// As little as there is: only those ideas that are [`brief`](Ideas::brief), no mid-end of Cranelift's, and registers
     /// given out in a single pass. The primal is compiled in the same way.
     Quick,
     /// All that pays in the long run.

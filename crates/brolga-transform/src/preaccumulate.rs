@@ -30,7 +30,7 @@
 //! cycle, one that is no arithmetic with each that is, and four cycles for each operation.
 //!
 //! **Both tiers alike.** A rule of little effort and the one that follows it must give the same bits, so both do this or neither does. What they differ in is
-//! out of the way: it comes before all else that is done to loops; it asks for nothing but arithmetic of floats, which is the same in both; and functions
+//! out of the way: it comes before all that is done to loops that reverse; it asks for nothing but arithmetic of floats, which is the same in both; and functions
 //! whose products are guarded are left alone, as one pass with all effort has them twice ([`crate::finite`]).
 
 use brolga_ir::block::Role;
@@ -78,9 +78,10 @@ pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bo
     let mut chains: Vec<(Loop, Chain)> =
         loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
     // A turn in as few blocks as can be, so that what is handed on within it has one name.
-    let inner = |l: &Loop| l.blocks[..l.blocks.len() - 1].iter().filter_map(|&b| func.layout.last_inst(b)).collect();
-    let within: HashSet<ir::Inst> = chains.iter().flat_map(|(l, _)| -> Vec<ir::Inst> { inner(l) }).collect();
-    if within.iter().any(|&i| func.dfg.insts[i].opcode() == Opcode::Jump) {
+    let inner = chains.iter().flat_map(|(l, _)| &l.blocks[..l.blocks.len() - 1]);
+    let ends = inner.filter_map(|&b| func.layout.last_inst(b));
+    let within: HashSet<ir::Inst> = ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Jump).collect();
+    if !within.is_empty() {
         let headers: Vec<ir::Block> = chains.iter().map(|(l, _)| l.blocks[0]).collect();
         join(func, |jump| within.contains(&jump));
         func.dfg.resolve_all_aliases();

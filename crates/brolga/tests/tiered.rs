@@ -168,8 +168,8 @@ fn pullbacks_are_counted() {
 #[test]
 fn in_the_background_calls_go_on() {
     // Also where the second rule comes into the module whose code is running.
-    for text in [TEXT, POINTERS] {
-        let rule = tiered(text, Made::InBackground);
+    for text in [TEXT.to_owned(), POINTED.to_owned() + POINTERS] {
+        let rule = tiered(&text, Made::InBackground);
         let first = gradient(&rule);
         std::thread::scope(|s| {
             for _ in 0..4 {
@@ -187,8 +187,8 @@ fn in_the_background_calls_go_on() {
     }
 }
 
-/// `Σ a[i] g(x[i]) y`, in which `g` is one of two functions behind pointers.
-const POINTERS: &str = "function %square(f64) -> f64 system_v {
+/// What the functions below point at.
+const POINTED: &str = "function %square(f64) -> f64 system_v {
     block0(v0: f64):
         v1 = fmul v0, v0
         return v1
@@ -197,8 +197,10 @@ const POINTERS: &str = "function %square(f64) -> f64 system_v {
     block0(v0: f64):
         v1 = fadd v0, v0
         return v1
-    }
-    function %f(i64, i64, i64, f64) -> f64 system_v {
+    }\n";
+
+/// `Σ a[i] g(x[i]) y`, in which `g` is one of two functions behind pointers.
+const POINTERS: &str = "function %f(i64, i64, i64, f64) -> f64 system_v {
         sig0 = (f64) -> f64 system_v
         fn0 = %square(f64) -> f64 system_v
         fn1 = %twice(f64) -> f64 system_v
@@ -231,18 +233,8 @@ const POINTERS: &str = "function %square(f64) -> f64 system_v {
         return v9
     }";
 
-/// `(Σ g(x[i]) + s) y` and `s` more each time, in which `g` is one of two functions behind addresses in `a`, and `s` is in the program's memory.
-const ADDRESSES: &str = "function %square(f64) -> f64 system_v {
-    block0(v0: f64):
-        v1 = fmul v0, v0
-        return v1
-    }
-    function %twice(f64) -> f64 system_v {
-    block0(v0: f64):
-        v1 = fadd v0, v0
-        return v1
-    }
-    function %pick(i64) -> i64 system_v {
+/// `s a[0] y`, in which `s` is in the program's memory, and each run adds `Σ g(x[i])` to it; `g` is one of two functions behind pointers.
+const ADDRESSES: &str = "function %pick(i64) -> i64 system_v {
         fn0 = %square(f64) -> f64 system_v
         fn1 = %twice(f64) -> f64 system_v
     block0(v0: i64):
@@ -257,7 +249,6 @@ const ADDRESSES: &str = "function %square(f64) -> f64 system_v {
         fn0 = %pick(i64) -> i64 system_v
     block0(v0: i64, v1: i64, v2: i64, v3: f64):
         v4 = iconst.i64 0
-        v5 = f64const 0.0
         v6 = symbol_value.i64 gv0
         jump block1(v4)
     block1(v7: i64):
@@ -285,14 +276,17 @@ const ADDRESSES: &str = "function %square(f64) -> f64 system_v {
         return v23
     }";
 
+fn with_addresses() -> Cache {
+    let mut program = program(&(POINTED.to_owned() + ADDRESSES));
+    program.define_data(DataObject { symbol: "sum".into(), bytes: vec![0; 8], align: 8, writable: true }).unwrap();
+    Cache::new(program)
+}
+
 /// Functions and data have one address as long as a rule lives, and the data what it held.
 #[test]
 fn both_rules_see_the_same_addresses() {
     for mode in [Mode::Gradient, Mode::Combined, Mode::Split] {
-        let mut program = program(ADDRESSES);
-        let sum = DataObject { symbol: "sum".into(), bytes: vec![0; 8], align: 8, writable: true };
-        program.define_data(sum).unwrap();
-        let cache = Cache::new(program);
+        let cache = with_addresses();
         let with = |effort| of_cache(&cache, &Options { mode, effort, ..Options::default() });
         let (rule, full) = (with(Effort::Tiered(Made::Here)), with(Effort::Full));
         let addresses = || ["square", "twice", "sum"].map(|s| rule.address_of(s).unwrap());
@@ -310,6 +304,7 @@ fn both_rules_see_the_same_addresses() {
             .collect();
         assert!(rule.is_settled() && rule.code_bytes() > code, "{mode:?}");
         assert_ne!(rule.clif().0, text, "{mode:?}: it is the second one");
+        assert!(rule.code_bytes() <= code + full.code_bytes(), "{mode:?}: what both share counts once");
         assert_eq!(found, wanted, "{mode:?}");
         assert_ne!(found[0], found[1], "{mode:?}");
         assert_eq!(addresses(), before, "{mode:?}");
@@ -322,9 +317,7 @@ fn both_rules_see_the_same_addresses() {
 /// One that has begun with the first rule ends with it, though the second is in the same module.
 #[test]
 fn a_pullback_through_addresses_belongs_to_its_tape() {
-    let mut program = program(ADDRESSES);
-    program.define_data(DataObject { symbol: "sum".into(), bytes: vec![0; 8], align: 8, writable: true }).unwrap();
-    let cache = Cache::new(program);
+    let cache = with_addresses();
     let [rule, full] =
         [Effort::default(), Effort::Full].map(|effort| of_cache(&cache, &Options { effort, ..Options::default() }));
     // SAFETY: arrays are as long as is said.

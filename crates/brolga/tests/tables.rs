@@ -1,0 +1,50 @@
+//! Where the index of a table tells the way back, and where the way is logged. What comes out is tested by
+//! `ir-tests/cases/control/tables.clif`.
+
+use brolga::{ArgActivity, Mode, Options, Request, Stage, dump};
+
+mod common;
+
+/// `n` bytes say what is done to `x`: it is added to, multiplied, or left as it is. `turn` is done in each turn.
+fn plan(turn: &str) -> String {
+    let text = "function %f(i64, i64, f64, f64) -> f64 system_v {
+        block0(v0: i64, v1: i64, v2: f64, v3: f64):
+            v4 = iadd v0, v1
+            v5 = iconst.i64 1
+            v6 = iconst.i32 0
+            jump block1(v0, v2)
+        block1(v7: i64, v8: f64):
+            v9 = icmp ult v7, v4
+            brif v9, block2, block6
+        block2:
+            v10 = uload8.i32 v7
+            v11 = iadd v7, v5
+            TURN
+            br_table v10, block5(v8), [block3, block4]
+        block3:
+            v12 = fadd v8, v3
+            jump block5(v12)
+        block4:
+            v13 = fmul v8, v3
+            jump block5(v13)
+        block5(v14: f64):
+            jump block1(v11, v14)
+        block6:
+            return v8
+        }";
+    let program = common::program(&text.replace("TURN", turn));
+    let (f, active) = (program.func("f").unwrap(), ArgActivity::Active);
+    let request = Request::new(f, [ArgActivity::Const, ArgActivity::Const, active, active]);
+    let options = Options { mode: Mode::Combined, ..Options::full() };
+    dump(&program, &request, &options, Stage::Combined).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn the_index_tells_the_way_if_it_is_to_be_had() {
+    let (table, log) =
+        ("v10, the index of the table in block2, tells which", "the number on top of the tape tells which");
+    let there = plan("");
+    assert!(there.contains(table) && !there.contains(log), "{there}");
+    let overwritten = plan("istore8 v6, v7");
+    assert!(!overwritten.contains(table) && overwritten.contains(log), "{overwritten}");
+}
