@@ -4,8 +4,8 @@
 //! is their ratio to Cranelift's own work on the primal.
 //!
 //! *Method.* As for run times, all kinds take turns, and the minimum of each counts. *Differentiate* and *compile*
-//! are what a program pays that asks for the gradient and calls nothing else: from the program to verified CLIF, and
-//! from there to code that can be called. *Cranelift* is the same of the primal, without Brolga: it is verified, compiled in a module of its own, and
+//! are what a program pays that asks for the gradient and calls nothing else: from the program to CLIF, and
+//! from there to code that has been verified and can be called. *Cranelift* is the same of the primal, without Brolga: it is verified, compiled in a module of its own, and
 //! can be called. *Alone* is no more than `Context::compile` of it: no verifier, no module, no memory for code. Both have the flags that are
 //! the default, whatever is derived. *First* is everything from the text of the file on: it is read, and the gradient is called once.
 
@@ -33,9 +33,9 @@ pub struct Latency {
     pub cranelift_us: f64,
     /// `Context::compile` of the primal, and nothing else.
     pub alone_us: f64,
-    /// From the program to CLIF of what was derived, verified.
+    /// From the program to CLIF of what was derived.
     pub differentiate_us: f64,
-    /// From there to machine code that can be called.
+    /// From there to machine code that can be called: verified and compiled.
     pub compile_us: f64,
     /// From the text of the file to the first gradient.
     pub first_us: f64,

@@ -57,6 +57,8 @@ pub struct How {
     pub effort: brolga::Effort,
     /// Which calls are replaced.
     pub inline: Inline,
+    /// Most threads that compile; zero stands for as many as there are processors.
+    pub threads: usize,
 }
 
 impl From<Mode> for How {

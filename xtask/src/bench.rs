@@ -20,7 +20,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     // What calls pay for in the end, and what they wait for.
     let usual = if args.latency { crate::cli::Effort::Tiered } else { crate::cli::Effort::Full };
     let effort = args.effort.unwrap_or(usual).into();
-    let how = How { mode, ideas, inline: args.inline.into(), effort };
+    let how = How { mode, ideas, inline: args.inline.into(), effort, threads: args.threads };
     let text = if args.ideas {
         let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }

@@ -371,6 +371,9 @@ pub struct BenchArgs {
     /// all from the text to the first gradient; with --scaling, of code of up to 100 000 instructions, with branches and without.
     #[arg(long, conflicts_with_all = ["calls", "peers", "disasm"])]
     pub latency: bool,
+    /// Most threads that verify and compile: one does all of it in the calling one, zero stands for as many as there are processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
     /// Measure what each of the planner's ideas is worth instead: gradients with all of them beside gradients without one.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "disasm"])]
     pub ideas: bool,

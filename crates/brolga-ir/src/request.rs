@@ -341,6 +341,9 @@ pub struct Options {
     pub debug: bool,
     /// Cranelift's `opt_level=speed` for primal and derivative, unless the effort is `Quick`; otherwise `none`.
     pub optimize: bool,
+    /// Most threads that verify and compile the functions of a rule: the calling one, and helpers that sleep when there is nothing to do. Zero
+    /// stands for as many as there are processors, up to eight; with one, nothing runs outside of the calling thread. What comes out is the same.
+    pub threads: usize,
 }
 
 impl Default for Options {
@@ -357,6 +360,7 @@ impl Default for Options {
             verify_stages: cfg!(debug_assertions),
             debug: false,
             optimize: true,
+            threads: 0,
         }
     }
 }

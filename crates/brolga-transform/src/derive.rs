@@ -29,7 +29,7 @@ use crate::again::{Again, again, holds_good};
 use crate::ascending::{can_clear, only_clears};
 use crate::combined::combine;
 use crate::common::copies;
-use crate::door::{Found, verify};
+use crate::door::Found;
 use crate::facts::Facts;
 use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
@@ -219,15 +219,9 @@ pub fn derive_with(
 ) -> Result<Derivation, Diagnostics> {
     // Whoever looks should see nothing of attempts that fail.
     let (inlining, found) = attempt(program, request, options, isa)?;
-    derive_once(
-        program,
-        request,
-        options,
-        Manner { pieces: found.pieces, ..Manner::with(&inlining) },
-        isa,
-        look,
-        |_, _| {},
-    )
+    let manner = Manner { pieces: found.pieces, ..Manner::with(&inlining) };
+    let found = derive_once(program, request, options, manner, isa, look, |_, _| {})?;
+    found.verify(isa).map(|()| found)
 }
 
 /// Run the pipeline for a request.
@@ -235,6 +229,20 @@ pub fn derive_with(
 /// # Errors
 /// Every problem of the program as asked, and as it is written: see [`crate::fallback`].
 pub fn derive(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<Derivation, Diagnostics> {
+    let found = derive_unverified(program, request, options, isa)?;
+    found.verify(isa).map(|()| found)
+}
+
+/// The same, for whoever is going to verify what comes out: `brolga::DerivedRule` does so beside compiling it.
+///
+/// # Errors
+/// As [`derive`].
+pub fn derive_unverified(
     program: &Program,
     request: &Request,
     options: &Options,
@@ -437,13 +445,7 @@ fn run(
     let mut doors = Vec::new();
     if problems.is_empty() {
         segments::forget(whole.as_mut(), &mut wholes, &mut pairs, &names);
-        // What is asked for is verified as it is going to be called.
-        let inner = pairs.iter().skip(usize::from(whole.is_none()));
-        let inner = inner.flat_map(|p| [(&p.variant, &p.forward), (&p.variant, &p.pullback)]);
-        for (variant, func) in wholes.iter().map(|w| (&w.variant, &w.func)).chain(inner) {
-            problems.extend(verify(func, isa, &program.funcs[variant.func].symbol).err().into_iter().flat_map(|e| e.0));
-        }
-        let found = Found { whole: whole.as_ref(), pairs: &pairs, wholes: &wholes, captures: &captures };
+        let found = Found { whole: whole.as_mut(), pairs: &mut pairs, wholes: &wholes, captures: &captures };
         match found.doors(&names, isa, &program.funcs[request.func].symbol) {
             Ok(found) => doors = found,
             Err(e) => problems.extend(e.0),

@@ -43,8 +43,7 @@ pub fn entry_signature(isa: &dyn TargetIsa) -> ir::Signature {
 
 /// The function behind a door. `None` if its parameters or results are not those of its signature, which would not be seen any
 /// more.
-pub fn with_door(func: &ir::Function, isa: &dyn TargetIsa) -> Option<ir::Function> {
-    let mut func = func.clone();
+pub fn with_door(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Function> {
     let signature = std::mem::replace(&mut func.signature, entry_signature(isa));
     let entry = func.layout.entry_block()?;
     let params = func.dfg.detach_block_params(entry).as_slice(&func.dfg.value_lists).to_vec();
@@ -79,32 +78,34 @@ pub fn with_door(func: &ir::Function, isa: &dyn TargetIsa) -> Option<ir::Functio
 
 /// What a request has led to.
 pub(crate) struct Found<'a> {
-    pub whole: Option<&'a DerivedWhole>,
-    pub pairs: &'a [DerivedPair],
+    pub whole: Option<&'a mut DerivedWhole>,
+    pub pairs: &'a mut [DerivedPair],
     pub wholes: &'a [DerivedWhole],
     pub captures: &'a [Addressable],
 }
 
 impl Found<'_> {
-    /// The root's functions, verified: with doors, unless others call them. The combined function is called by nobody else.
-    pub fn doors(&self, names: &Names, isa: &dyn TargetIsa, symbol: &str) -> Result<Vec<ir::Function>, Diagnostics> {
-        let roots: Vec<&ir::Function> = match (self.whole, self.pairs.first()) {
-            (Some(w), _) => vec![&w.func],
-            (None, Some(p)) => vec![&p.forward, &p.pullback],
-            (None, None) => return Ok(vec![]),
-        };
-        let shared = self.whole.is_none() && self.pairs.first().is_some_and(|p| self.is_called(p, names));
-        if shared {
-            roots.into_iter().try_for_each(|f| verify(f, isa, symbol))?;
+    /// The root's functions with doors, unless others call them. The combined function is called by nobody else.
+    pub fn doors(self, names: &Names, isa: &dyn TargetIsa, symbol: &str) -> Result<Vec<ir::Function>, Diagnostics> {
+        if self.whole.is_none() && self.pairs.first().is_some_and(|p| self.is_called(p, names)) {
             return Ok(vec![]);
         }
-        let doors = roots.into_iter().map(|f| match with_door(f, isa) {
-            Some(mut door) => {
-                tidy(&mut door);
-                verified(door, isa, symbol)
+        let roots = match (self.whole, self.pairs) {
+            (Some(w), _) => vec![&mut w.func],
+            (None, [p, ..]) => vec![&mut p.forward, &mut p.pullback],
+            (None, []) => vec![],
+        };
+        let doors = roots.into_iter().map(|f| {
+            // The copy is for those who look: the function itself has room for what is added.
+            let copy = f.clone();
+            match with_door(std::mem::replace(f, copy), isa) {
+                Some(mut door) => {
+                    tidy(&mut door);
+                    Ok(door)
+                }
+                // The verifier says what is wrong with it.
+                None => Err(verify(f, isa, symbol).err().unwrap_or_else(|| misfit(f, symbol))),
             }
-            // The verifier says what is wrong with it.
-            None => Err(verify(f, isa, symbol).err().unwrap_or_else(|| misfit(f, symbol))),
         });
         doors.collect()
     }
@@ -134,12 +135,11 @@ fn fit(func: &ir::Function, values: &[ir::Value], types: &[AbiParam]) -> bool {
     values.iter().map(ty).eq(types.iter().map(|t| t.value_type))
 }
 
-/// A function, if Cranelift's verifier accepts it.
-fn verified(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
-    verify(&func, isa, symbol).map(|()| func)
-}
-
-pub(crate) fn verify(func: &ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<(), Diagnostics> {
+/// Ask Cranelift's verifier about a function that was derived from `%symbol`.
+///
+/// # Errors
+/// What it says, with the function.
+pub fn verify(func: &ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<(), Diagnostics> {
     cranelift_codegen::verify_function(func, isa).map_err(|e| {
         let d = Diagnostic::new("AD0901", format!("internal: {} does not verify", func.name))
             .in_func(symbol)
@@ -160,7 +160,7 @@ mod tests {
         let target =
             cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
         let isa = target.expect("a back end").finish(Flags::new(settings::builder())).expect("flags");
-        let found = with_door(&func, &*isa)?;
+        let found = with_door(func, &*isa)?;
         cranelift_codegen::verify_function(&found, &*isa).unwrap_or_else(|e| panic!("{e}: {found}"));
         Some(found)
     }

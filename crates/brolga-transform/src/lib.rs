@@ -63,6 +63,7 @@ mod once;
 pub mod orient;
 pub mod overwrite;
 pub mod own;
+pub mod parts;
 mod partners;
 pub mod plan;
 pub mod preaccumulate;
@@ -84,4 +85,4 @@ pub mod wide;
 mod worklist;
 
 pub use abi::Abi;
-pub use derive::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_with};
+pub use derive::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_unverified, derive_with};

@@ -478,7 +478,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         self.divides.remove(b);
         self.free.forget();
-        self.record_as_it_is(b)
+        self.when(b);
+        recorded
     }
 
     fn record_as_it_is(&mut self, b: ir::Block) -> IndexSet<Val> {

@@ -9,8 +9,6 @@
 //! calls it, so that a function or a data object has one address for both. So is the second derivative of a program that
 //! [asks for addresses](super::tiers): the symbols of derived functions then mean those of the second.
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use brolga_analysis::summary::reachable;
@@ -21,19 +19,18 @@ use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
 use brolga_rules::OF_C;
 use brolga_transform::Derivation;
 use brolga_transform::door::entry_signature;
-use cranelift_codegen::Context;
-use cranelift_codegen::control::ControlPlane;
+use brolga_transform::parts::Part;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, UserExternalName, UserFuncName};
-use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{
-    DataDescription, DataId, FuncId, Linkage, Module, ModuleError, ModuleReloc, default_libcall_names,
-};
+use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
 
+use super::memory::CodeMemory;
 use super::sincos::sincos;
 use super::traps::{CodeMap, CompiledFunction};
+use super::units::{self, Code, Unit};
 use crate::Error;
 
 /// How Cranelift compiles.
@@ -54,6 +51,11 @@ pub fn host_isa(options: &Options) -> Result<OwnedTargetIsa, Error> {
         _ if options.optimize => Tuning::Speed,
         _ => Tuning::Plain,
     })
+}
+
+/// The host, for code that is compiled as plainly as can be.
+pub(super) fn plain_isa() -> Result<OwnedTargetIsa, Error> {
+    tuned(Tuning::Plain)
 }
 
 fn tuned(tuning: Tuning) -> Result<OwnedTargetIsa, Error> {
@@ -100,14 +102,6 @@ enum Target {
     Data(DataId),
 }
 
-thread_local! {
-    /// Tables of Cranelift's that the last rule of this thread was compiled with: the next one need not ask for memory again.
-    static SPARE: Cell<Option<Box<Context>>> = const { Cell::new(None) };
-}
-
-/// Instructions of a function whose tables are too large to be kept.
-const LARGE: usize = 10_000;
-
 /// What the run time has for generated code.
 fn runtime_symbol(symbol: &str) -> Option<*const u8> {
     static SYMBOLS: LazyLock<HashMap<&'static str, usize>> =
@@ -134,13 +128,10 @@ const SECOND: &str = "brolga.second";
 pub struct Builder<'p> {
     program: &'p Program,
     linked: Linked,
-    /// What is defined and not linked yet.
-    functions: Vec<(FuncId, CompiledFunction)>,
-    ctx: Box<Context>,
+    /// What is going to be compiled.
+    units: Vec<Unit>,
     /// What the module calls its functions: `NAME.SYMBOL`.
     name: &'static str,
-    /// Whether a function was so long that its tables had better be given back.
-    large: bool,
 }
 
 /// What is known of a module between the times that something is added to it.
@@ -151,6 +142,8 @@ struct Linked {
     targets: HashMap<String, Target>,
     /// What has an address.
     functions: HashMap<FuncId, CompiledFunction>,
+    /// Most threads that compile ([`Options::threads`]).
+    threads: usize,
 }
 
 /// A finished module.
@@ -183,9 +176,8 @@ impl Compiled {
     ) -> Result<Added, Error> {
         let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || Error::Internal { stage: "link", message: "the module was lost in a panic".to_owned() };
-        let ctx = Box::new(Context::new());
         let linked_now = linked.take().ok_or_else(gone)?;
-        let mut b = Builder { program, linked: linked_now, functions: Vec::new(), ctx, name: FIRST, large: false };
+        let mut b = Builder { program, linked: linked_now, units: Vec::new(), name: FIRST };
         let found = define(&mut b).and_then(|()| b.link());
         *linked = Some(b.linked);
         found.map(|(code, addresses)| Added { code, addresses })
@@ -211,18 +203,20 @@ impl Drop for Compiled {
 
 impl<'p> Builder<'p> {
     /// An empty module with all data objects of the program.
-    pub fn new(program: &'p Program, isa: OwnedTargetIsa) -> Result<Self, Error> {
+    pub fn new(program: &'p Program, options: &Options) -> Result<Self, Error> {
+        let isa = host_isa(options)?;
         let mut b = JITBuilder::with_isa(isa.clone(), default_libcall_names());
         b.symbol_lookup_fn(Box::new(runtime_symbol));
+        b.memory_provider(Box::new(CodeMemory::new()));
         for f in program.funcs.values() {
             if let Some(address) = f.host {
                 b.symbol(&f.symbol, address as *const u8);
             }
         }
         let module = JITModule::new(b);
-        let linked = Linked { module, isa, targets: HashMap::default(), functions: HashMap::default() };
-        let ctx = SPARE.take().unwrap_or_else(|| Box::new(Context::new()));
-        let mut this = Self { program, linked, functions: Vec::new(), ctx, name: FIRST, large: false };
+        let (targets, functions) = Default::default();
+        let linked = Linked { module, isa, targets, functions, threads: options.threads };
+        let mut this = Self { program, linked, units: Vec::new(), name: FIRST };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
@@ -272,43 +266,20 @@ impl<'p> Builder<'p> {
         Ok(Target::Func(id))
     }
 
-    /// Compile a function whose external names are symbols (in the spelling of `names`, if there is one), as the module is or, if
-    /// `plain`, without the mid-end.
+    /// A function whose external names are symbols (in the spelling of `names`, if there is one), to be compiled as the module is.
     pub fn define(
         &mut self,
         symbol: &str,
-        func: &ir::Function,
+        mut func: ir::Function,
         names: Option<&Names>,
-        plain: bool,
         owner: FuncKey,
-    ) -> Result<(), Error> {
+    ) -> Result<&mut Unit, Error> {
         let Target::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
-        // The mid-end has been seen to panic on valid functions that the back end alone compiles.
-        let own = (!plain).then(|| self.linked.isa.clone());
-        let mut failed = None;
-        for isa in own.into_iter().chain([tuned(Tuning::Plain)?]) {
-            let mut func = func.clone();
-            one_call_of_two(&mut func, self.program);
-            let func = self.resolved(symbol, id, func, names)?;
-            failed = self.attempt(id, func, &*isa).err();
-            if failed.is_none() {
-                break;
-            }
-        }
-        if let Some(what) = failed {
-            let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
-                .in_func(&self.program.funcs[owner].symbol)
-                .note(what)
-                .help("replace the unsupported instruction by ones that the back end has");
-            return Err(Diagnostics::from(d).into());
-        }
-        let code = self.ctx.compiled_code().expect("just compiled");
-        let traps = code.buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
-        let locs = code.buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
-        let size = code.code_info().total_size;
-        let f = CompiledFunction { owner, start: 0, size, traps, locs };
-        self.functions.push((id, f));
-        Ok(())
+        one_call_of_two(&mut func, self.program);
+        let func = self.resolved(symbol, id, func, names)?;
+        let (symbol, isa) = (symbol.to_owned(), Some(self.linked.isa.clone()));
+        self.units.push(Unit { id, symbol, func, isa, verified: false, owner });
+        Ok(self.units.last_mut().expect("just pushed"))
     }
 
     /// The function with ids for symbols.
@@ -356,32 +327,6 @@ impl<'p> Builder<'p> {
         Ok(func)
     }
 
-    /// Compile so, and define. An error or a panic of Cranelift's comes back as text.
-    fn attempt(&mut self, id: FuncId, func: ir::Function, isa: &dyn TargetIsa) -> Result<(), String> {
-        self.ctx.clear();
-        self.large |= func.dfg.num_insts() > LARGE;
-        self.ctx.func = func;
-        let (module, ctx) = (&mut self.linked.module, &mut self.ctx);
-        let define = || -> Result<(), Box<ModuleError>> {
-            let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32);
-            ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| Box::new(ModuleError::Compilation(e.inner)))?;
-            let code = ctx.compiled_code().expect("just compiled");
-            let align = u64::from(align).max(u64::from(code.buffer.alignment));
-            let relocs: Vec<ModuleReloc> =
-                code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &ctx.func, id)).collect();
-            module.define_function_bytes(id, align, code.code_buffer(), &relocs).map_err(Box::new)
-        };
-        // Cranelift panics on some instructions that a back end does not support.
-        match crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(define))) {
-            Ok(result) => result.map_err(|e| format!("{e:?}")),
-            Err(panic) => {
-                *self.ctx = Context::new();
-                let text = panic.downcast_ref::<String>().cloned();
-                Err(text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
-            }
-        }
-    }
-
     /// An entry point for a function: `symbol.entry(cells)`.
     pub fn entry_point(&mut self, symbol: &str, sig: &ir::Signature, owner: FuncKey) -> Result<(), Error> {
         let entry_sig = entry_signature(self.linked.module.isa());
@@ -416,14 +361,20 @@ impl<'p> Builder<'p> {
         b.ins().return_(&[]);
         b.finalize(self.linked.module.isa().frontend_config());
         // The symbol may have characters that a test-case name cannot be read back from; nobody reads this one.
-        self.define(&name, &func, None, false, owner)
+        self.define(&name, func, None, owner).map(drop)
     }
 
-    /// Link what was defined.
+    /// Compile and link what was defined.
     fn link(&mut self) -> Result<(CodeMap, HashMap<String, usize>), Error> {
+        let compiled = units::compile(std::mem::take(&mut self.units), self.program, self.linked.threads)?;
         let Linked { module, targets, functions, .. } = &mut self.linked;
+        for unit in &compiled {
+            module
+                .define_function_bytes(unit.id, unit.align, unit.code.code_buffer(), &unit.relocs)
+                .map_err(|e| internal("define", &e))?;
+        }
         module.finalize_definitions().map_err(|e| internal("finalize", &e))?;
-        for (id, f) in self.functions.drain(..) {
+        for (id, f) in compiled.into_iter().map(Code::function) {
             let start = module.get_finalized_function(id) as usize;
             functions.insert(id, CompiledFunction { start, ..f });
         }
@@ -443,10 +394,6 @@ impl<'p> Builder<'p> {
     /// Link everything.
     pub fn finish(mut self) -> Result<Compiled, Error> {
         let (code, addresses) = self.link()?;
-        if !self.large {
-            self.ctx.clear();
-            SPARE.set(Some(self.ctx));
-        }
         Ok(Compiled { linked: Mutex::new(Some(self.linked)), code, addresses })
     }
 
@@ -472,7 +419,7 @@ impl<'p> Builder<'p> {
         }
         for (k, f) in missing {
             if let Some(body) = &f.body {
-                self.define(&f.symbol, body, None, false, k)?;
+                self.define(&f.symbol, body.clone(), None, k)?.verified = true;
             }
         }
         Ok(())
@@ -555,7 +502,7 @@ fn internal(stage: &'static str, e: &dyn std::fmt::Display) -> Error {
 
 /// Declare and define functions of a program as they are, with entry points for `roots`.
 pub fn primals(program: &Program, roots: &[FuncKey], needed: &[FuncKey], options: &Options) -> Result<Compiled, Error> {
-    let mut b = Builder::new(program, host_isa(options)?)?;
+    let mut b = Builder::new(program, options)?;
     b.primals(needed)?;
     for &k in roots.iter().filter(|&&k| program.funcs[k].body.is_some()) {
         b.entry_point(&program.funcs[k].symbol, &program.funcs[k].signature, k)?;
@@ -592,57 +539,50 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
 }
 
 /// Declare and define the derived functions, and what they call. `primals` is for functions of the program, if those are compiled otherwise.
-pub fn compile(d: &Derivation, root: FuncKey, options: &Options, primals: Option<&Options>) -> Result<Compiled, Error> {
-    let mut b = Builder::new(&d.program, host_isa(options)?)?;
-    derived(&mut b, d, root, options, primals)?;
+pub fn compile(
+    d: &mut Derivation,
+    root: FuncKey,
+    options: &Options,
+    primals: Option<&Options>,
+) -> Result<Compiled, Error> {
+    let parts = taken(d);
+    let mut b = Builder::new(&d.program, options)?;
+    derived(&mut b, (d, parts), root, options, primals)?;
     b.finish()
 }
 
 /// The same beside a derivative that is there, of the same function: both share all functions and data objects of the program.
-pub fn add_second(compiled: &Compiled, d: &Derivation, root: FuncKey, options: &Options) -> Result<Added, Error> {
+pub fn add_second(compiled: &Compiled, d: &mut Derivation, root: FuncKey, options: &Options) -> Result<Added, Error> {
     let isa = host_isa(options)?;
+    let parts = taken(d);
     compiled.add(&d.program, |b| {
         (b.linked.isa, b.name) = (isa, SECOND);
-        derived(b, d, root, options, None)
+        derived(b, (d, parts), root, options, None)
     })
+}
+
+/// What of a derivation is compiled. Who compiles changes it, and who derived has no more use for functions with doors.
+fn taken(d: &mut Derivation) -> Vec<(Part, ir::Function)> {
+    d.parts().into_iter().map(|part| (part.clone(), d.take(&part))).collect()
 }
 
 fn derived(
     b: &mut Builder<'_>,
-    d: &Derivation,
+    (d, parts): (&Derivation, Vec<(Part, ir::Function)>),
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
 ) -> Result<(), Error> {
-    let mut doors = d.doors.iter();
-    // Symbol, function, whether half of it is there twice, whose derivative it is.
-    let mut functions: Vec<(String, &ir::Function, bool, FuncKey)> = Vec::new();
-    // The root's own come first.
-    for (i, w) in d.whole.iter().chain(&d.wholes).enumerate() {
-        let door = if i == 0 && d.whole.is_some() { doors.next() } else { None };
-        let (symbol, func) = match door {
-            Some(door) => (format!("{}.entry", w.symbol), door),
-            None => (w.symbol.clone(), &w.func),
-        };
-        functions.push((symbol, func, w.twice, w.variant.func));
-    }
-    for (i, p) in d.pairs.iter().enumerate() {
-        for (symbol, half) in [(&p.forward_symbol, &p.forward), (&p.pullback_symbol, &p.pullback)] {
-            let door = if i == 0 && d.whole.is_none() { doors.next() } else { None };
-            let (symbol, func) = match door {
-                Some(door) => (format!("{symbol}.entry"), door),
-                None => (symbol.clone(), half),
-            };
-            functions.push((symbol, func, false, p.variant.func));
-        }
-    }
-    for (symbol, func, ..) in &functions {
-        b.declare(symbol, &func.signature)?;
+    for (part, func) in &parts {
+        b.declare(&part.symbol, &func.signature)?;
     }
     b.primals_as(primals, &called(d))?;
-    for (symbol, func, twice, owner) in functions {
-        let plain = options.effort != Effort::Quick && is_better_plain(func, twice);
-        b.define(&symbol, func, Some(&d.names), plain, owner)?;
+    for (part, func) in parts {
+        let plain = options.effort != Effort::Quick && is_better_plain(&func, part.twice);
+        let unit = b.define(&part.symbol, func, Some(&d.names), part.owner)?;
+        if plain {
+            unit.isa = None;
+        }
     }
     // Others call the root's pair, or somebody has changed what was derived.
     if let (true, Some(w)) = (d.doors.is_empty(), &d.whole) {

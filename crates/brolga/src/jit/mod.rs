@@ -20,13 +20,16 @@ use cranelift_codegen::ir::{self, Signature, Type, types};
 
 use crate::{Error, Trap};
 
+mod batch;
 mod compile;
 mod declared;
+mod memory;
 mod primal;
 mod runs;
 mod sincos;
 mod tiers;
 mod traps;
+mod units;
 
 use compile::{Added, Compiled};
 use declared::Places;
@@ -234,7 +237,7 @@ impl DerivedRule {
         let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.
         crate::quiet::caught("derive", || {
-            let d = brolga_transform::derive(program, request, options, &*isa)?;
+            let d = brolga_transform::derive_unverified(program, request, options, &*isa)?;
             Self::compiled(d, request, options, beside)
         })
     }
@@ -298,15 +301,15 @@ impl DerivedRule {
         Self::compiled(d, request, options, Beside::Nothing)
     }
 
-    fn compiled(d: Derivation, request: &Request, options: &Options, beside: Beside<'_>) -> Result<Self, Error> {
+    fn compiled(mut d: Derivation, request: &Request, options: &Options, beside: Beside<'_>) -> Result<Self, Error> {
         let primals = if let Beside::Second { primals } = beside { Some(primals) } else { None };
         let (compiled, added) = match beside {
             Beside::First(first) => {
                 let compiled = Arc::clone(&first.0.compiled);
-                let added = compile::add_second(&compiled, &d, request.func, options)?;
+                let added = compile::add_second(&compiled, &mut d, request.func, options)?;
                 (compiled, Some(added))
             }
-            _ => (Arc::new(compile::compile(&d, request.func, options, primals)?), None),
+            _ => (Arc::new(compile::compile(&mut d, request.func, options, primals)?), None),
         };
         let address = |s: &str| address(&compiled, added.as_ref(), s);
         let at = |s: &str| address(s).expect("every symbol that was declared has an address");

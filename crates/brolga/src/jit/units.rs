@@ -1,0 +1,152 @@
+//! Functions on their way to machine code: verified and compiled, side by side.
+//!
+//! **Problem.** Cranelift's verifier takes a tenth to a fifth as long as it takes to derive a function, and compiling takes half as long.
+//! One after the other, whoever waits for a gradient waits for both, and in a large program for one function after the other.
+//!
+//! **Answer.** None of this needs anything of another, so all of it is one [batch](super::batch).
+//!
+//! **Invariants.** Nothing is linked of a batch in which anything failed: code of a function that does not verify is never run. What the
+//! verifier says comes before what went wrong compiling, which is of less use then. Code does not depend on who compiled it.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_transform::door::verify;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::{CompiledCode, Context};
+use cranelift_module::{FuncId, ModuleReloc};
+
+use super::batch;
+use super::compile::plain_isa;
+use super::traps::CompiledFunction;
+use crate::Error;
+
+/// A function that is to be compiled.
+pub struct Unit {
+    pub id: FuncId,
+    /// How it is called.
+    pub symbol: String,
+    /// Its external names are ids.
+    pub func: ir::Function,
+    /// What it is compiled for; without one, as plainly as can be.
+    pub isa: Option<OwnedTargetIsa>,
+    /// Whether somebody has verified it.
+    pub verified: bool,
+    /// The function of the program that it is, or that it derives from.
+    pub owner: FuncKey,
+}
+
+/// What a unit has become.
+pub struct Code {
+    pub id: FuncId,
+    pub code: CompiledCode,
+    /// Its alignment in bytes.
+    pub align: u64,
+    pub relocs: Vec<ModuleReloc>,
+    owner: FuncKey,
+}
+
+impl Code {
+    /// What is to be known about it when it runs, but where it is.
+    pub fn function(self) -> (FuncId, CompiledFunction) {
+        let buffer = &self.code.buffer;
+        let traps = buffer.traps().iter().map(|t| (t.offset, t.code)).collect();
+        let locs = buffer.get_srclocs_sorted().iter().map(|l| (l.start, l.end, l.loc.bits())).collect();
+        let size = self.code.code_info().total_size;
+        (self.id, CompiledFunction { owner: self.owner, start: 0, size, traps, locs })
+    }
+}
+
+/// One task of a batch.
+enum Done {
+    Verified(Result<(), Diagnostics>),
+    /// Or what went wrong, as text.
+    Compiled(Result<Box<Code>, String>),
+}
+
+/// Verify and compile, with no more than so many threads (see [`batch::run`]).
+pub fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Result<Vec<Code>, Error> {
+    let plain = plain_isa()?;
+    let size: usize = units.iter().map(|u| u.func.dfg.num_insts()).sum();
+    let threads = if size < batch::WORTH { 1 } else { threads };
+    let unverified: Vec<(usize, String)> = (0..units.len())
+        .filter(|&i| !units[i].verified)
+        .map(|i| (i, program.funcs[units[i].owner].symbol.clone()))
+        .collect();
+    let units = Arc::new(units);
+    let n = units.len();
+    // Helpers begin at the end: as a rule, they verify.
+    let tasks = n + unverified.len();
+    let shared = Arc::clone(&units);
+    let done = batch::run(tasks, threads, move |i| match i.checked_sub(n) {
+        None => Done::Compiled(code(&shared[i], &plain).map(Box::new)),
+        Some(i) => {
+            let (i, owner) = &unverified[i];
+            let unit = &shared[*i];
+            Done::Verified(verify(&unit.func, &**unit.isa.as_ref().unwrap_or(&plain), owner))
+        }
+    });
+    let mut problems = Diagnostics::default();
+    let (mut compiled, mut failed) = (Vec::with_capacity(n), Diagnostics::default());
+    for (i, done) in done.into_iter().enumerate() {
+        match done {
+            Done::Verified(found) => problems.extend(found.err().into_iter().flat_map(|e| e.0)),
+            Done::Compiled(Ok(code)) => compiled.push(*code),
+            Done::Compiled(Err(what)) => {
+                let Unit { symbol, owner, .. } = &units[i];
+                let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
+                    .in_func(&program.funcs[*owner].symbol)
+                    .note(what)
+                    .help("replace the unsupported instruction by ones that the back end has");
+                failed.push(d);
+            }
+        }
+    }
+    problems.or_ok(())?;
+    failed.or_ok(compiled).map_err(Error::from)
+}
+
+thread_local! {
+    /// Tables of Cranelift's that the last function of this thread was compiled with: the next one need not ask for memory again.
+    static SPARE: Cell<Option<Box<Context>>> = const { Cell::new(None) };
+}
+
+/// Instructions of a function whose tables are too large to be kept.
+const LARGE: usize = 10_000;
+
+/// Compile as is asked, or if that fails as plainly as can be: the mid-end has been seen to panic on valid functions that the back end
+/// alone compiles.
+fn code(unit: &Unit, plain: &OwnedTargetIsa) -> Result<Code, String> {
+    if let Some(isa) = &unit.isa
+        && let Ok(code) = attempt(unit, &**isa)
+    {
+        return Ok(code);
+    }
+    attempt(unit, &**plain)
+}
+
+/// Compile so. An error or a panic of Cranelift's comes back as text.
+fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
+    let mut ctx = SPARE.take().unwrap_or_else(|| Box::new(Context::new()));
+    ctx.func = unit.func.clone();
+    let compiled = || -> Result<Code, String> {
+        ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| format!("{:?}", e.inner))?;
+        let code = ctx.take_compiled_code().expect("just compiled");
+        let relocs = code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &ctx.func, unit.id)).collect();
+        let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32).max(code.buffer.alignment);
+        if unit.func.dfg.num_insts() <= LARGE {
+            ctx.clear();
+            SPARE.set(Some(ctx));
+        }
+        Ok(Code { id: unit.id, code, align: align.into(), relocs, owner: unit.owner })
+    };
+    // Cranelift panics on some instructions that a back end does not support. Its tables are dropped then.
+    crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
+    })
+}
