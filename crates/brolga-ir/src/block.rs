@@ -4,6 +4,8 @@
 //! nothing is renumbered while a graph grows, and [`crate::lower`] makes CLIF of it in one go when it is complete. Source:
 //! Mooncake's `CFGBlock`.
 
+use std::cell::Cell;
+
 use crate::map::Table;
 use cranelift_codegen::ir::{self, TrapCode, Type};
 use cranelift_entity::PrimaryMap;
@@ -136,6 +138,15 @@ impl Role {
 }
 
 impl CfgBlocks {
+    /// Nobody needs it any more: the next graph of this thread gets the memory of its longest block.
+    pub fn recycle(self) {
+        let blocks = self.blocks.into_iter().map(|(_, b)| b.insts.0).chain([SPARE.take()]);
+        if let Some(mut longest) = blocks.filter(|b| b.capacity() <= *KEPT.end()).max_by_key(Vec::capacity) {
+            longest.clear();
+            SPARE.set(longest);
+        }
+    }
+
     /// Say of all blocks that they are there for rare runs.
     pub fn make_cold(&mut self) {
         self.blocks.values_mut().for_each(|b| b.cold = true);
@@ -182,15 +193,21 @@ impl Ids {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragment(Vec<(InstId, AdInst)>);
 
+/// Instructions from which on the memory of a block is kept for the next one, since what the system gives anew it has to clear first; and
+/// most, since a thread should not hold on to megabytes.
+const KEPT: std::ops::RangeInclusive<usize> = 256..=1 << 14;
+
+thread_local! {
+    /// Memory of a long block that is gone.
+    static SPARE: Cell<Vec<(InstId, AdInst)>> = const { Cell::new(Vec::new()) };
+}
+
 impl Fragment {
     /// An empty one with room for so many.
     pub fn with_capacity(n: usize) -> Self {
-        Self(Vec::with_capacity(n))
-    }
-
-    /// Make room for so many more.
-    pub fn reserve(&mut self, n: usize) {
-        self.0.reserve(n);
+        let mut memory = if KEPT.contains(&n) { SPARE.take() } else { Vec::new() };
+        memory.reserve(n);
+        Self(memory)
     }
 
     /// Append copies.

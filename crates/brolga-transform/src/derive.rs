@@ -416,6 +416,8 @@ fn run(
                         Place::Whole(wholes.len() - 1)
                     }
                 };
+                stages.forward.recycle();
+                stages.pullback.recycle();
                 if !pieces {
                     early.push((variant.clone(), to, place));
                 }

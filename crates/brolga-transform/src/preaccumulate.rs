@@ -77,16 +77,17 @@ pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bo
     let wanted = |func: &ir::Function, l: &Loop| chain(func, l).filter(|c| reverses(l.blocks[0]) && (!worth || c.pays));
     let mut chains: Vec<(Loop, Chain)> =
         loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
+    if chains.is_empty() {
+        return Vec::new();
+    }
     // A turn in as few blocks as can be, so that what is handed on within it has one name.
     let inner = chains.iter().flat_map(|(l, _)| &l.blocks[..l.blocks.len() - 1]);
     let ends = inner.filter_map(|&b| func.layout.last_inst(b));
     let within: HashSet<ir::Inst> = ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Jump).collect();
     if !within.is_empty() {
-        let headers: Vec<ir::Block> = chains.iter().map(|(l, _)| l.blocks[0]).collect();
         join(func, |jump| within.contains(&jump));
+        chains.iter_mut().for_each(|(_, chain)| chain.rename(|v| func.dfg.resolve_aliases(v)));
         func.dfg.resolve_all_aliases();
-        let ours = loops(func).into_iter().filter(|l| headers.contains(&l.blocks[0]));
-        chains = ours.filter_map(|l| chain(func, &l).map(|c| (l, c))).collect();
     }
     let mut found = Vec::new();
     for (l, chain) in chains {
@@ -140,6 +141,16 @@ struct Chain {
 }
 
 impl Chain {
+    /// Values have other names: those of the turn, and those that they are made of.
+    fn rename(&mut self, name: impl Fn(Value) -> Value) {
+        self.names.iter_mut().for_each(|v| *v = name(*v));
+        for node in &mut self.nodes {
+            if let Node::Is(v) | Node::Product(_, v) | Node::Quotient(_, v) = node {
+                *v = name(*v);
+            }
+        }
+    }
+
     /// Products and quotients that `c` is made of.
     fn factors(&self) -> SmallVec<[usize; 8]> {
         let mut found = SmallVec::new();

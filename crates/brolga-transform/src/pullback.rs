@@ -247,7 +247,14 @@ impl Builder<'_, '_> {
         let func = facts.func();
         let plan = &self.plan.blocks[b];
         let last = func.layout.last_inst(b);
-        let mut f = Fragment::default();
+        let live = self.live;
+        let insts = facts.cfg.insts(b);
+        let stmts = self.stmts;
+        // All of it at once: a long block should not move.
+        let params = func.dfg.block_params(b).len();
+        let reverse = insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>();
+        let touched = live.touched[b].iter().count();
+        let mut f = Fragment::with_capacity(touched + plan.sources.len() + reverse + 2 * params + 3);
         // Popping comes first: what is on top of the tape is this block's.
         if !plan.record.is_empty() || plan.push_id {
             let defs = plan.record.iter().map(|&v| (v, type_of(facts, self.aux, v))).collect();
@@ -256,13 +263,6 @@ impl Builder<'_, '_> {
         }
         // Values are had just before their first use: a block may be long, and registers are few.
         let mut waiting = Waiting::new(&plan.sources, std::mem::take(&mut self.notes));
-        let live = self.live;
-        let insts = facts.cfg.insts(b);
-        let stmts = self.stmts;
-        // All of it at once: a long block should not move.
-        let params = func.dfg.block_params(b).len();
-        let reverse = insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>();
-        f.reserve(live.touched[b].iter().count() + plan.sources.len() + reverse + 2 * params + 2);
         for v in live.touched[b].iter() {
             if !live.live_out[b].contains(v) {
                 self.add(&mut f, Defs::default(), AdOp::ZeroCt(v), last);

@@ -261,6 +261,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         cx.forward = block.role.is_forward();
         cx.short = block.cold || cx.env.short;
         cx.known.clear();
+        cx.known.reserve(block.insts.len() / 2);
         cx.zero_vectors.clear();
         let again = block.role.again();
         if !cx.forward && (again.is_none() || again != scope) {
