@@ -33,6 +33,7 @@ use cranelift_codegen::isa::{CallConv, TargetFrontendConfig, TargetIsa};
 use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
 use cranelift_codegen::{dominator_tree::DominatorTree, flowgraph::ControlFlowGraph};
 use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::SmallVec;
 
 use crate::ahead::add_twins;
 use crate::canonical::{canonical, order};
@@ -83,17 +84,24 @@ pub fn normalise(
     let mut ctx = Context::for_function(body);
     ctx.func.stack_limit = None;
     resolve_aliases(&mut ctx.func);
-    ctx.compute_cfg();
-    ctx.compute_domtree();
     let internal = |what: &str, e: &dyn std::fmt::Display| {
         Diagnostics::from(
             Diagnostic::new("AD0900", format!("internal: {what} failed: {e}")).in_func(&program.funcs[key].symbol),
         )
     };
-    ctx.eliminate_unreachable_code(isa).map_err(|e| internal("unreachable code elimination", &e))?;
+    let whole = is_whole(&ctx.func);
+    if !whole {
+        ctx.compute_cfg();
+        ctx.compute_domtree();
+        ctx.eliminate_unreachable_code(isa).map_err(|e| internal("unreachable code elimination", &e))?;
+    }
     refuse(program, key, &ctx.func)?;
-    ctx.remove_constant_phis(isa).map_err(|e| internal("constant parameter removal", &e))?;
-    resolve_aliases(&mut ctx.func);
+    if !(whole && all_vary(&ctx.func)) {
+        ctx.compute_cfg();
+        ctx.compute_domtree();
+        ctx.remove_constant_phis(isa).map_err(|e| internal("constant parameter removal", &e))?;
+        resolve_aliases(&mut ctx.func);
+    }
     let mut func = ctx.func;
     tail_calls(program, key, &mut func);
     lay_out(&mut func);
@@ -112,6 +120,68 @@ pub fn normalise(
     // Mostly nothing had to be done.
     let func = if is_numbered(&func, &order) { func } else { renumber(&func, &order) };
     Ok(Normalised::new(key, func, same.then_some(loops)))
+}
+
+/// Whether all blocks can be reached, as mostly they can: then nothing has to be computed to find out which.
+fn is_whole(func: &ir::Function) -> bool {
+    let mut seen: EntitySet<ir::Block> = EntitySet::new();
+    let mut work: Vec<ir::Block> = func.layout.entry_block().into_iter().collect();
+    let mut reached = 0;
+    while let Some(b) = work.pop() {
+        if seen.insert(b) {
+            reached += 1;
+            work.extend(func.block_successors(b));
+        }
+    }
+    func.layout.blocks().count() == reached
+}
+
+/// Whether it is seen at once that no block parameter gets the same argument wherever its block is entered from: as mostly none does. One
+/// that gets two values that differ, since they are no parameters, or such as differ themselves, is none of those.
+fn all_vary(func: &ir::Function) -> bool {
+    let Some(entry) = func.layout.entry_block() else { return true };
+    let mut left: Vec<(ir::Value, SmallVec<[ir::Value; 2]>)> = Vec::new();
+    // Where in that list the parameters of each block begin.
+    let mut first: SecondaryMap<ir::Block, usize> = SecondaryMap::new();
+    for b in func.layout.blocks().filter(|&b| b != entry) {
+        first[b] = left.len();
+        left.extend(func.dfg.block_params(b).iter().map(|&v| (v, SmallVec::new())));
+    }
+    if left.is_empty() {
+        return true;
+    }
+    let dfg = &func.dfg;
+    for last in func.layout.blocks().filter_map(|b| func.layout.last_inst(b)) {
+        for call in dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
+            let at = first[call.block(&dfg.value_lists)];
+            for (k, arg) in call.args(&dfg.value_lists).enumerate() {
+                // What a call gives to its handlers is nobody else's.
+                let Some(v) = arg.as_value() else { return false };
+                let (param, args) = &mut left[at + k];
+                if v != *param && !args.contains(&v) {
+                    args.push(v);
+                }
+            }
+        }
+    }
+    let mut unsure: EntitySet<ir::Value> = EntitySet::new();
+    unsure.extend(left.iter().map(|p| p.0));
+    loop {
+        let before = left.len();
+        left.retain(|(v, args)| {
+            let varies = args.iter().filter(|&&a| !unsure.contains(a)).nth(1).is_some();
+            if varies {
+                unsure.remove(*v);
+            }
+            !varies
+        });
+        if left.is_empty() {
+            return true;
+        }
+        if left.len() == before {
+            return false;
+        }
+    }
 }
 
 /// Diagnostics for everything in a function that we do not support.

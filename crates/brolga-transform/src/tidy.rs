@@ -37,6 +37,7 @@ pub(crate) fn resolve_aliases(func: &mut ir::Function) {
 /// all, the jump is a good part of them.
 fn return_early(func: &mut ir::Function) {
     let mut next = func.layout.last_block();
+    let mut changed = false;
     while let Some(block) = next {
         next = func.layout.prev_block(block);
         let last = func.layout.last_inst(block).expect("a block has a terminator");
@@ -53,6 +54,10 @@ fn return_early(func: &mut ir::Function) {
         func.set_srcloc(new, func.srcloc(last));
         func.layout.remove_inst(last);
         func.layout.append_inst(new, block);
+        changed = true;
+    }
+    if !changed {
+        return;
     }
     let mut reached = EntitySet::new();
     reached.extend(func.layout.entry_block());

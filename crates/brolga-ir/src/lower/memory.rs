@@ -317,29 +317,29 @@ impl Cx<'_> {
             }
             AdOp::Keep(slot, v) if slot.as_variable().is_some() => {
                 // If anybody reads it.
-                if let Some(place) = self.kept.get(slot) {
+                if let Some(&place) = self.kept.get(*slot) {
                     let v = self.get(*v);
-                    match *place {
+                    match place {
                         Place::Variable(var) => b.def_var(var, v),
-                        Place::Value(_) => drop(self.kept.insert(*slot, Place::Value(Some(v)))),
+                        Place::Value(_) => self.kept.set(*slot, Place::Value(Some(v))),
                     }
                 }
             }
             AdOp::KeepBlock(slot, id) if slot.as_variable().is_some() => {
-                if let Some(&var) = self.kept_ids.get(slot) {
+                if let Some(&var) = self.kept_ids.get(*slot) {
                     let id = b.ins().iconst(types::I32, i64::from(*id));
                     b.def_var(var, id);
                 }
             }
             AdOp::Restore(slot) if slot.as_variable().is_some() => {
-                let r = match self.kept[slot] {
+                let r = match *self.kept.get(*slot).expect("a variable that is read is declared") {
                     Place::Variable(var) => b.use_var(var),
                     Place::Value(v) => v.expect("what dominates a block is lowered before it"),
                 };
                 self.name(inst.defs[0].0, r);
             }
             AdOp::KeptBlock(slot) if slot.as_variable().is_some() => {
-                let r = b.use_var(self.kept_ids[slot]);
+                let r = b.use_var(*self.kept_ids.get(*slot).expect("a variable that is read is declared"));
                 self.name(inst.defs[0].0, r);
             }
             AdOp::Turn => {

@@ -27,12 +27,12 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
+use crate::inst::{AdInst, AdOp, Arith, Shape, Val};
 use crate::names::Names;
 use births::Flow;
 use buffers::Buffers;
 use named::Named;
-use seen::{Cotangent, Kept, Seen};
+use seen::{Cotangent, Kept, Seen, Variables};
 
 mod births;
 mod buffers;
@@ -236,8 +236,8 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         in_shadows: Shadows::default(),
         checks: Vec::new(),
         watching: watch::Sums::default(),
-        kept: HashMap::default(),
-        kept_ids: HashMap::default(),
+        kept: Variables::default(),
+        kept_ids: Variables::default(),
         held: HashMap::default(),
         forward: true,
         short: false,
@@ -408,8 +408,8 @@ struct Cx<'a> {
     /// What is watched.
     watching: watch::Sums,
     /// Frame slots that are variables.
-    kept: HashMap<FrameSlot, Place>,
-    kept_ids: HashMap<FrameSlot, Variable>,
+    kept: Variables<Place>,
+    kept_ids: Variables<Variable>,
     /// Held variables.
     held: HashMap<Val, Variable>,
     /// Whether the block that is being lowered belongs to the forward half.
@@ -503,16 +503,16 @@ impl Cx<'_> {
         let constant = flow.map(|f| seen.constant(&f)).unwrap_or_default();
         for &(ref kept, ty, _) in &seen.kept {
             match *kept {
-                Kept::Value(slot) if constant.contains(&slot) => {
-                    self.kept.insert(slot, Place::Value(None));
+                Kept::Value(slot) if constant.get(slot).is_some() => {
+                    self.kept.set(slot, Place::Value(None));
                 }
-                Kept::Value(slot) if slot.as_variable().is_some() && !self.kept.contains_key(&slot) => {
+                Kept::Value(slot) if slot.as_variable().is_some() && self.kept.get(slot).is_none() => {
                     let var = self.zero_var(b, ty);
-                    self.kept.insert(slot, Place::Variable(var));
+                    self.kept.set(slot, Place::Variable(var));
                 }
-                Kept::Block(slot) if slot.as_variable().is_some() && !self.kept_ids.contains_key(&slot) => {
+                Kept::Block(slot) if slot.as_variable().is_some() && self.kept_ids.get(slot).is_none() => {
                     let var = self.zero_var(b, types::I32);
-                    self.kept_ids.insert(slot, var);
+                    self.kept_ids.set(slot, var);
                 }
                 Kept::Held(name) if !self.held.contains_key(&name) => {
                     let var = self.zero_var(b, ty);

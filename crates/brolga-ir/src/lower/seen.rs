@@ -12,7 +12,6 @@ use cranelift_frontend::Variable;
 use super::births::{Ask, Asked, Flow};
 use crate::block::CfgBlocks;
 use crate::inst::{AdOp, FrameSlot, Sum, Tape, Val};
-use crate::map::{HashMap, HashSet};
 
 /// Where a primal value's cotangent is while a graph is lowered.
 #[derive(Clone, Copy, Default)]
@@ -105,19 +104,55 @@ impl Seen {
     }
 
     /// The variables that have one value where they are read: what one block keeps that runs once, before all that read it.
-    pub fn constant(&self, flow: &Flow) -> HashSet<FrameSlot> {
-        let mut by: HashMap<FrameSlot, Option<u32>> = HashMap::default();
+    pub fn constant(&self, flow: &Flow) -> Variables<u32> {
+        let mut by = Variables::default();
+        let mut by_several: Vec<FrameSlot> = Vec::new();
         for &(slot, block) in &self.keeps {
-            by.entry(slot).and_modify(|by| *by = None).or_insert(Some(block));
+            if by.get(slot).is_some() {
+                by_several.push(slot);
+            }
+            by.set(slot, block);
         }
+        by_several.into_iter().for_each(|slot| by.remove(slot));
         for (kept, _, block) in &self.kept {
             if let Kept::Value(slot) = kept
-                && let Some(by) = by.get_mut(slot)
+                && by.get(*slot).is_some_and(|&k| !flow.runs_once_before(k as usize, *block as usize))
             {
-                *by = by.filter(|&k| flow.runs_once_before(k as usize, *block as usize));
+                by.remove(*slot);
             }
         }
-        by.into_iter().filter(|(_, by)| by.is_some()).map(|(slot, _)| slot).collect()
+        by
+    }
+}
+
+/// Something for each frame slot that is a variable; these are numbered densely.
+#[derive(Clone, Debug)]
+pub struct Variables<T>(Vec<Option<T>>);
+
+impl<T> Default for Variables<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Variables<T> {
+    /// What there is for a slot: nothing for one that is no variable.
+    pub fn get(&self, slot: FrameSlot) -> Option<&T> {
+        self.0.get(slot.as_variable()? as usize)?.as_ref()
+    }
+
+    pub fn set(&mut self, slot: FrameSlot, it: T) {
+        let at = slot.as_variable().expect("it is a variable") as usize;
+        if at >= self.0.len() {
+            self.0.resize_with(at + 1, || None);
+        }
+        self.0[at] = Some(it);
+    }
+
+    fn remove(&mut self, slot: FrameSlot) {
+        if let Some(it) = slot.as_variable().and_then(|at| self.0.get_mut(at as usize)) {
+            *it = None;
+        }
     }
 }
 
@@ -140,7 +175,7 @@ mod tests {
         };
         keeps.iter().for_each(|&b| put(b, Defs::default(), AdOp::Keep(slot, value)));
         reads.iter().for_each(|&b| put(b, [(value, types::F64)].into(), AdOp::Restore(slot)));
-        Seen::in_graph(&graph, 0).constant(&Flow::of(&graph)).contains(&slot)
+        Seen::in_graph(&graph, 0).constant(&Flow::of(&graph)).get(slot).is_some()
     }
 
     #[test]

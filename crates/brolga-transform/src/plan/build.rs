@@ -25,6 +25,7 @@ use super::flow::Cut;
 use super::names::{Free, NameSet};
 use super::{Hold, Last, Plan, Source, def_block, type_of};
 use crate::again::Again;
+use crate::by_name::ByName;
 use crate::canonical::{exit_test, induction, steps};
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
@@ -127,7 +128,8 @@ pub struct Planner<'a, 'f> {
     /// What can be had for nothing in the block that is being planned.
     free: Free,
     /// Frame slots of names, and of names as seen by one block.
-    slots: IndexMap<(Val, Option<ir::Block>), FrameSlot>,
+    slots: ByName<Option<FrameSlot>>,
+    slots_in: HashMap<(Val, ir::Block), FrameSlot>,
     home: FrameHome,
     size: u32,
     /// Slots that are variables are only numbered.
@@ -169,7 +171,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             hoisted: IndexSet::default(),
             divides: EntitySet::new(),
             free: Free::new(func.dfg.num_values()),
-            slots: IndexMap::default(),
+            slots: ByName::new(func.dfg.num_values()),
+            slots_in: HashMap::default(),
             home,
             size: if home == FrameHome::Variables { 0 } else { 8 },
             variables: 0,
@@ -495,7 +498,8 @@ impl<'a, 'f> Planner<'a, 'f> {
                 needed.push(v);
             }
         }
-        if needed.is_empty() || !self.facts.options.ideas.cut {
+        // There is a choice where something can be computed.
+        if !self.facts.options.ideas.cut || needed.iter().all(|&v| self.made_of(b, v).is_none()) {
             return needed.into_iter().collect();
         }
         let mut cut = Cut::new();
@@ -645,14 +649,23 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
         let def = def_block(self.facts, v);
-        let key = if self.once(v) { (v, None) } else { (v, Some(b)) };
-        if let Some(&s) = self.slots.get(&key) {
+        let once = self.once(v);
+        let known = if once { self.slots.get(v) } else { self.slots_in.get(&(v, b)).copied() };
+        if let Some(s) = known {
             return s;
         }
-        let stays = key.1.is_none() && self.stays(def);
-        let s = if stays { self.variable() } else { self.alloc(type_of(self.facts, self.aux, v).bytes()) };
-        self.slots.insert(key, s);
-        let keeper = if key.1.is_none() { def } else { b };
+        let s = if once && self.stays(def) {
+            self.variable()
+        } else {
+            self.alloc(type_of(self.facts, self.aux, v).bytes())
+        };
+        let keeper = if once {
+            *self.slots.at(v) = Some(s);
+            def
+        } else {
+            self.slots_in.insert((v, b), s);
+            b
+        };
         self.plan.blocks[keeper].keeps.push((s, v));
         s
     }

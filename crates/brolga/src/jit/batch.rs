@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Instructions of all functions of a batch from which on helpers are woken.
-pub const WORTH: usize = 100;
+pub const WORTH: usize = 50;
 
 /// Most helpers.
 const MOST: usize = 7;
@@ -31,6 +31,16 @@ static HELPERS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     let pool = ThreadPoolBuilder::new().num_threads(n).stack_size(STACK).thread_name(|i| format!("brolga {i}"));
     if n == 0 { None } else { pool.build().ok() }
 });
+
+/// Somebody is going to run a batch as soon as a helper can be awake.
+pub fn wake(threads: usize) {
+    if threads != 1
+        && let Some(helpers) = HELPERS.as_ref()
+    {
+        // Who has done nothing looks around for a while before it sleeps again.
+        helpers.spawn(|| {});
+    }
+}
 
 /// What a task gave, or how it panicked.
 type Outcome<R> = Result<R, Box<dyn Any + Send>>;

@@ -27,6 +27,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
 
+use super::batch;
 use super::memory::CodeMemory;
 use super::sincos::sincos;
 use super::traps::{CodeMap, CompiledFunction};
@@ -545,7 +546,7 @@ pub fn compile(
     options: &Options,
     primals: Option<&Options>,
 ) -> Result<Compiled, Error> {
-    let parts = taken(d);
+    let parts = taken(d, options.threads);
     let mut b = Builder::new(&d.program, options)?;
     derived(&mut b, (d, parts), root, options, primals)?;
     b.finish()
@@ -554,7 +555,7 @@ pub fn compile(
 /// The same beside a derivative that is there, of the same function: both share all functions and data objects of the program.
 pub fn add_second(compiled: &Compiled, d: &mut Derivation, root: FuncKey, options: &Options) -> Result<Added, Error> {
     let isa = host_isa(options)?;
-    let parts = taken(d);
+    let parts = taken(d, options.threads);
     compiled.add(&d.program, |b| {
         (b.linked.isa, b.name) = (isa, SECOND);
         derived(b, (d, parts), root, options, None)
@@ -562,8 +563,12 @@ pub fn add_second(compiled: &Compiled, d: &mut Derivation, root: FuncKey, option
 }
 
 /// What of a derivation is compiled. Who compiles changes it, and who derived has no more use for functions with doors.
-fn taken(d: &mut Derivation) -> Vec<(Part, ir::Function)> {
-    d.parts().into_iter().map(|part| (part.clone(), d.take(&part))).collect()
+fn taken(d: &mut Derivation, threads: usize) -> Vec<(Part, ir::Function)> {
+    let parts: Vec<_> = d.parts().into_iter().map(|part| (part.clone(), d.take(&part))).collect();
+    if parts.iter().map(|p| p.1.dfg.num_insts()).sum::<usize>() >= batch::WORTH {
+        batch::wake(threads);
+    }
+    parts
 }
 
 fn derived(
