@@ -63,8 +63,8 @@ mod once;
 pub mod orient;
 pub mod overwrite;
 pub mod own;
-pub mod parts;
 mod partners;
+pub mod parts;
 pub mod plan;
 pub mod preaccumulate;
 pub mod prune;
@@ -85,4 +85,6 @@ pub mod wide;
 mod worklist;
 
 pub use abi::Abi;
-pub use derive::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_unverified, derive_with};
+pub use derive::{
+    Addressable, Derivation, DerivedPair, DerivedWhole, Emitted, Stages, derive, derive_unverified, derive_with,
+};

@@ -406,3 +406,75 @@ static NO_CT: std::sync::OnceLock<SecondaryMap<ir::Value, Option<brolga_ir::inst
 pub fn host_conv(isa: &dyn TargetIsa) -> CallConv {
     isa.default_call_conv()
 }
+
+#[cfg(test)]
+mod tests {
+    use cranelift_codegen::settings::{self, Flags};
+
+    use super::*;
+
+    /// What is seen at once, and whether Cranelift's pass finds anything to remove.
+    fn looked_at(text: &str) -> (bool, bool, bool) {
+        let func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+        let target =
+            cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
+        let isa = target.expect("a back end").finish(Flags::new(settings::builder())).expect("flags");
+        let (whole, vary) = (is_whole(&func), all_vary(&func));
+        let params = |f: &ir::Function| f.layout.blocks().map(|b| f.dfg.num_block_params(b)).sum::<usize>();
+        let before = params(&func);
+        let mut ctx = Context::for_function(func);
+        ctx.compute_cfg();
+        ctx.compute_domtree();
+        ctx.eliminate_unreachable_code(&*isa).expect("it can be");
+        let reached = params(&ctx.func);
+        ctx.remove_constant_phis(&*isa).expect("they can be");
+        let after = params(&ctx.func);
+        assert!(!whole || before == reached);
+        assert!(!(whole && vary) || reached == after, "{text}");
+        (whole, vary, reached == after)
+    }
+
+    const fn loop_with(entry: &'static str, back: &'static str) -> [&'static str; 5] {
+        let head = "function %f(i64, i64, i64) -> i64 {
+            block0(v0: i64, v1: i64, v2: i64):
+                v3 = iconst.i64 0
+                jump block1(";
+        [
+            head,
+            entry,
+            ")\n block1(v4: i64, v5: i64):\n v6 = iadd v4, v1\n brif v6, block1(",
+            back,
+            "), block2\n block2:\n return v5\n }",
+        ]
+    }
+
+    #[test]
+    fn what_varies_is_seen_at_once() {
+        for (entry, back, wanted) in [
+            ("v0, v1", "v6, v0", (true, true)),
+            // Two that turn about: each gets what enters, and the other.
+            ("v0, v1", "v5, v4", (false, true)),
+            ("v0, v3", "v6, v4", (true, true)),
+            // The same in each turn.
+            ("v0, v1", "v6, v5", (false, false)),
+            ("v0, v1", "v6, v1", (false, false)),
+            ("v0, v0", "v4, v5", (false, false)),
+            ("v0, v0", "v5, v4", (false, false)),
+        ] {
+            let (whole, vary, same) = looked_at(&loop_with(entry, back).concat());
+            assert!(whole);
+            assert_eq!((vary, same), wanted, "{entry}, {back}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_seen() {
+        let text = |to: &str| {
+            format!(
+                "function %f(i64) -> i64 {{\n block0(v0: i64):\n brif v0, block1, block{to}\n block1:\n return v0\n block2:\n jump block1\n }}"
+            )
+        };
+        assert!(looked_at(&text("2")).0);
+        assert!(!looked_at(&text("1")).0);
+    }
+}

@@ -77,7 +77,9 @@ impl Derivation {
     /// The same for somebody who is going to change it: if it has a door, it is not there any more.
     pub fn take(&mut self, part: &Part) -> ir::Function {
         match part.role {
-            PartRole::Root | PartRole::Forward(0) if part.door => std::mem::replace(&mut self.doors[0], ir::Function::new()),
+            PartRole::Root | PartRole::Forward(0) if part.door => {
+                std::mem::replace(&mut self.doors[0], ir::Function::new())
+            }
             PartRole::Pullback(0) if part.door => std::mem::replace(&mut self.doors[1], ir::Function::new()),
             _ => self.func(part).clone(),
         }
