@@ -75,7 +75,7 @@ pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bo
     }
     resolve_aliases(func);
     let wanted = |func: &ir::Function, l: &Loop| chain(func, l).filter(|c| reverses(l.blocks[0]) && (!worth || c.pays));
-    let mut chains: Vec<(Loop, Chain)> =
+    let chains: Vec<(Loop, Chain)> =
         loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
     if chains.is_empty() {
         return Vec::new();
@@ -86,7 +86,7 @@ pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bo
     let within: HashSet<ir::Inst> = ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Jump).collect();
     if !within.is_empty() {
         join(func, |jump| within.contains(&jump));
-        chains.iter_mut().for_each(|(_, chain)| chain.rename(|v| func.dfg.resolve_aliases(v)));
+        // Chains are of values that were handed on; none is of a name that goes here.
         func.dfg.resolve_all_aliases();
     }
     let mut found = Vec::new();
@@ -141,16 +141,6 @@ struct Chain {
 }
 
 impl Chain {
-    /// Values have other names: those of the turn, and those that they are made of.
-    fn rename(&mut self, name: impl Fn(Value) -> Value) {
-        self.names.iter_mut().for_each(|v| *v = name(*v));
-        for node in &mut self.nodes {
-            if let Node::Is(v) | Node::Product(_, v) | Node::Quotient(_, v) = node {
-                *v = name(*v);
-            }
-        }
-    }
-
     /// Products and quotients that `c` is made of.
     fn factors(&self) -> SmallVec<[usize; 8]> {
         let mut found = SmallVec::new();

@@ -144,7 +144,7 @@ mod tests {
             let at = memory.allocate_code(size, align).expect("there is memory");
             // SAFETY: it is ours.
             unsafe { at.write_bytes(0xcc, size) };
-            assert!(at as usize % align == 0);
+            assert!(at.addr().is_multiple_of(align));
             found.push((at as usize, size));
         }
         found.sort_unstable();
