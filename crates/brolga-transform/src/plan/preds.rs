@@ -53,13 +53,13 @@ impl Planner<'_, '_> {
             self.plan.preds[b] = match facts.cfg.preds[b].as_slice() {
                 [] => None,
                 [p] => Some(PredSource::Unique(*p)),
-                preds if self.plan.once(facts, b) => {
+                preds if self.plan.once(facts, b) => Some(self.by_value(b, preds).unwrap_or_else(|| {
                     let slot = self.alloc(id_bytes);
                     for &p in preds {
                         self.plan.blocks[p].keep_ids.push(slot);
                     }
-                    Some(PredSource::Frame(slot))
-                }
+                    PredSource::Frame(slot)
+                })),
                 preds => Some(self.derived(b, preds).unwrap_or_else(|| {
                     for &p in preds {
                         self.plan.blocks[p].push_id = true;
@@ -75,7 +75,21 @@ impl Planner<'_, '_> {
         if !self.facts.options.ideas.turn {
             return None;
         }
-        self.turn(b).or_else(|| self.branch(b, preds)).or_else(|| self.table(b))
+        self.turn(b).or_else(|| self.by_value(b, preds))
+    }
+
+    /// By the value that a branch was taken by.
+    fn by_value(&mut self, b: ir::Block, preds: &[ir::Block]) -> Option<PredSource> {
+        if !self.facts.options.ideas.turn {
+            return None;
+        }
+        self.branch(b, preds).or_else(|| self.table(b))
+    }
+
+    /// Whether the reverse of a block can have that value: for nothing, or in a frame, if that gets no longer by it than by a number.
+    fn has(&mut self, b: ir::Block, v: ir::Value) -> bool {
+        let short = self.facts.func().dfg.value_type(v).bytes() <= self.plan.id_bytes;
+        (self.plan.combined || short || !self.plan.once(self.facts, b)) && self.is_free(b, Val::Primal(v))
     }
 
     /// By the induction variable of a loop, if `b` is a header.
@@ -116,7 +130,7 @@ impl Planner<'_, '_> {
             (false, false, true, true) => (q, p),
             _ => return None,
         };
-        if !self.is_free(b, Val::Primal(cond)) {
+        if !self.has(b, cond) {
             return None;
         }
         self.needed[b].insert(Val::Primal(cond));
@@ -131,7 +145,7 @@ impl Planner<'_, '_> {
             return None;
         };
         ways(self.facts, b, from)?;
-        if !self.is_free(b, Val::Primal(index)) {
+        if !self.has(b, index) {
             return None;
         }
         self.needed[b].insert(Val::Primal(index));

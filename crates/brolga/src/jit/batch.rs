@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Instructions of all functions of a batch from which on helpers are woken.
-pub const WORTH: usize = 50;
+pub const WORTH: usize = 80;
 
 /// Most helpers.
 const MOST: usize = 7;
