@@ -75,8 +75,7 @@ pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bo
     }
     resolve_aliases(func);
     let wanted = |func: &ir::Function, l: &Loop| chain(func, l).filter(|c| reverses(l.blocks[0]) && (!worth || c.pays));
-    let chains: Vec<(Loop, Chain)> =
-        loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
+    let chains: Vec<(Loop, Chain)> = loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
     if chains.is_empty() {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! Where the index of a table tells the way back, and where the way is logged. What comes out is tested by
+//! Where the value of a branch tells the way back, and where the way is logged or kept. What comes out is tested by
 //! `ir-tests/cases/control/tables.clif`.
 
 use brolga::{ArgActivity, Mode, Options, Request, Stage, dump};
@@ -47,4 +47,43 @@ fn the_index_tells_the_way_if_it_is_to_be_had() {
     assert!(there.contains(table) && !there.contains(log), "{there}");
     let overwritten = plan("istore8 v6, v7");
     assert!(!overwritten.contains(table) && overwritten.contains(log), "{overwritten}");
+}
+
+/// What the plan says of a join that runs once, behind a branch on an argument of this type.
+fn once(branch: &str, ty: &str, mode: Mode) -> String {
+    let text = "function %f(TYPE, f64) -> f64 system_v {
+        block0(v0: TYPE, v1: f64):
+            BRANCH
+        block1:
+            v2 = fadd v1, v1
+            jump block3(v2)
+        block2:
+            v3 = fmul v1, v1
+            jump block3(v3)
+        block3(v4: f64):
+            return v4
+        }";
+    let program = common::program(&text.replace("TYPE", ty).replace("BRANCH", branch));
+    let request = Request::new(program.func("f").unwrap(), [ArgActivity::Const, ArgActivity::Active]);
+    let stage = if mode == Mode::Split { Stage::Forward } else { Stage::Combined };
+    dump(&program, &request, &Options { mode, ..Options::full() }, stage).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn where_a_block_runs_once_the_branch_tells_the_way_if_that_takes_no_more_room() {
+    let brif = "brif v0, block1, block2";
+    let table = "br_table v0, block2, [block1, block2, block1]";
+    let by_value = |plan: String| match (plan.contains("if v0, else"), plan.contains("the index of the table")) {
+        (false, false) => {
+            assert!(plan.contains("tells which"), "{plan}");
+            false
+        }
+        (condition, index) => condition != index,
+    };
+    for ty in ["i8", "i32", "i64"] {
+        assert!(by_value(once(brif, ty, Mode::Combined)), "{ty}");
+        assert_eq!(by_value(once(brif, ty, Mode::Split)), ty == "i8");
+    }
+    assert!(by_value(once(table, "i32", Mode::Combined)));
+    assert!(!by_value(once(table, "i32", Mode::Split)));
 }

@@ -19,7 +19,7 @@
 //!
 //! The predecessor of a loop's header is the block that enters the loop if its induction variable has its first value, else
 //! the latch. The predecessor of a block behind a branch follows from the branch's condition, if that is to be had
-//! for nothing. Otherwise it is in a frame slot if the block runs at most once, else it is the last bytes of the
+//! for nothing, or is kept in a frame that does not get longer by it. Otherwise it is in a frame slot if the block runs at most once, else it is the last bytes of the
 //! predecessor's record, where the reverse block looks before the predecessor's reverse pops it.
 //!
 //! Loops that are run again ([`crate::again`]) block by block are not planned: what they read is read by the block that enters them. If they
