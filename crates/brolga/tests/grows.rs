@@ -95,6 +95,24 @@ fn in_a_table(n: usize) -> String {
     text + &format!("\nblock{join}(v4: f64):\n    return v4\n}}")
 }
 
+/// Ways of a table that meet by twos, and again at the end.
+fn pairs_of_a_table(n: usize) -> String {
+    let n = n & !1;
+    let entries: Vec<String> = (0..n).map(|i| format!("block{}", i + 2)).collect();
+    let end = 2 * n + 2;
+    let mut text = format!("{HEAD}\n    v3 = ireduce.i32 v2\n    br_table v3, block1, [{}]", entries.join(", "));
+    write!(text, "\nblock1:\n    return v1").unwrap();
+    for (i, block) in entries.iter().enumerate() {
+        let (a, join) = (3 * i + 10, n + 2 + i / 2);
+        write!(text, "\n{block}:\n    v{a} = fmul v0, v1\n    jump block{join}(v{a})").unwrap();
+        if i % 2 == 1 {
+            let [x, y] = [a + 1, a + 2];
+            write!(text, "\nblock{join}(v{x}: f64):\n    v{y} = fmul v{x}, v0\n    jump block{end}(v{y})").unwrap();
+        }
+    }
+    text + &format!("\nblock{end}(v4: f64):\n    return v4\n}}")
+}
+
 /// The bytes and the requests that deriving `%f` takes.
 fn asked(text: &str, options: &Options) -> (usize, usize) {
     use ArgActivity::{Active, Const};
@@ -122,9 +140,12 @@ fn little_is_little() {
 
 #[test]
 fn in_proportion_to_the_function() {
-    for (name, make) in
-        [("diamonds", one_behind_the_other as fn(usize) -> String), ("loop", in_a_loop), ("table", in_a_table)]
-    {
+    for (name, make) in [
+        ("diamonds", one_behind_the_other as fn(usize) -> String),
+        ("loop", in_a_loop),
+        ("table", in_a_table),
+        ("pairs", pairs_of_a_table),
+    ] {
         for mode in [Mode::Gradient, Mode::Split] {
             for effort in [Effort::Quick, Effort::Full] {
                 let options = Options { mode, effort, ..Options::full() };

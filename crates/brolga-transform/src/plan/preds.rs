@@ -1,6 +1,7 @@
 //! How the pullback finds the predecessor of each block: see [`super`].
 
 use brolga_ir::inst::Val;
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::SmallVec;
 
@@ -153,6 +154,9 @@ impl Planner<'_, '_> {
     }
 }
 
+/// Targets for each predecessor of a block for which a table is written down once more. A table whose ways meet in many places would be there as often.
+const TARGETS: usize = 4;
+
 /// By which of its predecessors a block is entered from each target of the table at the end of `from`, which dominates it: for the default and for all entries.
 /// `None` if that cannot be told. For a target from which there is no way but through the table again it may be any.
 ///
@@ -161,25 +165,27 @@ impl Planner<'_, '_> {
 pub fn ways(facts: &Facts<'_>, b: ir::Block, from: ir::Block) -> Option<Vec<ir::Block>> {
     let (cfg, func) = (facts.cfg, facts.func());
     let InstructionData::BranchTable { table, .. } = func.dfg.insts[func.layout.last_inst(from)?] else { return None };
+    let table = func.dfg.jump_tables[table].all_branches();
+    if table.len() > TARGETS * cfg.preds[b].len() {
+        return None;
+    }
     let leads = |x: ir::Block, to: ir::Block| cfg.preds[x][..] == [from] && cfg.succs[x][..] == [to];
     // The first block on the way to each predecessor.
-    let mut firsts: SmallVec<[(ir::Block, ir::Block); 8]> = SmallVec::new();
+    let mut firsts: HashMap<ir::Block, ir::Block> = HashMap::default();
     for &p in cfg.preds[b].iter().filter(|&&p| p != from) {
         let mut first = p;
         while facts.loops.idom[first]? != from {
             first = facts.loops.idom[first]?;
         }
         let by_table = cfg.preds[first].iter().all(|&x| x == from || leads(x, first));
-        if !by_table || firsts.iter().any(|f| f.0 == first) {
+        if !by_table || firsts.insert(first, p).is_some() {
             return None;
         }
-        firsts.push((first, p));
     }
     let way = |target: ir::Block| {
-        let first = |of: ir::Block| firsts.iter().find(|f| f.0 == of).map(|f| f.1);
+        let first = |of: ir::Block| firsts.get(&of).copied();
         let through = || cfg.succs[target].iter().find(|&&s| leads(target, s)).and_then(|&s| first(s));
         if target == b { from } else { first(target).or_else(through).unwrap_or(cfg.preds[b][0]) }
     };
-    let table = &func.dfg.jump_tables[table];
-    Some(table.all_branches().iter().map(|call| way(call.block(&func.dfg.value_lists))).collect())
+    Some(table.iter().map(|call| way(call.block(&func.dfg.value_lists))).collect())
 }
