@@ -74,15 +74,19 @@ impl Derivation {
         }
     }
 
-    /// The same for somebody who is going to change it: if it has a door, it is not there any more.
+    /// The same for somebody who is going to change it: but for the root's without a door, it is not there any more.
     pub fn take(&mut self, part: &Part) -> ir::Function {
-        match part.role {
-            PartRole::Root | PartRole::Forward(0) if part.door => {
-                std::mem::replace(&mut self.doors[0], ir::Function::new())
-            }
-            PartRole::Pullback(0) if part.door => std::mem::replace(&mut self.doors[1], ir::Function::new()),
-            _ => self.func(part).clone(),
-        }
+        let alone = self.whole.is_none();
+        let place = match part.role {
+            PartRole::Root | PartRole::Forward(0) if part.door => &mut self.doors[0],
+            PartRole::Pullback(0) if part.door => &mut self.doors[1],
+            PartRole::Root => return self.func(part).clone(),
+            PartRole::Forward(0) | PartRole::Pullback(0) if alone => return self.func(part).clone(),
+            PartRole::Whole(i) => &mut self.wholes[i].func,
+            PartRole::Forward(i) => &mut self.pairs[i].forward,
+            PartRole::Pullback(i) => &mut self.pairs[i].pullback,
+        };
+        std::mem::replace(place, ir::Function::new())
     }
 
     /// Ask Cranelift's verifier about all that is compiled.

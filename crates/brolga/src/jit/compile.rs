@@ -546,34 +546,44 @@ pub fn compile(
     options: &Options,
     primals: Option<&Options>,
 ) -> Result<Compiled, Error> {
-    let parts = taken(d, options.threads);
+    let taken = Taken::from(d, options.threads);
     let mut b = Builder::new(&d.program, options)?;
-    derived(&mut b, (d, parts), root, options, primals)?;
+    derived(&mut b, d, taken, root, options, primals)?;
     b.finish()
 }
 
 /// The same beside a derivative that is there, of the same function: both share all functions and data objects of the program.
 pub fn add_second(compiled: &Compiled, d: &mut Derivation, root: FuncKey, options: &Options) -> Result<Added, Error> {
     let isa = host_isa(options)?;
-    let parts = taken(d, options.threads);
+    let taken = Taken::from(d, options.threads);
     compiled.add(&d.program, |b| {
         (b.linked.isa, b.name) = (isa, SECOND);
-        derived(b, (d, parts), root, options, None)
+        derived(b, d, taken, root, options, None)
     })
 }
 
-/// What of a derivation is compiled. Who compiles changes it, and who derived has no more use for functions with doors.
-fn taken(d: &mut Derivation, threads: usize) -> Vec<(Part, ir::Function)> {
-    let parts: Vec<_> = d.parts().into_iter().map(|part| (part.clone(), d.take(&part))).collect();
-    if parts.iter().map(|p| p.1.dfg.num_insts()).sum::<usize>() >= batch::WORTH {
-        batch::wake(threads);
+/// What is compiled of a derivation, which has no more use for it.
+struct Taken {
+    parts: Vec<(Part, ir::Function)>,
+    /// Functions of the program that they call as they are.
+    called: Vec<FuncKey>,
+}
+
+impl Taken {
+    fn from(d: &mut Derivation, threads: usize) -> Self {
+        let called = called(d);
+        let parts: Vec<_> = d.parts().into_iter().map(|part| (part.clone(), d.take(&part))).collect();
+        if parts.iter().map(|p| p.1.dfg.num_insts()).sum::<usize>() >= batch::WORTH {
+            batch::wake(threads);
+        }
+        Self { parts, called }
     }
-    parts
 }
 
 fn derived(
     b: &mut Builder<'_>,
-    (d, parts): (&Derivation, Vec<(Part, ir::Function)>),
+    d: &Derivation,
+    Taken { parts, called }: Taken,
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
@@ -581,7 +591,7 @@ fn derived(
     for (part, func) in &parts {
         b.declare(&part.symbol, &func.signature)?;
     }
-    b.primals_as(primals, &called(d))?;
+    b.primals_as(primals, &called)?;
     for (part, func) in parts {
         let plain = options.effort != Effort::Quick && is_better_plain(&func, part.twice);
         let unit = b.define(&part.symbol, func, Some(&d.names), part.owner)?;
