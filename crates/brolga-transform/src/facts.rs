@@ -1,18 +1,20 @@
 //! Every analysis of one variant of one function, run in order. Read-only afterwards.
 
+use std::cell::OnceCell;
+
 use brolga_analysis::activity::steps::Steps;
-use brolga_analysis::activity::{self, Activity, ActivityInput, State};
+use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
 use brolga_analysis::clobber::{self, ClobberInput};
 use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
-use brolga_analysis::pointers::PointerInput;
+use brolga_analysis::pointers::{PointerInput, access_address};
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place,
     kept, late, solid, summary, unit,
 };
 use brolga_ir::inst::Val;
-use brolga_ir::map::{HashMap, IndexMap};
+use brolga_ir::map::{HashMap, HashSet, IndexMap};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
@@ -74,6 +76,8 @@ pub struct Facts<'a> {
     pub units: EntitySet<ir::Value>,
     /// Calls of functions that may run whole, in the reverse half.
     pub whole: EntitySet<ir::Inst>,
+    /// Classes of memory that are stored to what may be a float, once somebody has asked.
+    float_stores: OnceCell<HashSet<ir::Value>>,
 }
 
 impl<'a> Facts<'a> {
@@ -187,6 +191,7 @@ impl<'a> Facts<'a> {
             units: EntitySet::new(),
             whole,
             overwrites: Overwrites::default(),
+            float_stores: OnceCell::new(),
         };
         facts.overwrites = overwrites(&facts);
         facts.chains(root);
@@ -231,6 +236,19 @@ impl<'a> Facts<'a> {
             }
         }
         (self.solid, self.units) = (solid, units);
+    }
+
+    /// Whether floats may be stored where an address leads to: as such, or as integers of which it is not certain that they are any, half of
+    /// a pair of words that were put together, say.
+    pub fn may_hold_floats(&self, addr: ir::Value) -> bool {
+        let unsure = || {
+            let func = self.func();
+            let stores = self.cfg.all_insts().iter().filter(|&&i| func.dfg.insts[i].opcode().can_store());
+            let floats = stores.filter(|&&i| matches!(self.activity.mem[i], MemRole::Float(_)));
+            floats.filter_map(|&i| access_address(func, i)).map(|a| self.contents.find(a)).collect()
+        };
+        let known = self.contents.of_class(addr).has_float();
+        known || self.float_stores.get_or_init(unsure).contains(&self.contents.find(addr))
     }
 
     /// The function's body.

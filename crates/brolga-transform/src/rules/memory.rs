@@ -74,8 +74,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             }
             cx.push(Where::After, Defs::default(), op);
             // Floats may have been in this place before: what was added to a pointer's bits is not theirs.
-            let kinds = cx.facts().contents.of_class(addr);
-            if kinds.has_float() && !restore {
+            if cx.facts().may_hold_floats(addr) && !restore {
                 cx.zero_mem(addr, off, 8, false);
             }
         }
