@@ -35,6 +35,9 @@ pub enum ParamMode {
         /// It points at memory that the caller, or a caller of its, has made and kept pointers in, whose shadows may still be
         /// where this function stores floats.
         recycled: bool,
+        /// It points at memory that the caller, or a caller of its, has made and keeps floats in, whose cotangents may be where this function
+        /// stores pointers.
+        floats: bool,
     },
     /// An integer that carries float bits, whose cotangent the pullback returns.
     Bits {
@@ -95,7 +98,9 @@ impl Variant {
             .map(|(a, &elem)| match a {
                 ArgActivity::Const => ParamMode::Const,
                 ArgActivity::Active => ParamMode::Active,
-                ArgActivity::Duplicated => ParamMode::Dup { sure: true, holds: Kinds::of_elem(elem), recycled: false },
+                ArgActivity::Duplicated => {
+                    ParamMode::Dup { sure: true, holds: Kinds::of_elem(elem), recycled: false, floats: false }
+                }
             })
             .collect();
         let results = sig
@@ -184,7 +189,9 @@ pub fn canonical_params(sig: &Signature) -> Vec<ParamMode> {
         .iter()
         .map(|p| match Shape::of_float(p.value_type) {
             Some(_) => ParamMode::Active,
-            None if p.value_type == types::I64 => ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false },
+            None if p.value_type == types::I64 => {
+                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false }
+            }
             None => ParamMode::Const,
         })
         .collect()

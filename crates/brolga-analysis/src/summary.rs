@@ -281,7 +281,11 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
                 true => p.purpose == ir::ArgumentPurpose::VMContext,
                 false => p.value_type == types::I64,
             };
-            if pointer { ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false } } else { ParamMode::Const }
+            if pointer {
+                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false }
+            } else {
+                ParamMode::Const
+            }
         })
         .collect();
     let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());

@@ -2,7 +2,7 @@
 //!
 //! **Question.** The shadow of a place is the address of a shadow while a pointer is there, and a cotangent while a float is. A
 //! function that stores a float has to know whether a pointer may have been there before; that may be its caller's doing, or
-//! another callee's.
+//! another callee's. One that stores a pointer has to know whether a float may have been there: on the way back its cotangent is.
 //!
 //! **Answer.** For each function, the places behind its parameters and in data objects where it loads or stores a pointer, or
 //! stores a float that is no constant: by constant offset, since fields of one record have different ones. Callees' places are
@@ -10,7 +10,7 @@
 //! A function that is called through a pointer may be any whose address is taken.
 //!
 //! **On which side it errs.** A place that is reached by other than constant offsets, or through a pointer that was loaded, is not
-//! followed. [`Turns::floats`] follows all addresses that are made from a parameter, so it says rather too much.
+//! followed. [`Turns::floats`] and [`Turns::pointers`] follow all addresses that are made from a parameter, so they say rather too much.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,11 +65,18 @@ struct Call {
     args: Vec<Passed>,
 }
 
+/// Parameters behind which something is stored, at whatever place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Stored {
+    floats: BTreeSet<usize>,
+    pointers: BTreeSet<usize>,
+}
+
 /// What one function does by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Local {
     places: BTreeMap<Base, Places>,
-    floats: BTreeSet<usize>,
+    stored: Stored,
     calls: Vec<Call>,
     params: BTreeMap<Base, usize>,
     data: BTreeMap<Base, DataKey>,
@@ -79,7 +86,7 @@ pub struct Local {
 /// What all functions do, their callees included.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
-    funcs: HashMap<FuncKey, (Vec<Places>, BTreeSet<usize>)>,
+    funcs: HashMap<FuncKey, (Vec<Places>, Stored)>,
     data: HashMap<DataKey, Places>,
     addressed: HashMap<u64, BTreeSet<FuncKey>>,
 }
@@ -87,7 +94,12 @@ pub struct Turns {
 impl Turns {
     /// Whether `f` or what it calls stores a float somewhere behind its parameter `i`.
     pub fn floats(&self, f: FuncKey, i: usize) -> bool {
-        self.funcs.get(&f).is_some_and(|t| t.1.contains(&i))
+        self.funcs.get(&f).is_some_and(|t| t.1.floats.contains(&i))
+    }
+
+    /// The same of pointers.
+    pub fn pointers(&self, f: FuncKey, i: usize) -> bool {
+        self.funcs.get(&f).is_some_and(|t| t.1.pointers.contains(&i))
     }
 
     /// From what functions do by themselves.
@@ -110,14 +122,18 @@ impl Turns {
                         changed |= note(all.data.entry(key).or_default(), off, &held);
                     }
                 }
-                let mut floats = local.floats.clone();
+                let mut stored = local.stored.clone();
                 for call in &local.calls {
                     for g in all.targets(call.target) {
-                        let there = all.funcs.get(&g).into_iter().flat_map(|t| &t.1);
-                        floats.extend(there.filter_map(|&i| call.args.get(i)).flat_map(|a| &a.from));
+                        let Some((_, there)) = all.funcs.get(&g) else { continue };
+                        for (here, there) in
+                            [(&mut stored.floats, &there.floats), (&mut stored.pointers, &there.pointers)]
+                        {
+                            here.extend(there.iter().filter_map(|&i| call.args.get(i)).flat_map(|a| &a.from));
+                        }
                     }
                 }
-                let new = (params, floats);
+                let new = (params, stored);
                 if all.funcs.get(&f) != Some(&new) {
                     all.funcs.insert(f, new);
                     changed = true;
@@ -200,8 +216,9 @@ impl Local {
 #[derive(Clone, Debug, Default)]
 pub struct Here {
     places: BTreeMap<Base, Places>,
-    /// Floats that calls store.
+    /// Floats that calls store, and pointers that they store or load.
     stored: HashMap<ir::Inst, Vec<(Cell, u32)>>,
+    pointers: HashMap<ir::Inst, Vec<Cell>>,
 }
 
 impl Here {
@@ -220,6 +237,8 @@ impl Here {
             let floats = all.reached(call).into_iter().filter(|x| x.1.kinds.has_float());
             let width = |k: Kinds| if k.has(Kinds::F64) { 8 } else { 4 };
             here.stored.insert(call.inst, floats.map(|(cell, h)| (cell, width(h.kinds))).collect());
+            let pointers = all.reached(call).into_iter().filter(|x| x.1.kinds.has(Kinds::POINTER));
+            here.pointers.insert(call.inst, pointers.map(|x| x.0).collect());
         }
         here
     }
@@ -230,6 +249,20 @@ impl Here {
         places
             .flat_map(|ps| ps.range(off.saturating_sub(7)..off.saturating_add(i64::from(bytes))))
             .any(|(_, h)| h.kinds.has(Kinds::POINTER))
+    }
+
+    /// Whether a float that is no constant is stored in some of the eight bytes of a pointer at one time or another.
+    pub fn float(&self, (base, off): Cell) -> bool {
+        let places = self.places.get(&base).into_iter();
+        places.flat_map(|ps| ps.range(off.saturating_sub(7)..off.saturating_add(8))).any(|(&o, h)| {
+            let width = if h.kinds.has(Kinds::F64) { 8 } else { 4 };
+            h.kinds.has_float() && o + width > off
+        })
+    }
+
+    /// The places where a call has to do with pointers.
+    pub fn pointers_of(&self, call: ir::Inst) -> &[Cell] {
+        self.pointers.get(&call).map_or(&[], |s| s)
     }
 
     /// The places, with their sizes, where a call stores floats.
@@ -264,6 +297,7 @@ impl Cx<'_> {
                     let kinds = if self.is_pointer(x) { Kinds::POINTER } else { Kinds::NONE };
                     let params = if self.is_pointer(x) { BTreeSet::new() } else { self.from(x) };
                     self.at(local, addr, off, kinds, params);
+                    local.stored.pointers.extend(self.from(addr));
                     return;
                 }
                 let ty = func.dfg.value_type(x);
@@ -281,7 +315,7 @@ impl Cx<'_> {
                         let cell = (base, first.wrapping_add(i64::from(lane * width)));
                         local.note(cell, &Held { kinds: kind, params: BTreeSet::new() });
                     }
-                    local.floats.extend(self.from(addr));
+                    local.stored.floats.extend(self.from(addr));
                 }
             }
             Opcode::FuncAddr => {
@@ -311,11 +345,17 @@ impl Cx<'_> {
                                 _ => continue,
                             };
                             self.at(local, args[o.param], 0, kind, BTreeSet::new());
-                            local.floats.extend(self.from(args[o.param]));
+                            local.stored.floats.extend(self.from(args[o.param]));
                         }
                     }
-                    MathKind::Memory(_) if self.c.of_class(args[0]).has_float() => {
-                        local.floats.extend(self.from(args[0]));
+                    MathKind::Memory(_) => {
+                        let kinds = self.c.of_class(args[0]);
+                        if kinds.has_float() {
+                            local.stored.floats.extend(self.from(args[0]));
+                        }
+                        if kinds.has(Kinds::POINTER) {
+                            local.stored.pointers.extend(self.from(args[0]));
+                        }
                     }
                     _ => {}
                 }

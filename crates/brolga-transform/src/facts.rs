@@ -247,8 +247,21 @@ impl<'a> Facts<'a> {
             let floats = stores.filter(|&&i| matches!(self.activity.mem[i], MemRole::Float(_)));
             floats.filter_map(|&i| access_address(func, i)).map(|a| self.contents.find(a)).collect()
         };
-        let known = self.contents.of_class(addr).has_float();
+        let known = self.contents.of_class(addr).has_float() || self.passed_with_floats(addr);
         known || self.float_stores.get_or_init(unsure).contains(&self.contents.find(addr))
+    }
+
+    /// Whether an address leads to memory of a caller's of which it has said that there are floats ([`ParamMode::Dup`], `floats`).
+    fn passed_with_floats(&self, addr: ir::Value) -> bool {
+        self.passed(addr, |m| matches!(m, ParamMode::Dup { floats: true, .. }))
+    }
+
+    /// Whether an address leads to what a parameter of such a mode points at.
+    fn passed(&self, addr: ir::Value, wanted: impl Fn(&ParamMode) -> bool) -> bool {
+        let class = self.contents.find(addr);
+        let params = self.func().dfg.block_params(self.cfg.blocks[0]);
+        let mut passed = params.iter().zip(&self.variant.params).filter(|p| wanted(p.1));
+        passed.any(|p| self.contents.find(*p.0) == class)
     }
 
     /// The function's body.
@@ -281,12 +294,13 @@ impl<'a> Facts<'a> {
 
     /// Whether memory that this call has made may have held pointers where an address leads.
     pub fn held_pointers(&self, v: ir::Value) -> bool {
-        let class = self.contents.find(v);
-        let params = self.func().dfg.block_params(self.cfg.blocks[0]);
         let recycled = |m: &ParamMode| matches!(m, ParamMode::Dup { recycled: true, .. });
-        let mut passed = params.iter().zip(&self.variant.params).filter(|p| recycled(p.1));
-        self.own(v)
-            && (self.contents.of_class(v).has(Kinds::POINTER) || passed.any(|p| self.contents.find(*p.0) == class))
+        self.own(v) && (self.contents.of_class(v).has(Kinds::POINTER) || self.passed(v, recycled))
+    }
+
+    /// Whether memory that this call, or a caller that has said so, has made may hold floats where an address leads.
+    pub fn held_floats(&self, v: ir::Value) -> bool {
+        self.own(v) && self.may_hold_floats(v) || self.passed_with_floats(v)
     }
 
     /// The instruction of the input that an instruction stems from.

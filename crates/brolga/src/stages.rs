@@ -168,7 +168,7 @@ fn param_mode(m: ParamMode) -> String {
     match m {
         ParamMode::Const => word(ArgActivity::Const).to_owned(),
         ParamMode::Active => word(ArgActivity::Active).to_owned(),
-        ParamMode::Dup { sure, holds, recycled } => {
+        ParamMode::Dup { sure, holds, recycled, floats } => {
             let holds = match holds.to_elem() {
                 Some(Elem::F64) => " of f64",
                 Some(Elem::F32) => " of f32",
@@ -179,7 +179,8 @@ fn param_mode(m: ParamMode) -> String {
             };
             let sure = if sure { "" } else { " or without shadow" };
             let recycled = if recycled { ", held pointers" } else { "" };
-            format!("{}{sure}{holds}{recycled}", word(ArgActivity::Duplicated))
+            let floats = if floats { ", holds floats" } else { "" };
+            format!("{}{sure}{holds}{recycled}{floats}", word(ArgActivity::Duplicated))
         }
         ParamMode::Bits { shape, definite: true } => format!("bits of {shape}"),
         ParamMode::Bits { shape, definite: false } => format!("perhaps bits of {shape}"),

@@ -46,6 +46,7 @@ impl Cx<'_> {
                 }
                 if func.dfg.insts[inst].opcode().is_call() {
                     self.floats_of_callees(inst);
+                    self.pointers_of_callees(inst);
                     self.bits_for_callees(inst);
                 }
                 if func.dfg.insts[inst].opcode() == Opcode::Bitcast
@@ -297,6 +298,27 @@ impl Cx<'_> {
             let d = Diagnostic::new(
                 "AD0142",
                 "the callee stores a float where this function keeps a pointer, or another callee",
+            );
+            self.problem(call, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
+        }
+    }
+
+    /// Where a callee that is called through a pointer keeps a pointer in a place of floats. One that is known clears the cotangent on the way back
+    /// (`ParamMode::Dup`, `floats`).
+    fn pointers_of_callees(&mut self, call: ir::Inst) {
+        let func = self.i.func;
+        if func.dfg.insts[call].opcode() == Opcode::Call {
+            return;
+        }
+        let args = func.dfg.inst_args(call);
+        let clash = self.turns.pointers_of(call).iter().any(|&cell| {
+            let mut to = args.iter().filter(|&&a| cell_of(func, a, 0).0 == cell.0);
+            self.turns.float(cell) && to.any(|&a| self.i.pointers.root(a).is_some())
+        });
+        if clash {
+            let d = Diagnostic::new(
+                "AD0142",
+                "the callee keeps a pointer where this function stores a float, or another callee",
             );
             self.problem(call, None, d.note(BY_TURNS_NOTE).help(BY_TURNS_HELP));
         }

@@ -165,10 +165,12 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
         return if facts.is_active(a) { ParamMode::Active } else { ParamMode::Const };
     }
     if facts.delta(a).is_some() {
+        let (holds, turns) = (facts.contents.of_class(a).told(), &facts.summaries.turns);
         return ParamMode::Dup {
             sure: facts.sure(a),
-            holds: facts.contents.of_class(a).told(),
-            recycled: facts.held_pointers(a) && facts.summaries.turns.floats(f, i),
+            holds,
+            recycled: facts.held_pointers(a) && turns.floats(f, i),
+            floats: !holds.has_float() && turns.pointers(f, i) && facts.held_floats(a),
         };
     }
     match state {

@@ -190,10 +190,17 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     }
     let w = if role == CopyRole::Pointers { Where::After } else { Where::Rvs };
     let (dt, df) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from));
+    let (to_value, n_value) = (to, n);
     let n = wide(cx, w, n);
     let (to, from) = (Some(Val::Primal(to)), Some(Val::Primal(from)));
     match role {
         CopyRole::Pointers => {
+            // As where a pointer is stored.
+            if cx.facts().may_hold_floats(to_value) {
+                let (dt, n) = (cx.delta_or_zero(Where::Rvs, to_value), wide(cx, Where::Rvs, n_value));
+                let operands = [to, Some(dt), Some(n)];
+                cx.helper(Where::Rvs, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
+            }
             cx.helper(
                 w,
                 "brolga_copy_shadow",
