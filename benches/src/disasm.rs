@@ -12,6 +12,7 @@ use brolga::{Error, FuncKey, Options, Program, jit};
 use brolga_analysis::summary;
 use brolga_driver::Invocation;
 use brolga_transform::Derivation;
+use brolga_transform::parts::PartRole;
 
 use crate::How;
 use crate::prepared::{Failure, derive, options, requests};
@@ -84,22 +85,18 @@ fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl 
     })
 }
 
-fn derived(derivation: Derivation) -> impl Iterator<Item = Wanted> {
-    let Derivation { whole, doors, wholes, pairs, .. } = derivation;
-    // With the door that it is called through.
-    let whole = whole.map(|w| (doors.into_iter().next().unwrap_or(w.func), w.symbol, w.twice));
-    let whole = whole.map(|(func, symbol, twice)| Wanted { what: "derivative", symbol, func, derived: Some(twice) });
-    let of_calls = wholes.into_iter().map(|w| Wanted {
-        what: "of a call",
-        symbol: w.symbol,
-        func: w.func,
-        derived: Some(w.twice),
-    });
-    let pairs = pairs.into_iter().flat_map(|p| {
-        let half = |what, symbol, func| Wanted { what, symbol, func, derived: Some(false) };
-        [half("forward pass", p.forward_symbol, p.forward), half("pullback", p.pullback_symbol, p.pullback)]
-    });
-    whole.into_iter().chain(of_calls).chain(pairs)
+fn derived(mut derivation: Derivation) -> impl Iterator<Item = Wanted> {
+    derivation.parts().into_iter().map(move |part| {
+        let what = match part.role {
+            PartRole::Root => "derivative",
+            PartRole::Whole(_) => "of a call",
+            PartRole::Forward(_) => "forward pass",
+            PartRole::Pullback(_) => "pullback",
+        };
+        let func = derivation.take(&part);
+        let symbol = part.symbol.trim_end_matches(".entry").to_owned();
+        Wanted { what, symbol, func, derived: Some(part.twice) }
+    })
 }
 
 fn listings(program: &Program, functions: impl IntoIterator<Item = Wanted>, how: How) -> Result<String, Error> {

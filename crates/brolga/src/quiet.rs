@@ -3,6 +3,7 @@
 //! Cranelift panics on some instructions that a back end lacks. We catch that and report it as a diagnostic; the default
 //! panic hook would print it first. The hook is replaced once, by one that is silent on a thread that asks for it.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::panic;
 use std::sync::Once;
@@ -28,10 +29,15 @@ pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
     r
 }
 
+/// What a panic says.
+pub fn text(panic: &(dyn Any + Send)) -> Option<String> {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+}
+
 /// Run a stage; a panic becomes an internal error.
 pub fn caught<R>(stage: &'static str, f: impl FnOnce() -> Result<R, crate::Error>) -> Result<R, crate::Error> {
     quietly(|| panic::catch_unwind(panic::AssertUnwindSafe(f))).unwrap_or_else(|p| {
-        let text = p.downcast_ref::<String>().cloned().or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        Err(crate::Error::Internal { stage, message: text.unwrap_or_else(|| "panic".to_owned()) })
+        Err(crate::Error::Internal { stage, message: text(&*p).unwrap_or_else(|| "panic".to_owned()) })
     })
 }

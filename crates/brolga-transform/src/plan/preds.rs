@@ -54,19 +54,7 @@ impl Planner<'_, '_> {
             self.plan.preds[b] = match facts.cfg.preds[b].as_slice() {
                 [] => None,
                 [p] => Some(PredSource::Unique(*p)),
-                preds if self.plan.once(facts, b) => Some(self.by_value(b, preds).unwrap_or_else(|| {
-                    let slot = self.alloc(id_bytes);
-                    for &p in preds {
-                        self.plan.blocks[p].keep_ids.push(slot);
-                    }
-                    PredSource::Frame(slot)
-                })),
-                preds => Some(self.derived(b, preds).unwrap_or_else(|| {
-                    for &p in preds {
-                        self.plan.blocks[p].push_id = true;
-                    }
-                    PredSource::Tape
-                })),
+                preds => Some(self.derived(b, preds).unwrap_or_else(|| self.numbered(b, preds))),
             };
         }
     }
@@ -76,15 +64,18 @@ impl Planner<'_, '_> {
         if !self.facts.options.ideas.turn {
             return None;
         }
-        self.turn(b).or_else(|| self.by_value(b, preds))
+        self.turn(b).or_else(|| self.branch(b, preds)).or_else(|| self.table(b))
     }
 
-    /// By the value that a branch was taken by.
-    fn by_value(&mut self, b: ir::Block, preds: &[ir::Block]) -> Option<PredSource> {
-        if !self.facts.options.ideas.turn {
-            return None;
+    /// By a number that the predecessors leave.
+    fn numbered(&mut self, b: ir::Block, preds: &[ir::Block]) -> PredSource {
+        if !self.plan.once(self.facts, b) {
+            preds.iter().for_each(|&p| self.plan.blocks[p].push_id = true);
+            return PredSource::Tape;
         }
-        self.branch(b, preds).or_else(|| self.table(b))
+        let slot = self.alloc(self.plan.id_bytes);
+        preds.iter().for_each(|&p| self.plan.blocks[p].keep_ids.push(slot));
+        PredSource::Frame(slot)
     }
 
     /// Whether the reverse of a block can have that value: for nothing, or in a frame, if that gets no longer by it than by a number.

@@ -145,8 +145,6 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
         Ok(Code { id: unit.id, code, align: align.into(), relocs, owner: unit.owner })
     };
     // Cranelift panics on some instructions that a back end does not support. Its tables are dropped then.
-    crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        Err(text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
-    })
+    crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled)))
+        .unwrap_or_else(|panic| Err(crate::quiet::text(&*panic).unwrap_or_default()))
 }
