@@ -16,8 +16,8 @@ pub type BlockMap = Table<ir::Block, BlockId>;
 /// Lift a normalised function.
 pub fn lift(func: &ir::Function, symbol: &str, ids: &mut Ids) -> (CfgBlocks, BlockMap) {
     let map: BlockMap = func.layout.blocks().map(|b| (b, ids.block())).collect();
-    let blocks =
-        func.layout.blocks().map(|b| (map[&b], lift_block(func, b, map[&b], Role::Forward(b), &map, ids))).collect();
+    let mut blocks = Table::with_capacity(map.len(), ids.blocks());
+    blocks.extend(map.iter().map(|(&b, &id)| (id, lift_block(func, b, id, Role::Forward(b), &map, ids))));
     (CfgBlocks { symbol: symbol.to_owned(), signature: func.signature.clone(), blocks }, map)
 }
 

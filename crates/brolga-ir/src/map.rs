@@ -50,6 +50,11 @@ impl<K: EntityRef, V> Table<K, V> {
         }
     }
 
+    /// Make room for so many more.
+    pub fn reserve(&mut self, values: usize) {
+        self.all.reserve(values);
+    }
+
     /// The position of a key.
     pub fn get_index_of(&self, key: &K) -> Option<usize> {
         (self.at[*key] as usize).checked_sub(1)

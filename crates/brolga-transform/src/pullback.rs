@@ -4,7 +4,7 @@
 //! entry        find the frame; go to the reverse of the block that returned
 //! reverse of B pop B's record, restore what is read, reverse fragments last statement first,
 //!              take the cotangents of B's parameters, all of them at once, go to the edge by which B was entered
-//! edge P -> B  the cotangents of B's parameters go to P's branch arguments; go to the reverse of P
+//! edge P -> B  the cotangents of B's parameters go to P's branch arguments; go to the reverse of P. If P leads nowhere else, that begins so
 //! exit         return the cotangents of the arguments
 //! ```
 //!
@@ -64,6 +64,8 @@ struct Builder<'a, 'f> {
     again: IndexMap<ir::Block, again::Way>,
     exit: BlockId,
     blocks: Table<BlockId, CfgBlock>,
+    /// How the reverses of blocks begin that lead to one other only: with what happens on the edge.
+    heads: Table<ir::Block, Fragment>,
     /// Where the block that is being made notes what it waits for. Zero between blocks.
     notes: ByName<u32>,
 }
@@ -87,8 +89,9 @@ pub fn pullback(
         facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
     let exit = ids.block();
     let again = plan.again.iter().map(|a| (a.header, again::Way::new(a, &reverse_of, ids))).collect();
-    let (blocks, notes) = (Table::default(), ByName::default());
-    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks, notes };
+    let (blocks, heads) = (Table::with_capacity(2 * reverse_of.len() + 2, ids.blocks()), Table::default());
+    let notes = ByName::default();
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks, heads, notes };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
         match plan.again(block) {
@@ -254,7 +257,9 @@ impl Builder<'_, '_> {
         let params = func.dfg.block_params(b).len();
         let reverse = insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>();
         let touched = live.touched[b].iter().count();
-        let mut f = Fragment::with_capacity(touched + plan.sources.len() + reverse + 2 * params + 3);
+        let head = self.heads.get_mut(&b).map(std::mem::take).unwrap_or_default();
+        let mut f = Fragment::with_capacity(head.len() + touched + plan.sources.len() + reverse + 2 * params + 3);
+        f.extend(head);
         // Popping comes first: what is on top of the tape is this block's.
         if !plan.record.is_empty() || plan.push_id {
             let defs = plan.record.iter().map(|&v| (v, type_of(facts, self.aux, v))).collect();
@@ -351,7 +356,7 @@ impl Builder<'_, '_> {
     }
 
     /// Where the pullback goes from the reverse of `b` if that was entered from `p`: to an edge block, if anything happens on
-    /// the edge.
+    /// the edge, and the reverse of `p` can also be reached otherwise.
     fn way_back(
         &mut self,
         p: ir::Block,
@@ -362,12 +367,29 @@ impl Builder<'_, '_> {
     ) -> BlockId {
         let mut e = Fragment::default();
         self.edge(&mut e, p, b, taken, holds);
+        let back = self.back(p, b);
         if e.is_empty() {
-            return self.back(p, b);
+            return back;
+        }
+        if self.leads_only_to(p, b) {
+            match self.blocks.get_mut(&back) {
+                Some(reverse) => {
+                    e.extend(std::mem::take(&mut reverse.insts));
+                    reverse.insts = e;
+                }
+                None => drop(self.heads.insert(p, e)),
+            }
+            return back;
         }
         let edge = self.ids.block();
-        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(self.back(p, b)))));
+        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(back))));
         edge
+    }
+
+    /// Whether the reverse of `p` comes behind that of `b` and no other.
+    fn leads_only_to(&self, p: ir::Block, b: ir::Block) -> bool {
+        let returns = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s)).count();
+        returns == 1 && p != b && [p, b].iter().all(|&x| self.plan.again(x).is_none())
     }
 
     /// The values that held variables get on an edge: all of them are had before any changes.

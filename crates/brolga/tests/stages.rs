@@ -134,53 +134,50 @@ block1(v3: f64):
         &Options::full(),
         Stage::Pullback,
         expect![[r#"
-        ; %f (f64 active, f64 active, i32 const) -> (f64 active)
+            ; %f (f64 active, f64 active, i32 const) -> (f64 active)
 
-        %f__pullback(i64, f64) -> f64, f64 fast
+            %f__pullback(i64, f64) -> f64, f64 fast
 
-        bb3(seg: i64, d0: f64):  ; entry
-            open frame
-            jump bb4
+            bb3(seg: i64, d0: f64):  ; entry
+                open frame
+                jump bb4
 
-        bb4:  ; reverse of block2, from bb3
-            ct(v3), ct(v4) = 0
-            ; return v4
-            ct(v4) += d0
-            ; v4 = fneg.f64 v3
-            d1 = take ct(v4)
-            d2 = fneg.f64 d1
-            ct(v3) += d2
-            ; parameters of block2
-            d5 = take ct(v3)
-            d6 = block at frame+8
-            switch d6, [block 0: bb8, block 1: bb9]
+            bb4:  ; reverse of block2, from bb3
+                ct(v3), ct(v4) = 0
+                ; return v4
+                ct(v4) += d0
+                ; v4 = fneg.f64 v3
+                d1 = take ct(v4)
+                d2 = fneg.f64 d1
+                ct(v3) += d2
+                ; parameters of block2
+                d5 = take ct(v3)
+                d6 = block at frame+8
+                switch d6, [block 0: bb8, block 1: bb5]
 
-        bb8:  ; edge block0 -> block2, from bb4
-            ct(v0), ct(v1) = 0
-            ; brif.i32 v2, block2(v0), block1
-            ct(v0) += d5
-            jump bb6
+            bb8:  ; edge block0 -> block2, from bb4
+                ct(v0), ct(v1) = 0
+                ; brif.i32 v2, block2(v0), block1
+                ct(v0) += d5
+                jump bb6
 
-        bb9:  ; edge block1 -> block2, from bb4
-            ct(v1) = 0
-            ; jump block2(v1)
-            ct(v1) += d5
-            jump bb5
+            bb5:  ; reverse of block1, from bb4
+                ct(v1) = 0
+                ; jump block2(v1)
+                ct(v1) += d5
+                ct(v0) = 0
+                jump bb6
 
-        bb5:  ; reverse of block1, from bb9
-            ct(v0) = 0
-            jump bb6
+            bb6:  ; reverse of block0, from bb8, bb5
+                jump bb7
 
-        bb6:  ; reverse of block0, from bb8, bb5
-            jump bb7
-
-        bb7:  ; exit, from bb6
-            ; parameters of block0
-            d7 = take ct(v0)
-            d8 = take ct(v1)
-            close frame
-            return d7, d8
-    "#]],
+            bb7:  ; exit, from bb6
+                ; parameters of block0
+                d7 = take ct(v0)
+                d8 = take ct(v1)
+                close frame
+                return d7, d8
+        "#]],
     );
 }
 
@@ -276,7 +273,7 @@ block2:
                 ct(v5) = 0
                 jump bb5
 
-            bb5:  ; reverse of block1, from bb4, bb9
+            bb5:  ; reverse of block1, from bb4, bb8
                 pop [v5, v4]
                 ct(v4) = 0
                 ; v7 = fmul.f64 v4, v5
@@ -294,15 +291,9 @@ block2:
                 v1 = held.i32 v1
                 ; v7 = fmul.f64 v4, v5
                 d12 = icmp.i8 eq v6, v1
-                brif d12, bb8, bb9
+                brif d12, bb6, bb8
 
-            bb8:  ; edge block0 -> block1, from bb5
-                ct(v0) = 0
-                ; jump block1(v0, v2, v1)  ; v2 = 0x1.0000000000000p0
-                ct(v0) += d10
-                jump bb6
-
-            bb9:  ; edge block1 -> block1, from bb5
+            bb8:  ; edge block1 -> block1, from bb5
                 hold v6 = d9
                 ct(v5), ct(v7) = 0
                 ; brif.i8 v10, block1(v5, v7, v9), block2
@@ -310,7 +301,10 @@ block2:
                 ct(v7) += d11
                 jump bb5
 
-            bb6:  ; reverse of block0, from bb8
+            bb6:  ; reverse of block0, from bb5
+                ct(v0) = 0
+                ; jump block1(v0, v2, v1)  ; v2 = 0x1.0000000000000p0
+                ct(v0) += d10
                 jump bb7
 
             bb7:  ; exit, from bb6
