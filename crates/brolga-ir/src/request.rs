@@ -194,6 +194,8 @@ ideas! {
     once,
     /// What is stored to neighbours in shadow memory is computed in the lanes of vector registers.
     slp,
+    /// With little effort, a function that calls itself for the derivative that is asked of it is derived once.
+    served,
 }
 
 impl Ideas {

@@ -14,7 +14,7 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
-use brolga_ir::map::{HashMap, IndexMap, Table};
+use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::{
     ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request,
@@ -42,9 +42,10 @@ use crate::once::watch_once;
 use crate::plan::{Plan, plan as make_plan};
 use crate::prune::{Known, prune};
 use crate::pullback::{Pullbacks, either, pullback};
-use crate::reached::{addressed, calls_indirectly, primal_symbol, reach};
+use crate::reached::{addressed, calls_indirectly, primal_symbol, reach, with_chain};
 use crate::rules;
 use crate::segments;
+use crate::served::{self, Served, on_tape, served};
 use crate::stmt::{AdStmts, Translation};
 use crate::tidy::tidy;
 use crate::worklist::{Kind, Worklist};
@@ -129,6 +130,8 @@ pub struct Derivation {
     pub normalised: IndexMap<FuncKey, ir::Function>,
     /// Whether a function moves floats in pieces.
     pub pieces: bool,
+    /// Bytes that the tape is to have room for beyond its limit: for a frame that would not be there if the root had a function of its own.
+    pub spare: usize,
 }
 
 /// Every stage of one variant, for those who look.
@@ -153,6 +156,8 @@ pub struct Stages<'a> {
     pub loops: Loops,
     /// The emitted functions.
     pub emitted: Emitted,
+    /// Whether the root only calls this.
+    pub serves: bool,
 }
 
 /// Check a request against its function.
@@ -358,6 +363,8 @@ fn run(
     // Who reads what others move in pieces has to know; who was derived before that was seen is derived again.
     let mut pieces = manner.pieces;
     let mut early: Vec<(Variant, Wanted, Place)> = Vec::new();
+    let mut root_by: Option<(Variant, String, usize)> = None;
+    let mut spare = 0;
     let mut at = 0;
     loop {
         let is_root = first.is_some() || at == 0 && options.mode == Mode::Split;
@@ -395,9 +402,19 @@ fn run(
         let wanted = if problems.is_empty() { manner.far } else { Looking::Examine };
         let how = How { to: to.clone(), looking: wanted, pieces };
         match derive_one(common, primal, &variant, how, &mut work, &mut names, &mut glance) {
-            Ok(None) => {}
-            Ok(Some(stages)) => {
+            Ok(Became::Looked) => {}
+            Ok(Became::Served(Served { by, pieces: moves })) => {
+                pieces |= moves;
+                overwrites = vec![false; variant.params.len()];
+                root_by = Some((variant.clone(), to.symbols.0, by));
+            }
+            Ok(Became::Derived(stages)) => {
+                let mut stages = *stages;
+                stages.serves = root_by.as_ref().is_some_and(|r| r.2 + 1 == at);
                 look(&stages);
+                if stages.serves {
+                    spare = on_tape(&stages);
+                }
                 pieces |= stages.facts.activity.moves_pieces();
                 if is_root {
                     overwrites.clone_from(&stages.facts.overwrites.whole);
@@ -434,7 +451,10 @@ fn run(
             let how = How { to, looking: Looking::Derive, pieces: true };
             let primal = &normalised[&variant.func];
             let again = derive_one(common, primal, &variant, how, &mut work, &mut names, &mut |_, _| {})?;
-            let again = again.expect("it is derived");
+            let Became::Derived(again) = again else { unreachable!("it has been derived") };
+            if root_by.as_ref().is_some_and(|r| work.variants[r.2].0 == variant) {
+                spare = spare.max(on_tape(&again));
+            }
             match (again.emitted, place) {
                 (Emitted::Pair(p), Place::Pair(i)) => pairs[i] = *p,
                 (Emitted::Whole(w), Place::Whole(i)) => wholes[i] = *w,
@@ -446,6 +466,11 @@ fn run(
     }
     let mut doors = Vec::new();
     if problems.is_empty() {
+        if let Some((variant, symbol, by)) = root_by {
+            let (by, callees) = (&work.variants[by], &work.names[by]);
+            let primal = &normalised[&variant.func].func.signature;
+            whole = Some(served::root(variant, by, callees, (symbol, options.mode), primal, &mut names));
+        }
         segments::forget(whole.as_mut(), &mut wholes, &mut pairs, &names);
         let found = Found { whole: whole.as_mut(), pairs: &mut pairs, wholes: &wholes, captures: &captures };
         match found.doors(&names, isa, &program.funcs[request.func].symbol) {
@@ -466,53 +491,8 @@ fn run(
         primals,
         normalised,
         pieces,
+        spare,
     }))
-}
-
-/// Say through which function a callee's problem was reached.
-fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, func: FuncKey) -> Diagnostics {
-    if root != func {
-        let chain = call_chain(program, root, func).join(" -> ");
-        for d in &mut e.0 {
-            d.notes.push(format!("reached by {chain}"));
-        }
-    }
-    e
-}
-
-/// How many functions a chain of calls names at its start, and at its end.
-const CHAIN_ENDS: (usize, usize) = (3, 4);
-
-/// A shortest chain of calls between two functions, by name; what is in the middle of a long one is left out.
-fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
-    let mut from: HashMap<FuncKey, FuncKey> = HashMap::default();
-    let mut queue = std::collections::VecDeque::from([root]);
-    while let Some(k) = queue.pop_front() {
-        if k == func {
-            break;
-        }
-        let Some(body) = &program.funcs[k].body else { continue };
-        for r in body.dfg.ext_funcs.keys() {
-            if let Some(c) = program.callee(body, r)
-                && c != root
-                && !from.contains_key(&c)
-            {
-                from.insert(c, k);
-                queue.push_back(c);
-            }
-        }
-    }
-    let mut chain = vec![func];
-    while let Some(&k) = from.get(chain.last().expect("never empty")) {
-        chain.push(k);
-    }
-    let name = |k: FuncKey| program.funcs[k].source_name().unwrap_or_else(|| format!("%{}", program.funcs[k].symbol));
-    let mut names: Vec<_> = chain.iter().rev().map(|&k| name(k)).collect();
-    let (start, end) = (CHAIN_ENDS.0, names.len().saturating_sub(CHAIN_ENDS.1));
-    if end > start + 1 {
-        names.splice(start..end, [format!("… {} more …", end - start)]);
-    }
-    names
 }
 
 /// Where what a variant became is kept.
@@ -541,6 +521,16 @@ enum Looking {
     Examine,
 }
 
+/// What came of a variant.
+enum Became<'a> {
+    /// It was looked at, as far as was asked.
+    Looked,
+    /// A callee does what it would.
+    Served(Served),
+    /// All that it went through.
+    Derived(Box<Stages<'a>>),
+}
+
 /// What all variants are derived from.
 #[derive(Clone, Copy)]
 struct Common<'a> {
@@ -567,7 +557,7 @@ fn derive_one<'a>(
     work: &mut Worklist<'_>,
     names: &mut Names,
     glance: &mut dyn FnMut(&Facts<'_>, &AdStmts),
-) -> Result<Option<Stages<'a>>, Diagnostics> {
+) -> Result<Became<'a>, Diagnostics> {
     let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
     let pieces = pieces || facts.activity.moves_pieces();
     let mut ids = Ids::default();
@@ -600,7 +590,10 @@ fn derive_one<'a>(
     problems.or_ok(())?;
     glance(&facts, &stmts);
     if looking == Looking::Examine {
-        return Ok(None);
+        return Ok(Became::Looked);
+    }
+    if is_root && let Some(found) = served(&facts, variant, work, options) {
+        return Ok(Became::Served(found));
     }
 
     let pull_seg = Val::D(ids.dv());
@@ -766,7 +759,10 @@ fn derive_one<'a>(
         }
     };
     overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
-    Ok(Some(Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted }))
+    let serves = false;
+    let stages =
+        Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted, serves };
+    Ok(Became::Derived(Box::new(stages)))
 }
 
 /// Whether the forward half needs nothing of a loop that is run again.

@@ -16,7 +16,7 @@
 //! again        loops that the reverse half runs forwards
 //! plan         what is recorded, and where: frame or stack
 //! forward      the primal plus forward fragments plus records
-//! pullback     reverse fragments, predecessor switches, edge blocks
+//! pullback     reverse fragments, predecessor switches, edges
 //! combined     forward blocks and reverse blocks in one function
 //! prune        what a derived graph computes for nobody is removed
 //! room         loops ask once whether there is room on the tape
@@ -28,6 +28,7 @@
 //! hoist        what loops of short functions do not change is computed in front of them
 //! orient       branches at the edge of other loops, turned for Cranelift
 //! derive       all of it, for a function and everything that it calls (worklist: by name)
+//! served       a root that does what one of its callees does calls that
 //! segments     what nobody asks for is not passed on
 //! door         what Rust calls takes its arguments from memory
 //! tidy         and is rid of what Cranelift need not look at
@@ -35,7 +36,7 @@
 //! ```
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `slp`, `hoist`, `orient` and `door`
-//! change what was lowered.
+//! change what was lowered; `served` makes a function that only calls.
 
 mod abi;
 pub mod affine;
@@ -76,6 +77,7 @@ pub mod room;
 pub mod rotate;
 pub mod rules;
 mod segments;
+mod served;
 pub mod shape;
 pub mod slp;
 pub mod stmt;

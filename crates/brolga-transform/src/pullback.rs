@@ -388,8 +388,8 @@ impl Builder<'_, '_> {
 
     /// Whether the reverse of `p` comes behind that of `b` and no other.
     fn leads_only_to(&self, p: ir::Block, b: ir::Block) -> bool {
-        let returns = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s)).count();
-        returns == 1 && p != b && [p, b].iter().all(|&x| self.plan.again(x).is_none())
+        let returning = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s));
+        p != b && returning.count() == 1
     }
 
     /// The values that held variables get on an edge: all of them are had before any changes.

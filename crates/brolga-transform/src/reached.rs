@@ -3,10 +3,10 @@
 //! A known C function whose address is taken has no body that could be derived, so it gets one that calls it, a *thunk*; its address stands for it as before.
 
 use brolga_analysis::summary;
-use brolga_ir::map::{IndexMap, IndexSet};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_ir::names::THUNK;
 use brolga_ir::program::addresses;
-use brolga_ir::{FuncKey, Program};
+use brolga_ir::{Diagnostics, FuncKey, Program};
 use brolga_rules::math_rule;
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, UserFuncName};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -75,4 +75,50 @@ pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normal
 /// Whether a function calls others through pointers.
 pub(crate) fn calls_indirectly(func: &ir::Function) -> bool {
     func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
+}
+
+/// Say through which function a callee's problem was reached.
+pub(crate) fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, func: FuncKey) -> Diagnostics {
+    if root != func {
+        let chain = call_chain(program, root, func).join(" -> ");
+        for d in &mut e.0 {
+            d.notes.push(format!("reached by {chain}"));
+        }
+    }
+    e
+}
+
+/// How many functions a chain of calls names at its start, and at its end.
+const CHAIN_ENDS: (usize, usize) = (3, 4);
+
+/// A shortest chain of calls between two functions, by name; what is in the middle of a long one is left out.
+fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
+    let mut from: HashMap<FuncKey, FuncKey> = HashMap::default();
+    let mut queue = std::collections::VecDeque::from([root]);
+    while let Some(k) = queue.pop_front() {
+        if k == func {
+            break;
+        }
+        let Some(body) = &program.funcs[k].body else { continue };
+        for r in body.dfg.ext_funcs.keys() {
+            if let Some(c) = program.callee(body, r)
+                && c != root
+                && !from.contains_key(&c)
+            {
+                from.insert(c, k);
+                queue.push_back(c);
+            }
+        }
+    }
+    let mut chain = vec![func];
+    while let Some(&k) = from.get(chain.last().expect("never empty")) {
+        chain.push(k);
+    }
+    let name = |k: FuncKey| program.funcs[k].source_name().unwrap_or_else(|| format!("%{}", program.funcs[k].symbol));
+    let mut names: Vec<_> = chain.iter().rev().map(|&k| name(k)).collect();
+    let (start, end) = (CHAIN_ENDS.0, names.len().saturating_sub(CHAIN_ENDS.1));
+    if end > start + 1 {
+        names.splice(start..end, [format!("… {} more …", end - start)]);
+    }
+    names
 }

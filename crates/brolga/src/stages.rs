@@ -93,7 +93,7 @@ pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stag
     let options = &Options { mode: stage.mode(options.mode), ..options.clone() };
     each_variant(program, request, options, |s| {
         let whole = matches!(s.emitted, Emitted::Whole(_));
-        if matches!(stage, Stage::Combined | Stage::ClifCombined) && !whole {
+        if matches!(stage, Stage::Combined | Stage::ClifCombined) && !whole && !s.serves {
             return;
         }
         if !out.is_empty() {
@@ -134,6 +134,12 @@ fn text(s: &Stages<'_>, stage: Stage) -> String {
         Stage::Normalised => clif(primal),
         Stage::Cfg => s.lifted.display(primal).with_ids().to_string(),
         Stage::Stmts => stmts::text(s),
+        Stage::Combined if matches!(s.emitted, Emitted::Pair(_)) => {
+            [Stage::Forward, Stage::Pullback].map(|stage| text(s, stage)).join("\n")
+        }
+        Stage::ClifCombined if matches!(s.emitted, Emitted::Pair(_)) => {
+            [Stage::ClifForward, Stage::ClifPullback].map(|stage| text(s, stage)).join("\n")
+        }
         Stage::Forward | Stage::Combined => format!("{}\n{}", plan::comments(s), s.forward.display(primal)),
         Stage::Pullback => s.pullback.display(primal).to_string(),
         Stage::ClifForward | Stage::ClifPullback | Stage::ClifCombined => match &s.emitted {
@@ -161,7 +167,8 @@ fn header(s: &Stages<'_>) -> String {
     let results: Vec<String> =
         sig.returns.iter().zip(results).map(|(r, m)| format!("{} {}", r.value_type, result_mode(*m))).collect();
     let symbol = &s.facts.program.funcs[*func].symbol;
-    format!("%{symbol} ({}) -> ({})", params.join(", "), results.join(", "))
+    let serves = if s.serves { "; what is asked for only calls this" } else { "" };
+    format!("%{symbol} ({}) -> ({}){serves}", params.join(", "), results.join(", "))
 }
 
 fn param_mode(m: ParamMode) -> String {

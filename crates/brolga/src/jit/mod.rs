@@ -117,6 +117,8 @@ struct Inner {
     debug: bool,
     /// Whether a function moves floats in pieces.
     pieces: bool,
+    /// Bytes of the tape beyond its limit.
+    spare: usize,
     /// If it was made with little effort, until calls have paid for more.
     tiers: Option<Tiers>,
 }
@@ -352,7 +354,11 @@ impl DerivedRule {
                 (p.variant, returns, Derived::Pair { forward, pullback }, (p.forward, Some(p.pullback)))
             }
         };
-        let pool = Pool::new(Plan { capacity: options.tape_limit, captures: Some(Arc::new(captures)), globals });
+        let pool = Pool::new(Plan {
+            capacity: options.tape_limit.saturating_add(d.spare),
+            captures: Some(Arc::new(captures)),
+            globals,
+        });
         Ok(Self(Arc::new(Inner {
             primal: OnceLock::new(),
             abi: Abi::of(&variant, &f.signature),
@@ -364,6 +370,7 @@ impl DerivedRule {
             request: request.clone(),
             overwrites: d.overwrites,
             pieces: d.pieces,
+            spare: d.spare,
             debug: options.debug,
             pool: Arc::new(pool),
             program: d.program,
@@ -385,6 +392,12 @@ impl DerivedRule {
         let (a, b) = &inner.emitted;
         let (a, b) = inner.clif.get_or_init(|| (text(a), b.as_ref().map(text).unwrap_or_default()));
         (a, b)
+    }
+
+    /// Bytes that can be recorded beyond [`Options::tape_limit`]: for the frame of a root that a callee serves
+    /// ([`Derivation::spare`](brolga_transform::Derivation::spare)), and that otherwise would be on the stack.
+    pub fn spare(&self) -> usize {
+        self.now().0.spare
     }
 
     /// Bytes of machine code: of the derivative and what it calls, and of the primal once it has been called. What has been compiled with little effort

@@ -1,0 +1,224 @@
+//! A function that calls itself is derived once if little effort is made: the root calls what serves it (`brolga_transform::served`).
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Ideas, MemoryMode, Mode, Options, Program, Request};
+use brolga::{ResultActivity, Stage, jit};
+use brolga_transform::Derivation;
+
+mod common;
+
+use common::program;
+
+/// Both values are needed for the product, so each call runs twice: forwards and backwards. `f(n, x) = n < 2 ? x : f(n - 1, x) f(n - 2, 1.5 x)`.
+const PAIR: &str = "function %f(i64, f64) -> f64 system_v {
+        fn0 = %f(i64, f64) -> f64 system_v
+    block0(v0: i64, v1: f64):
+        v2 = iconst.i64 1
+        v3 = icmp sle v0, v2
+        brif v3, block1, block2
+    block1:
+        return v1
+    block2:
+        v4 = isub v0, v2
+        v5 = call fn0(v4, v1)
+        v6 = isub v4, v2
+        v7 = f64const 0x1.8p0
+        v8 = fmul v1, v7
+        v9 = call fn0(v6, v8)
+        v10 = fmul v5, v9
+        return v10
+    }";
+
+/// Nobody needs the values for the gradient, so calls run once. `f(p, n) = n < 2 ? p[0]² : f(p, n - 1) + f(p + 8, n - 1)`.
+const WHOLE: &str = "function %f(i64, i64) -> f64 system_v {
+        fn0 = %f(i64, i64) -> f64 system_v
+    block0(v0: i64, v1: i64):
+        v2 = iconst.i64 1
+        v3 = icmp sle v1, v2
+        brif v3, block1, block2
+    block1:
+        v4 = load.f64 v0
+        v5 = fmul v4, v4
+        return v5
+    block2:
+        v6 = isub v1, v2
+        v7 = call fn0(v0, v6)
+        v8 = iconst.i64 8
+        v9 = iadd v0, v8
+        v10 = call fn0(v9, v6)
+        v11 = fadd v7, v10
+        return v11
+    }";
+
+/// The same with a factor that is no variable where it is called: `f(n, x, y) = n < 2 ? x y : f(n - 1, x, 1.5) f(n - 2, x, 1.5) y`.
+const CONSTANT: &str = "function %f(i64, f64, f64) -> f64 system_v {
+        fn0 = %f(i64, f64, f64) -> f64 system_v
+    block0(v0: i64, v1: f64, v11: f64):
+        v2 = iconst.i64 1
+        v3 = icmp sle v0, v2
+        brif v3, block1, block2
+    block1:
+        v12 = fmul v1, v11
+        return v12
+    block2:
+        v4 = isub v0, v2
+        v7 = f64const 0x1.8p0
+        v5 = call fn0(v4, v1, v7)
+        v6 = isub v4, v2
+        v9 = call fn0(v6, v1, v7)
+        v10 = fmul v5, v9
+        v13 = fmul v10, v11
+        return v13
+    }";
+
+/// What is called does its work in memory; nobody asks for its result. `f(p, n)` squares n numbers and returns the first.
+const ASIDE: &str = "function %f(i64, i64) -> f64 system_v {
+        fn0 = %f(i64, i64) -> f64 system_v
+    block0(v0: i64, v1: i64):
+        v4 = load.f64 v0
+        v5 = fmul v4, v4
+        store v5, v0
+        v2 = iconst.i64 1
+        v6 = isub v1, v2
+        brif v6, block1, block2
+    block1:
+        v8 = iconst.i64 8
+        v9 = iadd v0, v8
+        v10 = call fn0(v9, v6)
+        return v5
+    block2:
+        return v5
+    }";
+
+fn quick(mode: Mode) -> Options {
+    Options { mode, effort: Effort::Quick, ..Options::default() }
+}
+
+fn request(program: &Program, seed: ResultActivity) -> Request {
+    let func = program.func("f").unwrap();
+    let pointer = program.funcs[func].signature.params[1].value_type.is_int();
+    let args = match program.funcs[func].signature.params.len() {
+        _ if pointer => vec![ArgActivity::Duplicated, ArgActivity::Const],
+        n => [vec![ArgActivity::Const], vec![ArgActivity::Active; n - 1]].concat(),
+    };
+    Request { results: vec![seed], ..Request::new(func, args) }
+}
+
+fn derived(text: &str, options: &Options) -> Derivation {
+    let program = program(text);
+    let isa = jit::host_isa(options).unwrap();
+    brolga_transform::derive(&program, &request(&program, ResultActivity::Active), options, &*isa).unwrap()
+}
+
+/// Whether the root's own function does nothing but call.
+fn is_served(d: &Derivation) -> bool {
+    d.whole.as_ref().is_some_and(|w| w.func.layout.blocks().count() == 1)
+}
+
+#[test]
+fn who_calls_himself_is_derived_once() {
+    for mode in [Mode::Gradient, Mode::Combined] {
+        let d = derived(PAIR, &quick(mode));
+        assert!(is_served(&d) && d.pairs.len() == 1 && d.wholes.is_empty() && d.spare > 0, "{mode:?}");
+        assert_eq!(d.whole.unwrap().results, mode == Mode::Combined);
+    }
+    // The seed of the root is not known to be one; that of its calls is not, either.
+    let d = derived(WHOLE, &quick(Mode::Gradient));
+    assert!(is_served(&d) && d.pairs.is_empty() && d.wholes.len() == 1 && d.spare == 0);
+    // Who is asked for the value is served by one who knows it.
+    let valued = derived(WHOLE, &quick(Mode::Combined));
+    assert!(is_served(&valued) && valued.pairs.len() == 1 && valued.wholes.is_empty());
+    // Nothing asks for a segment, so nobody hands one on.
+    assert!(!d.whole.as_ref().unwrap().segment && !d.wholes[0].segment);
+}
+
+/// Who looks at what is derived sees what runs.
+#[test]
+fn who_looks_is_shown_who_serves() {
+    let program = program(PAIR);
+    let shown =
+        |stage| brolga::dump(&program, &request(&program, ResultActivity::Active), &quick(Mode::Combined), stage);
+    for (stage, halves) in [
+        (Stage::Combined, ["%f__forward(", "%f__pullback("]),
+        (Stage::ClifCombined, ["function %f__forward(", "function %f__pullback("]),
+    ] {
+        let text = shown(stage).unwrap();
+        assert!(
+            text.contains("what is asked for only calls this") && halves.iter().all(|h| text.contains(h)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_root_of_its_own_is_made_where_it_does_more() {
+    let own = |text: &str, options: Options| {
+        let d = derived(text, &options);
+        assert!(!is_served(&d) && d.spare == 0, "{options:?}");
+    };
+    own(PAIR, Options { mode: Mode::Gradient, ..Options::full() });
+    own(PAIR, Options { ideas: Ideas { served: false, ..Ideas::default() }, ..quick(Mode::Gradient) });
+    own(PAIR, Options { memory: MemoryMode::Restore, ..quick(Mode::Combined) });
+    own(PAIR, Options { debug: true, ..quick(Mode::Combined) });
+    // What is called takes, or gives, something else.
+    own(CONSTANT, quick(Mode::Gradient));
+    own(ASIDE, quick(Mode::Gradient));
+    // Loops would be run again, or be logged.
+    let turns = PAIR
+        .replace("block0(v0: i64, v1: f64):", "block0(v20: i64, v21: f64):\n v22 = iconst.i64 3\n jump block3(v22, v21)\n block3(v23: i64, v24: f64):\n v25 = iconst.i64 -1\n v26 = iadd v23, v25\n v27 = fmul v24, v24\n brif v26, block3(v26, v27), block4(v20, v27)\n block4(v0: i64, v1: f64):");
+    own(&turns, quick(Mode::Gradient));
+}
+
+/// Value, cotangents and shadows of one call.
+fn run(text: &str, seed: ResultActivity, options: &Options) -> Result<(Vec<DataValue>, Vec<u64>, usize), Error> {
+    let program = program(text);
+    let rule = DerivedRule::new(&program, &request(&program, seed), options).unwrap();
+    let float = |x: f64| DataValue::F64(x.into());
+    let (x, mut shadow) = ([1.25, -0.5, 0.75, 2.0, 1.5, 1.0], [0.5, 0.25, 0.0, -1.0, 0.0, 3.0]);
+    let args = if text == WHOLE {
+        let pointer = Arg::duplicated(x.as_ptr() as u64, shadow.as_mut_ptr() as u64);
+        [pointer, Arg::new(DataValue::I64(5))]
+    } else {
+        [Arg::new(DataValue::I64(7)), Arg::new(float(1.03))]
+    };
+    let (mut values, mut cotangents) = (vec![], vec![]);
+    let one = if seed == ResultActivity::Unit { 1.0 } else { 1.75 };
+    // SAFETY: the arrays are long enough.
+    let run = unsafe { rule.gradient(&args, &[float(one)], &mut values, &mut cotangents) }?;
+    let cotangents = cotangents.iter().flatten().map(|c| match c {
+        DataValue::F64(x) => f64::from_bits(x.bits()).to_bits(),
+        other => panic!("{other}"),
+    });
+    Ok((values, cotangents.chain(shadow.map(f64::to_bits)).collect(), run.tape_bytes()))
+}
+
+#[test]
+fn it_gives_the_same() {
+    let modes = [Mode::Gradient, Mode::Combined];
+    for (text, mode) in [PAIR, WHOLE].into_iter().flat_map(|text| modes.map(|mode| (text, mode))) {
+        for seed in [ResultActivity::Active, ResultActivity::Unit] {
+            let own = Options { ideas: Ideas { served: false, ..Ideas::default() }, ..quick(mode) };
+            let [served, alone] = [quick(mode), own].map(|o| run(text, seed, &o).unwrap());
+            let [again, _] = [quick(mode), quick(mode)].map(|o| run(text, seed, &o).unwrap());
+            assert_eq!(served, again);
+            assert_eq!((served.0, served.1), (alone.0, alone.1), "{mode:?}, {seed:?}");
+            // With its own frame.
+            assert!(served.2 >= alone.2, "{mode:?}, {seed:?}");
+        }
+    }
+}
+
+/// A tape that is long enough for a root of its own is so for one that is served.
+#[test]
+fn the_tape_ends_where_it_would_end_otherwise() {
+    for mode in [Mode::Gradient, Mode::Combined] {
+        let own = Options { ideas: Ideas { served: false, ..Ideas::default() }, ..quick(mode) };
+        let enough = run(PAIR, ResultActivity::Active, &own).unwrap().2.next_multiple_of(16);
+        for (options, whose) in [(own, "own"), (quick(mode), "served")] {
+            let with = |tape_limit| run(PAIR, ResultActivity::Active, &Options { tape_limit, ..options.clone() });
+            assert!(with(enough).is_ok(), "{whose}");
+            let Err(Error::Trap(trap)) = with(enough / 2) else { panic!("{whose}: the tape is too short") };
+            assert_eq!(trap.code, "tape_full", "{whose}");
+        }
+    }
+}
