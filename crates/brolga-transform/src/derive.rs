@@ -16,17 +16,15 @@ use brolga_ir::lift::lift;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
 use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::names::{Names, THUNK};
-use brolga_ir::{
-    ArgActivity, BlockId, Diagnostic, Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request,
-    ResultActivity,
-};
+use brolga_ir::{BlockId, Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request};
 use brolga_rules::{OF_C, math_rule};
-use cranelift_codegen::ir::{self, InstructionData, types};
+use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::again::{Again, again, holds_good};
 use crate::ascending::{can_clear, only_clears};
+use crate::asked;
 use crate::combined::combine;
 use crate::common::copies;
 use crate::door::Found;
@@ -160,57 +158,6 @@ pub struct Stages<'a> {
     pub serves: bool,
 }
 
-/// Check a request against its function.
-pub fn check_request(program: &Program, request: &Request) -> Result<(), Diagnostics> {
-    let f = &program.funcs[request.func];
-    let mut found = Diagnostics::default();
-    let mut wrong = |message: String, help: &str| {
-        found.push(Diagnostic::new("AD0010", message).in_func(&f.symbol).help(help));
-    };
-    if f.body.is_none() {
-        wrong(format!("%{} is imported: there is no body to differentiate", f.symbol), "define it in the program");
-    }
-    let n = f.signature.params.len();
-    if request.args.len() != n || request.elems.len() != n {
-        wrong(
-            format!("%{} has {n} parameters, but {} activities are given", f.symbol, request.args.len()),
-            "give one activity for each parameter",
-        );
-    }
-    for (i, (a, p)) in request.args.iter().zip(&f.signature.params).enumerate() {
-        let ty = p.value_type;
-        match a {
-            // Refused with the reason when the function is normalised.
-            ArgActivity::Active if ty.lane_type() == types::F16 || ty.lane_type() == types::F128 => {}
-            ArgActivity::Active if brolga_ir::inst::Shape::of_float(ty).is_none() => wrong(
-                format!("argument {i} of %{} is active, but its type is {ty}", f.symbol),
-                "only f32, f64 and their 128-bit vectors can be active; a pointer is `duplicated`",
-            ),
-            ArgActivity::Duplicated if ty != types::I64 => wrong(
-                format!("argument {i} of %{} is duplicated, but its type is {ty}", f.symbol),
-                "only 64-bit pointers can be duplicated; a float is `active`",
-            ),
-            _ => {}
-        }
-    }
-    let returns = &f.signature.returns;
-    if request.results.len() > returns.len() {
-        wrong(
-            format!("%{} has {} results, but {} activities are given", f.symbol, returns.len(), request.results.len()),
-            "give one activity for each result, or none",
-        );
-    }
-    for (i, (a, r)) in request.results.iter().zip(returns).enumerate() {
-        if *a == ResultActivity::Unit && !(r.value_type == types::F32 || r.value_type == types::F64) {
-            wrong(
-                format!("result {i} of %{} is a unit, but its type is {}", f.symbol, r.value_type),
-                "only f32 and f64 have a one; leave it active, and pass a seed",
-            );
-        }
-    }
-    found.or_ok(())
-}
-
 /// Run the pipeline for a request; `look` sees every stage of every variant.
 ///
 /// # Errors
@@ -224,7 +171,7 @@ pub fn derive_with(
 ) -> Result<Derivation, Diagnostics> {
     // Whoever looks should see nothing of attempts that fail.
     let (inlining, found) = attempt(program, request, options, isa)?;
-    let manner = Manner { pieces: found.pieces, ..Manner::with(&inlining) };
+    let manner = Manner { pieces: found.pieces, looks: true, ..Manner::with(&inlining) };
     let found = derive_once(program, request, options, manner, isa, look, |_, _| {})?;
     found.verify(isa).map(|()| found)
 }
@@ -265,12 +212,14 @@ pub(crate) struct Manner<'a> {
     pub pieces: bool,
     /// How far.
     far: Looking,
+    /// Whether somebody looks at the stages of variants.
+    looks: bool,
 }
 
 impl<'a> Manner<'a> {
     /// All the way, with these calls replaced.
     pub fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, far: Looking::Derive }
+        Self { inlining, pieces: false, far: Looking::Derive, looks: false }
     }
 }
 
@@ -311,7 +260,7 @@ fn run(
     mut look: impl FnMut(&Stages<'_>),
     mut glance: impl FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<Option<Derivation>, Diagnostics> {
-    check_request(program, request)?;
+    asked::check(program, request)?;
     let options = &options.settled();
     let mut program = program.clone();
     let mut problems = Diagnostics::default();
@@ -400,7 +349,7 @@ fn run(
         let to = Wanted { symbols, mode, is_root };
         // What is refused is looked at for more of that, and for nothing else.
         let wanted = if problems.is_empty() { manner.far } else { Looking::Examine };
-        let how = How { to: to.clone(), looking: wanted, pieces };
+        let how = How { to: to.clone(), looking: wanted, pieces, looks: manner.looks };
         match derive_one(common, primal, &variant, how, &mut work, &mut names, &mut glance) {
             Ok(Became::Looked) => {}
             Ok(Became::Served(Served { by, pieces: moves })) => {
@@ -448,7 +397,7 @@ fn run(
     if pieces && problems.is_empty() {
         let asked = work.variants.len();
         for (variant, to, place) in early {
-            let how = How { to, looking: Looking::Derive, pieces: true };
+            let how = How { to, looking: Looking::Derive, pieces: true, looks: false };
             let primal = &normalised[&variant.func];
             let again = derive_one(common, primal, &variant, how, &mut work, &mut names, &mut |_, _| {})?;
             let Became::Derived(again) = again else { unreachable!("it has been derived") };
@@ -540,12 +489,17 @@ struct Common<'a> {
     isa: &'a dyn TargetIsa,
 }
 
+/// Statements of a function of which nothing is kept longer than it is needed.
+const LARGE: usize = 4000;
+
 /// How a variant is derived.
 struct How {
     to: Wanted,
     looking: Looking,
     /// A function has been seen to move floats in pieces, so that what is read is settled before.
     pieces: bool,
+    /// Somebody looks at the stages.
+    looks: bool,
 }
 
 /// Derive a variant, which is `glance`d at first.
@@ -553,7 +507,7 @@ fn derive_one<'a>(
     Common { program, options, summaries, isa }: Common<'a>,
     primal: &'a Normalised,
     variant: &'a Variant,
-    How { to: Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }, looking, pieces }: How,
+    How { to: Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }, looking, pieces, looks }: How,
     work: &mut Worklist<'_>,
     names: &mut Names,
     glance: &mut dyn FnMut(&Facts<'_>, &AdStmts),
@@ -561,7 +515,7 @@ fn derive_one<'a>(
     let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
     let pieces = pieces || facts.activity.moves_pieces();
     let mut ids = Ids::default();
-    let (lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
+    let (mut lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
 
     let mut seeds = vec![None; variant.results.len()];
     for (i, _) in variant.result_shapes(&primal.func.signature) {
@@ -696,6 +650,9 @@ fn derive_one<'a>(
         }
         func
     };
+    // When graphs are assembled, what they were made of has done its part, unless somebody looks. What is made next takes its place in memory, which
+    // matters where the system would have to give more.
+    let is_idle = |stmts: &AdStmts| !looks && stmts.len() >= LARGE;
     let variant = variant.clone();
     // Parameters whose shadows a run clears itself if it has to.
     let mut overwritten: Vec<usize> = Vec::new();
@@ -710,6 +667,9 @@ fn derive_one<'a>(
             prune(&mut fwd.graph, known);
             prune(&mut pull.graph, known);
         }
+        if is_idle(&stmts) {
+            (stmts, lifted.blocks) = Default::default();
+        }
         let pair = DerivedPair {
             variant,
             forward_symbol,
@@ -722,7 +682,7 @@ fn derive_one<'a>(
         let whole = &pulls.guarded.graph;
         let (symbol, signature) = (whole.symbol.clone(), whole.signature.clone());
         let empty = CfgBlocks { symbol, signature, blocks: Table::default() };
-        loop {
+        let (mut graph, seg, clears) = loop {
             let (seg, clears) = (fwd.seg, pulls.clearing.is_some());
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);
             if options.ideas.prune {
@@ -745,18 +705,21 @@ fn derive_one<'a>(
                     continue;
                 }
             }
-            if mode == Mode::Gradient {
-                copies(&mut graph, &primal.func);
-            }
-            let func = clif(&graph, &plan, seg);
-            if clears {
-                overwritten.extend(facts.overwrites.rows.iter().filter_map(|r| r.whole));
-            }
-            let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
-            let whole =
-                DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
-            break (graph, empty, Emitted::Whole(Box::new(whole)));
+            break (graph, seg, clears);
+        };
+        if is_idle(&stmts) {
+            (stmts, lifted.blocks) = Default::default();
         }
+        if mode == Mode::Gradient {
+            copies(&mut graph, &primal.func);
+        }
+        let func = clif(&graph, &plan, seg);
+        if clears {
+            overwritten.extend(facts.overwrites.rows.iter().filter_map(|r| r.whole));
+        }
+        let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
+        let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
+        (graph, empty, Emitted::Whole(Box::new(whole)))
     };
     overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
     let serves = false;

@@ -43,6 +43,7 @@ pub mod affine;
 pub mod again;
 pub mod ahead;
 pub mod ascending;
+pub mod asked;
 mod by_name;
 pub mod canonical;
 pub mod combined;
