@@ -61,6 +61,8 @@ pub struct DerivedPair {
     pub forward: ir::Function,
     /// The pullback.
     pub pullback: ir::Function,
+    /// Bytes of the frame that they have on the tape.
+    pub frame: u32,
 }
 
 /// Forward pass and pullback as one function.
@@ -312,8 +314,8 @@ fn run(
     // Who reads what others move in pieces has to know; who was derived before that was seen is derived again.
     let mut pieces = manner.pieces;
     let mut early: Vec<(Variant, Wanted, Place)> = Vec::new();
-    let mut root_by: Option<(Variant, String, usize)> = None;
-    let mut spare = 0;
+    // A root that the first of the variants serves, and its symbol.
+    let mut is_served: Option<(Variant, String)> = None;
     let mut at = 0;
     loop {
         let is_root = first.is_some() || at == 0 && options.mode == Mode::Split;
@@ -352,18 +354,19 @@ fn run(
         let how = How { to: to.clone(), looking: wanted, pieces, looks: manner.looks };
         match derive_one(common, primal, &variant, how, &mut work, &mut names, &mut glance) {
             Ok(Became::Looked) => {}
-            Ok(Became::Served(Served { by, pieces: moves })) => {
-                pieces |= moves;
+            Ok(Became::Served(found)) => {
+                pieces |= found.pieces;
                 overwrites = vec![false; variant.params.len()];
-                root_by = Some((variant.clone(), to.symbols.0, by));
+                work = Worklist::new(&program, &summaries);
+                work.suffix(variant.func, Kind::Whole);
+                work.ask(found.by.0, found.by.1);
+                captures.clear();
+                is_served = Some((variant, to.symbols.0));
             }
             Ok(Became::Derived(stages)) => {
                 let mut stages = *stages;
-                stages.serves = root_by.as_ref().is_some_and(|r| r.2 + 1 == at);
+                stages.serves = is_served.is_some() && at == 1;
                 look(&stages);
-                if stages.serves {
-                    spare = on_tape(&stages);
-                }
                 pieces |= stages.facts.activity.moves_pieces();
                 if is_root {
                     overwrites.clone_from(&stages.facts.overwrites.whole);
@@ -401,9 +404,6 @@ fn run(
             let primal = &normalised[&variant.func];
             let again = derive_one(common, primal, &variant, how, &mut work, &mut names, &mut |_, _| {})?;
             let Became::Derived(again) = again else { unreachable!("it has been derived") };
-            if root_by.as_ref().is_some_and(|r| work.variants[r.2].0 == variant) {
-                spare = spare.max(on_tape(&again));
-            }
             match (again.emitted, place) {
                 (Emitted::Pair(p), Place::Pair(i)) => pairs[i] = *p,
                 (Emitted::Whole(w), Place::Whole(i)) => wholes[i] = *w,
@@ -414,9 +414,11 @@ fn run(
         debug_assert_eq!(asked, work.variants.len(), "who is derived again asks for what he asked for");
     }
     let mut doors = Vec::new();
+    let mut spare = 0;
     if problems.is_empty() {
-        if let Some((variant, symbol, by)) = root_by {
-            let (by, callees) = (&work.variants[by], &work.names[by]);
+        if let Some((variant, symbol)) = is_served {
+            let (by, callees) = (&work.variants[0], &work.names[0]);
+            spare = pairs.iter().find(|p| p.forward_symbol == callees.0).map_or(0, on_tape);
             let primal = &normalised[&variant.func].func.signature;
             whole = Some(served::root(variant, by, callees, (symbol, options.mode), primal, &mut names));
         }
@@ -676,6 +678,7 @@ fn derive_one<'a>(
             pullback_symbol,
             forward: clif(&fwd.graph, &plan, fwd.seg),
             pullback: clif(&pull.graph, &plan, pull.seg),
+            frame: plan.frame.as_ref().map_or(0, |f| f.size),
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
     } else {

@@ -94,20 +94,19 @@ pub fn pullback(
     let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks, heads, notes };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
-        match plan.again(block) {
-            None => b.reverse(block),
-            Some(a) => {
-                if a.blocks.last() == Some(&block) {
-                    b.run_again(a);
-                }
-                if block == a.header && a.turns {
-                    b.next_turn(a);
-                } else if a.turns {
-                    b.reverse(block);
-                }
+        if let Some(a) = plan.again(block) {
+            if a.blocks.last() == Some(&block) {
+                b.run_again(a);
+            }
+            if block == a.header && a.turns {
+                b.next_turn(a);
             }
         }
+        if b.is_reversed(block) {
+            b.reverse(block);
+        }
     }
+    assert!(b.heads.values().all(Fragment::is_empty), "what happens on an edge is part of a block");
     b.exit_block();
     let signature = facts.variant.pullback_signature(&facts.func().signature);
     Pullback { graph: CfgBlocks { symbol, signature, blocks: b.blocks }, seg, reverse_of: b.reverse_of }
@@ -386,10 +385,15 @@ impl Builder<'_, '_> {
         edge
     }
 
+    /// Whether a block has a reverse as ever: it is in no loop that is run again, or reversed in each turn of one.
+    fn is_reversed(&self, b: ir::Block) -> bool {
+        self.plan.again(b).is_none_or(|a| a.turns && b != a.header)
+    }
+
     /// Whether the reverse of `p` comes behind that of `b` and no other.
     fn leads_only_to(&self, p: ir::Block, b: ir::Block) -> bool {
         let returning = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s));
-        p != b && returning.count() == 1
+        p != b && returning.count() == 1 && self.is_reversed(p)
     }
 
     /// The values that held variables get on an edge: all of them are had before any changes.

@@ -16,36 +16,35 @@
 //! **Invariants.** The numbers are those that a function of the root's own would give, bit by bit: it would know of its arguments what the callee knows
 //! ([`serves`]), and a pair, which runs no loop again, and each call, only serves a root without loops that runs all its calls. A pair has its frame on the tape, where a function of both halves has it on
 //! the stack; the tape gets so much more room ([`on_tape`]), so that the cap is met where it would be met otherwise. Behind the
-//! root nobody records, so the tape's top stays where the forward pass has left it: that much was recorded.
+//! root nobody records, so the tape's top stays where the forward pass has left it: that much was recorded. What else the root has asked for is
+//! forgotten: who serves it asks for what that needs.
 //!
 //! **Where.** With little effort. With all, a root of its own may be faster, as where most of the work is done before it calls itself.
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
-use brolga_ir::lower::{TAPE_REGION, segment};
+use brolga_ir::lower::{segment, tape_flags};
 use brolga_ir::names::Names;
 use brolga_ir::{Effort, MemoryMode, Mode, Options};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, UserFuncName, types};
+use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName, types};
 
 use crate::combined::signature;
-use crate::derive::{DerivedWhole, Emitted, Stages};
+use crate::derive::{DerivedPair, DerivedWhole};
 use crate::facts::Facts;
 use crate::segments;
 use crate::worklist::{Kind, Worklist};
 
 /// Who serves a root.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
-    /// Its place among the variants that are asked for.
-    pub by: usize,
+    /// The variant, and how it is derived.
+    pub by: (Variant, Kind),
     /// Whether it moves floats in pieces.
     pub pieces: bool,
 }
 
-/// Bytes that the frame of a pair takes on the tape: with the link to it, and what lies between for the sake of alignment.
-pub(crate) fn on_tape(stages: &Stages<'_>) -> usize {
-    let frame = stages.plan.frame.as_ref().filter(|_| matches!(stages.emitted, Emitted::Pair(_)));
-    frame.map_or(0, |f| f.size as usize + 8 + 16)
+/// Bytes that a pair takes on the tape for its frame: with the link to it, and what lies between for the sake of alignment.
+pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
+    if pair.frame == 0 { 0 } else { pair.frame as usize + 8 + 16 }
 }
 
 /// Who serves the root that these are the facts of, among those that are asked for so far.
@@ -64,8 +63,8 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
         // The forward pass of a pair runs all calls.
         Kind::Pair => straight && facts.whole.is_empty(),
     };
-    let by = work.variants.iter().position(|(v, kind)| may(*kind) && serves(v, root, facts))?;
-    Some(Served { by, pieces: facts.activity.moves_pieces() })
+    let by = work.variants.iter().find(|(v, kind)| may(*kind) && serves(v, root, facts))?;
+    Some(Served { by: by.clone(), pieces: facts.activity.moves_pieces() })
 }
 
 /// Whether a variant takes and gives what another one does, that of these facts, but for seeds that are one. What memory is taken to hold may be what the
@@ -115,11 +114,6 @@ pub(crate) fn root(
         let name = ir::ExternalName::testcase(names.spell(symbol));
         func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false })
     };
-    let region = func
-        .dfg
-        .alias_regions
-        .insert(ir::AliasRegionData { user_id: TAPE_REGION, description: std::borrow::Cow::Borrowed("brolga tape") });
-    let flags = MemFlagsData::new().with_notrap().with_alias_region(Some(region));
     // Those that are one are no parameters of the root.
     let mut given = seeds.iter().copied();
     let mut passed = Vec::new();
@@ -144,6 +138,7 @@ pub(crate) fn root(
             let pullback = import(&mut func, &callees.1, theirs.1);
             let mut results = call(&mut func, block, forward, first);
             results.truncate(n_results);
+            let flags = tape_flags(&mut func);
             let mut pos = at_end(&mut func, block);
             let top = pos.ins().load(types::I64, flags, seg, segment::TOP);
             pos.ins().store(flags, top, seg, segment::CURSOR);

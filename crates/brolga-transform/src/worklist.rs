@@ -101,7 +101,8 @@ impl<'a> Worklist<'a> {
         if *n == 1 { String::new() } else { format!("_v{n}") }
     }
 
-    fn ask(&mut self, variant: Variant, kind: Kind) -> (String, String) {
+    /// Names of a variant, which is derived in such a way.
+    pub fn ask(&mut self, variant: Variant, kind: Kind) -> (String, String) {
         let key = (variant, kind);
         if let Some(i) = self.variants.get_index_of(&key) {
             return self.names[i].clone();

@@ -90,6 +90,40 @@ const ASIDE: &str = "function %f(i64, i64) -> f64 system_v {
         return v5
     }";
 
+/// With a helper: where the seed of the root is one, so is that of the helper that it calls; who serves the root calls one with any seed.
+const HELPED: &str = "function %g(i64, f64) -> f64 system_v {
+        fn0 = %g(i64, f64) -> f64 system_v
+    block0(v0: i64, v1: f64):
+        brif v0, block1, block2
+    block1:
+        v2 = iconst.i64 -1
+        v3 = iadd v0, v2
+        v4 = call fn0(v3, v1)
+        v5 = fmul v4, v4
+        return v5
+    block2:
+        v6 = fmul v1, v1
+        return v6
+    }
+    function %f(i64, f64) -> f64 system_v {
+        fn0 = %f(i64, f64) -> f64 system_v
+        fn1 = %g(i64, f64) -> f64 system_v
+    block0(v0: i64, v1: f64):
+        v2 = iconst.i64 1
+        v3 = icmp sle v0, v2
+        brif v3, block1, block2
+    block1:
+        v4 = call fn1(v2, v1)
+        return v4
+    block2:
+        v5 = isub v0, v2
+        v6 = call fn0(v5, v1)
+        v7 = isub v5, v2
+        v8 = call fn0(v7, v1)
+        v9 = fmul v6, v8
+        return v9
+    }";
+
 fn quick(mode: Mode) -> Options {
     Options { mode, effort: Effort::Quick, ..Options::default() }
 }
@@ -105,9 +139,13 @@ fn request(program: &Program, seed: ResultActivity) -> Request {
 }
 
 fn derived(text: &str, options: &Options) -> Derivation {
+    derived_as(text, options, |program| request(program, ResultActivity::Active))
+}
+
+fn derived_as(text: &str, options: &Options, request: impl Fn(&Program) -> Request) -> Derivation {
     let program = program(text);
     let isa = jit::host_isa(options).unwrap();
-    brolga_transform::derive(&program, &request(&program, ResultActivity::Active), options, &*isa).unwrap()
+    brolga_transform::derive(&program, &request(&program), options, &*isa).unwrap()
 }
 
 /// Whether the root's own function does nothing but call.
@@ -130,6 +168,38 @@ fn who_calls_himself_is_derived_once() {
     assert!(is_served(&valued) && valued.pairs.len() == 1 && valued.wholes.is_empty());
     // Nothing asks for a segment, so nobody hands one on.
     assert!(!d.whole.as_ref().unwrap().segment && !d.wholes[0].segment);
+}
+
+#[test]
+fn what_only_the_root_would_ask_for_is_not_derived() {
+    let unit = |program: &Program| request(program, ResultActivity::Unit);
+    let wholes = |served: bool| {
+        let ideas = Ideas { served, ..Ideas::default() };
+        let d = derived_as(HELPED, &Options { ideas, ..quick(Mode::Combined) }, unit);
+        assert_eq!(is_served(&d), served);
+        d.pairs.iter().map(|p| &p.variant).chain(d.wholes.iter().map(|w| &w.variant)).cloned().collect::<Vec<_>>()
+    };
+    let (served, alone) = (wholes(true), wholes(false));
+    assert!(served.iter().all(|v| alone.contains(v)) && served.len() < alone.len(), "{served:?}, {alone:?}");
+}
+
+/// Who knows what the caller promises may record less in loops.
+#[test]
+fn promises_are_for_the_root_alone() {
+    let loops = WHOLE.replace(
+        "v4 = load.f64 v0\n        v5 = fmul v4, v4\n        return v5",
+        "v20 = iconst.i64 3\n v21 = f64const 0.0\n jump block3(v20, v21)\n block3(v22: i64, v23: f64):\n v24 = load.f64 v0\n \
+         v25 = fmul v24, v24\n v26 = fadd v23, v25\n v27 = iadd v22, v30\n brif v27, block3(v27, v26), block4(v26)\n \
+         block4(v28: f64):\n return v28",
+    );
+    let loops = loops.replace("v2 = iconst.i64 1\n", "v2 = iconst.i64 1\n v30 = iconst.i64 -1\n");
+    for promised in [false, true] {
+        let d = derived_as(&loops, &quick(Mode::Gradient), |program| {
+            let plain = request(program, ResultActivity::Active);
+            Request { noalias: vec![promised, false], ..plain }
+        });
+        assert_eq!(is_served(&d), !promised);
+    }
 }
 
 /// Who looks at what is derived sees what runs.

@@ -193,6 +193,15 @@ pub struct LowerEnv<'a> {
     pub watched: Option<&'a mut EntitySet<ir::Value>>,
 }
 
+/// Flags of accesses to the tape: nothing else aliases it.
+pub fn tape_flags(func: &mut ir::Function) -> MemFlagsData {
+    let region = func
+        .dfg
+        .alias_regions
+        .insert(ir::AliasRegionData { user_id: TAPE_REGION, description: std::borrow::Cow::Borrowed("brolga tape") });
+    MemFlagsData::new().with_notrap().with_alias_region(Some(region))
+}
+
 /// Make CLIF of a graph.
 pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     lower_with_checks(graph, env).func
@@ -720,12 +729,7 @@ impl Cx<'_> {
         f
     }
 
-    /// Flags of accesses to the tape: nothing else aliases it.
     fn tape_flags(&self, b: &mut FunctionBuilder<'_>) -> MemFlagsData {
-        let region = b.func.dfg.alias_regions.insert(ir::AliasRegionData {
-            user_id: TAPE_REGION,
-            description: std::borrow::Cow::Borrowed("brolga tape"),
-        });
-        MemFlagsData::new().with_notrap().with_alias_region(Some(region))
+        tape_flags(b.func)
     }
 }
