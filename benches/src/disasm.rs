@@ -39,9 +39,10 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
     let (program, requests) = requests(problem)?;
     let derivation = derive(problem, &program, &requests[0], how)?;
     let mut functions: Vec<_> = body_of(&program, "primal", problem.func).into_iter().collect();
-    functions.extend(derived(derivation));
+    let failed = |error| Failure::Run { name: problem.name, error };
+    functions.extend(derived(derivation, how).map_err(failed)?);
     functions.extend(problem.hand.and_then(|symbol| body_of(&program, "by hand", symbol)));
-    listings(&program, functions, how).map_err(|error| Failure::Run { name: problem.name, error })
+    listings(&program, functions, how).map_err(failed)
 }
 
 /// Of a call: the primal with everything that it calls, and what is derived.
@@ -51,7 +52,7 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
 pub fn of_call(program: &Program, call: &Invocation, how: How) -> Result<String, Error> {
     let (request, options) = (call.request(), Options { memory: call.memory, ..options(how) });
     let derivation = brolga_transform::derive(program, &request, &options, &*jit::host_isa(&options)?)?;
-    listings(program, reached(program, "primal", call.func).chain(derived(derivation)), how)
+    listings(program, reached(program, "primal", call.func).chain(derived(derivation, how)?), how)
 }
 
 /// Of an adjoint by hand: everything that it calls.
@@ -85,18 +86,21 @@ fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl 
     })
 }
 
-fn derived(mut derivation: Derivation) -> impl Iterator<Item = Wanted> {
-    derivation.parts().into_iter().map(move |part| {
+fn derived(mut derivation: Derivation, how: How) -> Result<Vec<Wanted>, Error> {
+    let isa = jit::host_isa(&options(how))?;
+    let parts = derivation.parts().into_iter();
+    let taken = parts.map(|part| {
         let what = match part.role {
             PartRole::Root => "derivative",
             PartRole::Whole(_) => "of a call",
             PartRole::Forward(_) => "forward pass",
             PartRole::Pullback(_) => "pullback",
         };
-        let func = derivation.take(&part);
+        let func = derivation.take(&part, &*isa)?;
         let symbol = part.symbol.trim_end_matches(".entry").to_owned();
-        Wanted { what, symbol, func, derived: Some(part.twice) }
-    })
+        Ok(Wanted { what, symbol, func, derived: Some(part.twice) })
+    });
+    taken.collect()
 }
 
 fn listings(program: &Program, functions: impl IntoIterator<Item = Wanted>, how: How) -> Result<String, Error> {

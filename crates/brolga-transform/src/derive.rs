@@ -27,7 +27,6 @@ use crate::ascending::{can_clear, only_clears};
 use crate::asked;
 use crate::combined::combine;
 use crate::common::copies;
-use crate::door::Found;
 use crate::facts::Facts;
 use crate::fallback::attempt;
 use crate::finite::{Watched, watched};
@@ -115,9 +114,6 @@ pub struct Derivation {
     pub pairs: Vec<DerivedPair>,
     /// Functions of both halves that others call. They return cotangents and no value.
     pub wholes: Vec<DerivedWhole>,
-    /// The root's combined function, or its forward pass and its pullback, as Rust calls them ([`crate::door`]). None if others
-    /// call them, too: then they are called from entry points. Who changes what was derived clears this.
-    pub doors: Vec<ir::Function>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
     /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with zeros.
@@ -413,7 +409,6 @@ fn run(
         }
         debug_assert_eq!(asked, work.variants.len(), "who is derived again asks for what he asked for");
     }
-    let mut doors = Vec::new();
     let mut spare = 0;
     if problems.is_empty() {
         if let Some((variant, symbol)) = is_served {
@@ -423,11 +418,6 @@ fn run(
             whole = Some(served::root(variant, by, callees, (symbol, options.mode), primal, &mut names));
         }
         segments::forget(whole.as_mut(), &mut wholes, &mut pairs, &names);
-        let found = Found { whole: whole.as_mut(), pairs: &mut pairs, wholes: &wholes, captures: &captures };
-        match found.doors(&names, isa, &program.funcs[request.func].symbol) {
-            Ok(found) => doors = found,
-            Err(e) => problems.extend(e.0),
-        }
     }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     problems.or_ok(Some(Derivation {
@@ -435,7 +425,6 @@ fn run(
         whole,
         pairs,
         wholes,
-        doors,
         captures,
         overwrites,
         names,

@@ -19,16 +19,14 @@
 //!
 //! **Invariants.** Values keep their names and instructions their places, so what is known of the function holds of it with its door. All
 //! arguments are read before anything is written, and results are written when nothing is left to do. Behind the door the function
-//! is [tidied up](crate::tidy), since this is what is compiled.
+//! is [tidied up](crate::tidy), since this is what is compiled. A derivation has the function without; the door comes with
+//! [`take`](crate::Derivation::take), so that nobody has to copy what is only compiled.
 
-use brolga_ir::names::Names;
-use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Opcode, Type, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Opcode, types};
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::derive::{Addressable, DerivedPair, DerivedWhole};
 use crate::tidy::tidy;
 
 /// Bytes from one argument or result to the next.
@@ -44,12 +42,12 @@ pub fn entry_signature(isa: &dyn TargetIsa) -> ir::Signature {
 /// The function behind a door. `None` if its parameters or results are not those of its signature, which would not be seen any
 /// more.
 pub fn with_door(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Function> {
+    if !fits(&func) {
+        return None;
+    }
     let signature = std::mem::replace(&mut func.signature, entry_signature(isa));
     let entry = func.layout.entry_block()?;
     let params = func.dfg.detach_block_params(entry).as_slice(&func.dfg.value_lists).to_vec();
-    if !fit(&func, &params, &signature.params) {
-        return None;
-    }
     let cells = func.dfg.append_block_param(entry, types::I64);
     // They are ours, and as many as there are arguments or results.
     let flags = MemFlagsData::new().with_notrap();
@@ -58,13 +56,8 @@ pub fn with_door(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Func
     for (i, (&v, p)) in params.iter().zip(&signature.params).enumerate() {
         pos.ins().with_result(v).load(p.value_type, flags, cells, place(i)?);
     }
-    let is_return = |func: &ir::Function, i: &ir::Inst| func.dfg.insts[*i].opcode() == Opcode::Return;
-    let ends = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
-    for inst in ends.filter(|i| is_return(&func, i)).collect::<Vec<_>>() {
+    for inst in returns(&func).collect::<Vec<_>>() {
         let results = func.dfg.inst_args(inst).to_vec();
-        if !fit(&func, &results, &signature.returns) {
-            return None;
-        }
         let at = func.srcloc(inst);
         let mut pos = FuncCursor::new(&mut func).at_inst(inst).with_srcloc(at);
         for (i, &r) in results.iter().enumerate() {
@@ -76,53 +69,18 @@ pub fn with_door(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Func
     Some(func)
 }
 
-/// What a request has led to.
-pub(crate) struct Found<'a> {
-    pub whole: Option<&'a mut DerivedWhole>,
-    pub pairs: &'a mut [DerivedPair],
-    pub wholes: &'a [DerivedWhole],
-    pub captures: &'a [Addressable],
-}
-
-impl Found<'_> {
-    /// The root's functions with doors, unless others call them. The combined function is called by nobody else.
-    pub fn doors(self, names: &Names, isa: &dyn TargetIsa, symbol: &str) -> Result<Vec<ir::Function>, Diagnostics> {
-        if self.whole.is_none() && self.pairs.first().is_some_and(|p| self.is_called(p, names)) {
-            return Ok(vec![]);
-        }
-        let roots = match (self.whole, self.pairs) {
-            (Some(w), _) => vec![&mut w.func],
-            (None, [p, ..]) => vec![&mut p.forward, &mut p.pullback],
-            (None, []) => vec![],
-        };
-        let doors = roots.into_iter().map(|f| {
-            // The copy is for those who look: the function itself has room for what is added.
-            let copy = f.clone();
-            match with_door(std::mem::replace(f, copy), isa) {
-                Some(mut door) => {
-                    tidy(&mut door);
-                    Ok(door)
-                }
-                // The verifier says what is wrong with it.
-                None => Err(verify(f, isa, symbol).err().unwrap_or_else(|| misfit(f, symbol))),
-            }
-        });
-        doors.collect()
+/// The root's function of a derivation as Rust calls it: behind a door, and tidied up.
+///
+/// # Errors
+/// What the verifier says of it, if it does not fit its signature.
+pub fn behind_door(func: ir::Function, isa: &dyn TargetIsa, symbol: &str) -> Result<ir::Function, Diagnostics> {
+    if !fits(&func) {
+        // The verifier says what is wrong with it.
+        return Err(verify(&func, isa, symbol).err().unwrap_or_else(|| misfit(&func, symbol)));
     }
-
-    /// Whether derived code calls a pair, directly or through a pointer.
-    fn is_called(&self, pair: &DerivedPair, names: &Names) -> bool {
-        let is_it = |s: &str| s == pair.forward_symbol || s == pair.pullback_symbol;
-        let refers = |f: &ir::Function| {
-            f.dfg.ext_funcs.values().any(|e| {
-                let spelled = symbol_of(f, &e.name);
-                is_it(names.symbol(&spelled).unwrap_or(&spelled))
-            })
-        };
-        self.captures.iter().any(|c| is_it(&c.forward))
-            || self.pairs.iter().any(|p| refers(&p.forward) || refers(&p.pullback))
-            || self.wholes.iter().any(|w| refers(&w.func))
-    }
+    let mut door = with_door(func, isa).expect("it fits");
+    tidy(&mut door);
+    Ok(door)
 }
 
 fn misfit(func: &ir::Function, symbol: &str) -> Diagnostics {
@@ -130,9 +88,19 @@ fn misfit(func: &ir::Function, symbol: &str) -> Diagnostics {
     d.help("this is a bug in Brolga; please report it with the input").into()
 }
 
-fn fit(func: &ir::Function, values: &[ir::Value], types: &[AbiParam]) -> bool {
-    let ty = |&v: &ir::Value| -> Type { func.dfg.value_type(v) };
-    values.iter().map(ty).eq(types.iter().map(|t| t.value_type))
+/// Whether parameters and results of a function are those of its signature.
+fn fits(func: &ir::Function) -> bool {
+    let are = |values: &[ir::Value], types: &[AbiParam]| {
+        values.iter().map(|&v| func.dfg.value_type(v)).eq(types.iter().map(|t| t.value_type))
+    };
+    let Some(entry) = func.layout.entry_block() else { return false };
+    are(func.dfg.block_params(entry), &func.signature.params)
+        && returns(func).all(|i| are(func.dfg.inst_args(i), &func.signature.returns))
+}
+
+fn returns(func: &ir::Function) -> impl Iterator<Item = ir::Inst> + '_ {
+    let ends = func.layout.blocks().filter_map(|b| func.layout.last_inst(b));
+    ends.filter(|&i| func.dfg.insts[i].opcode() == Opcode::Return)
 }
 
 /// Ask Cranelift's verifier about a function that was derived from `%symbol`.

@@ -1,16 +1,17 @@
 //! Which functions of a derivation are compiled, and as what.
 //!
-//! **Problem.** A derivation has the root's functions twice: with the [door](crate::door) that Rust calls them through, and without, for those
-//! who look at them. Who verifies it, who compiles it and who lists its machine code must mean the same functions.
+//! **Problem.** The root's functions are compiled with the [door](crate::door) that Rust calls them through, unless others call them, too. Who verifies
+//! a derivation, who compiles it and who lists its machine code must mean the same functions.
 //!
-//! **Answer.** One list of them, in the order of compilation. What is asked for comes first, with its door if it has one.
+//! **Answer.** One list of them, in the order of compilation. What is asked for comes first, and gets its door when it is taken to be compiled.
 
+use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 
-use crate::derive::Derivation;
-use crate::door::verify;
+use crate::derive::{Derivation, DerivedPair};
+use crate::door::{behind_door, verify};
 
 /// A function that is compiled.
 #[derive(Clone, Debug)]
@@ -43,10 +44,14 @@ pub enum PartRole {
 impl Derivation {
     /// What is compiled.
     pub fn parts(&self) -> Vec<Part> {
-        let mut doors = self.doors.iter();
-        let mut part = |symbol: &str, role, twice, owner| {
-            // Without a combined function the first pair is the root's, and all doors are its.
-            let door = !matches!(role, PartRole::Whole(_)) && doors.next().is_some();
+        // Without a combined function the first pair is the root's. The combined function is called by nobody else.
+        let pair = self.whole.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
+        let part = |symbol: &str, role, twice, owner| {
+            let door = match role {
+                PartRole::Root => true,
+                PartRole::Forward(i) | PartRole::Pullback(i) => pair && i == 0,
+                PartRole::Whole(_) => false,
+            };
             let symbol = if door { format!("{symbol}.entry") } else { symbol.to_owned() };
             Part { symbol, role, door, twice, owner }
         };
@@ -62,11 +67,23 @@ impl Derivation {
         parts
     }
 
-    /// The function that is compiled for a part.
+    /// Whether derived code calls a pair, directly or through a pointer.
+    fn is_called(&self, pair: &DerivedPair) -> bool {
+        let is_it = |s: &str| s == pair.forward_symbol || s == pair.pullback_symbol;
+        let refers = |f: &ir::Function| {
+            f.dfg.ext_funcs.values().any(|e| {
+                let spelled = symbol_of(f, &e.name);
+                is_it(self.names.symbol(&spelled).unwrap_or(&spelled))
+            })
+        };
+        self.captures.iter().any(|c| is_it(&c.forward))
+            || self.pairs.iter().any(|p| refers(&p.forward) || refers(&p.pullback))
+            || self.wholes.iter().any(|w| refers(&w.func))
+    }
+
+    /// The function that is compiled for a part, without its door.
     pub fn func(&self, part: &Part) -> &ir::Function {
         match part.role {
-            PartRole::Root | PartRole::Forward(0) if part.door => &self.doors[0],
-            PartRole::Pullback(0) if part.door => &self.doors[1],
             PartRole::Root => &self.whole.as_ref().expect("it is a part").func,
             PartRole::Whole(i) => &self.wholes[i].func,
             PartRole::Forward(i) => &self.pairs[i].forward,
@@ -74,22 +91,23 @@ impl Derivation {
         }
     }
 
-    /// The same for somebody who is going to change it: but for the root's without a door, it is not there any more.
-    pub fn take(&mut self, part: &Part) -> ir::Function {
-        let alone = self.whole.is_none();
+    /// The same, to be compiled: behind its door, if it has one. Of a function that has been taken its signature is left.
+    ///
+    /// # Errors
+    /// What the verifier says of a function that does not fit its signature. It is a bug of ours if it says anything.
+    pub fn take(&mut self, part: &Part, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
         let place = match part.role {
-            PartRole::Root | PartRole::Forward(0) if part.door => &mut self.doors[0],
-            PartRole::Pullback(0) if part.door => &mut self.doors[1],
-            PartRole::Root => return self.func(part).clone(),
-            PartRole::Forward(0) | PartRole::Pullback(0) if alone => return self.func(part).clone(),
+            PartRole::Root => &mut self.whole.as_mut().expect("it is a part").func,
             PartRole::Whole(i) => &mut self.wholes[i].func,
             PartRole::Forward(i) => &mut self.pairs[i].forward,
             PartRole::Pullback(i) => &mut self.pairs[i].pullback,
         };
-        std::mem::replace(place, ir::Function::new())
+        let left = ir::Function::with_name_signature(place.name.clone(), place.signature.clone());
+        let func = std::mem::replace(place, left);
+        if part.door { behind_door(func, isa, &self.program.funcs[part.owner].symbol) } else { Ok(func) }
     }
 
-    /// Ask Cranelift's verifier about all that is compiled.
+    /// Ask Cranelift's verifier about all that is going to be compiled.
     ///
     /// # Errors
     /// What it says, of all functions at once. It is a bug of ours if it says anything.

@@ -55,6 +55,7 @@ use smallvec::SmallVec;
 use control::{Control, Place, reachable};
 use items::{ItemId, Items};
 
+mod chain;
 mod control;
 mod items;
 
@@ -71,6 +72,10 @@ pub struct Known<'a> {
 
 /// Remove from a graph whatever nobody needs.
 pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
+    if let Some(found) = chain::needed(graph, known) {
+        debug_assert!(searched(graph, known).is_some_and(|live| found.is(&live)), "both find the same:\n{found:?}");
+        return found.sweep(graph);
+    }
     // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
     let Some(control) = Control::compute(graph) else { return };
     let items = Items::collect(graph, known.primal, &control);
@@ -83,6 +88,15 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
         let reached: HashSet<BlockId> = reachable(graph).into_iter().collect();
         graph.blocks.retain(|id, _| reached.contains(id));
     }
+}
+
+/// What is needed, found in the way that does for all graphs: by block, of each parameter and instruction.
+fn searched(graph: &CfgBlocks, known: Known<'_>) -> Option<Vec<Vec<bool>>> {
+    let control = Control::compute(graph)?;
+    let items = Items::collect(graph, known.primal, &control);
+    let live = Live::compute(known, &control, &items);
+    let blocks = items.blocks.iter().zip(&items.first);
+    Some(blocks.map(|(b, &first)| live.items[first..][..b.params.len() + b.insts.len()].to_vec()).collect())
 }
 
 /// What an instruction is to the rest of the function, beside the names that it defines.

@@ -103,7 +103,6 @@ fn spoil(func: &mut Function) -> bool {
 fn part_of(d: &mut Derivation, at: usize) -> &mut Function {
     let part = d.parts().swap_remove(at);
     match part.role {
-        _ if part.door => &mut d.doors[usize::from(matches!(part.role, PartRole::Pullback(_)))],
         PartRole::Root => &mut d.whole.as_mut().unwrap().func,
         PartRole::Whole(i) => &mut d.wholes[i].func,
         PartRole::Forward(i) => &mut d.pairs[i].forward,

@@ -58,9 +58,7 @@ impl<'a> Subject<'a> {
         let ideas = Ideas { lanes: false, ..Ideas::default() };
         let options = Options { memory, ideas, ..Options::full() };
         let isa = jit::host_isa(&options).ok()?;
-        let mut derivation = brolga_transform::derive::derive(&file.program, &request, &options, &*isa).ok()?;
-        // It is going to be changed.
-        derivation.doors.clear();
+        let derivation = brolga_transform::derive::derive(&file.program, &request, &options, &*isa).ok()?;
         let lines = file.directives.iter().filter_map(|d| {
             let Directive::Grad(line) = d else { return None };
             let call = Invocation::bind(&file.program, &line.text, &line.call, &line.clauses).ok()?;

@@ -181,7 +181,7 @@ impl<'g> Items<'g> {
 }
 
 /// Every name that an instruction reads.
-fn each_operand(inst: &AdInst, primal: &ir::Function, mut f: impl FnMut(Val)) {
+pub fn each_operand(inst: &AdInst, primal: &ir::Function, mut f: impl FnMut(Val)) {
     match inst.op {
         AdOp::Primal(i) => primal.dfg.inst_args(i).iter().for_each(|&v| f(Val::Primal(v))),
         _ => inst.each_read(f),

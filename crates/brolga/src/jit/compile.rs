@@ -9,7 +9,7 @@
 //! calls it, so that a function or a data object has one address for both. So is the second derivative of a program that
 //! [asks for addresses](super::tiers): the symbols of derived functions then mean those of the second.
 
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use brolga_analysis::summary::reachable;
 use brolga_ir::map::{HashMap, HashSet};
@@ -19,7 +19,7 @@ use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
 use brolga_rules::OF_C;
 use brolga_transform::Derivation;
 use brolga_transform::door::entry_signature;
-use brolga_transform::parts::Part;
+use brolga_transform::parts::{Part, PartRole};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
@@ -31,7 +31,7 @@ use super::batch;
 use super::memory::CodeMemory;
 use super::sincos::sincos;
 use super::traps::{CodeMap, CompiledFunction};
-use super::units::{self, Code, Unit};
+use super::units::{self, Code, Links, Unit};
 use crate::Error;
 
 /// How Cranelift compiles.
@@ -277,55 +277,40 @@ impl<'p> Builder<'p> {
     ) -> Result<&mut Unit, Error> {
         let Target::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
         one_call_of_two(&mut func, self.program);
-        let func = self.resolved(symbol, id, func, names)?;
-        let (symbol, isa) = (symbol.to_owned(), Some(self.linked.isa.clone()));
-        self.units.push(Unit { id, symbol, func, isa, verified: false, owner });
+        let links = self.links(symbol, &func, names)?;
+        let (symbol, func, isa) = (symbol.to_owned(), Arc::new(func), Some(self.linked.isa.clone()));
+        self.units.push(Unit { id, symbol, func, links, isa, verified: false, owner });
         Ok(self.units.last_mut().expect("just pushed"))
     }
 
-    /// The function with ids for symbols.
-    fn resolved(
-        &mut self,
-        symbol: &str,
-        id: FuncId,
-        mut func: ir::Function,
-        names: Option<&Names>,
-    ) -> Result<ir::Function, Error> {
-        func.stack_limit = None;
+    /// The ids of symbols.
+    fn links(&mut self, symbol: &str, func: &ir::Function, names: Option<&Names>) -> Result<Links, Error> {
+        let mut links = Links::default();
         let spelled = |s: String| names.and_then(|n| n.symbol(&s).map(str::to_owned)).unwrap_or(s);
-        for r in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
-            let e = &func.dfg.ext_funcs[r];
+        for (r, e) in &func.dfg.ext_funcs {
             if matches!(e.name, ir::ExternalName::LibCall(_)) {
                 continue;
             }
-            let name = spelled(symbol_of(&func, &e.name));
-            let sig = func.dfg.signatures[e.signature].clone();
-            let id = match self.target(&name, Some(&sig))? {
+            let name = spelled(symbol_of(func, &e.name));
+            let id = match self.target(&name, Some(&func.dfg.signatures[e.signature]))? {
                 Target::Func(id) => id,
                 Target::Data(_) => {
                     let d = Diagnostic::new("AD0153", format!("%{name} is called, but it is a data object"));
                     return Err(Diagnostics::from(d.in_func(symbol)).into());
                 }
             };
-            let name = func.declare_imported_user_function(UserExternalName { namespace: 0, index: id.as_u32() });
-            func.dfg.ext_funcs[r].name = ir::ExternalName::user(name);
-            func.dfg.ext_funcs[r].colocated = false;
+            links.funcs.push((r, UserExternalName { namespace: 0, index: id.as_u32() }));
         }
-        for gv in func.global_values.keys().collect::<Vec<_>>() {
-            let ir::GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else { continue };
-            let s = spelled(symbol_of(&func, name));
+        for (gv, data) in &func.global_values {
+            let ir::GlobalValueData::Symbol { name, .. } = data else { continue };
+            let s = spelled(symbol_of(func, name));
             let (namespace, index) = match self.target(&s, None)? {
                 Target::Func(id) => (0, id.as_u32()),
                 Target::Data(id) => (1, id.as_u32()),
             };
-            let new = func.declare_imported_user_function(UserExternalName { namespace, index });
-            if let ir::GlobalValueData::Symbol { name, colocated, .. } = &mut func.global_values[gv] {
-                *name = ir::ExternalName::user(new);
-                *colocated = false;
-            }
+            links.symbols.push((gv, UserExternalName { namespace, index }));
         }
-        func.name = UserFuncName::user(0, id.as_u32());
-        Ok(func)
+        Ok(links)
     }
 
     /// An entry point for a function: `symbol.entry(cells)`.
@@ -539,27 +524,38 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
     d.primals.iter().copied().filter(|k| found.contains(k)).collect()
 }
 
+/// The root's derivative as it is compiled: forward pass and pullback, or the combined function.
+pub type Shown = Vec<Arc<ir::Function>>;
+
 /// Declare and define the derived functions, and what they call. `primals` is for functions of the program, if those are compiled otherwise.
 pub fn compile(
     d: &mut Derivation,
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
-) -> Result<Compiled, Error> {
-    let taken = Taken::from(d, options.threads);
+) -> Result<(Compiled, Shown), Error> {
+    let taken = Taken::from(d, options)?;
     let mut b = Builder::new(&d.program, options)?;
-    derived(&mut b, d, taken, root, options, primals)?;
-    b.finish()
+    let shown = derived(&mut b, d, taken, root, options, primals)?;
+    Ok((b.finish()?, shown))
 }
 
 /// The same beside a derivative that is there, of the same function: both share all functions and data objects of the program.
-pub fn add_second(compiled: &Compiled, d: &mut Derivation, root: FuncKey, options: &Options) -> Result<Added, Error> {
+pub fn add_second(
+    compiled: &Compiled,
+    d: &mut Derivation,
+    root: FuncKey,
+    options: &Options,
+) -> Result<(Added, Shown), Error> {
     let isa = host_isa(options)?;
-    let taken = Taken::from(d, options.threads);
-    compiled.add(&d.program, |b| {
+    let taken = Taken::from(d, options)?;
+    let mut shown = Shown::new();
+    let added = compiled.add(&d.program, |b| {
         (b.linked.isa, b.name) = (isa, SECOND);
-        derived(b, d, taken, root, options, None)
-    })
+        shown = derived(b, d, taken, root, options, None)?;
+        Ok(())
+    })?;
+    Ok((added, shown))
 }
 
 /// What is compiled of a derivation, which has no more use for it.
@@ -570,13 +566,21 @@ struct Taken {
 }
 
 impl Taken {
-    fn from(d: &mut Derivation, threads: usize) -> Self {
+    fn from(d: &mut Derivation, options: &Options) -> Result<Self, Error> {
+        let isa = host_isa(options)?;
         let called = called(d);
-        let parts: Vec<_> = d.parts().into_iter().map(|part| (part.clone(), d.take(&part))).collect();
-        if parts.iter().map(|p| p.1.dfg.num_insts()).sum::<usize>() >= batch::WORTH {
-            batch::wake(threads);
+        let parts = d.parts();
+        if parts.iter().map(|p| d.func(p).dfg.num_insts()).sum::<usize>() >= batch::WORTH {
+            batch::wake(options.threads);
         }
-        Self { parts, called }
+        let (mut taken, mut problems) = (Vec::with_capacity(parts.len()), Diagnostics::default());
+        for part in parts {
+            match d.take(&part, &*isa) {
+                Ok(func) => taken.push((part, func)),
+                Err(e) => problems.extend(e.0),
+            }
+        }
+        Ok(problems.or_ok(Self { parts: taken, called })?)
     }
 }
 
@@ -587,27 +591,39 @@ fn derived(
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
-) -> Result<(), Error> {
+) -> Result<Shown, Error> {
     for (part, func) in &parts {
         b.declare(&part.symbol, &func.signature)?;
     }
     b.primals_as(primals, &called)?;
+    let (mut shown, mut doors) = (Shown::new(), false);
     for (part, func) in parts {
         let plain = options.effort != Effort::Quick && is_better_plain(&func, part.twice);
         let unit = b.define(&part.symbol, func, Some(&d.names), part.owner)?;
         if plain {
             unit.isa = None;
         }
+        doors |= part.door;
+        if is_root(part.role, d) {
+            shown.push(Arc::clone(&unit.func));
+        }
     }
-    // Others call the root's pair, or somebody has changed what was derived.
-    if let (true, Some(w)) = (d.doors.is_empty(), &d.whole) {
-        b.entry_point(&w.symbol, &w.func.signature, root)?;
-    } else if d.doors.is_empty() {
+    if !doors {
+        // Others call the root's pair.
         let p = &d.pairs[0];
         b.entry_point(&p.forward_symbol, &p.forward.signature, root)?;
         b.entry_point(&p.pullback_symbol, &p.pullback.signature, root)?;
     }
-    Ok(())
+    Ok(shown)
+}
+
+/// Whether a part is what was asked for.
+fn is_root(role: PartRole, d: &Derivation) -> bool {
+    match role {
+        PartRole::Root => true,
+        PartRole::Forward(i) | PartRole::Pullback(i) => i == 0 && d.whole.is_none(),
+        PartRole::Whole(_) => false,
+    }
 }
 
 /// The primal of a request, and what it calls, added to the module of its derivative; with its entry point. As the derivative is compiled, or as is said.

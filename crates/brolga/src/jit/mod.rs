@@ -16,7 +16,7 @@ use brolga_runtime::pieces::Stuck;
 use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Lease, Plan, Pool, call_guarded};
 use brolga_transform::{Abi, Derivation};
 use cranelift_codegen::data_value::DataValue;
-use cranelift_codegen::ir::{self, Signature, Type, types};
+use cranelift_codegen::ir::{Signature, Type, types};
 
 use crate::{Error, Trap};
 
@@ -102,7 +102,7 @@ struct Inner {
     program: Program,
     request: Request,
     /// The root's derivative: forward pass and pullback, or the combined function.
-    emitted: (ir::Function, Option<ir::Function>),
+    emitted: compile::Shown,
     /// The same as text, once somebody has asked for it.
     clif: OnceLock<(String, String)>,
     /// One per argument: its shadow is overwritten.
@@ -305,13 +305,16 @@ impl DerivedRule {
 
     fn compiled(mut d: Derivation, request: &Request, options: &Options, beside: Beside<'_>) -> Result<Self, Error> {
         let primals = if let Beside::Second { primals } = beside { Some(primals) } else { None };
-        let (compiled, added) = match beside {
+        let (compiled, added, emitted) = match beside {
             Beside::First(first) => {
                 let compiled = Arc::clone(&first.0.compiled);
-                let added = compile::add_second(&compiled, &mut d, request.func, options)?;
-                (compiled, Some(added))
+                let (added, emitted) = compile::add_second(&compiled, &mut d, request.func, options)?;
+                (compiled, Some(added), emitted)
             }
-            _ => (Arc::new(compile::compile(&mut d, request.func, options, primals)?), None),
+            _ => {
+                let (compiled, emitted) = compile::compile(&mut d, request.func, options, primals)?;
+                (Arc::new(compiled), None, emitted)
+            }
         };
         let address = |s: &str| address(&compiled, added.as_ref(), s);
         let at = |s: &str| address(s).expect("every symbol that was declared has an address");
@@ -337,21 +340,21 @@ impl DerivedRule {
             .map(|o| DataSpan { address: address(&o.symbol).unwrap_or(0), size: o.bytes.len() })
             .collect();
         let f = &d.program.funcs[request.func];
-        let (variant, returns, derived, emitted) = match d.whole {
+        let (variant, returns, derived) = match d.whole {
             Some(w) => {
                 let n = if w.results { f.signature.returns.len() } else { 0 };
                 let entry = at(&format!("{}.entry", w.symbol));
                 // Shadows of data are part of a run.
                 let segment = w.segment || options.debug || d.program.data.values().any(|o| o.writable);
                 let returns = w.func.signature.returns[n..].to_vec();
-                (w.variant, returns, Derived::Whole { entry, results: w.results, segment }, (w.func, None))
+                (w.variant, returns, Derived::Whole { entry, results: w.results, segment })
             }
             None => {
                 let p = d.pairs.into_iter().next().expect("the first pair is the root's");
                 let entry = |s: &str| at(&format!("{s}.entry"));
                 let (forward, pullback) = (entry(&p.forward_symbol), entry(&p.pullback_symbol));
                 let returns = p.pullback.signature.returns.clone();
-                (p.variant, returns, Derived::Pair { forward, pullback }, (p.forward, Some(p.pullback)))
+                (p.variant, returns, Derived::Pair { forward, pullback })
             }
         };
         let pool = Pool::new(Plan {
@@ -385,12 +388,12 @@ impl DerivedRule {
         &self.0.signature
     }
 
-    /// The root's derivative as CLIF, as the next call runs it: forward pass and pullback, or the combined function and nothing.
+    /// The root's derivative as CLIF, as the next call runs it: forward pass and pullback, or the combined function and nothing. If nobody else calls
+    /// them, they take their arguments from memory, and leave results there, 16 bytes each.
     pub fn clif(&self) -> (&str, &str) {
-        let text = |f: &ir::Function| f.display().to_string();
         let inner = &*self.now().0;
-        let (a, b) = &inner.emitted;
-        let (a, b) = inner.clif.get_or_init(|| (text(a), b.as_ref().map(text).unwrap_or_default()));
+        let text = |i: usize| inner.emitted.get(i).map(|f| f.display().to_string()).unwrap_or_default();
+        let (a, b) = inner.clif.get_or_init(|| (text(0), text(1)));
         (a, b)
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_transform::door::verify;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::{CompiledCode, Context};
 use cranelift_module::{FuncId, ModuleReloc};
@@ -30,14 +30,43 @@ pub struct Unit {
     pub id: FuncId,
     /// How it is called.
     pub symbol: String,
-    /// Its external names are ids.
-    pub func: ir::Function,
+    /// Its external names are symbols.
+    pub func: Arc<ir::Function>,
+    /// What they are in the module.
+    pub links: Links,
     /// What it is compiled for; without one, as plainly as can be.
     pub isa: Option<OwnedTargetIsa>,
     /// Whether somebody has verified it.
     pub verified: bool,
     /// The function of the program that it is, or that it derives from.
     pub owner: FuncKey,
+}
+
+/// What the external names of a function are in a module.
+#[derive(Default)]
+pub struct Links {
+    /// Functions.
+    pub funcs: Vec<(ir::FuncRef, UserExternalName)>,
+    /// What global values lie behind.
+    pub symbols: Vec<(ir::GlobalValue, UserExternalName)>,
+}
+
+impl Links {
+    /// Put them into a function.
+    fn put(&self, func: &mut ir::Function) {
+        func.stack_limit = None;
+        for (r, link) in &self.funcs {
+            let name = func.declare_imported_user_function(link.clone());
+            let callee = &mut func.dfg.ext_funcs[*r];
+            (callee.name, callee.colocated) = (ir::ExternalName::user(name), false);
+        }
+        for (gv, link) in &self.symbols {
+            let new = func.declare_imported_user_function(link.clone());
+            if let ir::GlobalValueData::Symbol { name, colocated, .. } = &mut func.global_values[*gv] {
+                (*name, *colocated) = (ir::ExternalName::user(new), false);
+            }
+        }
+    }
 }
 
 /// What a unit has become.
@@ -132,7 +161,9 @@ fn code(unit: &Unit, plain: &OwnedTargetIsa) -> Result<Code, String> {
 /// Compile so. An error or a panic of Cranelift's comes back as text.
 fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
     let mut ctx = SPARE.take().unwrap_or_else(|| Box::new(Context::new()));
-    ctx.func = unit.func.clone();
+    ctx.func = (*unit.func).clone();
+    unit.links.put(&mut ctx.func);
+    ctx.func.name = UserFuncName::user(0, unit.id.as_u32());
     let compiled = || -> Result<Code, String> {
         ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| format!("{:?}", e.inner))?;
         let code = ctx.take_compiled_code().expect("just compiled");
