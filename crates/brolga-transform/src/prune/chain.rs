@@ -79,7 +79,8 @@ pub fn needed(graph: &CfgBlocks, known: Known<'_>) -> Option<Needed> {
         }
         let params = block.params.len();
         for (k, inst) in block.insts.values().enumerate().rev() {
-            let is_wanted = inst.defs.iter().fold(false, |any, d| wanted.takes(at, d.0) || any);
+            // All that it defines, since each definition ends the search for its name.
+            let is_wanted = inst.defs.iter().filter(|d| wanted.takes(at, d.0)).count() != 0;
             let needed = match use_of(inst, known) {
                 Use::Effect => true,
                 Use::Value => is_wanted,
