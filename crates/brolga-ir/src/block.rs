@@ -12,7 +12,7 @@ use cranelift_entity::PrimaryMap;
 use smallvec::{SmallVec, smallvec};
 
 use crate::inst::{AdInst, Val};
-use crate::{BlockId, Dv, InstId};
+use crate::{BlockId, Dv, InstId, pages};
 
 /// What a block is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +205,10 @@ thread_local! {
 impl Fragment {
     /// An empty one with room for so many.
     pub fn with_capacity(n: usize) -> Self {
-        let mut memory = if KEPT.contains(&n) { SPARE.take() } else { Vec::new() };
+        if !KEPT.contains(&n) {
+            return Self(pages::with_capacity(n));
+        }
+        let mut memory = SPARE.take();
         memory.reserve(n);
         Self(memory)
     }

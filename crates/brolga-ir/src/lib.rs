@@ -18,6 +18,7 @@ pub mod lower;
 pub mod map;
 pub mod names;
 pub mod origin;
+pub mod pages;
 pub mod print;
 pub mod program;
 pub mod request;

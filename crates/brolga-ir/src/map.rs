@@ -9,6 +9,8 @@ use std::ops::{Index, IndexMut};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use rustc_hash::FxBuildHasher;
 
+use crate::pages;
+
 /// A map without an order.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, FxBuildHasher>;
 /// A set without an order.
@@ -35,7 +37,7 @@ impl<K: EntityRef, V> Default for Table<K, V> {
 impl<K: EntityRef, V> Table<K, V> {
     /// An empty one with room for so many, and for so many keys.
     pub fn with_capacity(values: usize, keys: usize) -> Self {
-        Self { all: Vec::with_capacity(values), at: SecondaryMap::with_capacity(keys) }
+        Self { all: pages::with_capacity(values), at: SecondaryMap::with_capacity(keys) }
     }
 
     /// Add a value behind the others, or put it in the place of the one that is there.

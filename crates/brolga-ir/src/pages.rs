@@ -1,0 +1,50 @@
+//! Room for what is long, on large pages.
+//!
+//! **Problem.** The system gives memory page by page, when it is first written to, and clears each before. For a block of a hundred thousand
+//! instructions that happens ten thousand times, a sixth of the time that deriving it takes.
+//!
+//! **Answer.** Ask for large pages, of 2 MB on most machines, where the system leaves that to programs, as Linux mostly does. Where it
+//! does not, or has none, nothing changes.
+
+/// Bytes from which on it is worth asking: less may hold no large page at all.
+const LONG: usize = 4 << 20;
+
+/// An empty vector with room for so many.
+pub fn with_capacity<T>(n: usize) -> Vec<T> {
+    let memory = Vec::with_capacity(n);
+    if memory.capacity().saturating_mul(size_of::<T>()) >= LONG {
+        ask_for_large_pages(&memory);
+    }
+    memory
+}
+
+#[cfg(target_os = "linux")]
+fn ask_for_large_pages<T>(memory: &Vec<T>) {
+    // Pages that lie within, by the largest size that a small one has.
+    let page = 1 << 16;
+    let start = memory.as_ptr().addr();
+    let (from, to) = (start.next_multiple_of(page), (start + memory.capacity() * size_of::<T>()) & !(page - 1));
+    let from = memory.as_ptr().cast::<u8>().wrapping_add(from - start).cast_mut();
+    // SAFETY: it says of memory that is ours on what pages it should lie, and changes nothing that can be read there. If the system says no,
+    // everything stays as it is.
+    let _ = unsafe { libc::madvise(from.cast(), to - from.addr(), libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_large_pages<T>(_memory: &Vec<T>) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Long or not, it is a vector like others.
+    #[test]
+    fn there_is_room() {
+        for n in [0, 1, LONG / 8 - 1, LONG / 8, 3 * LONG / 8 + 1] {
+            let mut all: Vec<u64> = with_capacity(n);
+            assert!(all.is_empty() && all.capacity() >= n);
+            all.extend(0..n as u64 + 1);
+            assert!(all.iter().copied().eq(0..n as u64 + 1), "{n}");
+        }
+    }
+}
