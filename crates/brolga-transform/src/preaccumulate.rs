@@ -406,9 +406,8 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
     }
     // Behind zero comes one, and behind all others two and more.
     let mask = pos.ins().iconst(int, if matches!(asked, Asked::Normal) { exponents - 1 } else { exponents });
-    let left = pos.ins().band(exponent, mask);
-    let zero = pos.ins().iconst(int, 0);
-    pos.ins().icmp(IntCC::NotEqual, left, zero)
+    // A branch asks whether that is zero.
+    pos.ins().band(exponent, mask)
 }
 
 /// Instructions of the chain that nobody else needs, in order.

@@ -290,8 +290,11 @@ impl Cx<'_> {
                 let flags = self.tape_flags(b);
                 if self.uses_tape {
                     self.reload(b);
-                    let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), segment::LIMIT);
-                    self.limit = Some(limit);
+                    // Records ask for it unless there is a fence, and so does a frame among them.
+                    if self.env.fence != Fence::Only || self.env.frame.is_some_and(|f| f.home == FrameHome::Tape) {
+                        let limit = b.ins().load(types::I64, flags.with_readonly(), self.seg(), segment::LIMIT);
+                        self.limit = Some(limit);
+                    }
                 }
                 if let Some(frame) = self.env.frame
                     && frame.home != FrameHome::Tape
