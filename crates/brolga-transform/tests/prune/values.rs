@@ -239,6 +239,43 @@ fn names_of_a_pullback_are_local() {
 }
 
 #[test]
+fn names_of_other_blocks_are_those_of_the_forward_part_first() {
+    // The last block means the v2 of the forward part, not the one that the block in front of it has for itself; of v3 there is only that one.
+    let mut case = Case::new(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = fadd v1, v1
+            jump block1
+        block1:
+            v3 = fmul v1, v1
+            jump block2
+        block2:
+            return v1
+        }",
+    );
+    case.graph.blocks[1].role = Role::Reverse(ir::Block::from_u32(0));
+    case.graph.blocks[2].role = Role::Exit;
+    case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
+    case.add(2, &[(d(1), types::F64)], AdOp::Arith(Arith::Fadd, [v(2), v(3)].as_slice().into(), types::F64));
+    case.graph.blocks[2].term = Term::Return(vec![d(1)]);
+    case.prune().shows(expect![[r#"
+        %f(i64, f64) -> f64 fast
+
+        bb0(v0: i64, v1: f64):  ; forward of block0
+            v2 = fadd.f64 v1, v1
+            jump bb1
+
+        bb1:  ; reverse of block0, from bb0
+            v3 = fmul.f64 v1, v1
+            jump bb2
+
+        bb2:  ; exit, from bb1
+            d1 = fadd.f64 v2, v3
+            return d1
+    "#]]);
+}
+
+#[test]
 fn effects_and_what_they_read() {
     let mut case = Case::new(
         "function %f(i64, f64) -> f64 {
