@@ -276,6 +276,40 @@ fn names_of_other_blocks_are_those_of_the_forward_part_first() {
 }
 
 #[test]
+fn names_of_what_is_run_again_are_its_own() {
+    // Both blocks belong to a loop that is run again, so the second one means the v2 of the first.
+    let mut case = Case::new(
+        "function %f(i64, f64) -> f64 {
+        block0(v0: i64, v1: f64):
+            v2 = fadd v1, v1
+            jump block1
+        block1:
+            jump block2
+        block2:
+            return v1
+        }",
+    );
+    let header = ir::Block::from_u32(0);
+    case.graph.blocks[1].role = Role::Begin(header);
+    case.graph.blocks[2].role = Role::Again(header, header);
+    case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
+    case.graph.blocks[2].term = Term::Return(vec![v(2)]);
+    case.prune().shows(expect![[r#"
+        %f(i64, f64) -> f64 fast
+
+        bb0(v0: i64, v1: f64):  ; forward of block0
+            jump bb1
+
+        bb1:  ; loop of block0, forwards, from bb0
+            v2 = const.f64 1.0
+            jump bb2
+
+        bb2:  ; block0 again, in the loop of block0, from bb1
+            return v2
+    "#]]);
+}
+
+#[test]
 fn effects_and_what_they_read() {
     let mut case = Case::new(
         "function %f(i64, f64) -> f64 {
