@@ -227,6 +227,8 @@ impl Fragment {
     }
 
     /// Append an instruction.
+    // Where it is made, so that it is made in its place: to pass it on copies 80 bytes twice, each time waiting for what has just been written.
+    #[inline(always)]
     pub fn insert(&mut self, name: InstId, inst: AdInst) {
         self.0.push((name, inst));
     }

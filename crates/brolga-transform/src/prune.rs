@@ -240,10 +240,10 @@ struct Writers {
 }
 
 impl Writers {
-    fn of(&mut self, cell: Cell) -> &mut SmallVec<[(Moment, u32); 4]> {
+    fn of(&mut self, cell: &Cell) -> &mut SmallVec<[(Moment, u32); 4]> {
         let list = match cell {
-            Cell::Ct(v) => &mut self.cts[v],
-            _ => self.others.entry(cell).or_default(),
+            Cell::Ct(v) => &mut self.cts[*v],
+            _ => self.others.entry(*cell).or_default(),
         };
         if *list == 0 {
             self.lists.push(SmallVec::new());
@@ -292,7 +292,7 @@ impl Live {
                     Use::With(name) => {
                         items.meant(block.role, name).for_each(|i| with.entry(i).or_default().push(item));
                     }
-                    Use::Writes(cell) => writers.of(cell).push((moment(b, item, false), item as u32)),
+                    Use::Writes(ref cell) => writers.of(cell).push((moment(b, item, false), item as u32)),
                 }
             }
             if matches!(block.term, Term::Return(_) | Term::Trap(_)) {
@@ -316,7 +316,7 @@ impl Live {
                 control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
             }
             let first = item.checked_sub(1).map_or(0, |before| ends[before]);
-            for &cell in &reads[first as usize..ends[item] as usize] {
+            for cell in &reads[first as usize..ends[item] as usize] {
                 let writers = writers.of(cell);
                 let now = moment(b, item, true);
                 while let Some(&(_, i)) = writers.last().filter(|w| w.0 < now) {

@@ -84,7 +84,7 @@ pub fn needed(graph: &CfgBlocks, known: Known<'_>) -> Option<Needed> {
             let needed = match use_of(inst, known) {
                 Use::Effect => true,
                 Use::Value => is_wanted,
-                Use::Writes(cell) => is_wanted || wanted.has(cell),
+                Use::Writes(ref cell) => is_wanted || wanted.has(cell),
                 Use::With(_) => return None,
             };
             if needed {
@@ -94,7 +94,8 @@ pub fn needed(graph: &CfgBlocks, known: Known<'_>) -> Option<Needed> {
                 found[b][params + k] = true;
                 each_operand(inst, known.primal, |v| wanted.read(at, v));
                 cells_read(&inst.op, known.private, &mut reads);
-                reads.drain(..).for_each(|cell| wanted.want(cell));
+                reads.iter().for_each(|cell| wanted.want(cell));
+                reads.clear();
             }
         }
         for (k, p) in block.params.iter().enumerate() {
@@ -200,17 +201,17 @@ impl Wanted<'_> {
         })
     }
 
-    fn want(&mut self, cell: Cell) {
+    fn want(&mut self, cell: &Cell) {
         match cell {
-            Cell::Ct(v) => self.cts[v] = true,
-            _ => drop(self.cells.insert(cell)),
+            Cell::Ct(v) => self.cts[*v] = true,
+            _ => drop(self.cells.insert(*cell)),
         }
     }
 
-    fn has(&self, cell: Cell) -> bool {
+    fn has(&self, cell: &Cell) -> bool {
         match cell {
-            Cell::Ct(v) => self.cts[v],
-            _ => self.cells.contains(&cell),
+            Cell::Ct(v) => self.cts[*v],
+            _ => self.cells.contains(cell),
         }
     }
 }
