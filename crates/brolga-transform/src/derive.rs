@@ -43,7 +43,7 @@ use crate::reached::{addressed, calls_indirectly, primal_symbol, reach, with_cha
 use crate::rules;
 use crate::segments;
 use crate::served::{self, Served, on_tape, served};
-use crate::stmt::{AdStmts, Translation};
+use crate::stmt::{AdStmt, AdStmts, Given, Translation};
 use crate::tidy::tidy;
 use crate::worklist::{Kind, Worklist};
 
@@ -547,15 +547,15 @@ fn derive_one<'a>(
         _ => false,
     };
     // Calls that run in the reverse half: the primal call is there for its results only.
-    let later = |inst| {
-        let above = |i: &AdInst| matches!(i.op, AdOp::Call { tape: Tape::Above, .. });
-        stmts.get(&inst).is_some_and(|s| s.keep && s.rvs.values().any(above))
-    };
+    let above = |i: &AdInst| matches!(i.op, AdOp::Call { tape: Tape::Above, .. });
+    let is_call = |s: &&AdStmt| primal.func.dfg.insts[s.primal].opcode().is_call();
+    let mut later = EntitySet::new();
+    later.extend(stmts.values().filter(is_call).filter(|s| s.keep && s.rvs.values().any(above)).map(|s| s.primal));
     let pure = |inst| match primal.func.dfg.insts[inst] {
         // Who wants no value does not want its faults.
         InstructionData::Load { .. } => mode == Mode::Gradient,
         _ if facts.private.writes(inst).is_some() => mode == Mode::Gradient,
-        _ => computes(inst) || later(inst),
+        _ => computes(inst) || later.contains(inst),
     };
     let known = Known { primal: &primal.func, pure: &pure, private: &facts.private };
     let split = mode == Mode::Split;
@@ -565,9 +565,9 @@ fn derive_one<'a>(
     // Guards make no difference to it, nor do loops that are run again.
     let live = Liveness::compute(&facts, &plan.returning, &stmts);
     // Loops that are run again, as far as a plan with them bears that out.
-    let plan_with = |mut loops: Vec<Again>| loop {
+    let plan_with = |stmts: &AdStmts, mut loops: Vec<Again>| loop {
         let all = loops.len();
-        let plan = make_plan(&facts, &stmts, &aux, false, loops);
+        let plan = make_plan(&facts, stmts, &aux, false, loops);
         loops = plan.again.iter().filter(|a| holds_good(&facts, &plan, a)).cloned().collect();
         if loops.len() == all {
             break plan;
@@ -576,22 +576,24 @@ fn derive_one<'a>(
     if mode == Mode::Gradient && options.ideas.again && options.ideas.prune {
         let loops = again(&facts, &stmts, &live, &plan);
         if !loops.is_empty() {
-            plan = plan_with(loops);
+            plan = plan_with(&stmts, loops);
         }
     }
-    let assemble = |watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
-        let watching = watch.map_or(&stmts, |w| &w.watching);
+    // Nobody asks for reverses again: neither products without guards, nor a plan that has turned out to be wrong, nor who looks.
+    let spent = !looks && watch.is_none() && !options.ideas.finite && plan.again.is_empty();
+    let assemble = |stmts: &mut AdStmts, watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
+        let watching = watch.map_or(&*stmts, |w| &w.watching);
         let mut fwd = forward(&facts, &lifted, &forward_of, watching, plan, forward_symbol.clone(), ids);
         if let Some(watch) = watch {
             watch_once(&facts, &watch.once, &mut fwd.graph, &forward_of, ids);
         }
-        let pullback = |stmts: &AdStmts, ids: &mut Ids| {
+        let pullback = |stmts: Given<'_>, ids: &mut Ids| {
             pullback(&facts, stmts, &live, plan, &aux, &seeds, pull_seg, pullback_symbol.clone(), ids)
         };
-        let guarded = pullback(&stmts, ids);
-        let free = watch.map(|w| pullback(&w.free, ids));
+        let guarded = pullback(if spent { Given::Spent(stmts) } else { Given::Lent(stmts) }, ids);
+        let free = watch.map(|w| pullback(Given::Lent(&w.free), ids));
         let clearing = watch.and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));
-        let mut clearing = clearing.map(|c| pullback(c, ids));
+        let mut clearing = clearing.map(|c| pullback(Given::Lent(c), ids));
         let clearing = clearing.take_if(|c| only_clears(&mut c.graph, &primal.func));
         let pulls = Pullbacks { guarded, free, clearing };
         (fwd, pulls)
@@ -647,7 +649,7 @@ fn derive_one<'a>(
     let variant = variant.clone();
     // Parameters whose shadows a run clears itself if it has to.
     let mut overwritten: Vec<usize> = Vec::new();
-    let (mut fwd, mut pulls) = assemble(watch.as_ref(), &plan, &mut ids);
+    let (mut fwd, mut pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids);
     let reverse_of = pulls.guarded.reverse_of.clone();
     let (forward, pullback, emitted) = if split {
         let mut pull = match (pulls.free, plan.flag) {
@@ -684,16 +686,16 @@ fn derive_one<'a>(
             let loops_left: Vec<Again> =
                 std::mem::take(&mut plan.again).into_iter().filter(|a| only_again(&graph, a)).collect();
             if loops_left.len() < loops {
-                plan = plan_with(loops_left);
-                (fwd, pulls) = assemble(watch.as_ref(), &plan, &mut ids);
+                plan = plan_with(&stmts, loops_left);
+                (fwd, pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids);
                 continue;
             }
             plan.again = loops_left;
-            if watch.is_none() {
+            if watch.is_none() && options.ideas.finite {
                 let live = forward_values(&graph);
                 watch = watched(&facts, &stmts, &|v| live.contains(v), &mut ids);
                 if watch.is_some() {
-                    (fwd, pulls) = assemble(watch.as_ref(), &plan, &mut ids);
+                    (fwd, pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids);
                     continue;
                 }
             }

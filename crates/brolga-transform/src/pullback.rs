@@ -14,10 +14,10 @@
 //! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
 //! to another by accident, and block parameters have instantaneous semantics.
 
-use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};
 use brolga_ir::map::{IndexMap, Table};
+use brolga_ir::{BlockId, InstId};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
@@ -27,7 +27,7 @@ use crate::facts::Facts;
 use crate::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::{Hold, Last, Other, Plan, PredSource, Source, type_of, ways};
 use crate::rules::{Converts, asking, fitted};
-use crate::stmt::AdStmts;
+use crate::stmt::Given;
 use crate::summed;
 
 /// The pullback graph with the names of its parameters.
@@ -54,7 +54,7 @@ mod again;
 
 struct Builder<'a, 'f> {
     facts: &'a Facts<'f>,
-    stmts: &'a AdStmts,
+    stmts: Given<'a>,
     plan: &'a Plan,
     aux: &'a IndexMap<Val, Type>,
     live: &'a Liveness,
@@ -74,7 +74,7 @@ struct Builder<'a, 'f> {
 #[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
 pub fn pullback(
     facts: &Facts<'_>,
-    stmts: &AdStmts,
+    stmts: Given<'_>,
     live: &Liveness,
     plan: &Plan,
     aux: &IndexMap<Val, Type>,
@@ -244,6 +244,12 @@ impl Builder<'_, '_> {
         self.finish(id, Role::Entry, params, f, term, None);
     }
 
+    /// An instruction of a reverse, with what it reads in front of it.
+    fn reversed(&mut self, f: &mut Fragment, waiting: &mut Waiting<'_>, id: InstId, inst: AdInst) {
+        inst.each_read(|v| self.have(f, v, waiting, inst.at));
+        f.insert(id, inst);
+    }
+
     fn reverse(&mut self, b: ir::Block) {
         let facts = self.facts;
         let func = facts.func();
@@ -251,10 +257,9 @@ impl Builder<'_, '_> {
         let last = func.layout.last_inst(b);
         let live = self.live;
         let insts = facts.cfg.insts(b);
-        let stmts = self.stmts;
         // All of it at once: a long block should not move.
         let params = func.dfg.block_params(b).len();
-        let reverse = insts.iter().map(|i| stmts[i].rvs.len()).sum::<usize>();
+        let reverse = insts.iter().map(|i| self.stmts.all()[i].rvs.len()).sum::<usize>();
         let touched = live.touched[b].iter().count();
         let head = self.heads.get_mut(&b).map(std::mem::take).unwrap_or_default();
         let mut f = Fragment::with_capacity(head.len() + touched + plan.sources.len() + reverse + 2 * params + 3);
@@ -273,9 +278,16 @@ impl Builder<'_, '_> {
             }
         }
         for inst in insts.iter().rev() {
-            for (&id, i) in stmts[inst].rvs.iter() {
-                i.each_read(|v| self.have(&mut f, v, &mut waiting, i.at));
-                f.insert(id, i.clone());
+            match &mut self.stmts {
+                Given::Lent(stmts) => {
+                    let stmts = *stmts;
+                    stmts[inst].rvs.iter().for_each(|(&id, i)| self.reversed(&mut f, &mut waiting, id, i.clone()));
+                }
+                Given::Spent(stmts) => {
+                    let stmt = stmts.get_mut(inst).expect("every instruction is a statement");
+                    let rvs = std::mem::take(&mut stmt.rvs);
+                    rvs.into_iter().for_each(|(id, i)| self.reversed(&mut f, &mut waiting, id, i));
+                }
             }
         }
         let first = insts.first().copied();

@@ -59,6 +59,24 @@ impl AdStmt {
 /// All statements of a function, by instruction, in layout order.
 pub type AdStmts = Table<ir::Inst, AdStmt>;
 
+/// Statements, for who puts their reverses into a graph.
+pub enum Given<'a> {
+    /// Somebody else needs them, too: reverses are copied.
+    Lent(&'a AdStmts),
+    /// Nobody does: they are taken, and none is left.
+    Spent(&'a mut AdStmts),
+}
+
+impl Given<'_> {
+    /// All of them, some without a reverse by now.
+    pub fn all(&self) -> &AdStmts {
+        match self {
+            Given::Lent(stmts) => stmts,
+            Given::Spent(stmts) => stmts,
+        }
+    }
+}
+
 /// What translation shares between statements.
 pub struct Translation<'a, 'f> {
     /// The facts.

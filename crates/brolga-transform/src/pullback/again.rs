@@ -163,7 +163,8 @@ impl Builder<'_, '_> {
             }
         }
         let insts = self.facts.cfg.insts(b);
-        for (&id, i) in insts.iter().rev().flat_map(|inst| self.stmts[inst].rvs.iter()) {
+        let stmts = self.stmts.all();
+        for (&id, i) in insts.iter().rev().flat_map(|inst| stmts[inst].rvs.iter()) {
             let i = match i.op {
                 AdOp::AddCt(v, _) if a.sums.contains_key(&v) => continue,
                 AdOp::TakeCt(v) if a.sums.contains_key(&v) => {
