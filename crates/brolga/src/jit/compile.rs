@@ -570,15 +570,15 @@ impl Taken {
         let isa = host_isa(options)?;
         let called = called(d);
         let parts = d.parts();
-        if parts.iter().map(|p| d.func(p).dfg.num_insts()).sum::<usize>() >= batch::WORTH {
-            batch::wake(options.threads);
-        }
         let (mut taken, mut problems) = (Vec::with_capacity(parts.len()), Diagnostics::default());
         for part in parts {
             match d.take(&part, &*isa) {
                 Ok(func) => taken.push((part, func)),
                 Err(e) => problems.extend(e.0),
             }
+        }
+        if taken.iter().map(|p| p.1.dfg.num_insts()).sum::<usize>() >= batch::WORTH {
+            batch::wake(options.threads);
         }
         Ok(problems.or_ok(Self { parts: taken, called })?)
     }

@@ -90,42 +90,60 @@ impl Code {
     }
 }
 
-/// One task of a batch.
+/// One task of a batch: of a unit, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    Verify(usize),
+    Compile(usize),
+}
+
+/// What has become of it.
 enum Done {
     Verified(Result<(), Diagnostics>),
     /// Or what went wrong, as text.
     Compiled(Result<Box<Code>, String>),
 }
 
+/// In which order units of these sizes are compiled, and these verified. The caller begins at one end, and helpers at the other, so that what takes longest
+/// is at the ends, and what takes least, which is to verify, in the middle, where they meet.
+fn order(sizes: &[usize], unverified: &[usize]) -> Vec<Task> {
+    let mut units: Vec<usize> = (0..sizes.len()).collect();
+    units.sort_by_key(|&i| std::cmp::Reverse(sizes[i]));
+    let compile = |i: &usize| Task::Compile(*i);
+    let mut order: Vec<Task> = units.iter().step_by(2).map(compile).collect();
+    order.extend(unverified.iter().map(|&i| Task::Verify(i)));
+    order.extend(units.iter().skip(1).step_by(2).rev().map(compile));
+    order
+}
+
 /// Verify and compile, with no more than so many threads (see [`batch::run`]).
 pub fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Result<Vec<Code>, Error> {
     let plain = plain_isa()?;
-    let size: usize = units.iter().map(|u| u.func.dfg.num_insts()).sum();
-    let threads = if size < batch::WORTH { 1 } else { threads };
-    let unverified: Vec<(usize, String)> = (0..units.len())
-        .filter(|&i| !units[i].verified)
-        .map(|i| (i, program.funcs[units[i].owner].symbol.clone()))
-        .collect();
-    let units = Arc::new(units);
-    let n = units.len();
-    // Helpers begin at the end: as a rule, they verify.
-    let tasks = n + unverified.len();
+    let sizes: Vec<usize> = units.iter().map(|u| u.func.dfg.num_insts()).collect();
+    let threads = if sizes.iter().sum::<usize>() < batch::WORTH { 1 } else { threads };
+    let unverified: Vec<usize> = (0..units.len()).filter(|&i| !units[i].verified).collect();
+    let owners: Vec<String> = units.iter().map(|u| program.funcs[u.owner].symbol.clone()).collect();
+    let tasks = order(&sizes, &unverified);
+    let (units, all) = (Arc::new(units), tasks.clone());
     let shared = Arc::clone(&units);
-    let done = batch::run(tasks, threads, move |i| match i.checked_sub(n) {
-        None => Done::Compiled(code(&shared[i], &plain).map(Box::new)),
-        Some(i) => {
-            let (i, owner) = &unverified[i];
-            let unit = &shared[*i];
-            Done::Verified(verify(&unit.func, &**unit.isa.as_ref().unwrap_or(&plain), owner))
+    let done = batch::run(tasks.len(), threads, move |t| match all[t] {
+        Task::Compile(i) => Done::Compiled(code(&shared[i], &plain).map(Box::new)),
+        Task::Verify(i) => {
+            let unit = &shared[i];
+            Done::Verified(verify(&unit.func, &**unit.isa.as_ref().unwrap_or(&plain), &owners[i]))
         }
     });
+    // As the units are, whatever was done first.
+    let mut done: Vec<(Task, Done)> = tasks.into_iter().zip(done).collect();
+    done.sort_by_key(|(Task::Verify(i) | Task::Compile(i), _)| *i);
     let mut problems = Diagnostics::default();
-    let (mut compiled, mut failed) = (Vec::with_capacity(n), Diagnostics::default());
-    for (i, done) in done.into_iter().enumerate() {
+    let (mut compiled, mut failed) = (Vec::with_capacity(units.len()), Diagnostics::default());
+    for (task, done) in done {
         match done {
             Done::Verified(found) => problems.extend(found.err().into_iter().flat_map(|e| e.0)),
             Done::Compiled(Ok(code)) => compiled.push(*code),
             Done::Compiled(Err(what)) => {
+                let (Task::Verify(i) | Task::Compile(i)) = task;
                 let Unit { symbol, owner, .. } = &units[i];
                 let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
                     .in_func(&program.funcs[*owner].symbol)
@@ -178,4 +196,19 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
     // Cranelift panics on some instructions that a back end does not support. Its tables are dropped then.
     crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled)))
         .unwrap_or_else(|panic| Err(crate::quiet::text(&*panic).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_longest_is_at_the_ends() {
+        use Task::{Compile, Verify};
+        assert_eq!(order(&[9], &[0]), [Compile(0), Verify(0)]);
+        assert_eq!(order(&[9, 9], &[0, 1]), [Compile(0), Verify(0), Verify(1), Compile(1)]);
+        let found = order(&[1, 4, 3, 2], &[1, 2]);
+        assert_eq!(found, [Compile(1), Compile(3), Verify(1), Verify(2), Compile(0), Compile(2)]);
+        assert_eq!(order(&[], &[]), []);
+    }
 }
