@@ -385,7 +385,7 @@ enum Asked {
     Normal,
 }
 
-/// Ask for the exponent of a number: that of zero is zero, and that of what is infinite or NaN has all bits set, so that its successor has none.
+/// What is not zero if it is so. It is the exponent of a number that is asked for: that of zero is zero, and that of what is infinite or NaN has all bits set, so that its successor has none.
 fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
     let (int, mantissa, exponents) = match pos.func.dfg.value_type(v) {
         types::F64 => (types::I64, 52, 0x7ff),

@@ -8,8 +8,8 @@
 //! of the pullback part, where names may be defined again, a name that has found its definition is not wanted any more. What has found none at
 //! the block's head is what the forward part defines, or if it does not, whatever blocks of the pullback part in front do.
 //!
-//! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a test compares both. What it has to ask
-//! that for is said by `None`: blocks that are run again, whose names are their own, memory that is given back if it is still made, frames that are left.
+//! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a debug build asks both. What only that one
+//! can tell is said by `None`: blocks that are run again, whose names are their own, memory that is given back if it is still made, frames that are left.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
 use brolga_ir::inst::{AdOp, Val};

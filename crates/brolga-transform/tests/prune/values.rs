@@ -238,23 +238,28 @@ fn names_of_a_pullback_are_local() {
     "#]]);
 }
 
-#[test]
-fn names_of_other_blocks_are_those_of_the_forward_part_first() {
-    // The last block means the v2 of the forward part, not the one that the block in front of it has for itself; of v3 there is only that one.
-    let mut case = Case::new(
-        "function %f(i64, f64) -> f64 {
+/// Three blocks in a row, the second and third with these roles. The first defines v2.
+fn row(middle: &str, roles: [Role; 2]) -> Case {
+    let mut case = Case::new(&format!(
+        "function %f(i64, f64) -> f64 {{
         block0(v0: i64, v1: f64):
             v2 = fadd v1, v1
             jump block1
         block1:
-            v3 = fmul v1, v1
+            {middle}
             jump block2
         block2:
             return v1
-        }",
-    );
-    case.graph.blocks[1].role = Role::Reverse(ir::Block::from_u32(0));
-    case.graph.blocks[2].role = Role::Exit;
+        }}"
+    ));
+    (case.graph.blocks[1].role, case.graph.blocks[2].role) = roles.into();
+    case
+}
+
+#[test]
+fn names_of_other_blocks_are_those_of_the_forward_part_first() {
+    // The last block means the v2 of the forward part, not the one that the block in front of it has for itself; of v3 there is only that one.
+    let mut case = row("v3 = fmul v1, v1", [Role::Reverse(ir::Block::from_u32(0)), Role::Exit]);
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
     case.add(2, &[(d(1), types::F64)], AdOp::Arith(Arith::Fadd, [v(2), v(3)].as_slice().into(), types::F64));
     case.graph.blocks[2].term = Term::Return(vec![d(1)]);
@@ -278,20 +283,8 @@ fn names_of_other_blocks_are_those_of_the_forward_part_first() {
 #[test]
 fn names_of_what_is_run_again_are_its_own() {
     // Both blocks belong to a loop that is run again, so the second one means the v2 of the first.
-    let mut case = Case::new(
-        "function %f(i64, f64) -> f64 {
-        block0(v0: i64, v1: f64):
-            v2 = fadd v1, v1
-            jump block1
-        block1:
-            jump block2
-        block2:
-            return v1
-        }",
-    );
     let header = ir::Block::from_u32(0);
-    case.graph.blocks[1].role = Role::Begin(header);
-    case.graph.blocks[2].role = Role::Again(header, header);
+    let mut case = row("", [Role::Begin(header), Role::Again(header, header)]);
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
     case.graph.blocks[2].term = Term::Return(vec![v(2)]);
     case.prune().shows(expect![[r#"
