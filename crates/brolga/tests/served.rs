@@ -1,7 +1,7 @@
 //! A function that calls itself is derived once if little effort is made: the root calls what serves it (`brolga_transform::served`).
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Ideas, MemoryMode, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Effort, Elem, Error, Ideas, MemoryMode, Mode, Options, Program, Request};
 use brolga::{ResultActivity, Stage, jit};
 use brolga_transform::Derivation;
 
@@ -124,6 +124,24 @@ const HELPED: &str = "function %g(i64, f64) -> f64 system_v {
         return v9
     }";
 
+/// Two buffers change places from call to call; words of the first are copied, whatever they are.
+/// `f(p, q, n, x) = n > 0 ? f(q, p, n - 1, x) : x²`, and then `p[8..16] = p[0..8]`.
+const SWAPPED: &str = "function %f(i64, i64, i64, f64) -> f64 system_v {
+        fn0 = %f(i64, i64, i64, f64) -> f64 system_v
+    block0(v0: i64, v1: i64, v2: i64, v3: f64):
+        brif v2, block1, block2
+    block1:
+        v4 = iconst.i64 -1
+        v5 = iadd v2, v4
+        v6 = call fn0(v1, v0, v5, v3)
+        return v6
+    block2:
+        v7 = load.i64 v0
+        store v7, v0+8
+        v8 = fmul v3, v3
+        return v8
+    }";
+
 fn quick(mode: Mode) -> Options {
     Options { mode, effort: Effort::Quick, ..Options::default() }
 }
@@ -200,6 +218,42 @@ fn promises_are_for_the_root_alone() {
         });
         assert_eq!(is_served(&d), !promised);
     }
+}
+
+/// Who is called with a buffer of doubles where the root has one of singles moves cotangents otherwise.
+#[test]
+fn who_serves_knows_what_memory_holds() {
+    let run = |elems: [Elem; 2], served: bool| {
+        let ideas = Ideas { served, ..Ideas::default() };
+        let options = Options { ideas, ..quick(Mode::Gradient) };
+        let program = program(SWAPPED);
+        let [dup, fixed, active] = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
+        let plain = Request::new(program.func("f").unwrap(), [dup, dup, fixed, active]);
+        let request = Request { elems: [elems.map(Some).to_vec(), vec![None; 2]].concat(), ..plain };
+        let isa = jit::host_isa(&options).unwrap();
+        let is_served = is_served(&brolga_transform::derive(&program, &request, &options, &*isa).unwrap());
+        let rule = DerivedRule::new(&program, &request, &options).unwrap();
+        // Two singles in a double: sums of these are other bits.
+        let (mut x, mut y) = ([0_u64; 2], [0_u64; 2]);
+        let pair = |a: f32, b: f32| u64::from(a.to_bits()) | u64::from(b.to_bits()) << 32;
+        let (mut dx, mut dy) = ([pair(1.5, -2.0), pair(0.25, 8.0)], [1.0_f64.to_bits(), 3.0_f64.to_bits()]);
+        let args = [
+            Arg::duplicated(x.as_mut_ptr() as u64, dx.as_mut_ptr() as u64),
+            Arg::duplicated(y.as_mut_ptr() as u64, dy.as_mut_ptr() as u64),
+            Arg::new(DataValue::I64(0)),
+            Arg::new(DataValue::F64(0.5.into())),
+        ];
+        // SAFETY: the arrays are long enough.
+        let run = unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut vec![], &mut vec![]) };
+        run.unwrap();
+        (is_served, dx, dy)
+    };
+    let (served, dx, dy) = run([Elem::F32, Elem::F64], true);
+    assert_eq!((served, dx, dy), run([Elem::F32, Elem::F64], false));
+    let single = |v: u64, k: u32| f32::from_bits((v >> (32 * k)) as u32);
+    assert_eq!([single(dx[0], 0), single(dx[0], 1)], [1.75, 6.0]);
+    // Who is called with what the root has serves it.
+    assert!(run([Elem::F32; 2], true).0 && !served);
 }
 
 /// Who looks at what is derived sees what runs.
