@@ -47,4 +47,34 @@ mod tests {
             assert!(all.iter().copied().eq(0..n as u64 + 1), "{n}");
         }
     }
+
+    /// What the system knows of the memory that a vector lies in: flags of its mapping, `hg` if large pages were asked for.
+    #[cfg(target_os = "linux")]
+    fn flags<T>(all: &Vec<T>) -> String {
+        let middle = all.as_ptr().addr() + all.capacity() * size_of::<T>() / 2;
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut ours = false;
+        for line in maps.lines() {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let range = range.map(|(a, b)| (usize::from_str_radix(a, 16), usize::from_str_radix(b, 16)));
+            match range {
+                Some((Ok(from), Ok(to))) => ours = (from..to).contains(&middle),
+                _ if ours && line.starts_with("VmFlags:") => return line.to_owned(),
+                _ => {}
+            }
+        }
+        panic!("no mapping has {middle:#x}");
+    }
+
+    /// Where a system has large pages, those that are long ask for them.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn long_ones_ask() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return;
+        }
+        // Large enough for a mapping of its own.
+        let found = flags::<u64>(&with_capacity(64 << 20));
+        assert!(found.split_whitespace().any(|f| f == "hg"), "{found}");
+    }
 }

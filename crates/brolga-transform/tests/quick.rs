@@ -2,10 +2,12 @@
 
 mod host;
 
+use brolga_ir::lower::segment;
 use brolga_ir::{ArgActivity, Effort, Mode, Options, Request};
 use brolga_transform::derive::derive;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 
 /// n times `Σ (Σ w[n i + j] x[j])²`, over i and over j: a nest of three loops.
 const NEST: &str = "function %f(i64, i64, i64) -> f64 system_v {
@@ -54,13 +56,35 @@ block9:
 }";
 
 fn quick(text: &str) -> ir::Function {
+    derived(text, Effort::Quick, &*host::isa())
+}
+
+fn derived(text: &str, effort: Effort, isa: &dyn TargetIsa) -> ir::Function {
     let program = host::program(text);
     let func = program.func("f").unwrap();
-    let args = [ArgActivity::Duplicated, ArgActivity::Duplicated, ArgActivity::Const];
-    let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::full() };
-    let derivation = derive(&program, &Request::new(func, args), &options, &*host::isa()).unwrap();
-    derivation.whole.expect("one function").func
+    let of = if text == CHAIN { ArgActivity::Active } else { ArgActivity::Duplicated };
+    let options = Options { mode: Mode::Gradient, effort, ..Options::full() };
+    let request = Request::new(func, [of, of, ArgActivity::Const]);
+    derive(&program, &request, &options, isa).unwrap().whole.expect("one function").func
 }
+
+/// `x ← r x (1 - x)`, n times: each turn records a number, which a fence behind the tape bounds.
+const CHAIN: &str = "function %f(f64, f64, i64) -> f64 system_v {
+block0(v0: f64, v1: f64, v2: i64):
+    v3 = f64const 0x1.0p0
+    v4 = iconst.i64 -1
+    jump block1(v2, v1)
+block1(v5: i64, v6: f64):
+    brif v5, block2, block3
+block2:
+    v7 = fsub v3, v6
+    v8 = fmul v0, v6
+    v9 = fmul v8, v7
+    v10 = iadd v5, v4
+    jump block1(v10, v9)
+block3:
+    return v6
+}";
 
 fn params(func: &ir::Function) -> usize {
     func.layout.blocks().map(|b| func.dfg.num_block_params(b)).sum()
@@ -88,4 +112,27 @@ fn constants_of_the_primal_are_in_the_entry() {
             }
         }
     }
+}
+
+#[test]
+fn where_a_fence_is_nobody_loads_the_limit_of_the_tape() {
+    let (plain, fenced) = (host::isa(), host::with_fences());
+    let loads = |effort, isa: &OwnedTargetIsa| {
+        let func = derived(CHAIN, effort, &**isa);
+        let entry = func.layout.entry_block().unwrap();
+        // Behind the arguments, and in front of the seed.
+        let segment = func.dfg.block_params(entry)[3];
+        let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+        let from = insts.filter_map(|i| match func.dfg.insts[i] {
+            InstructionData::Load { arg, offset, .. } if arg == segment => Some(i32::from(offset)),
+            _ => None,
+        });
+        from.collect::<Vec<_>>()
+    };
+    // With all effort the loop asks once whether all its turns fit.
+    for found in [loads(Effort::Quick, &plain), loads(Effort::Full, &plain), loads(Effort::Full, &fenced)] {
+        assert!(found.contains(&segment::TOP) && found.contains(&segment::LIMIT), "{found:?}");
+    }
+    let quick = loads(Effort::Quick, &fenced);
+    assert!(quick.contains(&segment::TOP) && !quick.contains(&segment::LIMIT), "{quick:?}");
 }

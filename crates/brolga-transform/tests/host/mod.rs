@@ -7,7 +7,16 @@ use cranelift_codegen::settings::{self, Flags};
 
 /// A target that is built in.
 pub fn isa() -> OwnedTargetIsa {
-    let isa = lookup_by_name("x86_64").or(lookup_by_name("aarch64"));
+    built_in("")
+}
+
+/// The same, with an operating system that can put a fence behind a tape.
+pub fn with_fences() -> OwnedTargetIsa {
+    built_in("-unknown-linux-gnu")
+}
+
+fn built_in(system: &str) -> OwnedTargetIsa {
+    let isa = ["x86_64", "aarch64"].into_iter().find_map(|machine| lookup_by_name(&format!("{machine}{system}")).ok());
     isa.unwrap().finish(Flags::new(settings::builder())).unwrap()
 }
 
