@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 
-use brolga_ir::graph::on_cycles;
+use brolga_ir::graph::{Edges, on_cycles};
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -28,6 +28,8 @@ pub struct Cfg {
     pub preds: SecondaryMap<ir::Block, Ends>,
     /// Successors in the order of the terminator.
     pub succs: SecondaryMap<ir::Block, Ends>,
+    /// The same, by the positions of blocks in the layout.
+    pub edges: Edges,
     /// Blocks that may run more than once per call.
     pub cyclic: EntitySet<ir::Block>,
     /// Block of each instruction's result or each parameter.
@@ -56,6 +58,8 @@ impl Cfg {
         cfg.of_block.resize(func.dfg.num_blocks());
         cfg.passed.resize(func.dfg.num_blocks());
         cfg.insts.reserve(func.dfg.num_insts());
+        cfg.edges = Edges::with_capacity(cfg.blocks.len(), 2 * cfg.blocks.len());
+        let node = cfg.numbers();
         for i in 0..cfg.blocks.len() {
             let b = cfg.blocks[i];
             for &p in func.dfg.block_params(b) {
@@ -81,9 +85,9 @@ impl Cfg {
                 cfg.args.extend(call.args(&func.dfg.value_lists).filter_map(|a| a.as_value()));
                 cfg.passed[s].push((first, cfg.args.len() as u32));
             }
+            cfg.edges.push(cfg.succs[b].iter().map(|&s| node[s]));
         }
-        let node = cfg.numbers();
-        let cyclic = on_cycles(cfg.blocks.len(), |b| cfg.succs[cfg.blocks[b]].iter().map(|&s| node[s]));
+        let cyclic = on_cycles(&cfg.edges);
         cfg.cyclic.extend(cfg.blocks.iter().zip(cyclic).filter(|x| x.1).map(|x| *x.0));
         cfg
     }

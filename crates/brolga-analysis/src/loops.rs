@@ -6,7 +6,7 @@
 //!
 //! Source: Aho, Lam, Sethi, Ullman, *Compilers*, section 9.6.
 
-use brolga_ir::graph::{dominators, on_cycles};
+use brolga_ir::graph::{Edges, dominators, on_cycles};
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
 
@@ -65,8 +65,7 @@ impl Loops {
     }
 
     fn dominators(&mut self, cfg: &Cfg) {
-        let node = cfg.numbers();
-        let idoms = dominators(cfg.blocks.len(), 0, |b| cfg.succs[cfg.blocks[b]].iter().map(|&s| node[s]));
+        let idoms = dominators(&cfg.edges, &cfg.edges.reversed(), 0);
         let mut children: SecondaryMap<ir::Block, Ends> = SecondaryMap::with_capacity(cfg.blocks.len());
         for (&b, d) in cfg.blocks.iter().zip(idoms) {
             self.idom[b] = d.map(|d| cfg.blocks[d]);
@@ -132,12 +131,14 @@ impl Loops {
     }
 
     fn find_irreducible(&mut self, cfg: &Cfg) {
-        let (node, this) = (cfg.numbers(), &*self);
-        let onwards = |b: usize| {
-            let b = cfg.blocks[b];
-            cfg.succs[b].iter().filter(move |&&s| !this.dominates(s, b)).map(|&s| node[s])
-        };
-        let found = on_cycles(cfg.blocks.len(), onwards);
+        let this = &*self;
+        let onwards = |b: usize| cfg.edges.of(b).filter(move |&s| !this.dominates(cfg.blocks[s], cfg.blocks[b]));
+        let n = cfg.blocks.len();
+        // What leads back in the layout leads to a header, as a rule.
+        if (0..n).all(|b| onwards(b).all(|s| s > b)) {
+            return;
+        }
+        let found = on_cycles(&(0..n).map(onwards).collect::<Edges>());
         self.irreducible.extend(cfg.blocks.iter().zip(found).filter(|x| x.1).map(|x| *x.0));
     }
 

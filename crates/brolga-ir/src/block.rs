@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 
+use crate::graph::Edges;
 use crate::map::Table;
 use cranelift_codegen::ir::{self, TrapCode, Type};
 use cranelift_entity::PrimaryMap;
@@ -138,6 +139,25 @@ impl Role {
 }
 
 impl CfgBlocks {
+    /// Where each block leads to, by position.
+    ///
+    /// # Panics
+    /// If a successor is no block.
+    pub fn edges(&self) -> Edges {
+        let at = |s: &BlockId| self.blocks.get_index_of(s).expect("a successor is a block");
+        let mut edges = Edges::with_capacity(self.blocks.len(), 2 * self.blocks.len());
+        for block in self.blocks.values() {
+            match &block.term {
+                Term::Jump(t) => edges.push([at(&t.block)]),
+                Term::If(_, a, b) => edges.push([at(&a.block), at(&b.block)]),
+                Term::Table(_, default, all) => edges.push(std::iter::once(default).chain(all).map(|t| at(&t.block))),
+                Term::Switch(_, cases) => edges.push(cases.iter().map(|c| at(&c.1))),
+                Term::Return(_) | Term::Trap(_) => edges.push([]),
+            }
+        }
+        edges
+    }
+
     /// Nobody needs it any more: the next graph of this thread gets the memory of its longest block.
     pub fn recycle(self) {
         let blocks = self.blocks.into_iter().map(|(_, b)| b.insts.0).chain([SPARE.take()]);

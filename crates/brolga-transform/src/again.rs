@@ -38,6 +38,7 @@ use cranelift_codegen::ir::{self, Opcode};
 
 use brolga_analysis::CalleeKind;
 use brolga_analysis::cfg::edge_args;
+use smallvec::SmallVec;
 
 use crate::facts::Facts;
 use crate::forward::delta_params;
@@ -82,13 +83,18 @@ impl Again {
         b: ir::Block,
         start: ir::Value,
     ) -> Option<ir::Value> {
-        on_edge(facts, live, p, b).into_iter().find(|m| self.sums.get(m) == Some(&start))
+        on_edge(facts, live, p, b).find(|m| self.sums.get(m) == Some(&start))
     }
 }
 
 /// Values whose cotangents are live on an edge: arguments, once for each parameter, and what lives on.
-fn on_edge(facts: &Facts<'_>, live: &Liveness, p: ir::Block, b: ir::Block) -> Vec<ir::Value> {
-    active_args(facts, p, b).map(|a| a.0).chain(live.live_in[b].iter()).collect()
+fn on_edge<'a>(
+    facts: &'a Facts<'_>,
+    live: &'a Liveness,
+    p: ir::Block,
+    b: ir::Block,
+) -> impl Iterator<Item = ir::Value> + 'a {
+    active_args(facts, p, b).map(|a| a.0).chain(live.live_in[b].iter())
 }
 
 /// Whether a block records anything.
@@ -243,7 +249,7 @@ impl Finder<'_, '_> {
     fn sums(&self, header: ir::Block, blocks: &IndexSet<ir::Block>) -> Option<IndexMap<ir::Value, ir::Value>> {
         let facts = self.facts;
         let func = facts.func();
-        let mut next: HashMap<ir::Value, Vec<ir::Value>> = HashMap::default();
+        let mut next: HashMap<ir::Value, SmallVec<[ir::Value; 2]>> = HashMap::default();
         for &b in blocks {
             for inst in func.layout.block_insts(b) {
                 for (v, _) in self.adds(inst).filter(|x| x.1) {
@@ -277,7 +283,7 @@ impl Finder<'_, '_> {
             AdOp::Arith(Arith::Const(x), ..) => unit && *x == 1.0,
             _ => false,
         };
-        let taken: Vec<Val> = rvs.values().filter(takes).map(|i| i.defs[0].0).collect();
+        let taken: SmallVec<[Val; 4]> = rvs.values().filter(takes).map(|i| i.defs[0].0).collect();
         rvs.values().filter_map(move |i| match i.op {
             AdOp::AddCt(v, by) => Some((v, taken.contains(&by))),
             _ => None,
@@ -291,10 +297,12 @@ impl Finder<'_, '_> {
         let func = facts.func();
         let ours = |v: ir::Value| facts.cfg.def_block[v].is_some_and(|d| found.blocks.contains(&d));
         let params = || func.dfg.block_params(b).iter().copied().filter(|&q| facts.is_active(q));
-        let mut now: IndexMap<ir::Value, ir::Value> = IndexMap::default();
+        // Of each sum, the beginning and the member that the block has come to. There are few.
+        let mut now: SmallVec<[(ir::Value, ir::Value); 4]> = SmallVec::new();
+        let at = |now: &[(ir::Value, ir::Value)], start| now.iter().position(|n| n.0 == start);
         for v in params().chain(self.live.live_in[b].iter()).filter(|&v| ours(v)) {
             match found.sums.get(&v) {
-                Some(start) if now.insert(*start, v).is_none() => {}
+                Some(&start) if at(&now, start).is_none() => now.push((start, v)),
                 None if found.turns && b != found.header => {}
                 _ => return None,
             }
@@ -305,14 +313,15 @@ impl Finder<'_, '_> {
         for inst in func.layout.block_insts(b) {
             let mut members = self.adds(inst).filter_map(|(v, as_it_is)| Some((v, *found.sums.get(&v)?, as_it_is)));
             let Some((v, start, as_it_is)) = members.next() else { continue };
-            if !as_it_is || now[&start] != v || members.next().is_some() {
+            let k = at(&now, start)?;
+            if !as_it_is || now[k].1 != v || members.next().is_some() {
                 return None;
             }
-            now[&start] = func.dfg.first_result(inst);
+            now[k].1 = func.dfg.first_result(inst);
         }
         for &s in facts.cfg.succs[b].iter().filter(|s| self.plan.returning.contains(**s)) {
-            let mut passed: IndexSet<ir::Value> = IndexSet::default();
-            for v in on_edge(facts, self.live, b, s).into_iter().filter(|&v| ours(v)) {
+            let mut passed: SmallVec<[ir::Value; 4]> = SmallVec::new();
+            for v in on_edge(facts, self.live, b, s).filter(|&v| ours(v)) {
                 let inside = found.turns && s != found.header && found.blocks.contains(&s);
                 let Some(&start) = found.sums.get(&v) else {
                     if inside {
@@ -320,9 +329,10 @@ impl Finder<'_, '_> {
                     }
                     return None;
                 };
-                if now[&start] != v || !passed.insert(start) {
+                if now[at(&now, start)?].1 != v || passed.contains(&start) {
                     return None;
                 }
+                passed.push(start);
             }
             if found.blocks.contains(&s) {
                 // What is no sum must not become one.

@@ -47,8 +47,11 @@ pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Bl
     let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
     let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = SecondaryMap::new();
     let addresses = addresses(func);
+    let mut insts: Vec<ir::Inst> = Vec::new();
     for &b in order {
-        for inst in func.layout.block_insts(b).collect::<Vec<_>>() {
+        insts.clear();
+        insts.extend(func.layout.block_insts(b));
+        for &inst in &insts {
             func.dfg.map_inst_values(inst, |v| instead[v].unwrap_or(v));
             let Some(key) = key(func, inst) else { continue };
             let v = func.dfg.first_result(inst);

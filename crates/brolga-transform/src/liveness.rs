@@ -8,16 +8,20 @@
 use brolga_ir::inst::AdOp;
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::SmallVec;
 
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
 
+/// A few values.
+type Few = SmallVec<[ir::Value; 6]>;
+
 /// Values in ascending order. A block has few, and they are mostly gone through, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Values(Vec<ir::Value>);
+pub struct Values(Few);
 
 impl Values {
-    fn new(mut all: Vec<ir::Value>) -> Self {
+    fn new(mut all: Few) -> Self {
         all.sort_unstable();
         all.dedup();
         Self(all)
@@ -74,11 +78,10 @@ impl Liveness {
         let table = || SecondaryMap::with_capacity(blocks);
         let mut l = Liveness { live_in: table(), live_out: table(), touched: table() };
         // What is live at the end of each block for the sake of its branches' arguments.
-        let mut passed: SecondaryMap<ir::Block, Vec<ir::Value>> = SecondaryMap::with_capacity(blocks);
+        let mut passed: SecondaryMap<ir::Block, Few> = SecondaryMap::with_capacity(blocks);
         for &b in &facts.cfg.blocks {
-            let mut touched: Vec<ir::Value> =
-                func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
-            let mut used = Vec::new();
+            let mut touched: Few = func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
+            let mut used = Few::new();
             for &inst in facts.cfg.insts(b) {
                 for i in stmts[&inst].rvs.values() {
                     match i.op {

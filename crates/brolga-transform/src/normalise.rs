@@ -356,8 +356,8 @@ fn split_parallel_edges(func: &mut ir::Function) {
     for b in blocks {
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         let dfg = &mut func.dfg;
-        let calls: Vec<ir::BlockCall> =
-            dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables).to_vec();
+        let calls: SmallVec<[ir::BlockCall; 2]> =
+            dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables).into();
         let mut fixes: Vec<(usize, ir::Block, ir::BlockCall)> = Vec::new();
         for (k, call) in calls.iter().enumerate() {
             let to = call.block(&dfg.value_lists);

@@ -39,20 +39,19 @@
 //! function reads it, as with held variables. Private memory is read where it was made: a pullback that is a function of its
 //! own never reads the primal's memory. A frame slot is read at the offset at which it is kept, or not at all.
 
-use brolga_ir::map::{HashMap, HashSet};
+use brolga_ir::map::HashMap;
 
 use brolga_analysis::Private;
 use brolga_analysis::places::Origin;
 use brolga_analysis::private::Piece;
 use brolga_analysis::whole::divides_safely;
-use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Callee, Check, FrameSlot, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use control::{Control, Place, reachable};
+use control::{Control, Place};
 use items::{ItemId, Items};
 
 mod chain;
@@ -85,8 +84,8 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     let all = control.blocks.len() == graph.blocks.len() && kept.bypasses.iter().all(Option::is_none);
     sweep(graph, &control, kept);
     if !all {
-        let reached: HashSet<BlockId> = reachable(graph).into_iter().collect();
-        graph.blocks.retain(|id, _| reached.contains(id));
+        let mut reached = graph.edges().reached([0]).into_iter();
+        graph.blocks.retain(|_, _| reached.next() == Some(true));
     }
 }
 
@@ -313,7 +312,7 @@ impl Live {
                 with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
             }
             if item < items.first[b] + items.blocks[b].params.len() {
-                control.incoming[b].iter().for_each(|&e| live.place(Place::Edge(e), control, items));
+                control.incoming(b).for_each(|e| live.place(Place::Edge(e), control, items));
             }
             let first = item.checked_sub(1).map_or(0, |before| ends[before]);
             for cell in &reads[first as usize..ends[item] as usize] {

@@ -51,7 +51,6 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, TrapCode, Value, types};
 use cranelift_entity::EntitySet;
-use smallvec::SmallVec;
 
 use crate::lanes::body::{Count, count};
 use crate::lanes::front::Front;
@@ -136,13 +135,13 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
 fn within(func: &ir::Function, loops: &[Loop]) -> EntitySet<ir::Block> {
     let latches: HashMap<ir::Block, ir::Block> =
         loops.iter().map(|l| (l.blocks[l.blocks.len() - 1], l.blocks[0])).collect();
-    let on_cycles = on_cycles(func.dfg.num_blocks(), |b| {
-        let b = ir::Block::from_u32(b as u32);
+    let latches = &latches;
+    let edges = func.dfg.blocks.iter().map(|b| {
         let inside = func.layout.is_block_inserted(b);
         let succs = inside.then(|| func.block_successors(b)).into_iter().flatten();
-        let others = succs.filter(|s| latches.get(&b) != Some(s)).map(|s| s.as_u32() as usize);
-        others.collect::<SmallVec<[usize; 2]>>().into_iter()
+        succs.filter(move |s| latches.get(&b) != Some(s)).map(|s| s.as_u32() as usize)
     });
+    let on_cycles = on_cycles(&edges.collect());
     let mut found = EntitySet::new();
     found.extend(loops.iter().map(|l| l.blocks[0]).filter(|h| on_cycles[h.as_u32() as usize]));
     found

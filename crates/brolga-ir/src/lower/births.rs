@@ -22,8 +22,7 @@ use std::collections::BinaryHeap;
 
 use cranelift_codegen::ir::{self, Type};
 
-use crate::block::CfgBlocks;
-use crate::graph::{Row, dominators};
+use crate::graph::{Edges, Row, dominators};
 use crate::map::HashMap;
 
 /// What is done to a cotangent.
@@ -60,29 +59,21 @@ pub struct Birth {
 }
 
 /// How blocks lie to each other.
-pub struct Flow {
+pub struct Flow<'a> {
     /// All edges, by the positions of blocks.
-    ways: Vec<(usize, usize)>,
+    edges: &'a Edges,
     place: Vec<usize>,
     last: Vec<usize>,
     cyclic: Vec<bool>,
     tree: Tree,
 }
 
-impl Flow {
-    /// Look at a graph.
-    pub fn of(graph: &CfgBlocks) -> Self {
-        let n = graph.blocks.len();
-        let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
-        let mut ways: Vec<(usize, usize)> = Vec::with_capacity(2 * n);
-        for (b, block) in graph.blocks.values().enumerate() {
-            ways.extend(block.term.successors().into_iter().map(|s| (b, at(s))));
-        }
-        let succs = Lists::new(n, ways.iter().copied());
-        let succs = |b: usize| succs.of(b).iter().copied();
-        let Row { place, last, cyclic } = Row::of(n, succs);
-        let tree = Tree::new(&dominators(n, 0, succs), &cyclic);
-        Self { ways, place, last, cyclic, tree }
+impl<'a> Flow<'a> {
+    /// Look at a graph with these edges.
+    pub fn of(edges: &'a Edges) -> Self {
+        let Row { place, last, cyclic } = Row::of(edges);
+        let tree = Tree::new(&dominators(edges, &edges.reversed(), 0), &cyclic);
+        Self { edges, place, last, cyclic, tree }
     }
 
     /// Whether a block runs once at most, and before another one does.
@@ -94,7 +85,7 @@ impl Flow {
 /// Where the cotangents that several blocks ask for begin. `asks` are in the order of blocks, and in that of instructions within each; `ty` is the type of a
 /// cotangent. Also the type of each variable that is needed.
 pub fn births(
-    flow: &Flow,
+    flow: &Flow<'_>,
     asks: &[Ask],
     shared: impl Fn(ir::Value) -> bool,
     ty: impl Fn(ir::Value) -> Type,
@@ -106,7 +97,7 @@ pub fn births(
 const STEPS: usize = 32;
 
 fn within(
-    Flow { ways, place, last, cyclic, tree }: &Flow,
+    Flow { edges, place, last, cyclic, tree }: &Flow<'_>,
     asks: &[Ask],
     shared: impl Fn(ir::Value) -> bool,
     ty: impl Fn(ir::Value) -> Type,
@@ -124,8 +115,7 @@ fn within(
         let value = asks[0].value;
         let blocks = || asks.iter().map(|a| a.block as usize);
         let dominates = blocks().reduce(|a, b| tree.meet(a, b)).expect("there is one");
-        let by_itself =
-            cyclic[dominates].then(|| alive.span(asks, place, || Lists::new(n, ways.iter().map(|&(a, b)| (b, a)))));
+        let by_itself = cyclic[dominates].then(|| alive.span(asks, place, || edges.reversed()));
         spans.push(match by_itself.flatten() {
             Some((first, last)) => Span { value, first, last, block: None },
             None => {
@@ -166,35 +156,9 @@ struct Span {
     block: Option<usize>,
 }
 
-/// For each node some others.
-struct Lists {
-    ends: Vec<usize>,
-    all: Vec<usize>,
-}
-
-impl Lists {
-    fn new(n: usize, pairs: impl Iterator<Item = (usize, usize)> + Clone) -> Self {
-        let mut ends = vec![0; n + 1];
-        pairs.clone().for_each(|(a, _)| ends[a] += 1);
-        for i in 1..=n {
-            ends[i] += ends[i - 1];
-        }
-        let mut all = vec![0; ends[n]];
-        for (a, b) in pairs {
-            ends[a] -= 1;
-            all[ends[a]] = b;
-        }
-        Lists { ends, all }
-    }
-
-    fn of(&self, a: usize) -> &[usize] {
-        &self.all[self.ends[a]..self.ends[a + 1]]
-    }
-}
-
 /// Where a cotangent is alive.
 struct Alive {
-    preds: Option<Lists>,
+    preds: Option<Edges>,
     /// For each block the last round in which one was found to be alive at its start.
     found: Vec<u32>,
     round: u32,
@@ -206,7 +170,7 @@ struct Alive {
 impl Alive {
     /// The first and the last place of all blocks in which a cotangent is alive or asked for. None if it is alive at the entry, or that
     /// takes too long to find out.
-    fn span(&mut self, asks: &[Ask], place: &[usize], preds: impl FnOnce() -> Lists) -> Option<(usize, usize)> {
+    fn span(&mut self, asks: &[Ask], place: &[usize], preds: impl FnOnce() -> Edges) -> Option<(usize, usize)> {
         let preds = self.preds.get_or_insert_with(preds);
         self.round += 1;
         self.work.clear();
@@ -232,7 +196,7 @@ impl Alive {
             self.left -= 1;
             self.found[b] = self.round;
             meet(b);
-            self.work.extend_from_slice(preds.of(b));
+            self.work.extend(preds.of(b));
         }
         Some((first, last))
     }
@@ -307,7 +271,7 @@ pub(in crate::lower) mod tests {
 
     use super::*;
     use crate::BlockId;
-    use crate::block::{CfgBlock, Fragment, Ids, Role, Target, Term};
+    use crate::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
     use crate::inst::Val;
 
     fn noise() -> impl FnMut(usize) -> usize {
@@ -363,7 +327,7 @@ pub(in crate::lower) mod tests {
             }
             asks.sort_by_key(|a| a.block);
             let steps = [0, 10, 1000, 1000][random(4)];
-            let (births, types) = within(&Flow::of(&graph(&edges)), &asks, |_| true, |_| types::F64, steps);
+            let (births, types) = within(&Flow::of(&graph(&edges).edges()), &asks, |_| true, |_| types::F64, steps);
             variables += types.len();
             tenants += births.len();
             inside += births.iter().filter(|b| b.block.is_none()).count();
@@ -420,7 +384,7 @@ pub(in crate::lower) mod tests {
                 all.into_iter().filter(move |a| zeros || a.what != Asked::Zero)
             });
             let (births, types) =
-                births(&Flow::of(&graph(&edges)), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
+                births(&Flow::of(&graph(&edges).edges()), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);
             assert_eq!(births.len(), 9_999);
             // Nobody says that they are zero when the next turn begins.
             assert_eq!(types.len() < 5, zeros || !around, "{}", types.len());

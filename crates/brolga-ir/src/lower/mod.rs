@@ -27,6 +27,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 
 use crate::block::{CfgBlocks, Target, Term};
+use crate::graph::Edges;
 use crate::inst::{AdInst, AdOp, Arith, Shape, Val};
 use crate::names::Names;
 use births::Flow;
@@ -260,7 +261,8 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     };
     let mut scope = None;
     let mut begins = HashMap::default();
-    for i in order(graph) {
+    let edges = graph.edges();
+    for i in order(&edges) {
         let block = &graph.blocks[i];
         let clif = blocks[&block.id];
         b.switch_to_block(clif);
@@ -289,7 +291,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
             cx.name(val, v);
         }
         if i == 0 {
-            begins = cx.begin(&mut b, graph, &seen);
+            begins = cx.begin(&mut b, &edges, &seen);
         }
         for (variable, zero) in begins.remove(&i).into_iter().flatten() {
             b.def_var(variable, zero);
@@ -329,17 +331,15 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
 /// The frontend makes a parameter for whatever is read in a block of which it does not know all predecessors yet, and finds out
 /// afterwards which ones always get the same argument. It does not find out of two that get each other; those of nested loops do, if
 /// bodies come before headers, as they do where loops are reversed. What leads to a block has all that dominates it in front of it.
-fn order(graph: &CfgBlocks) -> Vec<usize> {
-    let mut found = Vec::with_capacity(graph.blocks.len());
-    let mut seen = vec![false; graph.blocks.len()];
+fn order(edges: &Edges) -> Vec<usize> {
+    let mut found = Vec::with_capacity(edges.len());
+    let mut seen = vec![false; edges.len()];
     let mut ready = BinaryHeap::new();
     let mut next = Some(0);
     while let Some(at) = next {
         if !std::mem::replace(&mut seen[at], true) {
             found.push(at);
-            let successors = graph.blocks[at].term.successors();
-            let positions = successors.iter().map(|s| graph.blocks.get_index_of(s).expect("a successor is a block"));
-            ready.extend(positions.filter(|&s| !seen[s]).map(Reverse));
+            ready.extend(edges.of(at).filter(|&s| !seen[s]).map(Reverse));
         }
         next = ready.pop().map(|r| r.0);
     }
@@ -479,7 +479,7 @@ impl Cx<'_> {
     fn begin(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        graph: &CfgBlocks,
+        edges: &Edges,
         seen: &Seen,
     ) -> HashMap<usize, Vec<(Variable, ir::Value)>> {
         if let Some(seg) = self.env.seg {
@@ -497,7 +497,7 @@ impl Cx<'_> {
         // What a single block asks for needs no variable: in straight code, that is all there is.
         let shared = |v| matches!(seen.cts[v], Cotangent::Shared(_));
         let ty = |v| self.env.ct[v].expect("a value with a cotangent has a shape").ty();
-        let flow = seen.shares().then(|| Flow::of(graph));
+        let flow = seen.shares().then(|| Flow::of(edges));
         let (births, types) = flow.as_ref().map(|f| births::births(f, &seen.asks, shared, ty)).unwrap_or_default();
         let variables: Vec<Variable> = types.iter().map(|&ty| b.declare_var(ty)).collect();
         let mut begins: HashMap<usize, Vec<(Variable, ir::Value)>> = HashMap::default();
@@ -652,7 +652,7 @@ impl Cx<'_> {
         self.set_ct(b, v, sum);
     }
 
-    fn args(&self, t: &Target) -> Vec<BlockArg> {
+    fn args(&self, t: &Target) -> SmallVec<[BlockArg; 4]> {
         t.args.iter().map(|&a| BlockArg::Value(self.get(a))).collect()
     }
 

@@ -104,7 +104,7 @@ impl Seen {
     }
 
     /// The variables that have one value where they are read: what one block keeps that runs once, before all that read it.
-    pub fn constant(&self, flow: &Flow) -> Variables<u32> {
+    pub fn constant(&self, flow: &Flow<'_>) -> Variables<u32> {
         let mut by = Variables::default();
         let mut by_several: Vec<FrameSlot> = Vec::new();
         for &(slot, block) in &self.keeps {
@@ -175,7 +175,7 @@ mod tests {
         };
         keeps.iter().for_each(|&b| put(b, Defs::default(), AdOp::Keep(slot, value)));
         reads.iter().for_each(|&b| put(b, [(value, types::F64)].into(), AdOp::Restore(slot)));
-        Seen::in_graph(&graph, 0).constant(&Flow::of(&graph)).get(slot).is_some()
+        Seen::in_graph(&graph, 0).constant(&Flow::of(&graph.edges())).get(slot).is_some()
     }
 
     #[test]

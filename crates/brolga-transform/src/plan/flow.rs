@@ -7,8 +7,6 @@
 //!
 //! Source: the cache rule of Enzyme (Moses and Churavy, 2020) and the min-cut partitioning of AOTAutograd, for the idea.
 
-use std::collections::VecDeque;
-
 /// Flow that is never the bottleneck.
 const INF: u64 = u64::MAX / 4;
 
@@ -72,21 +70,23 @@ impl Cut {
         self.edge(3 + 2 * n, SINK, INF);
     }
 
-    /// Distance of each vertex from the source in what is left.
-    fn levels(&self) -> Vec<u32> {
-        let mut level = vec![u32::MAX; self.out.len()];
+    /// Distance of each vertex from the source in what is left. `queue` is used on the way.
+    fn levels(&self, level: &mut [u32], queue: &mut Vec<usize>) {
+        level.fill(u32::MAX);
         level[SOURCE] = 0;
-        let mut queue = VecDeque::from([SOURCE]);
-        while let Some(v) = queue.pop_front() {
+        queue.clear();
+        queue.push(SOURCE);
+        let mut at = 0;
+        while let Some(&v) = queue.get(at) {
+            at += 1;
             for e in self.out(v) {
                 let Edge { to, left, .. } = self.edges[e];
                 if left > 0 && level[to] == u32::MAX {
                     level[to] = level[v] + 1;
-                    queue.push_back(to);
+                    queue.push(to);
                 }
             }
         }
-        level
     }
 
     /// One path from the source to the sink along rising levels, without recursion; false if there is none left. `next` is, for each vertex, the edge
@@ -118,19 +118,21 @@ impl Cut {
 
     /// The nodes of the minimum cut next to the sinks, in the order in which they were made.
     pub fn minimum(mut self) -> Vec<usize> {
-        let mut path = Vec::new();
+        let (mut level, mut next) = (vec![0; self.out.len()], vec![0; self.out.len()]);
+        let (mut path, mut work) = (Vec::new(), Vec::with_capacity(self.out.len()));
         loop {
-            let level = self.levels();
+            self.levels(&mut level, &mut work);
             if level[SINK] == u32::MAX {
                 break;
             }
-            let mut next = self.out.clone();
+            next.clone_from(&self.out);
             while self.augment(&level, &mut next, &mut path) {}
         }
         // What still reaches the sink.
         let mut reaches = vec![false; self.out.len()];
         reaches[SINK] = true;
-        let mut work = vec![SINK];
+        work.clear();
+        work.push(SINK);
         while let Some(v) = work.pop() {
             for e in self.out(v) {
                 let from = self.edges[e].to;

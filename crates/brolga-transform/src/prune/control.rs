@@ -15,12 +15,9 @@
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};
-use brolga_ir::graph::{dominators, order};
+use brolga_ir::graph::{Edges, dominators, order};
 use cranelift_entity::SecondaryMap;
-use smallvec::{SmallVec, smallvec};
-
-/// Nodes at the ends of edges: mostly one or two.
-type Ends = SmallVec<[usize; 2]>;
+use smallvec::SmallVec;
 
 /// An edge that passes arguments: one target of a terminator.
 pub struct Edge {
@@ -47,95 +44,75 @@ pub struct Control {
     pub blocks: Vec<BlockId>,
     /// Edges that pass arguments.
     pub edges: Vec<Edge>,
-    /// Those that enter each block.
-    pub incoming: Vec<Vec<usize>>,
     /// Blocks from which the run may get to where no exit can be reached.
     pub endless: Vec<usize>,
     /// By block: its number in an order in which no block can run after one of a higher number, and whether it can run after itself. Blocks
     /// of one cycle have one number.
     pub order: Vec<(usize, bool)>,
     at: SecondaryMap<BlockId, u32>,
-    /// Immediate post-dominators, by node: blocks first, then edges, then the virtual exit; none for the exit and for nodes that cannot
-    /// reach it.
+    /// What leads to each node: blocks come first, then edges, then the virtual exit.
+    preds: Edges,
+    /// Immediate post-dominators of nodes; none for the exit and for nodes that cannot reach it.
     ipdom: Vec<Option<usize>>,
-    deps: Vec<Ends>,
-}
-
-/// Blocks that can be reached from the entry, in layout order.
-pub fn reachable(graph: &CfgBlocks) -> Vec<BlockId> {
-    let mut seen = vec![false; graph.blocks.len()];
-    let mut work: Vec<BlockId> = graph.blocks.keys().copied().take(1).collect();
-    while let Some(b) = work.pop() {
-        let i = graph.blocks.get_index_of(&b).expect("a successor is a block");
-        if !std::mem::replace(&mut seen[i], true) {
-            work.extend(graph.blocks[i].term.successors());
-        }
-    }
-    graph.blocks.keys().zip(seen).filter(|x| x.1).map(|x| *x.0).collect()
-}
-
-/// Nodes from which one of `from` can be reached, by way of `next`.
-fn closure(next: &[Ends], from: Vec<usize>) -> Vec<bool> {
-    let mut seen = vec![false; next.len()];
-    let mut work = from;
-    while let Some(n) = work.pop() {
-        if !std::mem::replace(&mut seen[n], true) {
-            work.extend(&next[n]);
-        }
-    }
-    seen
+    /// By node, mostly one or two.
+    deps: Vec<SmallVec<[usize; 2]>>,
 }
 
 impl Control {
     /// Compute it; `None` if no exit can be reached at all, or nothing is there.
     pub fn compute(graph: &CfgBlocks) -> Option<Self> {
-        let blocks = reachable(graph);
-        let mut at: SecondaryMap<BlockId, u32> = SecondaryMap::new();
-        blocks.iter().zip(0..).for_each(|(&b, i)| at[b] = i);
-        let n = blocks.len();
-        let mut edges: Vec<Edge> = Vec::new();
-        let mut incoming = vec![Vec::new(); n];
-        let mut block_succs: Vec<SmallVec<[Place; 2]>> = (0..n).map(|_| SmallVec::new()).collect();
-        for (from, b) in blocks.iter().enumerate() {
-            let term = &graph.blocks[b].term;
-            for (target, s) in term.successors().into_iter().enumerate() {
-                let to = at[s] as usize;
-                if graph.blocks[&s].params.is_empty() || matches!(term, Term::Switch(..)) {
-                    block_succs[from].push(Place::Block(to));
-                } else {
-                    incoming[to].push(edges.len());
-                    block_succs[from].push(Place::Edge(edges.len()));
-                    edges.push(Edge { from, target, to });
-                }
-            }
-        }
-        let exit = n + edges.len();
-        let node = |p: Place| match p {
-            Place::Block(b) => b,
-            Place::Edge(e) => n + e,
-        };
-        let mut succs: Vec<Ends> = block_succs.iter().map(|s| s.iter().map(|&p| node(p)).collect()).collect();
-        for s in succs.iter_mut().filter(|s| s.is_empty()) {
-            s.push(exit);
-        }
-        succs.extend(edges.iter().map(|e| smallvec![e.to]));
-        succs.push(Ends::new());
-        let mut preds: Vec<Ends> = (0..=exit).map(|_| Ends::new()).collect();
-        for (a, ss) in succs.iter().enumerate() {
-            ss.iter().for_each(|&s| preds[s].push(a));
-        }
-        let mut order = order(succs.len(), |b| succs[b].iter().copied());
-        order.truncate(n);
-        let exits = closure(&preds, vec![exit]);
-        if n == 0 || !exits[0] {
+        if graph.blocks.is_empty() {
             return None;
         }
-        let stuck = (0..n).filter(|&b| !exits[b]).collect();
-        let endless = closure(&preds, stuck);
-        let ipdom = dominators(exit + 1, exit, |p| preds[p].iter().copied());
-        let mut deps: Vec<Ends> = (0..=exit).map(|_| Ends::new()).collect();
-        for a in (0..n).filter(|&a| exits[a]) {
-            for &s in succs[a].iter().filter(|&&s| exits[s]) {
+        let all = graph.edges();
+        let reached = all.reached([0]);
+        let here = || (0..all.len()).filter(|&i| reached[i]);
+        let n = here().count();
+        let mut blocks = Vec::with_capacity(n);
+        let mut at: SecondaryMap<BlockId, u32> = SecondaryMap::new();
+        let mut position = vec![0; all.len()];
+        for (i, &b) in graph.blocks.keys().enumerate().filter(|x| reached[x.0]) {
+            position[i] = blocks.len();
+            at[b] = blocks.len() as u32;
+            blocks.push(b);
+        }
+        let mut edges: Vec<Edge> = Vec::with_capacity(all.len());
+        // From block to block, whatever is passed.
+        let mut direct = Edges::with_capacity(n, 2 * n);
+        for i in here() {
+            let from = position[i];
+            if !matches!(graph.blocks[i].term, Term::Switch(..)) {
+                let passes = all.of(i).enumerate().filter(|&(_, s)| !graph.blocks[s].params.is_empty());
+                edges.extend(passes.map(|(target, s)| Edge { from, target, to: position[s] }));
+            }
+            direct.push(all.of(i).map(|s| position[s]));
+        }
+        let exit = n + edges.len();
+        let mut succs = Edges::with_capacity(exit + 1, direct.of_all() + edges.len() + n);
+        let mut rest = edges.iter().zip(n..).peekable();
+        for b in 0..n {
+            let node =
+                |(target, s)| rest.next_if(|(e, _)| (e.from, e.target) == (b, target)).map_or(s, |(_, node)| node);
+            let leaves = (direct.of(b).len() == 0).then_some(exit);
+            succs.push(direct.of(b).enumerate().map(node).chain(leaves));
+        }
+        edges.iter().for_each(|e| succs.push([e.to]));
+        succs.push([]);
+        let preds = succs.reversed();
+        let ipdom = dominators(&preds, &succs, exit);
+        let leaves = |node: usize| node == exit || ipdom[node].is_some();
+        if !leaves(0) {
+            return None;
+        }
+        let mut stuck = (0..n).filter(|&b| !leaves(b)).peekable();
+        let mut endless = Vec::new();
+        if stuck.peek().is_some() {
+            let leads = preds.reached(stuck);
+            endless.extend((0..n).filter(|&b| leads[b]));
+        }
+        let mut deps: Vec<SmallVec<[usize; 2]>> = vec![SmallVec::new(); exit + 1];
+        for a in (0..n).filter(|&a| leaves(a)) {
+            for s in succs.of(a).filter(|&s| leaves(s)) {
                 let mut above = Some(s);
                 while let Some(x) = above.filter(|_| above != ipdom[a]) {
                     // Another way out of `a` has been here, and went on from here.
@@ -147,8 +124,13 @@ impl Control {
                 }
             }
         }
-        let endless = (0..n).filter(|&b| endless[b]).collect();
-        Some(Control { blocks, edges, incoming, endless, order, at, ipdom, deps })
+        Some(Control { blocks, edges, endless, order: order(&direct), at, preds, ipdom, deps })
+    }
+
+    /// Those that pass arguments to a block, by position in [`Control::edges`].
+    pub fn incoming(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
+        let n = self.blocks.len();
+        self.preds.of(block).filter_map(move |node| node.checked_sub(n))
     }
 
     /// The position of a reachable block.
