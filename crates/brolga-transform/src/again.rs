@@ -169,10 +169,14 @@ impl Finder<'_, '_> {
                 && delta_params(facts, *b).is_empty()
                 && facts.cfg.insts(*b).iter().all(|&i| self.computes(i))
         };
-        if !facts.cfg.once(entry) || !blocks.iter().all(computes) || !self.any_order(&blocks) {
+        if !facts.cfg.once(entry) {
             return None;
         }
+        // Most loops that carry a cotangent and are not run again carry no sum.
         let sums = self.sums(l.header, &blocks)?;
+        if !blocks.iter().all(computes) || !self.any_order(&blocks) {
+            return None;
+        }
         let outer = IndexSet::default();
         let mut found = Again { header: l.header, entry, blocks, sums, outer, turns: false, next: vec![] };
         let all = |found: &Again| found.blocks.iter().all(|&b| self.adds_up(found, b) == Some(()));
@@ -245,7 +249,7 @@ impl Finder<'_, '_> {
         stores.into_iter().all(|s| loads.iter().all(|other| other == s || root(other) != root(s)))
     }
 
-    /// Members of sums: whatever can be reached from the header's parameters. `None` if two of them meet.
+    /// Members of sums: whatever can be reached from the header's parameters. `None` if two of them meet, or one meets what is none.
     fn sums(&self, header: ir::Block, blocks: &IndexSet<ir::Block>) -> Option<IndexMap<ir::Value, ir::Value>> {
         let facts = self.facts;
         let func = facts.func();
@@ -271,7 +275,11 @@ impl Finder<'_, '_> {
                 }
             }
         }
-        (!sums.is_empty()).then_some(sums)
+        // What is no sum must not become one. It would not add up either, but that takes longer to find out.
+        let inside = |b: ir::Block| facts.cfg.succs[b].iter().filter(|s| blocks.contains(*s)).map(move |&s| (b, s));
+        let mut passed = blocks.iter().flat_map(|&b| inside(b)).flat_map(|(b, s)| active_args(facts, b, s));
+        let alone = passed.any(|(a, q)| sums.get(&a) != sums.get(&q));
+        (!alone && !sums.is_empty()).then_some(sums)
     }
 
     /// What the reverse of a statement adds to, and whether that is the cotangent of its result as it is.
@@ -334,12 +342,8 @@ impl Finder<'_, '_> {
                 }
                 passed.push(start);
             }
-            if found.blocks.contains(&s) {
-                // What is no sum must not become one.
-                let alone = active_args(facts, b, s).any(|(a, q)| found.sums.get(&a) != found.sums.get(&q));
-                if alone || passed.len() != now.len() {
-                    return None;
-                }
+            if found.blocks.contains(&s) && passed.len() != now.len() {
+                return None;
             }
         }
         Some(())

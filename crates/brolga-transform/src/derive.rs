@@ -359,8 +359,7 @@ fn run(
                 captures.clear();
                 is_served = Some((variant, to.symbols.0));
             }
-            Ok(Became::Derived(stages)) => {
-                let mut stages = *stages;
+            Ok(Became::Derived(mut stages)) => {
                 stages.serves = is_served.is_some() && at == 1;
                 look(&stages);
                 pieces |= stages.facts.activity.moves_pieces();

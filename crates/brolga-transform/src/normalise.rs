@@ -81,28 +81,31 @@ pub fn normalise(
     body: ir::Function,
     isa: &dyn TargetIsa,
 ) -> Result<Normalised, Diagnostics> {
-    let mut ctx = Context::for_function(body);
-    ctx.func.stack_limit = None;
-    resolve_aliases(&mut ctx.func);
+    let mut func = body;
+    func.stack_limit = None;
+    resolve_aliases(&mut func);
     let internal = |what: &str, e: &dyn std::fmt::Display| {
         Diagnostics::from(
             Diagnostic::new("AD0900", format!("internal: {what} failed: {e}")).in_func(&program.funcs[key].symbol),
         )
     };
-    let whole = is_whole(&ctx.func);
+    let whole = is_whole(&func);
     if !whole {
+        let mut ctx = Context::for_function(func);
         ctx.compute_cfg();
         ctx.compute_domtree();
         ctx.eliminate_unreachable_code(isa).map_err(|e| internal("unreachable code elimination", &e))?;
+        func = ctx.func;
     }
-    refuse(program, key, &ctx.func)?;
-    if !(whole && all_vary(&ctx.func)) {
+    refuse(program, key, &func)?;
+    if !(whole && all_vary(&func)) {
+        let mut ctx = Context::for_function(func);
         ctx.compute_cfg();
         ctx.compute_domtree();
         ctx.remove_constant_phis(isa).map_err(|e| internal("constant parameter removal", &e))?;
-        resolve_aliases(&mut ctx.func);
+        func = ctx.func;
+        resolve_aliases(&mut func);
     }
-    let mut func = ctx.func;
     tail_calls(program, key, &mut func);
     lay_out(&mut func);
     shifts_within(&mut func);
