@@ -26,11 +26,15 @@ pub fn tidy(func: &mut ir::Function) {
 
 /// No value is another name of one. Mostly none is to begin with, and to rewrite every instruction takes as long as a pass does.
 pub(crate) fn resolve_aliases(func: &mut ir::Function) {
-    // Names that have been resolved stay behind without a type.
-    let is_name = |v| func.dfg.value_is_alias(v) && func.dfg.value_type(v) != types::INVALID;
-    if func.dfg.values().any(is_name) {
+    if has_aliases(func) {
         func.dfg.resolve_all_aliases();
     }
+}
+
+/// Whether a value is another name of one.
+pub fn has_aliases(func: &ir::Function) -> bool {
+    // Names that have been resolved stay behind without a type.
+    func.dfg.values().any(|v| func.dfg.value_is_alias(v) && func.dfg.value_type(v) != types::INVALID)
 }
 
 /// Return instead of jumping to a block that does nothing but that: in a function of few instructions, a leaf of a recursion above

@@ -8,15 +8,18 @@
 //! **Invariants.** Nothing is linked of a batch in which anything failed: code of a function that does not verify is never run. What the
 //! verifier says comes before what went wrong compiling, which is of less use then. Code does not depend on who compiled it.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_transform::door::verify;
+use brolga_transform::tidy::has_aliases;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::settings::{OptLevel, RegallocAlgorithm};
 use cranelift_codegen::{CompiledCode, Context};
 use cranelift_module::{FuncId, ModuleReloc};
 
@@ -52,6 +55,16 @@ pub struct Links {
 }
 
 impl Links {
+    /// A function with them: itself, if it has none.
+    fn linked<'f>(&self, func: &'f ir::Function) -> Cow<'f, ir::Function> {
+        if func.stack_limit.is_none() && self.funcs.is_empty() && self.symbols.is_empty() {
+            return Cow::Borrowed(func);
+        }
+        let mut linked = func.clone();
+        self.put(&mut linked);
+        Cow::Owned(linked)
+    }
+
     /// Put them into a function.
     fn put(&self, func: &mut ir::Function) {
         func.stack_limit = None;
@@ -157,9 +170,15 @@ pub fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Result<Ve
     failed.or_ok(compiled).map_err(Error::from)
 }
 
+/// Tables of Cranelift's.
+struct Tables {
+    ctx: Context,
+    regs: regalloc2::Ctx,
+}
+
 thread_local! {
-    /// Tables of Cranelift's that the last function of this thread was compiled with: the next one need not ask for memory again.
-    static SPARE: Cell<Option<Box<Context>>> = const { Cell::new(None) };
+    /// Those that the last function of this thread was compiled with: the next one need not ask for memory again.
+    static SPARE: Cell<Option<Box<Tables>>> = const { Cell::new(None) };
 }
 
 /// Instructions of a function whose tables are too large to be kept.
@@ -178,24 +197,53 @@ fn code(unit: &Unit, plain: &OwnedTargetIsa) -> Result<Code, String> {
 
 /// Compile so. An error or a panic of Cranelift's comes back as text.
 fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
-    let mut ctx = SPARE.take().unwrap_or_else(|| Box::new(Context::new()));
-    ctx.func = (*unit.func).clone();
-    unit.links.put(&mut ctx.func);
-    ctx.func.name = UserFuncName::user(0, unit.id.as_u32());
+    let fresh = || Box::new(Tables { ctx: Context::new(), regs: regalloc2::Ctx::default() });
+    let mut tables = SPARE.take().unwrap_or_else(fresh);
+    let func = unit.links.linked(&unit.func);
     let compiled = || -> Result<Code, String> {
-        ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| format!("{:?}", e.inner))?;
-        let code = ctx.take_compiled_code().expect("just compiled");
-        let relocs = code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &ctx.func, unit.id)).collect();
+        let Tables { ctx, regs } = &mut *tables;
+        let code = match back_end(ctx, regs, &func, isa) {
+            Some(code) => code?,
+            None => {
+                ctx.func = func.clone().into_owned();
+                ctx.func.name = UserFuncName::user(0, unit.id.as_u32());
+                ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| format!("{:?}", e.inner))?;
+                ctx.take_compiled_code().expect("just compiled")
+            }
+        };
+        let relocs = code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &func, unit.id)).collect();
         let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32).max(code.buffer.alignment);
         if unit.func.dfg.num_insts() <= LARGE {
             ctx.clear();
-            SPARE.set(Some(ctx));
+            SPARE.set(Some(tables));
         }
         Ok(Code { id: unit.id, code, align: align.into(), relocs, owner: unit.owner })
     };
     // Cranelift panics on some instructions that a back end does not support. Its tables are dropped then.
     crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled)))
         .unwrap_or_else(|panic| Err(crate::quiet::text(&*panic).unwrap_or_default()))
+}
+
+/// Have the back end compile a function as it is, if nothing is to be done to it before: with little effort nothing is, but that what cannot be
+/// reached and other names of values go, and of those [`tidy`](brolga_transform::tidy) has left none. So it need not be copied.
+fn back_end(
+    ctx: &mut Context,
+    regs: &mut regalloc2::Ctx,
+    func: &ir::Function,
+    isa: &dyn TargetIsa,
+) -> Option<Result<CompiledCode, String>> {
+    let flags = isa.flags();
+    let little = flags.opt_level() == OptLevel::None && flags.regalloc_algorithm() == RegallocAlgorithm::SinglePass;
+    if !little || has_aliases(func) {
+        return None;
+    }
+    ctx.cfg.compute(func);
+    ctx.domtree.compute(func, &ctx.cfg);
+    if !func.layout.blocks().all(|b| ctx.domtree.is_reachable(b)) {
+        return None;
+    }
+    let code = isa.compile_function(func, &ctx.domtree, regs, false, &mut ControlPlane::default());
+    Some(code.map(|code| code.apply_params(&func.params)).map_err(|e| format!("{e:?}")))
 }
 
 #[cfg(test)]
