@@ -37,6 +37,7 @@ use crate::loops::{Beside, Loops};
 use crate::normalise::{Normalised, normalise};
 use crate::once::watch_once;
 use crate::plan::{Plan, plan as make_plan};
+use crate::preaccumulate::Choice;
 use crate::prune::{Known, prune};
 use crate::pullback::{Pullbacks, either, pullback};
 use crate::reached::{addressed, calls_indirectly, primal_symbol, reach, with_chain};
@@ -628,7 +629,7 @@ fn derive_one<'a>(
         let Lowered { mut func, checks, shadows } = lower_with_checks(graph, env);
         if options.effort == Effort::Quick {
             if ideas.preaccumulate {
-                loops.multiply_out(&mut func, graph, mode, ideas.worth);
+                loops.multiply_out(&mut func, graph, mode, ideas.worth, Choice::Select);
             }
         } else {
             let fenced = fenced.then_some(&checks[..]);

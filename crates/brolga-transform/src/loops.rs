@@ -15,7 +15,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::lanes::{self, How, Taken, has_lanes, lanes};
-use crate::preaccumulate::{self, preaccumulate};
+use crate::preaccumulate::{self, Choice, preaccumulate};
 use crate::quotients::quotients;
 use crate::room::{self, room};
 use crate::shape::shape;
@@ -68,8 +68,15 @@ impl Loops {
     }
 
     /// Multiply out by what the turns of loops multiply a cotangent, in a function that `graph` was lowered to.
-    pub fn multiply_out(&mut self, func: &mut ir::Function, graph: &CfgBlocks, mode: Mode, worth: bool) {
-        let found = preaccumulate(func, &|b| reverses(graph, mode, b), worth);
+    pub fn multiply_out(
+        &mut self,
+        func: &mut ir::Function,
+        graph: &CfgBlocks,
+        mode: Mode,
+        worth: bool,
+        choice: Choice,
+    ) {
+        let found = preaccumulate(func, &|b| reverses(graph, mode, b), worth, choice);
         self.ahead.extend(found.into_iter().filter_map(|l| Some((role(graph, l.header)?, l.factors))));
     }
 
@@ -99,7 +106,7 @@ impl Loops {
             }
         }
         if ideas.preaccumulate {
-            self.multiply_out(func, graph, mode, ideas.worth);
+            self.multiply_out(func, graph, mode, ideas.worth, Choice::Branch);
         }
         let wanted = ideas.lanes && has_lanes(isa);
         if wanted || ideas.stay {

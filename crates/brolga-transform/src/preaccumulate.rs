@@ -15,7 +15,8 @@
 //!          └─► the chain  ────┘
 //! ```
 //!
-//! and what only the chain needs moves to its side. The branch is foretold, so that no turn waits for `ok`.
+//! and what only the chain needs moves to its side. The branch is foretold, so that no turn waits for `ok`. With little effort both are done in each
+//! turn, and one is selected ([`Choice`]), since blocks cost time to compile.
 //!
 //! **When it is the same number.** Up to rounding, if every product and quotient in `c` is a normal number and `c` is finite. `x̄·u·r` may be
 //! an ordinary number though `u·r` is infinite, or zero, where `x̄` makes up for it: such a turn goes through the chain, as does one in which
@@ -51,6 +52,15 @@ const WIDTH: u32 = 4;
 /// Longer chains are left alone.
 const MOST: usize = 24;
 
+/// How one of two numbers is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// By a branch: what runs is one way.
+    Branch,
+    /// By `select`, which is less to compile.
+    Select,
+}
+
 /// A loop in which the derivative of a turn is multiplied out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
@@ -67,8 +77,14 @@ pub fn told(role: Role, header: ir::Block, factors: usize) -> Option<String> {
     ours.then(|| format!("in the reverse of its loop {many} multiplied out before the cotangent is there ({factors})"))
 }
 
-/// Multiply derivatives out in the loops with headers for which `reverses` holds: all that can be, or, if it is to be `worth` it, those that wait.
-pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bool, worth: bool) -> Vec<Ahead> {
+/// Multiply derivatives out in the loops with headers for which `reverses` holds: all that can be, or, if it is to be `worth` it, those that wait. The numbers
+/// are the same, however they are chosen.
+pub fn preaccumulate(
+    func: &mut ir::Function,
+    reverses: &dyn Fn(ir::Block) -> bool,
+    worth: bool,
+    choice: Choice,
+) -> Vec<Ahead> {
     // Most functions carry no float through a loop but sums.
     if !func.layout.blocks().any(|b| carries_float(func, b) && reverses(b)) {
         return Vec::new();
@@ -90,7 +106,10 @@ pub fn preaccumulate(func: &mut ir::Function, reverses: &dyn Fn(ir::Block) -> bo
     }
     let mut found = Vec::new();
     for (l, chain) in chains {
-        emit(func, &chain);
+        match choice {
+            Choice::Branch => branch(func, &chain),
+            Choice::Select => select(func, &chain),
+        }
         found.push(Ahead { header: l.blocks[0], factors: chain.factors().len() });
     }
     found
@@ -308,8 +327,29 @@ impl Lines<'_, '_> {
     }
 }
 
+/// Put both numbers at the end of a turn, and take one.
+fn select(func: &mut ir::Function, chain: &Chain) {
+    let mut pos = FuncCursor::new(func).at_inst(chain.latch);
+    pos.use_srcloc(chain.latch);
+    let (values, tests) = multiplied(&mut pos, chain);
+    let mut next = in_one(&mut pos, chain, &values);
+    for test in tests {
+        next = pos.ins().select(test, next, chain.names[0]);
+    }
+    func.dfg.map_inst_values(chain.latch, |v| if chain.names.contains(&v) { next } else { v });
+}
+
+/// `c·x̄ + b`.
+fn in_one(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
+    let next = pos.ins().fmul(chain.carried, values[chain.line.c.expect("the chain goes through the turn")]);
+    match chain.line.b {
+        Some(b) => pos.ins().fadd(next, values[b]),
+        None => next,
+    }
+}
+
 /// Put both ways at the end of a turn.
-fn emit(func: &mut ir::Function, chain: &Chain) {
+fn branch(func: &mut ir::Function, chain: &Chain) {
     let latch = func.layout.inst_block(chain.latch).expect("a latch is in a block");
     let at = func.srcloc(chain.latch);
     let (fast, slow) = (func.dfg.make_block(), func.dfg.make_block());
@@ -336,10 +376,7 @@ fn emit(func: &mut ir::Function, chain: &Chain) {
         pos = FuncCursor::new(pos.func).at_bottom(next);
         pos.set_srcloc(at);
     }
-    let mut next = pos.ins().fmul(chain.carried, values[chain.line.c.expect("the chain goes through the turn")]);
-    if let Some(b) = chain.line.b {
-        next = pos.ins().fadd(next, values[b]);
-    }
+    let next = in_one(&mut pos, chain, &values);
     func.dfg.map_inst_values(jump, |v| if chain.names.contains(&v) { next } else { v });
     func.set_srcloc(jump, at);
     func.layout.append_inst(jump, fast);
@@ -406,7 +443,7 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
     }
     // Behind zero comes one, and behind all others two and more.
     let mask = pos.ins().iconst(int, if matches!(asked, Asked::Normal) { exponents - 1 } else { exponents });
-    // A branch asks whether that is zero.
+    // Whoever chooses asks whether that is zero.
     pos.ins().band(exponent, mask)
 }
 

@@ -3,7 +3,7 @@
 
 mod host;
 
-use brolga_transform::preaccumulate::preaccumulate;
+use brolga_transform::preaccumulate::{Choice, preaccumulate};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
 use cranelift_interpreter::environment::FunctionStore;
@@ -32,11 +32,16 @@ fn run(func: &ir::Function, [x, u, r]: [f64; 3], n: i32) -> Vec<f64> {
     }
 }
 
+/// A function before and after, and the numbers of factors in its loops.
 fn both(ty: &str, body: &str, worth: bool) -> (ir::Function, ir::Function, Vec<usize>) {
+    chosen(ty, body, worth, Choice::Branch)
+}
+
+fn chosen(ty: &str, body: &str, worth: bool, choice: Choice) -> (ir::Function, ir::Function, Vec<usize>) {
     let text = format!("function %f({ty}, {ty}, {ty}, i32) -> {ty}, {ty} {{\n{body}\n}}").replace("FLOAT", ty);
     let before = cranelift_reader::parse_functions(&text).unwrap().remove(0);
     let mut after = before.clone();
-    let found = preaccumulate(&mut after, &|_| true, worth);
+    let found = preaccumulate(&mut after, &|_| true, worth, choice);
     cranelift_codegen::verify_function(&after, &*host::isa()).unwrap_or_else(|e| panic!("{e}\n{after}"));
     (before, after, found.into_iter().map(|a| a.factors).collect())
 }
@@ -127,6 +132,10 @@ const NUMBERS: [f64; 17] = [
 fn check(ty: &str, body: &str, factors: usize, exact: impl Fn([Wide; 3]) -> (Wide, Wide)) {
     let (before, after, found) = both(ty, body, false);
     assert_eq!(found, [factors], "{after}");
+    let (_, selected, also) = chosen(ty, body, false, Choice::Select);
+    assert_eq!(also, found);
+    assert!(selected.layout.blocks().count() < after.layout.blocks().count(), "{selected}");
+    let bits = |func: &ir::Function, x, n| run(func, x, n).into_iter().map(f64::to_bits).collect::<Vec<_>>();
     let (rounding, least, most) = if ty == "f32" {
         (1e-5, f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX))
     } else {
@@ -136,6 +145,7 @@ fn check(ty: &str, body: &str, factors: usize, exact: impl Fn([Wide; 3]) -> (Wid
     for (k, [x, u, r]) in triples().enumerate() {
         let [x, u, r] = if ty == "f32" { [x, u, r].map(|v| f64::from(v as f32)) } else { [x, u, r] };
         let (old, new) = (run(&before, [x, u, r], 1)[0], run(&after, [x, u, r], 1)[0]);
+        assert_eq!(bits(&selected, [x, u, r], 1), bits(&after, [x, u, r], 1), "{k}: {x:e}, {u:e}, {r:e}\n{selected}");
         let what = || format!("{k}: x = {x:e}, u = {u:e}, r = {r:e}: {old:e} was {new:e}\n{after}");
         if !(u.is_finite() && r.is_finite()) {
             assert_eq!(old.to_bits(), new.to_bits(), "{}", what());
