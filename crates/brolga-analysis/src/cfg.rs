@@ -20,7 +20,7 @@ pub type Ends = SmallVec<[ir::Block; 2]>;
 type Part = (u32, u32);
 
 /// Control flow of a normalised function.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cfg {
     /// Blocks in layout order; the first is the entry.
     pub blocks: Vec<ir::Block>,

@@ -43,7 +43,7 @@ pub fn access_bytes(func: &ir::Function, inst: ir::Inst) -> u32 {
 const PIECE: i64 = 16;
 
 /// A store, or an update.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Write {
     /// Where it stands in its block.
     position: u32,
@@ -56,7 +56,7 @@ struct Write {
 
 /// All stores of a function, by block, base, and the pieces that they write to. So that a search does not go through all that lies
 /// between, which in a long block takes quadratic time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stores {
     position: SecondaryMap<ir::Inst, u32>,
     writes: HashMap<(ir::Block, Base, i64), SmallVec<[Write; 1]>>,

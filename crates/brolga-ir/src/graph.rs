@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 const NONE: u32 = u32::MAX;
 
 /// The edges of a graph: those that leave each node, one after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
     /// Behind the last one of each node; in front of them a zero.
     ends: Vec<u32>,

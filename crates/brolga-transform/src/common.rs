@@ -42,8 +42,9 @@ enum Operand {
 /// What an operation computes, beside its operands: the instruction without them.
 type Key = (InstructionData, Type, SmallVec<[Operand; 2]>);
 
-/// Merge equal integer operations of one loop. `order` is one of all blocks in which dominators come first.
-pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block]) {
+/// Merge equal integer operations of one loop, and say whether there are any. `order` is one of all blocks in which dominators come first.
+pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block]) -> bool {
+    let mut any = false;
     let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
     let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = SecondaryMap::new();
     let addresses = addresses(func);
@@ -69,11 +70,13 @@ pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Bl
                 Some(&(_, earlier)) => {
                     instead[v] = Some(earlier);
                     func.layout.remove_inst(inst);
+                    any = true;
                 }
                 None => found.push((b, v)),
             }
         }
     }
+    any
 }
 
 /// Make copies of products with the constant one, in the graph of a function that returns no primal values.

@@ -60,9 +60,10 @@ pub struct Normalised {
 }
 
 impl Normalised {
-    /// With what all analyses ask for. Loops may be known from before: they are made of nothing but blocks.
-    fn new(key: FuncKey, func: ir::Function, loops: Option<Loops>) -> Self {
-        let cfg = Cfg::compute(&func);
+    /// With what all analyses ask for. Loops may be known from before: they are made of nothing but blocks; edges, if nothing has been done since.
+    fn new(key: FuncKey, func: ir::Function, loops: Option<Loops>, cfg: Option<Cfg>) -> Self {
+        debug_assert!(cfg.as_ref().is_none_or(|c| *c == Cfg::compute(&func)), "nothing has been done since");
+        let cfg = cfg.unwrap_or_else(|| Cfg::compute(&func));
         let loops = loops.unwrap_or_else(|| Loops::compute(&cfg));
         let uses = Uses::compute(&func, &cfg);
         Self { key, func, cfg, loops, uses }
@@ -115,14 +116,19 @@ pub fn normalise(
     partners(program, &mut func);
     only_what_is_read(&mut func);
     split_parallel_edges(&mut func);
+    let made = |func: &ir::Function| (func.dfg.num_blocks(), func.dfg.num_insts(), func.dfg.num_values());
+    let before = made(&func);
     let (cfg, loops) = canonical(&mut func);
     add_twins(&mut func, &loops);
     let order = order(&cfg, &loops);
-    common(&mut func, &cfg, &loops, &order);
-    let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);
+    let merged = common(&mut func, &cfg, &loops, &order);
     // Mostly nothing had to be done.
-    let func = if is_numbered(&func, &order) { func } else { renumber(&func, &order) };
-    Ok(Normalised::new(key, func, same.then_some(loops)))
+    if is_numbered(&func, &order) {
+        let cfg = (!merged && made(&func) == before).then_some(cfg);
+        return Ok(Normalised::new(key, func, Some(loops), cfg));
+    }
+    let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);
+    Ok(Normalised::new(key, renumber(&func, &order), same.then_some(loops), None))
 }
 
 /// Whether all blocks can be reached, as mostly they can: then nothing has to be computed to find out which.

@@ -205,7 +205,6 @@ pub struct Steps<'a> {
     blocks: &'a [ir::Block],
     /// For each parameter of the header, what it is in the next turn.
     pub nexts: SmallVec<[Value; 8]>,
-    params: HashMap<Value, usize>,
     /// Parameters of the other blocks.
     alias: HashMap<Value, Value>,
     fixed: HashMap<Value, bool>,
@@ -219,7 +218,6 @@ pub struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     pub fn new(func: &'a ir::Function, l: &'a Loop) -> Option<Self> {
-        let params = func.dfg.block_params(l.blocks[0]);
         let mut alias = HashMap::default();
         let mut nexts = SmallVec::new();
         for (k, &b) in l.blocks.iter().enumerate() {
@@ -238,12 +236,10 @@ impl<'a> Steps<'a> {
                 alias.extend(func.dfg.block_params(to).iter().copied().zip(args));
             }
         }
-        let params = params.iter().enumerate().map(|(i, &p)| (p, i)).collect();
         let mut this = Self {
             func,
             blocks: &l.blocks,
             nexts,
-            params,
             alias,
             fixed: HashMap::default(),
             steps: HashMap::default(),
@@ -279,10 +275,8 @@ impl<'a> Steps<'a> {
     }
 
     pub fn home(&self, v: Value) -> Home {
-        if let Some(&i) = self.params.get(&v) {
-            return Home::Param(i);
-        }
         match self.func.dfg.value_def(v) {
+            ValueDef::Param(b, i) if b == self.blocks[0] => Home::Param(i),
             ValueDef::Result(inst, _)
                 if self.func.layout.inst_block(inst).is_some_and(|b| self.blocks.contains(&b)) =>
             {

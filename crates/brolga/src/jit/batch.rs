@@ -6,7 +6,7 @@
 //! **Answer.** The calling thread works through the tasks from the first one on, and helpers from the last one back, as soon as they are
 //! awake. Nobody waits for a helper that has not begun: if none ever comes (they are busy, or there are none, as in a child of `fork`),
 //! the caller has done everything itself. So a batch takes no longer than without helpers, but for waking them, which is left where
-//! there is little to do ([`WORTH`]).
+//! there is little that they could do meanwhile ([`units::worth_help`](super::units::worth_help)).
 //!
 //! **Invariant.** Each task runs once, and what it gives is in its place, whoever ran it. A panic in a task goes on in the calling thread.
 
@@ -15,9 +15,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-
-/// Instructions of all functions of a batch from which on helpers are woken.
-pub const WORTH: usize = 80;
 
 /// Most helpers.
 const MOST: usize = 7;

@@ -31,7 +31,7 @@ use super::batch;
 use super::memory::CodeMemory;
 use super::sincos::sincos;
 use super::traps::{CodeMap, CompiledFunction};
-use super::units::{self, Code, Links, Unit};
+use super::units::{self, Code, Links, Unit, worth_help};
 use crate::Error;
 
 /// How Cranelift compiles.
@@ -577,7 +577,8 @@ impl Taken {
                 Err(e) => problems.extend(e.0),
             }
         }
-        if taken.iter().map(|p| p.1.dfg.num_insts()).sum::<usize>() >= batch::WORTH {
+        let sizes = taken.iter().map(|p| p.1.dfg.num_insts());
+        if worth_help(sizes.clone(), sizes.sum()) {
             batch::wake(options.threads);
         }
         Ok(problems.or_ok(Self { parts: taken, called })?)

@@ -129,12 +129,25 @@ fn order(sizes: &[usize], unverified: &[usize]) -> Vec<Task> {
     order
 }
 
+/// To compile an instruction takes so many times as long as to verify it.
+const COMPILED: usize = 8;
+/// Instructions that are verified in the time that it takes the caller to wake a helper.
+const WORTH: usize = 150;
+
+/// Whether helpers are worth waking for functions with so many instructions each, of which so many are to be verified as well: whether they can
+/// take so much off the caller. The largest is compiled by one, whoever that is.
+pub fn worth_help(sizes: impl Iterator<Item = usize> + Clone, unverified: usize) -> bool {
+    let (all, largest) = (sizes.clone().sum::<usize>(), sizes.max().unwrap_or(0));
+    COMPILED * (all - largest) + unverified >= WORTH
+}
+
 /// Verify and compile, with no more than so many threads (see [`batch::run`]).
 pub fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Result<Vec<Code>, Error> {
     let plain = plain_isa()?;
     let sizes: Vec<usize> = units.iter().map(|u| u.func.dfg.num_insts()).collect();
-    let threads = if sizes.iter().sum::<usize>() < batch::WORTH { 1 } else { threads };
     let unverified: Vec<usize> = (0..units.len()).filter(|&i| !units[i].verified).collect();
+    let help = worth_help(sizes.iter().copied(), unverified.iter().map(|&i| sizes[i]).sum());
+    let threads = if help { threads } else { 1 };
     let owners: Vec<String> = units.iter().map(|u| program.funcs[u.owner].symbol.clone()).collect();
     let tasks = order(&sizes, &unverified);
     let (units, all) = (Arc::new(units), tasks.clone());
@@ -249,6 +262,14 @@ fn back_end(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn helpers_are_woken_for_what_they_can_do() {
+        let help = |sizes: &[usize], unverified| worth_help(sizes.iter().copied(), unverified);
+        assert!(!help(&[], 0) && !help(&[WORTH - 1], WORTH - 1) && help(&[WORTH], WORTH));
+        // One function that somebody has verified is the caller's; of two, one can be somebody else's.
+        assert!(!help(&[10 * WORTH], 0) && help(&[WORTH, WORTH / COMPILED + 1], 0) && !help(&[WORTH, 1], 0));
+    }
 
     #[test]
     fn what_takes_longest_is_at_the_ends() {
