@@ -37,7 +37,7 @@
 use brolga_ir::block::Role;
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value, types};
 use smallvec::SmallVec;
 
@@ -428,13 +428,12 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
         types::F64 => (types::I64, 52, 0x7ff),
         _ => (types::I32, 23, 0xff),
     };
-    let bits = pos.ins().bitcast(int, MemFlagsData::new(), v);
     if matches!(asked, Asked::Finite) {
-        // Without the sign.
-        let twice = pos.ins().iadd(bits, bits);
-        let infinite = pos.ins().iconst(int, exponents << (mantissa + 1));
-        return pos.ins().icmp(IntCC::UnsignedLessThan, twice, infinite);
+        // Otherwise it is no number.
+        let zero = pos.ins().fsub(v, v);
+        return pos.ins().fcmp(FloatCC::Ordered, zero, zero);
     }
+    let bits = pos.ins().bitcast(int, MemFlagsData::new(), v);
     let shift = pos.ins().iconst(types::I32, mantissa);
     let mut exponent = pos.ins().ushr(bits, shift);
     if !matches!(asked, Asked::NotSmall) {

@@ -556,6 +556,16 @@ impl Cx<'_> {
         })
     }
 
+    /// A constant of the primal's in the entry block that is a float.
+    fn in_entry(&self, ty: Type, x: f64) -> Option<ir::Value> {
+        let bits = match ty {
+            types::F64 => x.to_bits(),
+            types::F32 => (x as f32).to_bits().into(),
+            _ => return None,
+        };
+        self.constants.get(&(ty, bits)).copied()
+    }
+
     /// A vector of zeros, one in each block that asks.
     fn zero_vector(&mut self, b: &mut FunctionBuilder<'_>, ty: Type) -> ir::Value {
         if let Some(&(_, zero)) = self.zero_vectors.iter().find(|z| z.0 == ty) {
@@ -592,6 +602,9 @@ impl Cx<'_> {
                 for (&(name, _), r) in inst.defs.iter().zip(results) {
                     self.name(name, r);
                 }
+            }
+            AdOp::Arith(Arith::Const(x), _, ty) if let Some(r) = self.in_entry(*ty, *x) => {
+                self.name(inst.defs[0].0, r);
             }
             AdOp::Arith(op, args, ty) => {
                 let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
