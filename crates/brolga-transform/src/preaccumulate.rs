@@ -193,9 +193,14 @@ fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
     }
     func.dfg.block_params(l.blocks[0]).iter().zip(&steps.nexts).find_map(|(&carried, &next)| {
         let is_float = is_scalar(func, carried);
-        let (known, depends) = (HashMap::default(), HashMap::default());
-        let mut lines = Lines { steps: &steps, carried, known, depends, nodes: vec![] };
-        if !is_float || carried == next || !lines.depends(next)? {
+        if !is_float || carried == next {
+            return None;
+        }
+        let (mut known, mut depends, nodes) = (HashMap::default(), HashMap::default(), Vec::with_capacity(MOST / 2));
+        known.reserve(MOST / 2);
+        depends.reserve(MOST / 2);
+        let mut lines = Lines { steps: &steps, carried, known, depends, nodes };
+        if !lines.depends(next)? {
             return None;
         }
         let line = lines.of(next)?;
