@@ -213,24 +213,28 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
     let fresh = || Box::new(Tables { ctx: Context::new(), regs: regalloc2::Ctx::default() });
     let mut tables = SPARE.take().unwrap_or_else(fresh);
     let func = unit.links.linked(&unit.func);
+    let done = |code: CompiledCode, func: &ir::Function| {
+        let relocs = code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, func, unit.id)).collect();
+        let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32).max(code.buffer.alignment);
+        Code { id: unit.id, code, align: align.into(), relocs, owner: unit.owner }
+    };
     let compiled = || -> Result<Code, String> {
         let Tables { ctx, regs } = &mut *tables;
-        let code = match back_end(ctx, regs, &func, isa) {
-            Some(code) => code?,
+        let found = match back_end(ctx, regs, &func, isa) {
+            Some(code) => done(code?, &func),
             None => {
-                ctx.func = func.clone().into_owned();
+                ctx.func = func.into_owned();
                 ctx.func.name = UserFuncName::user(0, unit.id.as_u32());
                 ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| format!("{:?}", e.inner))?;
-                ctx.take_compiled_code().expect("just compiled")
+                let code = ctx.take_compiled_code().expect("just compiled");
+                done(code, &ctx.func)
             }
         };
-        let relocs = code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, &func, unit.id)).collect();
-        let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32).max(code.buffer.alignment);
         if unit.func.dfg.num_insts() <= LARGE {
             ctx.clear();
             SPARE.set(Some(tables));
         }
-        Ok(Code { id: unit.id, code, align: align.into(), relocs, owner: unit.owner })
+        Ok(found)
     };
     // Cranelift panics on some instructions that a back end does not support. Its tables are dropped then.
     crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled)))
@@ -261,7 +265,38 @@ fn back_end(
 
 #[cfg(test)]
 mod tests {
+    use brolga_ir::{Effort, Options};
+
     use super::*;
+    use crate::jit::compile::host_isa;
+
+    /// What the back end makes of a function with little effort, and Cranelift as a whole: machine code.
+    fn compiled(text: &str) -> [Option<Vec<u8>>; 2] {
+        let func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}: {text}")).remove(0);
+        let isa = host_isa(&Options { effort: Effort::Quick, ..Options::default() }).expect("the host");
+        let bytes = |code: &CompiledCode| code.code_buffer().to_vec();
+        let (mut ctx, mut regs) = (Context::new(), regalloc2::Ctx::default());
+        let alone = back_end(&mut ctx, &mut regs, &func, &*isa).map(|code| bytes(&code.expect("it compiles")));
+        assert!(back_end(&mut ctx, &mut regs, &func, &*plain_isa().expect("the host")).is_none());
+        let mut ctx = Context::for_function(func);
+        let whole = ctx.compile(&*isa, &mut ControlPlane::default()).map(bytes).unwrap_or_else(|e| panic!("{e:?}"));
+        [alone, Some(whole)]
+    }
+
+    #[test]
+    fn the_back_end_is_asked_where_nothing_else_would_be_done() {
+        let loops = "function %f(f64, i64) -> f64 fast {
+            block0(v0: f64, v1: i64): jump block1(v0, v1)
+            block1(v2: f64, v3: i64): v4 = fmul v2, v0 v5 = iconst.i64 -1 v6 = iadd v3, v5 brif v6, block1(v4, v6), block2
+            block2: trapz v1, user1 store v4, v1 return v4 }";
+        let [alone, whole] = compiled(loops);
+        assert!(alone.is_some() && alone == whole);
+        // A block that cannot be reached, and another name of a value.
+        for (from, to) in [("return v4 }", "return v4 block3: return v0 }"), ("store v4", "v7 -> v4 store v7")] {
+            let [alone, whole] = compiled(&loops.replace(from, to));
+            assert!(alone.is_none() && whole.is_some(), "{to}");
+        }
+    }
 
     #[test]
     fn helpers_are_woken_for_what_they_can_do() {
