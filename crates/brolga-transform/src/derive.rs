@@ -602,7 +602,8 @@ fn derive_one<'a>(
     let mut ideas = options.ideas;
     // Both tiers do that, or neither.
     let guarded = stmts.values().any(|s| !s.guards.is_empty()) || !facts.overwrites.rows.is_empty();
-    ideas.preaccumulate &= mode == Mode::Gradient && (ideas.partial || !guarded);
+    let turns = !facts.loops.loops.is_empty();
+    ideas.preaccumulate &= mode == Mode::Gradient && turns && (ideas.partial || !guarded);
     // The checks of a debug run are there to be seen.
     let fenced = options.ideas.fence && !options.debug && isa.triple().operating_system.into_str() == "linux";
     let fence = match options.effort {

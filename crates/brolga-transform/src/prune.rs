@@ -271,6 +271,8 @@ impl Live {
         let blocks = || items.blocks.iter().enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| matches!(i.op, AdOp::LeaveFrame)));
         let mut writers = Writers::default();
+        // At once: a table that grows with each cotangent is filled a little at a time.
+        writers.cts.resize(known.primal.dfg.num_values());
         let moment = |b: usize, item: ItemId, reads: bool| match control.order[b] {
             (number, false) => (number as u32, item as u32),
             (number, true) => (number as u32, if reads { u32::MAX } else { 0 }),
