@@ -624,6 +624,7 @@ fn derive_one<'a>(
             pieces,
             short: options.effort == Effort::Quick,
             fence,
+            alone: is_root && !split && primal.cfg.calls.is_empty(),
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),
         };

@@ -406,6 +406,7 @@ pub fn plain_env<'a>(func: &'a ir::Function, names: &'a mut Names, target: Targe
         short: false,
         watched: None,
         fence: Fence::No,
+        alone: false,
         target,
     }
 }

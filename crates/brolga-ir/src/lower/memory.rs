@@ -349,9 +349,11 @@ impl Cx<'_> {
                 if self.uses_tape {
                     // How much was recorded, for whoever asks when it has been given back.
                     let flags = self.tape_flags(b);
-                    let top = b.use_var(self.tape_var());
-                    let peak = b.ins().load(types::I64, flags, self.seg(), segment::PEAK);
-                    let peak = b.ins().umax(peak, top);
+                    let mut peak = b.use_var(self.tape_var());
+                    if !self.env.alone {
+                        let before = b.ins().load(types::I64, flags, self.seg(), segment::PEAK);
+                        peak = b.ins().umax(before, peak);
+                    }
                     b.ins().store(flags, peak, self.seg(), segment::PEAK);
                 }
                 if self.fp.is_some() {

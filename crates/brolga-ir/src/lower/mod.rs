@@ -188,6 +188,8 @@ pub struct LowerEnv<'a> {
     pub short: bool,
     /// How it is seen that the tape is full.
     pub fence: Fence,
+    /// Nobody records but this function, and it runs once.
+    pub alone: bool,
     /// The target.
     pub target: TargetFrontendConfig,
     /// Receives the sums of what is watched, of which nobody asks more than whether they are finite.
@@ -492,7 +494,11 @@ impl Cx<'_> {
                 continue;
             }
             let ty = self.env.ct[v].expect("a value with a cotangent has a shape").ty();
-            self.zeros.entry(ty).or_insert_with(|| ops::constant(b, ty, 0.0));
+            let zero = *self.zeros.entry(ty).or_insert_with(|| ops::constant(b, ty, 0.0));
+            if self.env.short {
+                // That of the primal is the same.
+                self.constants.insert((ty, 0), zero);
+            }
         }
         // What a single block asks for needs no variable: in straight code, that is all there is.
         let shared = |v| matches!(seen.cts[v], Cotangent::Shared(_));
