@@ -147,13 +147,7 @@ impl CfgBlocks {
         let at = |s: &BlockId| self.blocks.get_index_of(s).expect("a successor is a block");
         let mut edges = Edges::with_capacity(self.blocks.len(), 2 * self.blocks.len());
         for block in self.blocks.values() {
-            match &block.term {
-                Term::Jump(t) => edges.push([at(&t.block)]),
-                Term::If(_, a, b) => edges.push([at(&a.block), at(&b.block)]),
-                Term::Table(_, default, all) => edges.push(std::iter::once(default).chain(all).map(|t| at(&t.block))),
-                Term::Switch(_, cases) => edges.push(cases.iter().map(|c| at(&c.1))),
-                Term::Return(_) | Term::Trap(_) => edges.push([]),
-            }
+            edges.push(block.term.successors().iter().map(at));
         }
         edges
     }

@@ -188,7 +188,7 @@ pub struct LowerEnv<'a> {
     pub short: bool,
     /// How it is seen that the tape is full.
     pub fence: Fence,
-    /// Nobody records but this function, and it runs once.
+    /// Nobody else records in its segment, which is empty when it begins.
     pub alone: bool,
     /// The target.
     pub target: TargetFrontendConfig,

@@ -60,13 +60,7 @@ impl Links {
         if func.stack_limit.is_none() && self.funcs.is_empty() && self.symbols.is_empty() {
             return Cow::Borrowed(func);
         }
-        let mut linked = func.clone();
-        self.put(&mut linked);
-        Cow::Owned(linked)
-    }
-
-    /// Put them into a function.
-    fn put(&self, func: &mut ir::Function) {
+        let mut func = func.clone();
         func.stack_limit = None;
         for (r, link) in &self.funcs {
             let name = func.declare_imported_user_function(link.clone());
@@ -79,6 +73,7 @@ impl Links {
                 (*name, *colocated) = (ir::ExternalName::user(new), false);
             }
         }
+        Cow::Owned(func)
     }
 }
 
