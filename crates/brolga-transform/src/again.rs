@@ -35,6 +35,7 @@ use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Tape, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::EntitySet;
 
 use brolga_analysis::CalleeKind;
 use brolga_analysis::cfg::edge_args;
@@ -173,6 +174,9 @@ impl Finder<'_, '_> {
             return None;
         }
         // Most loops that carry a cotangent and are not run again carry no sum.
+        if !self.are_sums(l.header, &blocks) {
+            return None;
+        }
         let sums = self.sums(l.header, &blocks)?;
         if !blocks.iter().all(computes) || !self.any_order(&blocks) {
             return None;
@@ -249,7 +253,7 @@ impl Finder<'_, '_> {
         stores.into_iter().all(|s| loads.iter().all(|other| other == s || root(other) != root(s)))
     }
 
-    /// Members of sums: whatever can be reached from the header's parameters. `None` if two of them meet, or one meets what is none.
+    /// Members of sums: whatever can be reached from the header's parameters. `None` if two of them meet.
     fn sums(&self, header: ir::Block, blocks: &IndexSet<ir::Block>) -> Option<IndexMap<ir::Value, ir::Value>> {
         let facts = self.facts;
         let func = facts.func();
@@ -275,11 +279,39 @@ impl Finder<'_, '_> {
                 }
             }
         }
-        // What is no sum must not become one. It would not add up either, but that takes longer to find out.
-        let inside = |b: ir::Block| facts.cfg.succs[b].iter().filter(|s| blocks.contains(*s)).map(move |&s| (b, s));
-        let mut passed = blocks.iter().flat_map(|&b| inside(b)).flat_map(|(b, s)| active_args(facts, b, s));
-        let alone = passed.any(|(a, q)| sums.get(&a) != sums.get(&q));
-        (!alone && !sums.is_empty()).then_some(sums)
+        (!sums.is_empty()).then_some(sums)
+    }
+
+    /// Whether all that the header's parameters get from the loop is passed on, or made by adding to something. Otherwise the loop would not
+    /// add up, which takes longer to find out.
+    fn are_sums(&self, header: ir::Block, blocks: &IndexSet<ir::Block>) -> bool {
+        let facts = self.facts;
+        let dfg = &facts.func().dfg;
+        let mut seen: EntitySet<ir::Value> = EntitySet::new();
+        let mut work: SmallVec<[(ir::Block, usize); 8]> =
+            (0..dfg.block_params(header).len()).map(|i| (header, i)).collect();
+        while let Some((to, i)) = work.pop() {
+            if !facts.is_active(dfg.block_params(to)[i]) {
+                continue;
+            }
+            for &from in facts.cfg.preds[to].iter().filter(|p| blocks.contains(*p)) {
+                let a = facts.cfg.args(from, to)[i];
+                let adds = match dfg.value_def(a) {
+                    ir::ValueDef::Param(b, i) if blocks.contains(&b) => {
+                        if b != header && seen.insert(a) {
+                            work.push((b, i));
+                        }
+                        true
+                    }
+                    ir::ValueDef::Result(inst, _) => self.adds(inst).any(|x| x.1),
+                    _ => false,
+                };
+                if !adds && facts.is_active(a) {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// What the reverse of a statement adds to, and whether that is the cotangent of its result as it is.

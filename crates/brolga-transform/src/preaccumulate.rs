@@ -110,7 +110,7 @@ pub fn preaccumulate(
             Choice::Branch => branch(func, &chain),
             Choice::Select => select(func, &chain),
         }
-        found.push(Ahead { header: l.blocks[0], factors: chain.factors().len() });
+        found.push(Ahead { header: l.blocks[0], factors: chain.factors.len() });
     }
     found
 }
@@ -155,29 +155,41 @@ struct Chain {
     insts: SmallVec<[ir::Inst; 16]>,
     nodes: Vec<Node>,
     line: Line,
+    /// Products and quotients that `c` is made of.
+    factors: SmallVec<[usize; 8]>,
     pays: bool,
 }
 
 impl Chain {
-    /// Products and quotients that `c` is made of.
-    fn factors(&self) -> SmallVec<[usize; 8]> {
-        let mut found = SmallVec::new();
-        let mut wanted: SmallVec<[usize; 8]> = self.line.c.into_iter().collect();
-        while let Some(k) = wanted.pop() {
-            match self.nodes[k] {
-                Node::Is(_) | Node::One => {}
-                Node::Neg(x) => wanted.push(x),
-                Node::Sum(x, y) | Node::Difference(x, y) => wanted.extend([x, y]),
-                Node::Product(x, _) | Node::Quotient(x, _) => {
-                    wanted.push(x);
-                    if !found.contains(&k) {
-                        found.push(k);
-                    }
+    /// What must hold of nodes for `c·x̄ + b` to be the number that the chain has.
+    fn asked(&self) -> impl Iterator<Item = (usize, Asked)> + '_ {
+        // What is infinite makes `c` infinite or NaN.
+        let of = |n| if self.line.c == Some(n) { Asked::Normal } else { Asked::NotSmall };
+        let factors = self.factors.iter().map(move |&n| (n, of(n)));
+        let computed = |n: &usize| !matches!(self.nodes[*n], Node::Is(_)) && !self.factors.contains(n);
+        factors.chain([self.line.c, self.line.b].into_iter().flatten().filter(computed).map(|n| (n, Asked::Finite)))
+    }
+}
+
+/// Products and quotients that a node is made of, in order.
+fn factors(nodes: &[Node], of: Option<usize>) -> SmallVec<[usize; 8]> {
+    let mut found: SmallVec<[usize; 8]> = SmallVec::new();
+    let mut wanted: SmallVec<[usize; 8]> = of.into_iter().collect();
+    while let Some(k) = wanted.pop() {
+        match nodes[k] {
+            Node::Is(_) | Node::One => {}
+            Node::Neg(x) => wanted.push(x),
+            Node::Sum(x, y) | Node::Difference(x, y) => wanted.extend([x, y]),
+            Node::Product(x, _) | Node::Quotient(x, _) => {
+                wanted.push(x);
+                if !found.contains(&k) {
+                    found.push(k);
                 }
             }
         }
-        found
     }
+    found.sort_unstable();
+    found
 }
 
 /// The first cotangent that goes through a loop in a chain.
@@ -212,11 +224,12 @@ fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
             names,
             latch,
             insts: insts().filter(in_chain).collect(),
+            factors: factors(&lines.nodes, line.c),
             nodes: lines.nodes,
             line,
             pays: false,
         };
-        let factors = chain.factors().len() as u32;
+        let factors = chain.factors.len() as u32;
         if factors == 0 {
             return None;
         }
@@ -336,12 +349,32 @@ impl Lines<'_, '_> {
 fn select(func: &mut ir::Function, chain: &Chain) {
     let mut pos = FuncCursor::new(func).at_inst(chain.latch);
     pos.use_srcloc(chain.latch);
-    let (values, tests) = multiplied(&mut pos, chain);
-    let mut next = in_one(&mut pos, chain, &values);
-    for test in tests {
-        next = pos.ins().select(test, next, chain.names[0]);
-    }
+    let values = multiplied(&mut pos, chain);
+    let ok = holds(&mut pos, chain, &values);
+    let next = in_one(&mut pos, chain, &values);
+    let next = pos.ins().select(ok, next, chain.names[0]);
     func.dfg.map_inst_values(chain.latch, |v| if chain.names.contains(&v) { next } else { v });
+}
+
+/// All that is asked of nodes, by one comparison: the least factor with the least normal number, to which zero is added for each number that is to be finite,
+/// or none that anything could be compared with.
+fn holds(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
+    let (mut least, mut bound) = match pos.func.dfg.value_type(chain.carried) {
+        types::F64 => (None, pos.ins().f64const(f64::MIN_POSITIVE)),
+        _ => (None, pos.ins().f32const(f32::MIN_POSITIVE)),
+    };
+    for (n, asked) in chain.asked() {
+        let v = values[n];
+        if asked != Asked::Finite {
+            let size = pos.ins().fabs(v);
+            least = Some(least.map_or(size, |least| pos.ins().fmin(least, size)));
+        }
+        if asked != Asked::NotSmall {
+            let zero = pos.ins().fsub(v, v);
+            bound = pos.ins().fadd(zero, bound);
+        }
+    }
+    pos.ins().fcmp(FloatCC::GreaterThanOrEqual, least.expect("there is a factor"), bound)
 }
 
 /// `c·x̄ + b`.
@@ -369,7 +402,8 @@ fn branch(func: &mut ir::Function, chain: &Chain) {
     }
     let mut pos = FuncCursor::new(func).at_bottom(latch);
     pos.set_srcloc(at);
-    let (values, tests) = multiplied(&mut pos, chain);
+    let values = multiplied(&mut pos, chain);
+    let tests: SmallVec<[Value; 4]> = chain.asked().map(|(n, asked)| is(&mut pos, values[n], asked)).collect();
     for (k, &ok) in tests.iter().enumerate() {
         // One branch for each, which is one instruction with the test.
         let last = k + 1 == tests.len();
@@ -387,13 +421,11 @@ fn branch(func: &mut ir::Function, chain: &Chain) {
     func.layout.append_inst(jump, fast);
 }
 
-/// All nodes, and what must hold of them.
-fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> (SmallVec<[Value; 16]>, SmallVec<[Value; 4]>) {
+/// All nodes.
+fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> SmallVec<[Value; 16]> {
     let ty = pos.func.dfg.value_type(chain.carried);
     let mut values: SmallVec<[Value; 16]> = SmallVec::new();
-    let mut tests: SmallVec<[Value; 4]> = SmallVec::new();
-    let factors = chain.factors();
-    for (k, &node) in chain.nodes.iter().enumerate() {
+    for &node in &chain.nodes {
         let v = match node {
             Node::Is(v) => v,
             Node::One if ty == types::F64 => pos.ins().f64const(1.0),
@@ -405,20 +437,12 @@ fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> (SmallVec<[Value; 16]>
             Node::Quotient(x, y) => pos.ins().fdiv(values[x], y),
         };
         values.push(v);
-        if factors.contains(&k) {
-            // What is infinite makes `c` infinite or NaN.
-            let all = if chain.line.c == Some(k) { Asked::Normal } else { Asked::NotSmall };
-            tests.push(is(pos, v, all));
-        }
     }
-    let computed = |n: &usize| !matches!(chain.nodes[*n], Node::Is(_)) && !factors.contains(n);
-    let sums = [chain.line.c, chain.line.b].into_iter().flatten().filter(computed);
-    tests.extend(sums.map(|n| is(pos, values[n], Asked::Finite)));
-    (values, tests)
+    values
 }
 
 /// What is asked of a number.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Finite,
     /// It has all its digits: it is normal, infinite or NaN.

@@ -271,18 +271,19 @@ impl<'a, 'f> Planner<'a, 'f> {
         Some((inst, self.facts.func().dfg.inst_args(inst)))
     }
 
-    /// Operands of a quotient whose reverse, in that of its block, divides by the same number, so that both are one division
-    /// ([`crate::quotients`]).
-    fn divided(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
+    /// A quotient of a block's own whose reverse divides by the same number, so that both are one division ([`crate::quotients`]).
+    fn quotient(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
         let inst = func.dfg.value_def(p).inst()?;
         let divides = func.dfg.insts[inst].opcode() == Opcode::Fdiv && self.facts.is_active(p);
         let scalar = matches!(func.dfg.value_type(p), types::F64 | types::F32);
-        if !self.divides.contains(b) || !divides || !scalar || func.layout.inst_block(inst) != Some(b) {
-            return None;
-        }
-        Some((inst, func.dfg.inst_args(inst)))
+        (divides && scalar && func.layout.inst_block(inst) == Some(b)).then(|| (inst, func.dfg.inst_args(inst)))
+    }
+
+    /// The same if the reverse of the block computes quotients again.
+    fn divided(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
+        if self.divides.contains(b) { self.quotient(b, v) } else { None }
     }
 
     /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
@@ -461,21 +462,18 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// The values that a block pushes. Whether it computes quotients again is decided here: if the record gets so much shorter by that.
     fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
-        let func = self.facts.func();
         self.divides.remove(b);
         self.free.forget();
-        let recorded = self.record_as_it_is(b);
-        let mut insts = func.layout.block_insts(b);
-        let ideas = self.facts.options.ideas;
-        if !ideas.quotient || recorded.is_empty() || !insts.any(|i| func.dfg.insts[i].opcode() == Opcode::Fdiv) {
+        let (recorded, divides) = self.record_as_it_is(b);
+        if !self.facts.options.ideas.quotient || !divides {
             return recorded;
         }
         let before = self.bytes(&recorded);
         self.divides.insert(b);
         self.free.forget();
-        let fewer = self.record_as_it_is(b);
+        let (fewer, _) = self.record_as_it_is(b);
         let after = self.bytes(&fewer);
-        let pays = if ideas.worth { after * OF_ALL.1 <= before * OF_ALL.0 } else { after < before };
+        let pays = if self.facts.options.ideas.worth { after * OF_ALL.1 <= before * OF_ALL.0 } else { after < before };
         if pays {
             return fewer;
         }
@@ -485,59 +483,62 @@ impl<'a, 'f> Planner<'a, 'f> {
         recorded
     }
 
-    fn record_as_it_is(&mut self, b: ir::Block) -> IndexSet<Val> {
+    /// What a block pushes as it stands, and whether a quotient of its own is among what it cannot compute.
+    fn record_as_it_is(&mut self, b: ir::Block) -> (IndexSet<Val>, bool) {
         self.when(b);
         if self.plan.once(self.facts, b) {
             // All of it is free.
-            return IndexSet::default();
+            return Default::default();
         }
-        let mut needed: Vec<Val> = Vec::new();
+        // What is needed comes first, and behind it what may be recorded instead: each with how far that is.
+        let mut nodes: IndexMap<Val, u32> = IndexMap::default();
         for i in 0..self.needed[b].len() {
             let v = self.needed[b][i];
             if !self.is_free(b, v) {
-                needed.push(v);
+                nodes.insert(v, 0);
             }
         }
-        // There is a choice where something can be computed.
-        if !self.facts.options.ideas.cut || needed.iter().all(|&v| self.made_of(b, v).is_none()) {
-            return needed.into_iter().collect();
-        }
-        let mut cut = Cut::new();
-        let mut nodes: IndexMap<Val, usize> = IndexMap::default();
-        let mut work: Vec<(Val, u32)> = Vec::new();
-        let mut visit = |cut: &mut Cut, work: &mut Vec<(Val, u32)>, v: Val, bytes: u32, depth: u32| {
-            *nodes.entry(v).or_insert_with(|| {
-                work.push((v, depth));
-                cut.node(u64::from(bytes))
-            })
-        };
-        for &v in &needed {
-            let n = visit(&mut cut, &mut work, v, type_of(self.facts, self.aux, v).bytes(), 0);
-            cut.needed(n);
-        }
+        let n_needed = nodes.len();
+        let mut leaves: SmallVec<[usize; 8]> = SmallVec::new();
+        let mut computed_from: SmallVec<[(usize, usize); 16]> = SmallVec::new();
         let mut at = 0;
-        while at < work.len() {
-            let (v, depth) = work[at];
-            at += 1;
-            let n = visit(&mut cut, &mut work, v, 0, 0);
-            let args = self.made_of(b, v).filter(|_| depth < MAX_DEPTH && work.len() < MAX_CUT);
-            let Some(args) = args else {
-                cut.leaf(n);
-                continue;
-            };
-            for a in args {
+        while let Some((&v, &depth)) = nodes.get_index(at) {
+            let args = self.made_of(b, v).filter(|_| depth < MAX_DEPTH && nodes.len() < MAX_CUT);
+            if args.is_none() {
+                leaves.push(at);
+            }
+            for a in args.into_iter().flatten().filter(|_| self.facts.options.ideas.cut) {
                 if !self.is_free(b, a) {
-                    let m = visit(&mut cut, &mut work, a, type_of(self.facts, self.aux, a).bytes(), depth + 1);
-                    cut.computed_from(n, m);
+                    let operand = nodes.entry(a);
+                    computed_from.push((at, operand.index()));
+                    operand.or_insert(depth + 1);
                 }
             }
+            at += 1;
         }
-        let found: IndexSet<Val> =
-            cut.minimum().into_iter().map(|n| *nodes.get_index(n).expect("nodes are numbered in order").0).collect();
-        if self.facts.options.ideas.worth && self.is_dear(b, &needed, &found) {
-            needed.into_iter().collect()
+        let name = |n: usize| *nodes.get_index(n).expect("nodes are numbered in order").0;
+        let divides = leaves.iter().any(|&n| self.quotient(b, name(n)).is_some());
+        let needed: Vec<Val> = nodes.keys().take(n_needed).copied().collect();
+        if !self.facts.options.ideas.cut {
+            return (needed.into_iter().collect(), divides);
+        }
+        // What is needed and cannot be computed is in every cut, and mostly it is what all else is computed from.
+        let found: IndexSet<Val> = if leaves.iter().all(|&n| n < n_needed) {
+            leaves.iter().map(|&n| name(n)).collect()
         } else {
-            found
+            let mut cut = Cut::new();
+            for &v in nodes.keys() {
+                cut.node(type_of(self.facts, self.aux, v).bytes().into());
+            }
+            (0..n_needed).for_each(|n| cut.needed(n));
+            leaves.iter().for_each(|&n| cut.leaf(n));
+            computed_from.iter().for_each(|&(result, operand)| cut.computed_from(result, operand));
+            cut.minimum().into_iter().map(name).collect()
+        };
+        if self.facts.options.ideas.worth && self.is_dear(b, &needed, &found) {
+            (needed.into_iter().collect(), divides)
+        } else {
+            (found, divides)
         }
     }
 
