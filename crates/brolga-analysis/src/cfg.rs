@@ -7,6 +7,7 @@
 use std::cell::OnceCell;
 
 use brolga_ir::graph::{Edges, on_cycles};
+use brolga_ir::map::one_each;
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -51,7 +52,9 @@ pub struct Cfg {
 impl Cfg {
     /// Compute it.
     pub fn compute(func: &ir::Function) -> Self {
-        let mut cfg = Cfg { blocks: func.layout.blocks().collect(), ..Self::default() };
+        let mut cfg = Self::default();
+        cfg.blocks.reserve(func.dfg.num_blocks());
+        cfg.blocks.extend(func.layout.blocks());
         cfg.preds.resize(func.dfg.num_blocks());
         cfg.succs.resize(func.dfg.num_blocks());
         cfg.def_block.resize(func.dfg.num_values());
@@ -117,7 +120,7 @@ impl Cfg {
 
     /// The position of each block in the layout.
     pub fn numbers(&self) -> SecondaryMap<ir::Block, usize> {
-        let mut at = SecondaryMap::with_capacity(self.blocks.len());
+        let mut at = one_each(self.preds.keys().len());
         for (i, &b) in self.blocks.iter().enumerate() {
             at[b] = i;
         }

@@ -17,8 +17,7 @@
 //! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory: that is what the caller
 //! promises by passing it (a debug run checks it).
 
-use brolga_ir::map::HashMap;
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{HashMap, IndexMap, one_each};
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MemFn};
@@ -154,7 +153,7 @@ impl<'a> Writes<'a> {
     /// Find them. So many questions are going to be asked.
     pub fn of(cx: &'a ClobberInput<'a>, questions: usize) -> Self {
         let mut by_origin: IndexMap<Origin, Vec<Access>> = IndexMap::default();
-        let mut order: SecondaryMap<ir::Inst, u32> = SecondaryMap::new();
+        let mut order: SecondaryMap<ir::Inst, u32> = one_each(cx.func.dfg.num_insts());
         for &block in &cx.cfg.blocks {
             for (n, &inst) in cx.cfg.insts(block).iter().enumerate() {
                 order[inst] = n as u32;

@@ -140,7 +140,7 @@ pub struct Uses {
 impl Uses {
     /// Collect them.
     pub fn compute(func: &ir::Function, cfg: &Cfg) -> Self {
-        let mut found: Vec<(ir::Value, Use)> = Vec::new();
+        let mut found: Vec<(ir::Value, Use)> = Vec::with_capacity(2 * func.dfg.num_insts());
         let mut casts = Vec::new();
         for &b in &cfg.blocks {
             for &inst in cfg.insts(b) {

@@ -7,8 +7,10 @@
 //! Source: Aho, Lam, Sethi, Ullman, *Compilers*, section 9.6.
 
 use brolga_ir::graph::{Edges, dominators, on_cycles};
+use brolga_ir::map::one_each;
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
+use smallvec::{SmallVec, smallvec};
 
 use crate::cfg::{Cfg, Ends};
 
@@ -66,7 +68,11 @@ impl Loops {
 
     fn dominators(&mut self, cfg: &Cfg) {
         let idoms = dominators(&cfg.edges, &cfg.edges.reversed(), 0);
-        let mut children: SecondaryMap<ir::Block, Ends> = SecondaryMap::with_capacity(cfg.blocks.len());
+        let all = cfg.preds.keys().len();
+        let mut children: SecondaryMap<ir::Block, Ends> = one_each(all);
+        self.idom.resize(all);
+        self.span.resize(all);
+        self.innermost.resize(all);
         for (&b, d) in cfg.blocks.iter().zip(idoms) {
             self.idom[b] = d.map(|d| cfg.blocks[d]);
             if let Some(d) = self.idom[b] {
@@ -74,7 +80,7 @@ impl Loops {
             }
         }
         let mut clock = 0;
-        let mut work = vec![(cfg.blocks[0], false)];
+        let mut work: SmallVec<[(ir::Block, bool); 16]> = smallvec![(cfg.blocks[0], false)];
         while let Some((b, left)) = work.pop() {
             clock += 1;
             if left {
@@ -102,10 +108,10 @@ impl Loops {
                 cfg.preds[header].iter().copied().partition(|&p| self.dominates(header, p));
             let mut blocks = EntitySet::new();
             blocks.insert(header);
-            let mut work = latches.clone();
+            let mut work: SmallVec<[ir::Block; 8]> = latches.iter().copied().collect();
             while let Some(b) = work.pop() {
                 if blocks.insert(b) {
-                    work.extend(&cfg.preds[b]);
+                    work.extend(cfg.preds[b].iter().copied());
                 }
             }
             let exits = cfg

@@ -10,6 +10,7 @@
 //!
 //! **Greatest fixpoint**: everything is assumed solid, then taken back.
 
+use brolga_ir::map::one_each;
 use brolga_rules::{MathKind, OpcodeRule, Partial, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -33,7 +34,7 @@ pub fn compute(
     through: Through<'_>,
 ) -> EntitySet<ir::Value> {
     let (func, cfg) = (i.func, i.cfg);
-    let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
+    let mut all: Vec<(ir::Value, ir::Block)> = Vec::with_capacity(func.dfg.num_values());
     for &b in &cfg.blocks {
         let results = cfg.insts(b).iter().flat_map(|&inst| func.dfg.inst_results(inst));
         all.extend(func.dfg.block_params(b).iter().chain(results).filter(|v| active(**v)).map(|&v| (v, b)));
@@ -139,8 +140,7 @@ pub(crate) struct Left<'a> {
 
 impl<'a> Left<'a> {
     pub(crate) fn new(i: &ActivityInput<'_>, all: &'a [(ir::Value, ir::Block)], through: Through<'_>) -> Self {
-        let mut at = SecondaryMap::new();
-        at.resize(i.func.dfg.num_values());
+        let mut at = one_each(i.func.dfg.num_values());
         all.iter().zip(1..).for_each(|(x, n)| at[x.0] = n);
         let stores = |inst: &ir::Inst| i.func.dfg.insts[*inst].opcode().can_store();
         let through = i.cfg.all_insts().iter().any(|inst| stores(inst) && through(*inst).is_some());

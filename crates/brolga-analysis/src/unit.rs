@@ -51,7 +51,7 @@ pub fn compute(
         return units.found;
     }
     let func = i.func;
-    let mut all: Vec<(ir::Value, ir::Block)> = Vec::new();
+    let mut all: Vec<(ir::Value, ir::Block)> = Vec::with_capacity(func.dfg.num_values());
     for &b in &i.cfg.blocks {
         let results = i.cfg.insts(b).iter().flat_map(|&inst| func.dfg.inst_results(inst));
         let values = func.dfg.block_params(b).iter().chain(results).copied();

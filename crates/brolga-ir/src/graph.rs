@@ -10,6 +10,11 @@
 
 use std::cmp::Reverse;
 
+use smallvec::{SmallVec, smallvec};
+
+/// What is known of each node, or of each edge: most graphs are so small that no memory is asked for.
+type Each<T> = SmallVec<[T; 16]>;
+
 /// No node, or none yet.
 const NONE: u32 = u32::MAX;
 
@@ -17,8 +22,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
     /// Behind the last one of each node; in front of them a zero.
-    ends: Vec<u32>,
-    to: Vec<u32>,
+    ends: Each<u32>,
+    to: SmallVec<[u32; 24]>,
 }
 
 impl Default for Edges {
@@ -30,9 +35,9 @@ impl Default for Edges {
 impl Edges {
     /// No nodes, with room for so many, and so many edges.
     pub fn with_capacity(nodes: usize, edges: usize) -> Self {
-        let mut ends = Vec::with_capacity(nodes + 1);
+        let mut ends = Each::with_capacity(nodes + 1);
         ends.push(0);
-        Self { ends, to: Vec::with_capacity(edges) }
+        Self { ends, to: SmallVec::with_capacity(edges) }
     }
 
     /// Add a node from which edges lead to these.
@@ -75,12 +80,12 @@ impl Edges {
     pub fn reversed(&self) -> Self {
         let n = self.len();
         // Where the next one of each node is to be put, one node further on.
-        let mut ends = vec![0; n + 2];
+        let mut ends: Each<u32> = smallvec![0; n + 2];
         self.to.iter().for_each(|&s| ends[s as usize + 2] += 1);
         for i in 2..=n {
             ends[i + 1] += ends[i];
         }
-        let mut to = vec![0; self.to.len()];
+        let mut to = smallvec![0; self.to.len()];
         for b in 0..n {
             for &s in self.slice(b) {
                 let at = &mut ends[s as usize + 1];
@@ -95,7 +100,7 @@ impl Edges {
     /// Which nodes can be reached from these.
     pub fn reached(&self, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
         let mut seen = vec![false; self.len()];
-        let mut work: Vec<u32> = from.into_iter().map(|b| b as u32).collect();
+        let mut work: Each<u32> = from.into_iter().map(|b| b as u32).collect();
         while let Some(b) = work.pop() {
             if !std::mem::replace(&mut seen[b as usize], true) {
                 work.extend_from_slice(self.slice(b as usize));
@@ -125,9 +130,9 @@ pub fn dominators(succs: &Edges, preds: &Edges, root: usize) -> Vec<Option<usize
     }
     /// A node that has been met and not left.
     const MET: u32 = NONE - 1;
-    let mut nodes = vec![Node { number: NONE, idom: NONE }; succs.len()];
-    let mut order: Vec<u32> = Vec::with_capacity(succs.len());
-    let mut work = vec![(root as u32, succs.ends[root])];
+    let mut nodes: Each<Node> = smallvec![Node { number: NONE, idom: NONE }; succs.len()];
+    let mut order: Each<u32> = Each::with_capacity(succs.len());
+    let mut work: Each<(u32, u32)> = smallvec![(root as u32, succs.ends[root])];
     nodes[root] = Node { number: MET, idom: root as u32 };
     while let Some((b, next)) = work.last_mut() {
         let at = *next;
@@ -203,15 +208,15 @@ struct Found {
     left: u32,
 }
 
-fn components(succs: &Edges) -> Vec<Found> {
+fn components(succs: &Edges) -> Each<Found> {
     let n = succs.len();
     let none = Found { component: NONE, cyclic: false, open: false, index: NONE, low: NONE, left: NONE };
-    let mut found = vec![none; n];
+    let mut found: Each<Found> = smallvec![none; n];
     let mut left = 0;
     // Those that are found first come last.
     let mut number = n as u32;
-    let mut stack: Vec<u32> = Vec::with_capacity(n);
-    let mut work: Vec<(u32, u32)> = Vec::new();
+    let mut stack: Each<u32> = Each::with_capacity(n);
+    let mut work: Each<(u32, u32)> = Each::new();
     let mut next = 0;
     for start in 0..n {
         if found[start].index != NONE {
@@ -277,7 +282,7 @@ impl Row {
     pub fn of(succs: &Edges) -> Self {
         let n = succs.len();
         let found = components(succs);
-        let mut order: Vec<usize> = (0..n).collect();
+        let mut order: Each<usize> = (0..n).collect();
         order.sort_unstable_by_key(|&b| (found[b].component, Reverse(found[b].left)));
         let cyclic = found.iter().map(|f| f.cyclic).collect();
         let mut row = Row { place: vec![0; n], last: vec![0; n], cyclic };

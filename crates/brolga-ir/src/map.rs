@@ -20,6 +20,14 @@ pub type IndexMap<K, V> = indexmap::IndexMap<K, V, FxBuildHasher>;
 /// A set in the order of insertion.
 pub type IndexSet<T> = indexmap::IndexSet<T, FxBuildHasher>;
 
+/// A table with an entry for each of so many keys. One that grows with each key that is written to asks for memory again and again, and is filled a
+/// little at a time.
+pub fn one_each<K: EntityRef, V: Clone + Default>(keys: usize) -> SecondaryMap<K, V> {
+    let mut table = SecondaryMap::new();
+    table.resize(keys);
+    table
+}
+
 /// A map in the order of insertion whose keys are entities, which are numbered densely: a look-up is an index.
 #[derive(Clone)]
 pub struct Table<K: EntityRef, V> {
@@ -37,7 +45,7 @@ impl<K: EntityRef, V> Default for Table<K, V> {
 impl<K: EntityRef, V> Table<K, V> {
     /// An empty one with room for so many, and for so many keys.
     pub fn with_capacity(values: usize, keys: usize) -> Self {
-        Self { all: pages::with_capacity(values), at: SecondaryMap::with_capacity(keys) }
+        Self { all: pages::with_capacity(values), at: one_each(keys) }
     }
 
     /// Add a value behind the others, or put it in the place of the one that is there.
@@ -50,6 +58,16 @@ impl<K: EntityRef, V> Table<K, V> {
                 None
             }
         }
+    }
+
+    /// Something else for each key, in the same order.
+    pub fn map<W>(&self, mut f: impl FnMut(K, &V) -> W) -> Table<K, W> {
+        Table { all: self.all.iter().map(|(k, v)| (*k, f(*k, v))).collect(), at: self.at.clone() }
+    }
+
+    /// A table with an entry for each key.
+    pub fn one_each<W: Clone + Default>(&self) -> SecondaryMap<K, W> {
+        one_each(self.at.keys().len())
     }
 
     /// Make room for so many more.
@@ -161,6 +179,11 @@ impl<K: EntityRef, V> Extend<(K, V)> for Table<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, all: I) {
         let all = all.into_iter();
         self.all.reserve(all.size_hint().0);
+        // There are as many keys at the least.
+        let keys = self.all.len() + all.size_hint().0;
+        if keys > self.at.keys().len() {
+            self.at.resize(keys);
+        }
         all.for_each(|(key, value)| drop(self.insert(key, value)));
     }
 }

@@ -6,7 +6,7 @@
 //! Derived code calls C's functions by their names, as programs do. A program may have a function of its own of such a name (its own `cos`, a `log` that writes
 //! messages); C's is then called by another.
 
-use crate::map::{HashMap, IndexMap};
+use crate::map::{HashMap, IndexMap, IndexSet};
 
 /// What the name of a function of the program that stands for one of C ends in.
 pub const THUNK: &str = "__thunk";
@@ -18,6 +18,9 @@ pub struct Names {
     pub verbatim: bool,
     /// What C's functions are called of whose name the program has one of its own.
     pub of_c: HashMap<String, String>,
+    /// Symbols that are spelled as they are, as most are.
+    same: IndexSet<String>,
+    /// How the others are spelled, and which of them is spelled so.
     spelling: IndexMap<String, String>,
     symbol: IndexMap<String, String>,
 }
@@ -30,19 +33,25 @@ impl Names {
 
     /// The spelling of a symbol.
     pub fn spell(&mut self, symbol: &str) -> &str {
-        if !self.spelling.contains_key(symbol) {
-            let base: String =
-                symbol.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-            let mut s = base.clone();
-            let mut n = 1;
-            while self.symbol.contains_key(&s) {
-                n += 1;
-                s = format!("{base}_{n}");
+        if !self.same.contains(symbol) && !self.spelling.contains_key(symbol) {
+            let spelled = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
+            let is_free = |names: &Self, s: &str| !names.same.contains(s) && !names.symbol.contains_key(s);
+            if symbol.chars().all(|c| spelled(c) == c) && is_free(self, symbol) {
+                self.same.insert(symbol.to_owned());
+            } else {
+                let base: String = symbol.chars().map(spelled).collect();
+                let mut s = base.clone();
+                let mut n = 1;
+                while !is_free(self, &s) {
+                    n += 1;
+                    s = format!("{base}_{n}");
+                }
+                self.symbol.insert(s.clone(), symbol.to_owned());
+                self.spelling.insert(symbol.to_owned(), s);
             }
-            self.symbol.insert(s.clone(), symbol.to_owned());
-            self.spelling.insert(symbol.to_owned(), s);
         }
-        &self.spelling[symbol]
+        let other = self.spelling.get(symbol).or_else(|| self.same.get(symbol));
+        other.expect("it is spelled in one way or the other")
     }
 
     /// The name by which derived code calls a function of C's.
@@ -52,6 +61,6 @@ impl Names {
 
     /// The symbol that is spelled so.
     pub fn symbol(&self, spelling: &str) -> Option<&str> {
-        self.symbol.get(spelling).map(String::as_str)
+        self.symbol.get(spelling).or_else(|| self.same.get(spelling)).map(String::as_str)
     }
 }

@@ -1,7 +1,7 @@
 //! A table by the names of derived code. Most are numbers, so a look-up is an index.
 
 use brolga_ir::inst::Val;
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, one_each};
 use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
@@ -17,9 +17,7 @@ pub struct ByName<T: Clone + Default> {
 impl<T: Copy + Default> ByName<T> {
     /// For a primal of so many values. A table that grows with each name is filled a little at a time, which takes longer.
     pub fn new(values: usize) -> Self {
-        let mut primal = SecondaryMap::new();
-        primal.resize(values);
-        Self { primal, delta: SecondaryMap::new(), derived: Vec::new(), aux: HashMap::default() }
+        Self { primal: one_each(values), delta: SecondaryMap::new(), derived: Vec::new(), aux: HashMap::default() }
     }
 
     /// What a name has.

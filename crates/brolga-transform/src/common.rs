@@ -24,7 +24,7 @@ use brolga_analysis::pointers::access_address;
 use brolga_analysis::{Cfg, Loops};
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::{AdOp, Arith, Val};
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, one_each};
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -46,7 +46,7 @@ type Key = (InstructionData, Type, SmallVec<[Operand; 2]>);
 pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block]) -> bool {
     let mut any = false;
     let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
-    let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = SecondaryMap::new();
+    let mut instead: SecondaryMap<ir::Value, Option<ir::Value>> = one_each(func.dfg.num_values());
     let addresses = addresses(func);
     let mut insts: Vec<ir::Inst> = Vec::new();
     for &b in order {

@@ -581,9 +581,9 @@ fn derive_one<'a>(
     }
     // Nobody asks for reverses again: neither products without guards, nor a plan that has turned out to be wrong, nor who looks.
     let spent = !looks && watch.is_none() && !options.ideas.finite && plan.again.is_empty();
-    let assemble = |stmts: &mut AdStmts, watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
+    let mut assemble = |stmts: &mut AdStmts, watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
         let watching = watch.map_or(&*stmts, |w| &w.watching);
-        let mut fwd = forward(&facts, &lifted, &forward_of, watching, plan, forward_symbol.clone(), ids);
+        let mut fwd = forward(&facts, &mut lifted, spent, &forward_of, watching, plan, forward_symbol.clone(), ids);
         if let Some(watch) = watch {
             watch_once(&facts, &watch.once, &mut fwd.graph, &forward_of, ids);
         }

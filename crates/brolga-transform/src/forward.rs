@@ -35,10 +35,12 @@ pub(crate) fn delta_params(facts: &Facts<'_>, b: ir::Block) -> Vec<(usize, ir::V
     func.dfg.block_params(b).iter().copied().enumerate().filter(|&(_, v)| is_phi(v)).collect()
 }
 
-/// Assemble it.
+/// Assemble it. If the lifted primal is `spent`, so that nobody asks for its instructions again, they move.
+#[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
 pub fn forward(
     facts: &Facts<'_>,
-    lifted: &CfgBlocks,
+    lifted: &mut CfgBlocks,
+    spent: bool,
     map: &BlockMap,
     stmts: &AdStmts,
     plan: &Plan,
@@ -50,13 +52,22 @@ pub fn forward(
     let mut blocks = Table::with_capacity(map.len(), ids.blocks());
     let mut notes = ByName::default();
     for (&b, id) in map.iter() {
+        let own = if spent { std::mem::take(&mut lifted.blocks[id].insts) } else { Fragment::default() };
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
-        let mut insts = Fragment::with_capacity(primal.insts.len() + ENDS);
+        let is_entry = b == facts.cfg.blocks[0];
+        let stmt = |inst: &AdInst| &stmts[&inst.at.expect("a lifted instruction knows its primal")];
+        let stays = |inst: &AdInst| {
+            let stmt = stmt(inst);
+            stmt.keep && stmt.before.is_empty() && stmt.after.is_empty()
+        };
+        // As it is, if nothing comes between.
+        let as_it_is = spent && !is_entry && own.values().all(stays);
+        let room = if as_it_is { 0 } else { own.len() + primal.insts.len() + ENDS };
+        let mut insts = Fragment::with_capacity(room);
         let mut add = |ids: &mut Ids, defs: Defs, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
         };
-        let is_entry = b == facts.cfg.blocks[0];
         if is_entry {
             for (i, mode) in facts.variant.params.iter().enumerate() {
                 if matches!(mode, ParamMode::Dup { .. }) {
@@ -76,13 +87,18 @@ pub fn forward(
         } else {
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
         }
-        for (&i, inst) in primal.insts.iter() {
-            let stmt = &stmts[&inst.at.expect("a lifted instruction knows its primal")];
-            insts.extend_from(&stmt.before);
-            if stmt.keep {
-                insts.insert(i, inst.clone());
+        if as_it_is {
+            insts = own;
+        } else {
+            let lent = primal.insts.iter().map(|(&i, inst)| (i, inst.clone()));
+            for (i, inst) in own.into_iter().chain(lent) {
+                let stmt = stmt(&inst);
+                insts.extend_from(&stmt.before);
+                if stmt.keep {
+                    insts.insert(i, inst);
+                }
+                insts.extend_from(&stmt.after);
             }
-            insts.extend_from(&stmt.after);
         }
         let term_at = primal.term_at;
         if let Some(stmt) = term_at.and_then(|last| stmts.get(&last)) {

@@ -6,6 +6,7 @@
 //! where they begin to mean something.
 
 use brolga_ir::inst::AdOp;
+use brolga_ir::map::one_each;
 use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -75,10 +76,9 @@ impl Liveness {
     pub fn compute(facts: &Facts<'_>, returning: &EntitySet<ir::Block>, stmts: &AdStmts) -> Self {
         let func = facts.func();
         let blocks = func.dfg.num_blocks();
-        let table = || SecondaryMap::with_capacity(blocks);
-        let mut l = Liveness { live_in: table(), live_out: table(), touched: table() };
+        let mut l = Liveness { live_in: one_each(blocks), live_out: one_each(blocks), touched: one_each(blocks) };
         // What is live at the end of each block for the sake of its branches' arguments.
-        let mut passed: SecondaryMap<ir::Block, Few> = SecondaryMap::with_capacity(blocks);
+        let mut passed: SecondaryMap<ir::Block, Few> = one_each(blocks);
         for &b in &facts.cfg.blocks {
             let mut touched: Few = func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
             let mut used = Few::new();

@@ -25,6 +25,7 @@ use brolga_analysis::pointers::constant_int;
 use brolga_analysis::summary::Body;
 use brolga_analysis::{Cfg, Loops};
 use brolga_ir::lower::{Fence, LowerEnv, is_numbered, renumber};
+use brolga_ir::map::one_each;
 use brolga_ir::names::Names;
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
@@ -134,7 +135,7 @@ pub fn normalise(
 /// Whether all blocks can be reached, as mostly they can: then nothing has to be computed to find out which.
 fn is_whole(func: &ir::Function) -> bool {
     let mut seen: EntitySet<ir::Block> = EntitySet::new();
-    let mut work: Vec<ir::Block> = func.layout.entry_block().into_iter().collect();
+    let mut work: SmallVec<[ir::Block; 16]> = func.layout.entry_block().into_iter().collect();
     let mut reached = 0;
     while let Some(b) = work.pop() {
         if seen.insert(b) {
@@ -151,7 +152,7 @@ fn all_vary(func: &ir::Function) -> bool {
     let Some(entry) = func.layout.entry_block() else { return true };
     let mut left: Vec<(ir::Value, SmallVec<[ir::Value; 2]>)> = Vec::new();
     // Where in that list the parameters of each block begin.
-    let mut first: SecondaryMap<ir::Block, usize> = SecondaryMap::new();
+    let mut first: SecondaryMap<ir::Block, usize> = one_each(func.dfg.num_blocks());
     for b in func.layout.blocks().filter(|&b| b != entry) {
         first[b] = left.len();
         left.extend(func.dfg.block_params(b).iter().map(|&v| (v, SmallVec::new())));
@@ -361,7 +362,7 @@ fn shifts_within(func: &mut ir::Function) {
 fn split_parallel_edges(func: &mut ir::Function) {
     let blocks: Vec<ir::Block> = func.layout.blocks().collect();
     // The last block that was seen to lead to each.
-    let mut from: SecondaryMap<ir::Block, Option<ir::Block>> = SecondaryMap::new();
+    let mut from: SecondaryMap<ir::Block, Option<ir::Block>> = one_each(func.dfg.num_blocks());
     for b in blocks {
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         let dfg = &mut func.dfg;

@@ -279,7 +279,7 @@ impl Live {
         };
         let mut with: HashMap<ItemId, SmallVec<[ItemId; 2]>> = HashMap::default();
         // The cells that are read, and for each item the end of its own: who is asked later need not be looked at again.
-        let (mut reads, mut ends) = (Vec::new(), Vec::with_capacity(all));
+        let (mut reads, mut ends) = (Vec::with_capacity(all), Vec::with_capacity(all));
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();
             ends.resize(insts, reads.len() as u32);

@@ -14,16 +14,13 @@ use cranelift_entity::EntitySet;
 
 /// Load them.
 pub fn reread(func: &mut ir::Function) {
-    let insts = |func: &ir::Function| -> Vec<ir::Inst> {
-        func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect()
-    };
-    let is_candidate = |&i: &ir::Inst| loaded(func, i).is_some();
-    let casts: Vec<ir::Inst> = insts(func).into_iter().filter(is_candidate).collect();
+    let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let casts: Vec<ir::Inst> = insts().filter(|&i| loaded(func, i).is_some()).collect();
     if casts.is_empty() {
         return;
     }
     let mut cut = EntitySet::new();
-    for inst in insts(func) {
+    for inst in insts() {
         match func.dfg.insts[inst].opcode() {
             Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => {
                 cut.insert(func.dfg.inst_args(inst)[0]);

@@ -12,6 +12,7 @@
 //! **Invariants.** Instructions keep their names, their order in each block, and their source locations. Values keep their names but for
 //! parameters of blocks that are joined, which are the arguments that they got.
 
+use brolga_ir::map::one_each;
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -74,7 +75,7 @@ fn return_early(func: &mut ir::Function) {
 
 /// Append blocks to the only one that leads to them, by a jump that `wanted` says is one of those.
 pub fn join(func: &mut ir::Function, wanted: impl Fn(ir::Inst) -> bool) {
-    let mut edges: SecondaryMap<ir::Block, u32> = SecondaryMap::new();
+    let mut edges: SecondaryMap<ir::Block, u32> = one_each(func.dfg.num_blocks());
     for block in func.layout.blocks() {
         func.block_successors(block).for_each(|to| edges[to] += 1);
     }
@@ -102,8 +103,7 @@ pub fn join(func: &mut ir::Function, wanted: impl Fn(ir::Inst) -> bool) {
 
 /// Remove what computes for nobody. Definitions are laid out before uses, so what only they use goes as well.
 fn drop_unused(func: &mut ir::Function) {
-    let mut uses: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
-    uses.resize(func.dfg.num_values());
+    let mut uses: SecondaryMap<ir::Value, u32> = one_each(func.dfg.num_values());
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
             func.dfg.inst_args(inst).iter().for_each(|&v| uses[v] += 1);

@@ -5,7 +5,7 @@
 use std::collections::hash_map::Entry;
 
 use brolga_ir::inst::Shape;
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, one_each};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -141,8 +141,8 @@ type Hints = [Vec<(ir::Value, u32)>; 3];
 /// What instructions say, and how values are moved.
 fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
     let mut hints = Hints::default();
-    let mut lane: SecondaryMap<ir::Value, u32> = SecondaryMap::new();
     let (func, cfg) = (i.of.func, i.of.cfg);
+    let mut lane: SecondaryMap<ir::Value, u32> = one_each(func.dfg.num_values());
     let ty = |v: ir::Value| func.dfg.value_type(v);
     let is_float = |v: ir::Value| Shape::of_float(ty(v)).is_some();
     let Moves { mut pairs, mut halves, mut links } = Moves::default();

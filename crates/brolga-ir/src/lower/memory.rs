@@ -16,6 +16,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
+use smallvec::SmallVec;
 
 use super::debug::Missing;
 use super::{Cx, Fence, FrameHome, Place, Repeated, SlotPlace, ops, segment};
@@ -371,8 +372,8 @@ impl Cx<'_> {
                 self.store_id(b, flags, fp, slot.0 as i32, *id);
             }
             AdOp::Push(names, id) => {
-                let vals: Vec<_> = names.iter().map(|&v| self.get(v)).collect();
-                let tys: Vec<_> = vals.iter().map(|&v| b.func.dfg.value_type(v)).collect();
+                let vals: SmallVec<[_; 8]> = names.iter().map(|&v| self.get(v)).collect();
+                let tys: SmallVec<[_; 8]> = vals.iter().map(|&v| b.func.dfg.value_type(v)).collect();
                 let id_bytes = if id.is_some() { id_bytes } else { 0 };
                 let (offs, size) = record_layout(&tys, self.seal_bytes() + id_bytes);
                 let at = b.use_var(self.tape_var());

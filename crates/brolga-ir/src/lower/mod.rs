@@ -223,7 +223,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     func.signature = graph.signature.clone();
     func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
     let mut b = FunctionBuilder::new(func, context);
-    let blocks: Table<_, _> = graph.blocks.keys().map(|&id| (id, b.create_block())).collect();
+    let blocks: Table<_, _> = graph.blocks.map(|_, _| b.create_block());
     // By position, as far as blocks are counted.
     let at = |s| graph.blocks.get_index_of(&s).expect("a successor is a block");
     let mut waiting = vec![0_usize; graph.blocks.len()];

@@ -6,11 +6,11 @@
 
 use cranelift_codegen::ir;
 use cranelift_codegen::packed_option::PackedOption;
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntityRef, SecondaryMap};
 
 use crate::Dv;
 use crate::inst::Val;
-use crate::map::HashMap;
+use crate::map::{HashMap, one_each};
 
 /// A meaning, and the time in which it holds.
 #[derive(Clone, Copy, Default)]
@@ -32,7 +32,7 @@ impl Named {
     /// Nothing is named, in a function with so many values.
     pub fn new(values: usize) -> Self {
         Self {
-            primal: SecondaryMap::with_capacity(values),
+            primal: one_each(values),
             delta: SecondaryMap::new(),
             aux: HashMap::default(),
             derived: SecondaryMap::new(),
@@ -68,7 +68,12 @@ impl Named {
             Val::Aux(..) => {
                 self.aux.insert(name, value);
             }
-            Val::D(d) => self.derived[d] = value.into(),
+            Val::D(d) => {
+                if d.index() >= self.derived.keys().len() {
+                    self.derived.resize((2 * d.index()).max(64));
+                }
+                self.derived[d] = value.into();
+            }
         }
     }
 

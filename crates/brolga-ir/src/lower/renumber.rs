@@ -10,6 +10,7 @@ use cranelift_entity::SecondaryMap;
 use super::copy::{Copier, Imported};
 use super::named::Named;
 use crate::inst::Val;
+use crate::map::one_each;
 use crate::names::Names;
 
 /// Whether a function is numbered so already: its blocks in this order, and whatever is in them in the order in which it is there. Of instructions
@@ -33,8 +34,7 @@ pub fn is_numbered(func: &ir::Function, order: &[ir::Block]) -> bool {
 pub fn renumber(src: &ir::Function, order: &[ir::Block]) -> ir::Function {
     let mut func = ir::Function::with_name_signature(src.name.clone(), src.signature.clone());
     func.params.ensure_base_srcloc(ir::SourceLoc::new(0));
-    let mut blocks: SecondaryMap<ir::Block, PackedOption<ir::Block>> =
-        SecondaryMap::with_capacity(src.dfg.num_blocks());
+    let mut blocks: SecondaryMap<ir::Block, PackedOption<ir::Block>> = one_each(src.dfg.num_blocks());
     for &b in order {
         blocks[b] = func.dfg.make_block().into();
     }

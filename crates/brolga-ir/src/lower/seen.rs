@@ -12,6 +12,7 @@ use cranelift_frontend::Variable;
 use super::births::{Ask, Asked, Flow};
 use crate::block::CfgBlocks;
 use crate::inst::{AdOp, FrameSlot, Sum, Tape, Val};
+use crate::map::one_each;
 
 /// Where a primal value's cotangent is while a graph is lowered.
 #[derive(Clone, Copy, Default)]
@@ -63,7 +64,7 @@ pub enum Kept {
 impl Seen {
     /// Look at a graph; the primal has so many values.
     pub fn in_graph(graph: &CfgBlocks, values: usize) -> Self {
-        let mut seen = Seen { cts: SecondaryMap::with_capacity(values), ..Seen::default() };
+        let mut seen = Seen { cts: one_each(values), ..Seen::default() };
         for (n, block) in (0..).zip(graph.blocks.values()) {
             for inst in block.insts.values() {
                 let ty = inst.defs.first().map(|d| d.1);

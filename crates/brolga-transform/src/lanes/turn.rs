@@ -6,7 +6,7 @@
 //! overflows for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
 
 use brolga_ir::lower::TAPE_REGION;
-use brolga_ir::map::{HashMap, IndexMap};
+use brolga_ir::map::{HashMap, IndexMap, one_each};
 use cranelift_codegen::ir::{self, BlockArg, InstructionData, Opcode, Type, Value, ValueDef, types};
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -62,7 +62,7 @@ pub fn loops(func: &ir::Function) -> Vec<Loop> {
     if cycles.is_empty() {
         return Vec::new();
     }
-    let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = SecondaryMap::new();
+    let mut preds: SecondaryMap<ir::Block, SmallVec<[ir::Block; 2]>> = one_each(func.dfg.num_blocks());
     for b in func.layout.blocks() {
         func.block_successors(b).for_each(|s| preds[s].push(b));
     }

@@ -4,14 +4,12 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use brolga_ir::map::HashMap;
-
 use brolga_analysis::clobber::ClobberInput;
 use brolga_analysis::rewind::Rewind;
 use brolga_analysis::{LoopId, Loops, RootKind};
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
-use brolga_ir::map::{IndexMap, IndexSet};
+use brolga_ir::map::{HashMap, IndexMap, IndexSet, one_each};
 use brolga_ir::{Effort, MemoryMode, Mode};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -59,8 +57,7 @@ const MAX_DEPTH: u32 = 64;
 /// The instruction of each value that is cheap to have again.
 fn cheap(facts: &Facts<'_>, combined: bool) -> SecondaryMap<ir::Value, PackedOption<ir::Inst>> {
     let dfg = &facts.func().dfg;
-    let mut found = SecondaryMap::new();
-    found.resize(dfg.num_values());
+    let mut found = one_each(dfg.num_values());
     for &inst in facts.cfg.all_insts() {
         let op = dfg.insts[inst].opcode();
         let again = || {
@@ -163,7 +160,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             aux,
             carry: Carry::default(),
             varies: RefCell::default(),
-            needed: SecondaryMap::with_capacity(func.dfg.num_blocks()),
+            needed: one_each(func.dfg.num_blocks()),
             read_at: HashMap::default(),
             had_at: HashMap::default(),
             rewind: rewinds.then(|| RefCell::new(rewind(facts))),
@@ -461,7 +458,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// The values that a block pushes. Whether it computes quotients again is decided here: if the record gets so much shorter by that.
-    fn record(&mut self, b: ir::Block) -> IndexSet<Val> {
+    fn record(&mut self, b: ir::Block) -> Vec<Val> {
         self.divides.remove(b);
         self.free.forget();
         let (recorded, divides) = self.record_as_it_is(b);
@@ -484,7 +481,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// What a block pushes as it stands, and whether a quotient of its own is among what it cannot compute.
-    fn record_as_it_is(&mut self, b: ir::Block) -> (IndexSet<Val>, bool) {
+    fn record_as_it_is(&mut self, b: ir::Block) -> (Vec<Val>, bool) {
         self.when(b);
         if self.plan.once(self.facts, b) {
             // All of it is free.
@@ -518,12 +515,12 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         let name = |n: usize| *nodes.get_index(n).expect("nodes are numbered in order").0;
         let divides = leaves.iter().any(|&n| self.quotient(b, name(n)).is_some());
-        let needed: Vec<Val> = nodes.keys().take(n_needed).copied().collect();
+        let needed = || nodes.keys().take(n_needed).copied().collect();
         if !self.facts.options.ideas.cut {
-            return (needed.into_iter().collect(), divides);
+            return (needed(), divides);
         }
         // What is needed and cannot be computed is in every cut, and mostly it is what all else is computed from.
-        let found: IndexSet<Val> = if leaves.iter().all(|&n| n < n_needed) {
+        let found: Vec<Val> = if leaves.iter().all(|&n| n < n_needed) {
             leaves.iter().map(|&n| name(n)).collect()
         } else {
             let mut cut = Cut::new();
@@ -535,11 +532,11 @@ impl<'a, 'f> Planner<'a, 'f> {
             computed_from.iter().for_each(|&(result, operand)| cut.computed_from(result, operand));
             cut.minimum().into_iter().map(name).collect()
         };
-        if self.facts.options.ideas.worth && self.is_dear(b, &needed, &found) {
-            (needed.into_iter().collect(), divides)
-        } else {
-            (found, divides)
+        let may_be_dear = self.facts.options.ideas.worth && nodes.len() - found.len() >= MANY_AGAIN as usize;
+        if may_be_dear && self.is_dear(b, needed(), &found) {
+            return (needed(), divides);
         }
+        (found, divides)
     }
 
     fn bytes<'v>(&self, all: impl IntoIterator<Item = &'v Val>) -> u32 {
@@ -547,10 +544,10 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// Whether a block would compute so much from what is recorded that it is better to record what it needs.
-    fn is_dear(&mut self, b: ir::Block, needed: &[Val], recorded: &IndexSet<Val>) -> bool {
-        let more = self.bytes(needed).saturating_sub(self.bytes(recorded));
-        let mut seen: IndexSet<Val> = recorded.clone();
-        let mut work: Vec<Val> = needed.to_vec();
+    fn is_dear(&mut self, b: ir::Block, needed: Vec<Val>, recorded: &[Val]) -> bool {
+        let more = self.bytes(&needed).saturating_sub(self.bytes(recorded));
+        let mut seen: IndexSet<Val> = recorded.iter().copied().collect();
+        let mut work = needed;
         let mut floats = 0;
         while let Some(v) = work.pop() {
             if !seen.insert(v) || self.is_free(b, v) {
@@ -570,7 +567,7 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// Decide where a block gets everything from that it needs.
     fn block(&mut self, b: ir::Block) {
-        let record = self.record(b);
+        let mut record = self.record(b);
         self.seen.clear();
         for &v in &record {
             self.seen.insert(v);
@@ -581,7 +578,6 @@ impl<'a, 'f> Planner<'a, 'f> {
         for i in 0..all {
             self.source(b, self.needed[b][i], &mut sources);
         }
-        let mut record: Vec<Val> = record.into_iter().collect();
         // Wide fields first, so that nothing needs padding.
         record.sort_by_key(|&v| Reverse(type_of(self.facts, self.aux, v).bytes()));
         let p = &mut self.plan.blocks[b];
@@ -747,7 +743,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         // Blocks outside of all cycles last.
         blocks.sort_by_key(|&b| (Reverse(depth(b)), self.plan.once(facts, b)));
         let mut done = (0, 0);
-        let mut planned: SecondaryMap<ir::Block, Option<usize>> = SecondaryMap::new();
+        let mut planned: SecondaryMap<ir::Block, Option<usize>> = one_each(facts.func().dfg.num_blocks());
         loop {
             for &b in &blocks {
                 // What is needed only grows; a block is planned again if it has.

@@ -4,7 +4,7 @@
 //! time at which it came.
 
 use brolga_ir::inst::Val;
-use brolga_ir::map::HashSet;
+use brolga_ir::map::{HashSet, one_each};
 use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
@@ -21,9 +21,7 @@ pub struct NameSet {
 impl NameSet {
     /// An empty one, for a function with so many values.
     pub fn new(values: usize) -> Self {
-        let mut primal = SecondaryMap::new();
-        primal.resize(values);
-        Self { primal, delta: SecondaryMap::new(), others: HashSet::default(), time: 1 }
+        Self { primal: one_each(values), delta: SecondaryMap::new(), others: HashSet::default(), time: 1 }
     }
 
     /// Take all names out.

@@ -15,6 +15,10 @@ impl Planner<'_, '_> {
     pub(super) fn returning(&mut self) {
         let facts = self.facts;
         let func = facts.func();
+        let all = func.dfg.num_blocks();
+        self.plan.number.resize(all);
+        self.plan.blocks.resize(all);
+        self.plan.preds.resize(all);
         for (i, &b) in facts.cfg.blocks.iter().enumerate() {
             self.plan.number[b] = i as u32;
             let last = func.layout.last_inst(b).expect("a block has a terminator");
@@ -27,10 +31,10 @@ impl Planner<'_, '_> {
             0x101..=0x1_0000 => 2,
             _ => 4,
         };
-        let mut work = self.plan.exits.clone();
+        let mut work: SmallVec<[ir::Block; 16]> = self.plan.exits.iter().copied().collect();
         while let Some(b) = work.pop() {
             if self.plan.returning.insert(b) {
-                work.extend(&facts.cfg.preds[b]);
+                work.extend(facts.cfg.preds[b].iter().copied());
             }
         }
     }

@@ -69,7 +69,7 @@ impl Control {
         let here = || (0..all.len()).filter(|&i| reached[i]);
         let n = here().count();
         let mut blocks = Vec::with_capacity(n);
-        let mut at: SecondaryMap<BlockId, u32> = SecondaryMap::new();
+        let mut at: SecondaryMap<BlockId, u32> = graph.blocks.one_each();
         let mut position = vec![0; all.len()];
         for (i, &b) in graph.blocks.keys().enumerate().filter(|x| reached[x.0]) {
             position[i] = blocks.len();
