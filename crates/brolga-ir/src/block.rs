@@ -10,7 +10,6 @@ use crate::graph::Edges;
 use crate::map::Table;
 use cranelift_codegen::ir::{self, TrapCode, Type};
 use cranelift_entity::PrimaryMap;
-use smallvec::{SmallVec, smallvec};
 
 use crate::inst::{AdInst, Val};
 use crate::{BlockId, Dv, InstId, pages};
@@ -65,31 +64,31 @@ pub enum Term {
 
 impl Term {
     /// All targets, in order.
-    pub fn targets(&self) -> SmallVec<[&Target; 2]> {
-        match self {
-            Term::Jump(t) => smallvec![t],
-            Term::If(_, a, b) => smallvec![a, b],
-            Term::Table(_, d, ts) => std::iter::once(d).chain(ts).collect(),
-            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => SmallVec::new(),
-        }
+    pub fn targets(&self) -> impl Iterator<Item = &Target> + Clone {
+        let (first, second, rest): (_, _, &[Target]) = match self {
+            Term::Jump(t) => (Some(t), None, &[]),
+            Term::If(_, a, b) => (Some(a), Some(b), &[]),
+            Term::Table(_, d, ts) => (Some(d), None, ts),
+            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => (None, None, &[]),
+        };
+        first.into_iter().chain(second).chain(rest)
     }
 
     /// All targets, in order, to be changed.
-    pub fn targets_mut(&mut self) -> SmallVec<[&mut Target; 2]> {
-        match self {
-            Term::Jump(t) => smallvec![t],
-            Term::If(_, a, b) => smallvec![a, b],
-            Term::Table(_, d, ts) => std::iter::once(d).chain(ts).collect(),
-            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => SmallVec::new(),
-        }
+    pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        let (first, second, rest): (_, _, &mut [Target]) = match self {
+            Term::Jump(t) => (Some(t), None, &mut []),
+            Term::If(_, a, b) => (Some(a), Some(b), &mut []),
+            Term::Table(_, d, ts) => (Some(d), None, ts),
+            Term::Switch(..) | Term::Return(_) | Term::Trap(_) => (None, None, &mut []),
+        };
+        first.into_iter().chain(second).chain(rest)
     }
 
     /// Ids of all blocks it may go to.
-    pub fn successors(&self) -> SmallVec<[BlockId; 2]> {
-        match self {
-            Term::Switch(_, cases) => cases.iter().map(|c| c.1).collect(),
-            t => t.targets().iter().map(|t| t.block).collect(),
-        }
+    pub fn successors(&self) -> impl Iterator<Item = BlockId> + Clone {
+        let cases: &[(u32, BlockId)] = if let Term::Switch(_, cases) = self { cases } else { &[] };
+        self.targets().map(|t| t.block).chain(cases.iter().map(|c| c.1))
     }
 }
 
@@ -144,10 +143,10 @@ impl CfgBlocks {
     /// # Panics
     /// If a successor is no block.
     pub fn edges(&self) -> Edges {
-        let at = |s: &BlockId| self.blocks.get_index_of(s).expect("a successor is a block");
+        let at = |s: BlockId| self.blocks.get_index_of(&s).expect("a successor is a block");
         let mut edges = Edges::with_capacity(self.blocks.len(), 2 * self.blocks.len());
         for block in self.blocks.values() {
-            edges.push(block.term.successors().iter().map(at));
+            edges.push(block.term.successors().map(at));
         }
         edges
     }

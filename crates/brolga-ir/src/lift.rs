@@ -15,7 +15,8 @@ pub type BlockMap = Table<ir::Block, BlockId>;
 
 /// Lift a normalised function.
 pub fn lift(func: &ir::Function, symbol: &str, ids: &mut Ids) -> (CfgBlocks, BlockMap) {
-    let map: BlockMap = func.layout.blocks().map(|b| (b, ids.block())).collect();
+    let mut map = BlockMap::with_capacity(func.dfg.num_blocks(), func.dfg.num_blocks());
+    map.extend(func.layout.blocks().map(|b| (b, ids.block())));
     let mut blocks = Table::with_capacity(map.len(), ids.blocks());
     blocks.extend(map.iter().map(|(&b, &id)| (id, lift_block(func, b, id, Role::Forward(b), &map, ids))));
     (CfgBlocks { symbol: symbol.to_owned(), signature: func.signature.clone(), blocks }, map)

@@ -70,6 +70,20 @@ impl<K: EntityRef, V> Table<K, V> {
         one_each(self.at.keys().len())
     }
 
+    /// Append the values of another table that stand behind so many. It has none of the same keys.
+    pub fn append_behind(&mut self, mut other: Self, n: usize) {
+        other.all.drain(..n);
+        let ahead = self.all.len() as u32;
+        if other.at.keys().len() > self.at.keys().len() {
+            self.at.resize(other.at.keys().len());
+        }
+        for (k, (key, _)) in (1..).zip(&other.all) {
+            debug_assert!(!self.contains_key(key), "no key is in both");
+            self.at[*key] = ahead + k;
+        }
+        self.all.append(&mut other.all);
+    }
+
     /// Make room for so many more.
     pub fn reserve(&mut self, values: usize) {
         self.all.reserve(values);
@@ -122,11 +136,13 @@ impl<K: EntityRef, V> Table<K, V> {
 
     /// Keep some.
     pub fn retain(&mut self, mut wanted: impl FnMut(&K, &mut V) -> bool) {
-        self.all.retain_mut(|(key, value)| wanted(key, value));
-        self.at.clear();
-        for (i, (key, _)) in self.all.iter().enumerate() {
-            self.at[*key] = i as u32 + 1;
-        }
+        let (at, mut left) = (&mut self.at, 0);
+        self.all.retain_mut(|(key, value)| {
+            let stays = wanted(key, value);
+            left += u32::from(stays);
+            at[*key] = if stays { left } else { 0 };
+            stays
+        });
     }
 
     /// How many there are.

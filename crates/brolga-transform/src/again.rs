@@ -135,14 +135,14 @@ fn sum_is_read(facts: &Facts<'_>, plan: &Plan, blocks: &IndexSet<ir::Block>) -> 
 
 /// The loops to run again, given what is recorded otherwise: those that record anything.
 pub fn again(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -> Vec<Again> {
+    let all = &facts.cfg.blocks;
     let mut outermost: IndexMap<LoopId, IndexSet<ir::Block>> = IndexMap::default();
-    for &b in &facts.cfg.blocks {
-        if let Some(l) = facts.loops.around(b).last() {
-            outermost.entry(l).or_default().insert(b);
-        }
-    }
-    if facts.options.ideas.worth {
-        outermost.retain(|_, blocks| blocks.iter().any(|&b| records(plan, b)));
+    let pays = |b: ir::Block| !facts.options.ideas.worth || records(plan, b);
+    let pay = all.iter().filter(|b| pays(**b)).filter_map(|&b| facts.loops.around(b).last());
+    outermost.extend(pay.map(|l| (l, IndexSet::default())));
+    for (&l, blocks) in &mut outermost {
+        blocks.reserve(all.len());
+        blocks.extend(all.iter().filter(|b| facts.loops.contains(l, **b)));
     }
     // The forward half runs those anyway. To find that out when all is assembled takes as long as to plan and to assemble it again.
     outermost.retain(|_, blocks| !sum_is_read(facts, plan, blocks));

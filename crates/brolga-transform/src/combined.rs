@@ -92,9 +92,7 @@ fn exit(half: &mut CfgBlocks) -> &mut CfgBlock {
 
 /// All blocks of a half but its entry, which finds the frame of a pair.
 fn append(whole: &mut CfgBlocks, half: CfgBlocks) {
-    let entry = half.entry();
-    whole.blocks.reserve(half.blocks.len());
-    whole.blocks.extend(half.blocks.into_iter().filter(|b| b.0 != entry));
+    whole.blocks.append_behind(half.blocks, 1);
 }
 
 /// Let a half return what the first has kept, too.

@@ -628,7 +628,7 @@ fn derive_one<'a>(
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),
         };
-        let Lowered { mut func, checks, shadows } = lower_with_checks(graph, env);
+        let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
         if options.effort == Effort::Quick {
             if ideas.preaccumulate {
                 loops.multiply_out(&mut func, graph, mode, ideas.worth, Choice::Select);
@@ -643,7 +643,7 @@ fn derive_one<'a>(
         if !is_root {
             tidy(&mut func);
         }
-        func
+        (func, segment)
     };
     // When graphs are assembled, what they were made of has done its part, unless somebody looks. What is made next takes its place in memory, which
     // matters where the system would have to give more.
@@ -669,8 +669,8 @@ fn derive_one<'a>(
             variant,
             forward_symbol,
             pullback_symbol,
-            forward: clif(&fwd.graph, &plan, fwd.seg),
-            pullback: clif(&pull.graph, &plan, pull.seg),
+            forward: clif(&fwd.graph, &plan, fwd.seg).0,
+            pullback: clif(&pull.graph, &plan, pull.seg).0,
             frame: plan.frame.as_ref().map_or(0, |f| f.size),
         };
         (fwd.graph, pull.graph, Emitted::Pair(Box::new(pair)))
@@ -709,11 +709,14 @@ fn derive_one<'a>(
         if mode == Mode::Gradient {
             copies(&mut graph, &primal.func);
         }
-        let func = clif(&graph, &plan, seg);
+        let (func, asked) = clif(&graph, &plan, seg);
         if clears {
             overwritten.extend(facts.overwrites.rows.iter().filter_map(|r| r.whole));
         }
-        let (results, segment) = (mode == Mode::Combined, uses_segment(&func, &variant));
+        // With much effort it may not be used any more.
+        let segment = asked && (options.effort == Effort::Quick || uses_segment(&func, &variant));
+        debug_assert_eq!(segment, uses_segment(&func, &variant), "what is asked for is used");
+        let results = mode == Mode::Combined;
         let whole = DerivedWhole { variant, symbol: forward_symbol, func, results, segment, twice: watch.is_some() };
         (graph, empty, Emitted::Whole(Box::new(whole)))
     };

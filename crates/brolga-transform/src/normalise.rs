@@ -360,10 +360,12 @@ fn shifts_within(func: &mut ir::Function) {
 }
 
 fn split_parallel_edges(func: &mut ir::Function) {
-    let blocks: Vec<ir::Block> = func.layout.blocks().collect();
+    let mut next = func.layout.entry_block();
     // The last block that was seen to lead to each.
     let mut from: SecondaryMap<ir::Block, Option<ir::Block>> = one_each(func.dfg.num_blocks());
-    for b in blocks {
+    while let Some(b) = next {
+        // What is made on the way stands behind the block that it is made for.
+        next = func.layout.next_block(b);
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         let dfg = &mut func.dfg;
         let calls: SmallVec<[ir::BlockCall; 2]> =

@@ -216,7 +216,7 @@ fn first_turn(facts: &Facts<'_>, l: &Loop, graph: &mut CfgBlocks, map: &BlockMap
         let v = Val::D(ids.dv());
         let op = AdOp::Arith(Arith::Iconst(i64::from(!l.latches.contains(p))), Args::default(), types::I8);
         block.insts.insert(ids.inst(), AdInst { defs: [(v, types::I8)].into(), op, at: block.term_at });
-        for target in block.term.targets_mut().into_iter().filter(|t| t.block == header) {
+        for target in block.term.targets_mut().filter(|t| t.block == header) {
             target.args.push(v);
         }
     }
@@ -252,7 +252,7 @@ fn copy(
     };
     let term_at = func.layout.last_inst(entry);
     let way = &mut graph.blocks[&map[&entry]].term;
-    let target = way.targets_mut().into_iter().find(|t| t.block == map[&header]).expect("it is entered from there");
+    let target = way.targets_mut().find(|t| t.block == map[&header]).expect("it is entered from there");
     let into = std::mem::replace(target, Target { block: asks, args: vec![] });
     let bare = |id, term| CfgBlock {
         id,

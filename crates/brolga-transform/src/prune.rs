@@ -366,7 +366,10 @@ impl Kept {
             let next = control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one");
             match next {
                 Place::Block(to) => Target { block: control.blocks[to], args: vec![] },
-                Place::Edge(e) => term(control.edges[e].from).targets()[control.edges[e].target].clone(),
+                Place::Edge(e) => {
+                    let edge = &control.edges[e];
+                    term(edge.from).targets().nth(edge.target).expect("an edge has a target").clone()
+                }
             }
         };
         let bypasses = (0..control.blocks.len()).map(|b| {

@@ -103,7 +103,9 @@ fn within(
     ty: impl Fn(ir::Value) -> Type,
     steps: usize,
 ) -> (Vec<Birth>, Vec<Type>) {
-    let mut asks: Vec<Ask> = asks.iter().copied().filter(|a| shared(a.value)).collect();
+    let all = asks.iter().copied().filter(|a| shared(a.value));
+    let mut asks = Vec::with_capacity(asks.len());
+    asks.extend(all);
     if asks.is_empty() {
         return (vec![], vec![]);
     }

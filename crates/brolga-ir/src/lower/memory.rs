@@ -39,6 +39,7 @@ pub fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {
 
 impl Cx<'_> {
     pub(super) fn seg(&self) -> ir::Value {
+        self.uses_segment.set(true);
         self.seg_value.expect("this function has a segment")
     }
 

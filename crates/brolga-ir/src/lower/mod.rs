@@ -11,6 +11,7 @@
 //! reverse blocks; those of a loop that is run again follow each other. Every instruction carries the source location of the
 //! primal instruction it stems from; with the top bit set where it is a check of ours.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -139,6 +140,8 @@ pub struct Lowered {
     pub checks: Vec<ir::Inst>,
     /// Its loads and stores of shadows.
     pub shadows: Shadows,
+    /// Whether it uses its segment.
+    pub segment: bool,
 }
 
 /// Accesses to shadows.
@@ -260,6 +263,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         limit: None,
         zeros: HashMap::default(),
         seg_value: None,
+        uses_segment: Cell::new(false),
     };
     let mut scope = None;
     let mut begins = HashMap::default();
@@ -303,7 +307,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
             cx.inst(&mut b, inst);
         }
         cx.locate(&mut b, block.term_at, false);
-        for v in cx.sums.keys().copied().collect::<Vec<_>>() {
+        for v in cx.sums.keys().copied().collect::<SmallVec<[_; 16]>>() {
             cx.join(&mut b, v);
         }
         cx.join_watched(&mut b);
@@ -325,7 +329,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     b.finalize(target);
     rebase::rebase(func, &cx.shadows);
     let (checks, shadows) = (std::mem::take(&mut cx.checks), std::mem::take(&mut cx.in_shadows));
-    Lowered { func: buffers.made(), checks, shadows }
+    Lowered { func: buffers.made(), checks, shadows, segment: cx.uses_segment.get() }
 }
 
 /// The order in which blocks are filled, by position: that of the graph, but each behind one that leads to it.
@@ -437,6 +441,7 @@ struct Cx<'a> {
     limit: Option<ir::Value>,
     zeros: HashMap<Type, ir::Value>,
     seg_value: Option<ir::Value>,
+    uses_segment: Cell<bool>,
 }
 
 impl Cx<'_> {

@@ -29,6 +29,7 @@ use brolga_analysis::{Cfg, LoopId, Loops};
 use brolga_ir::inst::Arith;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
 use cranelift_entity::{EntitySet, SecondaryMap};
+use smallvec::SmallVec;
 
 /// One step back: `x` becomes `op(x, other)`, or `op(other, x)` if swapped; without `other`, `op(k, x)` for a constant `k`.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +102,7 @@ impl Carry {
             return c;
         }
         // The last blocks first. Parameters of one block concern the same blocks.
-        let mut concerned: Vec<Vec<ir::Block>> = Vec::with_capacity(all.len());
+        let mut concerned: Vec<SmallVec<[ir::Block; 8]>> = Vec::with_capacity(all.len());
         for (i, &(r, d, l)) in all.iter().enumerate() {
             let blocks = match i.checked_sub(1).filter(|&before| all[before].1 == d) {
                 Some(before) => concerned[before].clone(),
@@ -116,7 +117,7 @@ impl Carry {
         while changed {
             changed = false;
             for (&(r, d, l), blocks) in all.iter().zip(&mut concerned) {
-                blocks.retain(|&p| {
+                blocks.retain(|&mut p| {
                     let stays = c.crosses(cx, r, d, l, p);
                     if !stays {
                         c.known[p].remove(r);

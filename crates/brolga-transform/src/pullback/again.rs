@@ -105,7 +105,7 @@ impl Builder<'_, '_> {
             // A turn ends at its latch.
             map.insert(a.header, edge.unwrap_or(blocks[&a.header]));
             let mut block = lift_block(func, b, blocks[&b], Role::Again(a.header, b), &map, self.ids);
-            for target in block.term.targets_mut().into_iter().filter(|t| t.block == end || Some(t.block) == edge) {
+            for target in block.term.targets_mut().filter(|t| t.block == end || Some(t.block) == edge) {
                 target.args.clear();
             }
             if a.turns {
