@@ -52,7 +52,12 @@ pub fn forward(
     let mut blocks = Table::with_capacity(map.len(), ids.blocks());
     let mut notes = ByName::default();
     for (&b, id) in map.iter() {
-        let own = if spent { std::mem::take(&mut lifted.blocks[id].insts) } else { Fragment::default() };
+        let primal = &mut lifted.blocks[id];
+        let (own, term) = if spent {
+            (std::mem::take(&mut primal.insts), std::mem::replace(&mut primal.term, Term::Return(Vec::new())))
+        } else {
+            (Fragment::default(), primal.term.clone())
+        };
         let primal = &lifted.blocks[id];
         let mut params = primal.params.clone();
         let is_entry = b == facts.cfg.blocks[0];
@@ -109,7 +114,7 @@ pub fn forward(
             keep_early(plan, b, &params, &mut insts, ids, &mut notes);
             records(plan, b, term_at, &mut insts, ids);
         }
-        let term = terminator(facts, b, lifted, primal, &mut insts, ids);
+        let term = terminator(facts, b, lifted, (term, term_at), &mut insts, ids);
         if matches!(term, Term::Return(_)) {
             if let Some(slot) = plan.flag {
                 let d = Val::D(ids.dv());
@@ -204,7 +209,7 @@ fn terminator(
     facts: &Facts<'_>,
     b: ir::Block,
     lifted: &CfgBlocks,
-    primal: &CfgBlock,
+    (term, at): (Term, Option<ir::Inst>),
     insts: &mut Insts,
     ids: &mut Ids,
 ) -> Term {
@@ -213,32 +218,30 @@ fn terminator(
         *zero.get_or_insert_with(|| {
             let d = Val::D(ids.dv());
             let op = AdOp::Arith(Arith::Iconst(0), Args::default(), types::I64);
-            insts.insert(ids.inst(), AdInst { defs: [(d, types::I64)].into(), op, at: primal.term_at });
+            insts.insert(ids.inst(), AdInst { defs: [(d, types::I64)].into(), op, at });
             d
         })
     };
-    let mut extend = |t: &Target, insts: &mut Insts| -> Target {
+    let mut extend = |mut t: Target, insts: &mut Insts| -> Target {
         let Role::Forward(to) = lifted.blocks[&t.block].role else { unreachable!("a target is a primal block") };
         let args = facts.cfg.args(b, to);
-        let mut t = t.clone();
         for (i, _) in delta_params(facts, to) {
             let d = facts.delta(args[i]).unwrap_or_else(|| none(insts));
             t.args.push(d);
         }
         t
     };
-    match &primal.term {
+    match term {
         Term::Jump(t) => Term::Jump(extend(t, insts)),
         Term::If(c, x, y) => {
             let (x, y) = (extend(x, insts), extend(y, insts));
-            Term::If(*c, x, y)
+            Term::If(c, x, y)
         }
         Term::Table(i, d, ts) => {
             let d = extend(d, insts);
-            Term::Table(*i, d, ts.iter().map(|t| extend(t, insts)).collect())
+            Term::Table(i, d, ts.into_iter().map(|t| extend(t, insts)).collect())
         }
-        Term::Return(vs) => {
-            let mut vs = vs.clone();
+        Term::Return(mut vs) => {
             let pointers = facts.variant.results.iter().enumerate().filter(|(_, r)| **r == ResultMode::Ptr);
             for i in pointers.map(|(i, _)| i).collect::<Vec<_>>() {
                 let Val::Primal(v) = vs[i] else { unreachable!("a primal returns primal values") };
@@ -247,6 +250,6 @@ fn terminator(
             }
             Term::Return(vs)
         }
-        t @ (Term::Trap(_) | Term::Switch(..)) => t.clone(),
+        t @ (Term::Trap(_) | Term::Switch(..)) => t,
     }
 }

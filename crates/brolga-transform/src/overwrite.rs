@@ -89,6 +89,11 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     let active = |inst| facts.is_active(func.dfg.first_result(inst));
     let first = block(*loads.iter().find(|&&l| active(l))?);
     let nest = around(facts.loops, first);
+    // What has one address in all turns of a loop is read in each of them.
+    let moves = |addr| nest.last().is_none_or(|&l| facts.loops.contains(l, facts.cfg.def_block[addr].unwrap_or(entry)));
+    if !loads.iter().filter(|&&l| active(l)).all(|&l| moves(func.dfg.inst_args(l)[0])) {
+        return None;
+    }
     let affine = Affine { func, loops: facts.loops };
     let reads: Vec<Access> = loads
         .iter()

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use super::carry::{Carry, CarryInput};
 use super::flow::Cut;
-use super::names::{Free, NameSet};
+use super::names::{Free, NameSet, Needs};
 use super::{Hold, Last, Plan, Source, def_block, type_of};
 use crate::again::Again;
 use crate::by_name::ByName;
@@ -109,7 +109,7 @@ pub struct Planner<'a, 'f> {
     /// Values that are known not to be made of constants alone.
     varies: RefCell<EntitySet<ir::Value>>,
     /// Names that the reverse of each block must have.
-    pub(super) needed: SecondaryMap<ir::Block, IndexSet<Val>>,
+    pub(super) needed: SecondaryMap<ir::Block, Needs>,
     /// Where in each block the last statement stands whose reverse reads a name: see [`Rewind::again`]. Nothing for the start.
     read_at: HashMap<(ir::Block, Val), u32>,
     /// The same for the block that is being planned, and for all that may be computed on the way to what is read.
@@ -310,7 +310,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         // What has been found for other positions does not hold any more.
         self.free.forget();
         let mut work: BinaryHeap<(u32, Reverse<Val>)> = BinaryHeap::new();
-        for &v in &self.needed[b] {
+        for &v in self.needed[b].iter() {
             work.push((self.read_at.get(&(b, v)).copied().unwrap_or(0), Reverse(v)));
         }
         let mut at: HashMap<Val, u32> = HashMap::default();

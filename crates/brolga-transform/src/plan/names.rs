@@ -7,6 +7,7 @@ use brolga_ir::inst::Val;
 use brolga_ir::map::{HashSet, one_each};
 use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
 
 use crate::by_name::ByName;
 
@@ -38,6 +39,44 @@ impl NameSet {
             _ => return self.others.insert(name),
         };
         std::mem::replace(of, self.time) != self.time
+    }
+}
+
+/// Names in the order in which they came, each once. Most blocks need few, which are looked through: that asks for no memory.
+#[derive(Clone, Default)]
+pub struct Needs {
+    names: SmallVec<[Val; 4]>,
+    /// The same, once they are many.
+    known: HashSet<Val>,
+}
+
+/// Names that are looked through.
+const FEW: usize = 16;
+
+impl Needs {
+    /// Put a name behind the others, unless it is among them.
+    pub fn insert(&mut self, name: Val) {
+        if self.names.len() == FEW {
+            self.known.extend(self.names.iter().copied());
+        }
+        let is_new = if self.names.len() < FEW { !self.names.contains(&name) } else { self.known.insert(name) };
+        if is_new {
+            self.names.push(name);
+        }
+    }
+}
+
+impl Extend<Val> for Needs {
+    fn extend<I: IntoIterator<Item = Val>>(&mut self, names: I) {
+        names.into_iter().for_each(|v| self.insert(v));
+    }
+}
+
+impl std::ops::Deref for Needs {
+    type Target = [Val];
+
+    fn deref(&self) -> &[Val] {
+        &self.names
     }
 }
 
