@@ -31,6 +31,7 @@ use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{OpcodeRule, opcode_rule};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Type, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig, TargetIsa};
+use cranelift_codegen::packed_option::PackedOption;
 use cranelift_codegen::{Context, cursor::Cursor, cursor::FuncCursor};
 use cranelift_codegen::{dominator_tree::DominatorTree, flowgraph::ControlFlowGraph};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -100,7 +101,7 @@ pub fn normalise(
         func = ctx.func;
     }
     refuse(program, key, &func)?;
-    if !(whole && all_vary(&func)) {
+    if !(whole && (all_vary(&func) || pass_on(&mut func) && all_vary(&func))) {
         let mut ctx = Context::for_function(func);
         ctx.compute_cfg();
         ctx.compute_domtree();
@@ -147,7 +148,7 @@ fn is_whole(func: &ir::Function) -> bool {
 }
 
 /// Whether it is seen at once that no block parameter gets the same argument wherever its block is entered from: as mostly none does. One
-/// that gets two values that differ, since they are no parameters, or such as differ themselves, is none of those.
+/// that gets two values that differ, since they are no parameters, or a parameter that is none of those, is none.
 fn all_vary(func: &ir::Function) -> bool {
     let Some(entry) = func.layout.entry_block() else { return true };
     let mut left: Vec<(ir::Value, SmallVec<[ir::Value; 2]>)> = Vec::new();
@@ -176,12 +177,15 @@ fn all_vary(func: &ir::Function) -> bool {
     }
     let mut unsure: EntitySet<ir::Value> = EntitySet::new();
     unsure.extend(left.iter().map(|p| p.0));
+    let mut varied: EntitySet<ir::Value> = EntitySet::new();
     // Mostly what a block passes on stands before it.
     for _ in 0..ENOUGH {
         left.retain(|(v, args)| {
-            let varies = args.iter().filter(|&&a| !unsure.contains(a)).nth(1).is_some();
+            let varies = args.iter().any(|&a| varied.contains(a))
+                || args.iter().filter(|&&a| !unsure.contains(a)).nth(1).is_some();
             if varies {
                 unsure.remove(*v);
+                varied.insert(*v);
             }
             !varies
         });
@@ -194,6 +198,47 @@ fn all_vary(func: &ir::Function) -> bool {
 
 /// Arguments of one parameter that are looked at, and times that all parameters are.
 const ENOUGH: usize = 8;
+
+/// Give blocks that are entered along one edge what is passed there instead of parameters, and say whether there were any. Of the parameters that Cranelift
+/// would take away most are of those, and often all. It leaves what gets a parameter that stays, and so does this.
+fn pass_on(func: &mut ir::Function) -> bool {
+    // For each block how many edges lead to it, and the last branch that one of them belongs to.
+    let mut entered: SecondaryMap<ir::Block, (u32, PackedOption<ir::Inst>)> = one_each(func.dfg.num_blocks());
+    for last in func.layout.blocks().filter_map(|b| func.layout.last_inst(b)) {
+        let dfg = &func.dfg;
+        for call in dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables) {
+            let (edges, by) = &mut entered[call.block(&dfg.value_lists)];
+            (*edges, *by) = (*edges + 1, last.into());
+        }
+    }
+    let mut any = false;
+    let entry = func.layout.entry_block();
+    let mut next = entry.and_then(|entry| func.layout.next_block(entry));
+    while let Some(b) = next {
+        next = func.layout.next_block(b);
+        let (1, Some(branch)) = (entered[b].0, entered[b].1.expand()) else { continue };
+        let dfg = &mut func.dfg;
+        let passed_on = dfg.block_call(b, &[]);
+        let calls = dfg.insts[branch].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        let k = calls.iter().position(|c| c.block(&dfg.value_lists) == b).expect("the edge is one of its own");
+        let args: Option<SmallVec<[ir::Value; 8]>> = calls[k].args(&dfg.value_lists).map(|a| a.as_value()).collect();
+        // What a call gives to its handlers has no other name.
+        let Some(args) = args.filter(|args| !args.is_empty()) else { continue };
+        let stays = |&v: &ir::Value| matches!(dfg.value_def(v), ir::ValueDef::Param(of, _) if Some(of) != entry);
+        if args.iter().any(stays) {
+            continue;
+        }
+        let calls = dfg.insts[branch].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+        calls[k] = passed_on;
+        let params = dfg.detach_block_params(b).as_slice(&dfg.value_lists).to_vec();
+        params.into_iter().zip(args).for_each(|(param, arg)| dfg.change_to_alias(param, arg));
+        any = true;
+    }
+    if any {
+        func.dfg.resolve_all_aliases();
+    }
+    any
+}
 
 /// Diagnostics for everything in a function that we do not support.
 pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<(), Diagnostics> {
@@ -427,12 +472,19 @@ mod tests {
 
     use super::*;
 
-    /// What is seen at once, and whether Cranelift's pass finds anything to remove.
-    fn looked_at(text: &str) -> (bool, bool, bool) {
-        let func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+    fn parsed(text: &str) -> ir::Function {
+        cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0)
+    }
+
+    fn some_isa() -> cranelift_codegen::isa::OwnedTargetIsa {
         let target =
             cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
-        let isa = target.expect("a back end").finish(Flags::new(settings::builder())).expect("flags");
+        target.expect("a back end").finish(Flags::new(settings::builder())).expect("flags")
+    }
+
+    /// What is seen at once, and whether Cranelift's pass finds anything to remove.
+    fn looked_at(text: &str) -> (bool, bool, bool) {
+        let (func, isa) = (parsed(text), some_isa());
         let (whole, vary) = (is_whole(&func), all_vary(&func));
         let params = |f: &ir::Function| f.layout.blocks().map(|b| f.dfg.num_block_params(b)).sum::<usize>();
         let before = params(&func);
@@ -479,6 +531,50 @@ mod tests {
             assert!(whole);
             assert_eq!((vary, same), wanted, "{entry}, {back}");
         }
+    }
+
+    #[test]
+    fn blocks_with_one_way_in_get_no_arguments() {
+        // Through a chain and a branch of three ways, into a loop, and one that is entered twice by the same branch.
+        let text = "function %f(i32, f64) -> f64 {
+            block0(v0: i32, v1: f64):
+                v17 = f64const 0x1.0p0
+                jump block1(v1)
+            block1(v2: f64):
+                brif v0, block2(v2, v0), block3(v2)
+            block2(v3: f64, v4: i32):
+                br_table v4, block4(v3), [block5(v3), block6(v2), block5(v17)]
+            block3(v5: f64):
+                v6 = fadd v5, v2
+                jump block7(v6, v0)
+            block4(v7: f64):
+                jump block7(v7, v4)
+            block5(v8: f64):
+                return v8
+            block6(v9: f64):
+                v10 = fmul v9, v3
+                return v10
+            block7(v11: f64, v12: i32):
+                v13 = iconst.i32 1
+                v14 = isub v12, v13
+                brif v14, block7(v11, v14), block8(v11)
+            block8(v15: f64):
+                v16 = fadd v15, v11
+                return v16
+            }";
+        let isa = some_isa();
+        let (mut ours, mut ctx) = (parsed(text), Context::for_function(parsed(text)));
+        assert!(!all_vary(&ours) && pass_on(&mut ours), "{ours}");
+        assert!(all_vary(&ours) && !pass_on(&mut ours.clone()), "{ours}");
+        cranelift_codegen::verify_function(&ours, &*isa).unwrap_or_else(|e| panic!("{e}: {ours}"));
+        ctx.compute_cfg();
+        ctx.compute_domtree();
+        ctx.remove_constant_phis(&*isa).expect("they can be");
+        ctx.func.dfg.resolve_all_aliases();
+        assert_eq!(ours.to_string(), ctx.func.to_string());
+        // What a loop hands on unchanged is left to Cranelift.
+        let mut turns = parsed(&loop_with("v0, v1", "v6, v5").concat());
+        assert!(!pass_on(&mut turns) && !all_vary(&turns));
     }
 
     #[test]

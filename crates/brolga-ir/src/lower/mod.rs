@@ -264,6 +264,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         zeros: HashMap::default(),
         seg_value: None,
         uses_segment: Cell::new(false),
+        tape_flags: Cell::new(None),
     };
     let mut scope = None;
     let mut begins = HashMap::default();
@@ -442,6 +443,8 @@ struct Cx<'a> {
     zeros: HashMap<Type, ir::Value>,
     seg_value: Option<ir::Value>,
     uses_segment: Cell<bool>,
+    /// Once somebody has asked: to look its region up takes longer than an access.
+    tape_flags: Cell<Option<MemFlagsData>>,
 }
 
 impl Cx<'_> {
@@ -754,6 +757,8 @@ impl Cx<'_> {
     }
 
     fn tape_flags(&self, b: &mut FunctionBuilder<'_>) -> MemFlagsData {
-        tape_flags(b.func)
+        let flags = self.tape_flags.get().unwrap_or_else(|| tape_flags(b.func));
+        self.tape_flags.set(Some(flags));
+        flags
     }
 }
