@@ -223,6 +223,15 @@ impl<'a, 'f> Planner<'a, 'f> {
             && self.plan.exits.iter().all(|&e| self.loops.dominates(def, e))
     }
 
+    /// Whether a name is a parameter of the function that is better off in a variable although the frame is on the stack: with little effort whatever lives
+    /// in several blocks is on the stack anyway, without instructions of ours.
+    fn is_given(&self, v: Val) -> bool {
+        let Val::Primal(p) = v else { return false };
+        let entry = self.facts.cfg.blocks[0];
+        let is_param = matches!(self.facts.func().dfg.value_def(p), ValueDef::Param(of, _) if of == entry);
+        self.home == FrameHome::Stack && self.facts.options.effort == Effort::Quick && is_param
+    }
+
     /// Make room for a flag.
     pub fn flag(&mut self) {
         self.plan.flag = Some(self.alloc(1));
@@ -621,7 +630,7 @@ impl<'a, 'f> Planner<'a, 'f> {
                 self.hoisted.insert((l, v));
                 return Source::Held;
             }
-            return Source::Frame(self.slot(b, v));
+            return self.at_hand(b, v).map_or_else(|| Source::Frame(self.slot(b, v)), Source::Recompute);
         }
         let last = self.last(b, v, 0);
         if let Some(last) = last.filter(|_| self.is_exit(b, v)) {
@@ -644,6 +653,22 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
     }
 
+    /// What computes a value from others that the reverse of the block has by now anyway. To keep it takes two instructions, and this takes one. With
+    /// much effort instructions are put where they cost least, for which there should not be more of those that compute.
+    fn at_hand(&self, b: ir::Block, v: Val) -> Option<ir::Inst> {
+        if self.facts.options.effort != Effort::Quick || self.home == FrameHome::Tape {
+            return None;
+        }
+        let (inst, args) = self.operands(v)?;
+        // Not a whole chain: it would be had as a whole, and be alive to its end.
+        let dfg = &self.facts.func().dfg;
+        let is_made_here =
+            |a| dfg.value_def(a).inst().is_some_and(|i| self.facts.func().layout.inst_block(i) == Some(b));
+        let has =
+            |&a: &ir::Value| self.is_constant(Val::Primal(a)) || self.seen.contains(Val::Primal(a)) && !is_made_here(a);
+        args.iter().all(has).then_some(inst)
+    }
+
     fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
         let def = def_block(self.facts, v);
         let once = self.once(v);
@@ -651,7 +676,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         if let Some(s) = known {
             return s;
         }
-        let s = if once && self.stays(def) {
+        let s = if once && (self.stays(def) || self.is_given(v)) {
             self.variable()
         } else {
             self.alloc(type_of(self.facts, self.aux, v).bytes())

@@ -31,6 +31,15 @@ impl NameSet {
         self.others.clear();
     }
 
+    /// Whether a name is in it.
+    pub fn contains(&self, name: Val) -> bool {
+        match name {
+            Val::Primal(v) => self.primal[v] == self.time,
+            Val::Delta(v) => self.delta[v] == self.time,
+            _ => self.others.contains(&name),
+        }
+    }
+
     /// Put a name in; whether it is new.
     pub fn insert(&mut self, name: Val) -> bool {
         let of = match name {
