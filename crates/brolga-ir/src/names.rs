@@ -64,3 +64,21 @@ impl Names {
         self.symbol.get(spelling).or_else(|| self.same.get(spelling)).map(String::as_str)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_symbol_has_a_spelling_of_its_own() {
+        let mut names = Names::default();
+        let symbols = ["u0_3", "u0:3", "u0;3", "f", "g.h", "g_h", "g_h_2", "g:h", "", "g/h"];
+        let spelled: Vec<String> = symbols.iter().map(|s| names.spell(s).to_owned()).collect();
+        assert_eq!(spelled, ["u0_3", "u0_3_2", "u0_3_3", "f", "g_h", "g_h_2", "g_h_2_2", "g_h_3", "", "g_h_4"]);
+        for (symbol, spelling) in symbols.iter().zip(&spelled) {
+            assert_eq!(names.spell(symbol), spelling);
+            assert_eq!(names.symbol(spelling), Some(*symbol));
+        }
+        assert_eq!(names.symbol("h"), None);
+    }
+}

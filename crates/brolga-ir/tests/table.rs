@@ -54,3 +54,22 @@ fn they_are_maps_in_the_order_of_insertion() {
     assert!(same(&table.iter().map(|(k, v)| (*k, *v)).collect(), &map));
     assert!(table.into_iter().eq(map));
 }
+
+#[test]
+fn a_table_is_appended_to_another_from_somewhere_on() {
+    let pairs = |all: std::ops::Range<u32>| all.map(|n| (Block::from_u32(n * 7 % 19), n));
+    let (mut table, mut map) = (Table::with_capacity(2, 3), IndexMap::default());
+    table.extend(pairs(5..9));
+    map.extend(pairs(5..9));
+    table.append_behind(pairs(10..17).collect(), 3);
+    map.extend(pairs(13..17));
+    assert!(same(&table, &map), "{table:?} is not {map:?}");
+    table.append_behind(pairs(1..2).collect(), 1);
+    table.append_behind(Table::default(), 0);
+    assert!(same(&table, &map), "{table:?} is not {map:?}");
+    // In the same order there is something else for each, and a table beside it has a place for each.
+    let other = table.map(|k, v| k.as_u32() * 100 + v);
+    assert!(same(&other, &map.iter().map(|(k, v)| (*k, k.as_u32() * 100 + v)).collect()));
+    let beside = table.one_each::<u8>();
+    assert!(table.keys().all(|k| (k.as_u32() as usize) < beside.keys().len()));
+}

@@ -136,3 +136,74 @@ fn where_a_fence_is_nobody_loads_the_limit_of_the_tape() {
     let quick = loads(Effort::Quick, &fenced);
     assert!(quick.contains(&segment::TOP) && !quick.contains(&segment::LIMIT), "{quick:?}");
 }
+
+/// So many times `x ← x < s ? x / 4 + s : x² r`, one behind the other.
+fn diamonds(n: usize) -> ir::Function {
+    use std::fmt::Write as _;
+    let mut text = String::from(
+        "function %f(f64, f64) -> f64 system_v {
+block0(v0: f64, v1: f64):
+    v2 = f64const 0x1.0p-2
+    jump block1(v0)\n",
+    );
+    for k in 0..n {
+        let (v, b) = (10 * (k + 1), 3 * k + 1);
+        let (x, next) = (format!("v{v}"), b + 3);
+        writeln!(
+            text,
+            "block{b}({x}: f64):\n v{} = fcmp lt {x}, v1\n brif v{}, block{}, block{}",
+            v + 1,
+            v + 1,
+            b + 1,
+            b + 2
+        )
+        .unwrap();
+        writeln!(
+            text,
+            "block{}:\n v{} = fmul {x}, v2\n v{} = fadd v{}, v1\n jump block{next}(v{})",
+            b + 1,
+            v + 2,
+            v + 3,
+            v + 2,
+            v + 3
+        )
+        .unwrap();
+        writeln!(
+            text,
+            "block{}:\n v{} = fmul {x}, {x}\n v{} = fmul v{}, v0\n jump block{next}(v{})",
+            b + 2,
+            v + 4,
+            v + 5,
+            v + 4,
+            v + 5
+        )
+        .unwrap();
+    }
+    writeln!(text, "block{}(v9: f64):\n return v9\n}}", 3 * n + 1).unwrap();
+    let program = host::program(&text);
+    let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active; 2]);
+    let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::full() };
+    derive(&program, &request, &options, &*host::isa()).unwrap().whole.expect("one function").func
+}
+
+#[test]
+fn what_is_computed_from_what_is_at_hand_is_not_kept() {
+    let count = |func: &ir::Function, wanted: &dyn Fn(&InstructionData) -> bool| {
+        let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+        insts.filter(|&i| wanted(&func.dfg.insts[i])).count()
+    };
+    let memory = |opcode: Opcode| opcode.can_load() || opcode.can_store();
+    for (n, on_stack) in [(10, false), (200, true)] {
+        let func = diamonds(n);
+        // The square is there in both halves: in the first for what goes on, and in the second for the cotangent of the factor. The last number is nobody's.
+        let squares =
+            count(&func, &|i| matches!(i, InstructionData::Binary { opcode: Opcode::Fmul, args: [x, y] } if x == y));
+        assert_eq!(squares, 2 * n - 1, "{func}");
+        // What is kept on the stack are a number and a condition in each of them, and no parameter of the function.
+        let accesses = count(&func, &|i| memory(i.opcode()));
+        assert!(if on_stack { (4 * n - 4..=4 * n).contains(&accesses) } else { accesses == 0 }, "{accesses} in {func}");
+        // If values are in variables, what a join hands on in the first half is the number alone.
+        let joins = func.layout.blocks().skip(1).filter(|&b| func.dfg.num_block_params(b) > 3).count();
+        assert_eq!(joins, 0, "{func}");
+    }
+}

@@ -19,7 +19,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use super::carry::{Carry, CarryInput};
-use super::flow::Cut;
+use super::flow::cheapest;
 use super::names::{Free, NameSet, Needs};
 use super::{Hold, Last, Plan, Source, def_block, type_of};
 use crate::again::Again;
@@ -528,19 +528,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         if !self.facts.options.ideas.cut {
             return (needed(), divides);
         }
-        // What is needed and cannot be computed is in every cut, and mostly it is what all else is computed from.
-        let found: Vec<Val> = if leaves.iter().all(|&n| n < n_needed) {
-            leaves.iter().map(|&n| name(n)).collect()
-        } else {
-            let mut cut = Cut::new();
-            for &v in nodes.keys() {
-                cut.node(type_of(self.facts, self.aux, v).bytes().into());
-            }
-            (0..n_needed).for_each(|n| cut.needed(n));
-            leaves.iter().for_each(|&n| cut.leaf(n));
-            computed_from.iter().for_each(|&(result, operand)| cut.computed_from(result, operand));
-            cut.minimum().into_iter().map(name).collect()
-        };
+        let bytes = nodes.keys().map(|&v| type_of(self.facts, self.aux, v).bytes().into());
+        let found: Vec<Val> = cheapest(bytes, n_needed, &leaves, &computed_from).into_iter().map(name).collect();
         let may_be_dear = self.facts.options.ideas.worth && nodes.len() - found.len() >= MANY_AGAIN as usize;
         if may_be_dear && self.is_dear(b, needed(), &found) {
             return (needed(), divides);

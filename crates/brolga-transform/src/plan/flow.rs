@@ -17,8 +17,28 @@ struct Edge {
     next: usize,
 }
 
+/// The minimum cut of a graph whose nodes cost so much each: those that are needed are the first, and `computed_from` has results with their operands. Nodes are
+/// numbered in their order, and so is what comes back.
+pub fn cheapest(
+    costs: impl Iterator<Item = u64>,
+    needed: usize,
+    leaves: &[usize],
+    computed_from: &[(usize, usize)],
+) -> Vec<usize> {
+    // What is needed and cannot be computed is in every cut, and mostly it is what all else is computed from.
+    if leaves.iter().all(|&n| n < needed) {
+        return leaves.to_vec();
+    }
+    let mut cut = Cut::new();
+    costs.for_each(|cost| drop(cut.node(cost)));
+    (0..needed).for_each(|n| cut.needed(n));
+    leaves.iter().for_each(|&n| cut.leaf(n));
+    computed_from.iter().for_each(|&(result, operand)| cut.computed_from(result, operand));
+    cut.minimum()
+}
+
 /// The graph under construction.
-pub struct Cut {
+struct Cut {
     edges: Vec<Edge>,
     /// The first edge out of each vertex: one more than its number. There are as many lists as vertices, and most are short.
     out: Vec<usize>,
@@ -30,7 +50,7 @@ const SINK: usize = 1;
 
 impl Cut {
     /// No nodes.
-    pub fn new() -> Self {
+    fn new() -> Self {
         Self { edges: Vec::new(), out: vec![0, 0], nodes: 0 }
     }
 
@@ -47,7 +67,7 @@ impl Cut {
     }
 
     /// A node that costs `capacity` to cut.
-    pub fn node(&mut self, capacity: u64) -> usize {
+    fn node(&mut self, capacity: u64) -> usize {
         let n = self.nodes;
         self.nodes += 1;
         self.out.extend([0, 0]);
@@ -56,17 +76,17 @@ impl Cut {
     }
 
     /// `result` is computed from `operand`.
-    pub fn computed_from(&mut self, result: usize, operand: usize) {
+    fn computed_from(&mut self, result: usize, operand: usize) {
         self.edge(3 + 2 * operand, 2 + 2 * result, INF);
     }
 
     /// The node cannot be computed.
-    pub fn leaf(&mut self, n: usize) {
+    fn leaf(&mut self, n: usize) {
         self.edge(SOURCE, 2 + 2 * n, INF);
     }
 
     /// The node is needed.
-    pub fn needed(&mut self, n: usize) {
+    fn needed(&mut self, n: usize) {
         self.edge(3 + 2 * n, SINK, INF);
     }
 
@@ -117,7 +137,7 @@ impl Cut {
     }
 
     /// The nodes of the minimum cut next to the sinks, in the order in which they were made.
-    pub fn minimum(mut self) -> Vec<usize> {
+    fn minimum(mut self) -> Vec<usize> {
         let (mut level, mut next) = (vec![0; self.out.len()], vec![0; self.out.len()]);
         let (mut path, mut work) = (Vec::new(), Vec::with_capacity(self.out.len()));
         loop {
@@ -185,6 +205,52 @@ mod tests {
         c.computed_from(b, a);
         c.needed(b);
         assert_eq!(c.minimum(), [b]);
+    }
+
+    #[test]
+    fn what_is_needed_and_made_of_nothing_is_the_cut_if_all_else_is_made_of_it() {
+        let mut state = 7_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let (mut at_once, mut searched) = (0, 0);
+        for _ in 0..2000 {
+            let all = 1 + random(9);
+            let needed = 1 + random(all);
+            // Results have lower numbers than their operands, or higher ones: nothing says which comes first.
+            let place: Vec<usize> = (0..all).map(|_| random(1000)).collect();
+            let mut computed_from = Vec::new();
+            for result in 0..all {
+                let operands: Vec<usize> = (0..all).filter(|&o| place[o] < place[result] && random(3) == 0).collect();
+                computed_from.extend(operands.into_iter().map(|o| (result, o)));
+            }
+            // Only what is needed, or something needed is made of.
+            let mut met: Vec<usize> = (0..needed).collect();
+            for k in 0.. {
+                let Some(&n) = met.get(k) else { break };
+                let operands = computed_from.iter().filter(|x| x.0 == n).map(|x| x.1);
+                for o in operands.collect::<Vec<_>>() {
+                    if !met.contains(&o) {
+                        met.push(o);
+                    }
+                }
+            }
+            if met.len() < all {
+                continue;
+            }
+            let leaves: Vec<usize> = (0..all).filter(|n| computed_from.iter().all(|x| x.0 != *n)).collect();
+            let costs: Vec<u64> = (0..all).map(|_| 1 + random(16) as u64).collect();
+            let found = cheapest(costs.iter().copied(), needed, &leaves, &computed_from);
+            let mut cut = Cut::new();
+            costs.iter().for_each(|&c| drop(cut.node(c)));
+            (0..needed).for_each(|n| cut.needed(n));
+            leaves.iter().for_each(|&n| cut.leaf(n));
+            computed_from.iter().for_each(|&(r, o)| cut.computed_from(r, o));
+            assert_eq!(found, cut.minimum(), "{needed} of {all}, {computed_from:?}, {costs:?}");
+            *(if leaves.iter().all(|&n| n < needed) { &mut at_once } else { &mut searched }) += 1;
+        }
+        assert!(at_once > 100 && searched > 100, "{at_once}, {searched}");
     }
 
     #[test]

@@ -121,3 +121,24 @@ impl Free {
         *self.known.at(name) = (self.time, is_free);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_once_and_in_order_however_many_there_are() {
+        let name = |n: usize| Val::Primal(ir::Value::from_u32((n * 7 % 60) as u32));
+        let (mut needs, mut known) = (Needs::default(), Vec::new());
+        for n in 0..120 {
+            needs.extend([name(n), name(n / 2)]);
+            for v in [name(n), name(n / 2)] {
+                if !known.contains(&v) {
+                    known.push(v);
+                }
+            }
+            assert_eq!(needs[..], known[..], "{n}");
+        }
+        assert!(known.len() > 3 * FEW);
+    }
+}
