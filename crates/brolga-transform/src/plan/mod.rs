@@ -6,7 +6,8 @@
 //! **Answer**, the cheapest first:
 //! - constants are made again;
 //! - what was defined in a block that runs at most once per call is *kept* in the activation frame ([`FrameHome`] says where
-//!   that is), whoever reads it, and so is what a once-block reads of a loop;
+//!   that is), whoever reads it, and so is what a once-block reads of a loop; with little effort not if one instruction computes it from what
+//!   the reverse of the block has anyway;
 //! - integers that run backwards are *carried* ([`carry`]); so is what a loop reads from outside of it: one variable holds it
 //!   while the pullback is in the loop, set where the pullback enters the loop from behind;
 //! - what an induction variable was at the end of its loop follows from the bound that it was compared with;
