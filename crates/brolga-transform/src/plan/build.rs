@@ -642,8 +642,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
     }
 
-    /// What computes a value from others that the reverse of the block has by now anyway. To keep it takes two instructions, and this takes one. With
-    /// much effort instructions are put where they cost least, for which there should not be more of those that compute.
+    /// What computes a value from others that the reverse of the block has by now anyway. To keep it takes two instructions, and this takes one, which is
+    /// what counts with little effort.
     fn at_hand(&self, b: ir::Block, v: Val) -> Option<ir::Inst> {
         if self.facts.options.effort != Effort::Quick || self.home == FrameHome::Tape {
             return None;

@@ -30,7 +30,9 @@ pub fn cheapest(
         return leaves.to_vec();
     }
     let mut cut = Cut::new();
-    costs.for_each(|cost| drop(cut.node(cost)));
+    for cost in costs {
+        cut.node(cost);
+    }
     (0..needed).for_each(|n| cut.needed(n));
     leaves.iter().for_each(|&n| cut.leaf(n));
     computed_from.iter().for_each(|&(result, operand)| cut.computed_from(result, operand));
@@ -243,7 +245,9 @@ mod tests {
             let costs: Vec<u64> = (0..all).map(|_| 1 + random(16) as u64).collect();
             let found = cheapest(costs.iter().copied(), needed, &leaves, &computed_from);
             let mut cut = Cut::new();
-            costs.iter().for_each(|&c| drop(cut.node(c)));
+            for &cost in &costs {
+                cut.node(cost);
+            }
             (0..needed).for_each(|n| cut.needed(n));
             leaves.iter().for_each(|&n| cut.leaf(n));
             computed_from.iter().for_each(|&(r, o)| cut.computed_from(r, o));
