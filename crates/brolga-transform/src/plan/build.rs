@@ -642,10 +642,16 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
     }
 
-    /// What computes a value from others that the reverse of the block has by now anyway. To keep it takes two instructions, and this takes one, which is
-    /// what counts with little effort.
+    /// What computes a value from others that the reverse of the block has by now anyway. To keep it takes two instructions on the stack, and a parameter of
+    /// each join on the way to the end where it is not on all ways; this takes one, which is what counts with little effort.
     fn at_hand(&self, b: ir::Block, v: Val) -> Option<ir::Inst> {
-        if self.facts.options.effort != Effort::Quick || self.home == FrameHome::Tape {
+        let def = def_block(self.facts, v);
+        let costs = || match self.home {
+            FrameHome::Tape => false,
+            FrameHome::Stack => true,
+            FrameHome::Variables => !self.plan.exits.iter().all(|&e| self.loops.dominates(def, e)),
+        };
+        if self.facts.options.effort != Effort::Quick || !self.plan.once(self.facts, b) || !costs() {
             return None;
         }
         let (inst, args) = self.operands(v)?;
