@@ -23,6 +23,16 @@ block0(v0: f64):
     v1 = fabs v0
     return v1
 }
+function %lost(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = fdiv v0, v0
+    v2 = f64const 0x1.0p100
+    v3 = fmul v1, v2
+    jump block1
+block1:
+    v4 = fadd.f64 v0, v3
+    return v4
+}
 function %count(f64) -> f64 system_v {
     gv0 = symbol %total
 block0(v0: f64):
@@ -112,6 +122,19 @@ fn kinks_are_named() {
     let mut wrong = s.outcome();
     wrong.gradient[0] = Some(Item::One(Num::F64(1.5)));
     assert!(!s.check(&wrong, true).is_ok());
+}
+
+#[test]
+fn the_tape_does_not_tell_what_it_loses_by_rounding() {
+    // The slope is one. The tape adds and takes away 2¹⁰⁰ and so do the differences.
+    let s = Subject::new("%lost(-0.75)");
+    let right = s.outcome();
+    let found = s.check(&right, false);
+    assert_eq!((found.rows[0].gradient, found.rows[0].tape), (1.0, Some(0.0)));
+    assert_eq!((found.rows[0].verdict, found.complaints()), (RowVerdict::Unknown, vec![]));
+    let mut wrong = right;
+    wrong.gradient[0] = Some(Item::One(Num::F64(1e20)));
+    assert_eq!(s.check(&wrong, false).rows[0].verdict, RowVerdict::NotTheTape);
 }
 
 #[test]

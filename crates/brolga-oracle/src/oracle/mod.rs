@@ -138,6 +138,8 @@ pub struct Reverse<T> {
     pub edges: usize,
     /// Bytes of the graph.
     pub tape_bytes: usize,
+    /// The largest finite cotangent of all floats on the way.
+    pub largest: f64,
     /// Instructions executed.
     pub steps: u64,
     /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
@@ -164,11 +166,24 @@ pub struct OracleOutcome {
     pub edges: usize,
     /// Bytes of the graph.
     pub tape_bytes: usize,
+    /// The largest finite cotangent of all floats on the way: see [`Self::rounding`].
+    pub largest: f64,
     /// Instructions executed.
     pub steps: u64,
     /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
     /// something else.
     pub nan_sign: bool,
+}
+
+/// The part of a cotangent that may be lost where another one is added to it and taken away again: some bits more than a double has.
+const LOST: f64 = 1.0 / (1_u64 << 48) as f64;
+
+impl OracleOutcome {
+    /// How far the tape may be off by rounding alone. `x + 1e30·(x/x)` has the slope one; the tape adds `1e30/x` to it, and takes that away. Of what differs
+    /// by no more than this it says nothing.
+    pub fn rounding(&self) -> f64 {
+        self.largest * LOST
+    }
 }
 
 /// A second-order run: the gradient, and its derivative along the direction.
@@ -294,6 +309,7 @@ impl<'p> Oracle<'p> {
             nodes: r.nodes,
             edges: r.edges,
             tape_bytes: r.tape_bytes,
+            largest: r.largest,
             steps: r.steps,
             nan_sign: r.nan_sign,
         })
@@ -326,6 +342,7 @@ impl<'p> Oracle<'p> {
                 nodes: r.nodes,
                 edges: r.edges,
                 tape_bytes: r.tape_bytes,
+                largest: r.largest,
                 steps: r.steps,
                 nan_sign: r.nan_sign,
             }
@@ -387,6 +404,7 @@ impl<'p> Oracle<'p> {
             nodes: m.domain.n_nodes(),
             edges: m.domain.n_edges(),
             tape_bytes: m.domain.n_bytes(),
+            largest: grad.values().map(|g| g.primal().abs()).filter(|g| g.is_finite()).fold(0.0, f64::max),
             steps: m.n_steps(),
             nan_sign: m.nan_sign,
         })
