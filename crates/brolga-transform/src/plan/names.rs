@@ -65,7 +65,7 @@ const FEW: usize = 16;
 impl Needs {
     /// Put a name behind the others, unless it is among them.
     pub fn insert(&mut self, name: Val) {
-        if self.names.len() == FEW {
+        if self.names.len() == FEW && self.known.is_empty() {
             self.known.extend(self.names.iter().copied());
         }
         let is_new = if self.names.len() < FEW { !self.names.contains(&name) } else { self.known.insert(name) };
