@@ -12,6 +12,7 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
+use crate::activity::demand::{Demand, DemandInput, demand};
 use crate::activity::lanes::{self, LaneInput, Link};
 use crate::activity::steps::Steps;
 use crate::blocks::{self, Flow};
@@ -43,6 +44,8 @@ pub struct Summary {
     pub links: Vec<Link>,
     /// Per parameter: it goes to memory, to other functions or back to the caller, whole or in part, as it is, or becomes a float.
     pub hands_on: Vec<bool>,
+    /// Per parameter: how its bits become a float's, as far as the function tells.
+    pub demands: Vec<Option<Demand>>,
 }
 
 /// Where a returned pointer may come from.
@@ -91,6 +94,8 @@ pub struct Summaries {
     results: HashMap<FuncKey, Vec<Made>>,
     /// Which parameters are places in an instance's memory.
     offsets: HashMap<FuncKey, Vec<bool>>,
+    /// Whether some function computes a float's bits from integers in memory.
+    demanded: bool,
 }
 
 impl Summaries {
@@ -159,6 +164,11 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.hands_on.get(i)).copied().unwrap_or(false)
     }
 
+    /// How the bits of a parameter of `f` become a float's.
+    pub fn demands(&self, f: FuncKey, i: usize) -> Option<Demand> {
+        self.funcs.get(&f).and_then(|s| s.demands.get(i)).copied().flatten()
+    }
+
     /// The width of the floats whose bits a parameter of `f` carries, as far as `f` tells.
     pub fn param_lane(&self, f: FuncKey, i: usize) -> u32 {
         self.funcs.get(&f).and_then(|s| s.lanes.0.get(i)).copied().unwrap_or(0)
@@ -195,19 +205,19 @@ impl Summaries {
         let cfgs: HashMap<FuncKey, Cfg> = funcs.iter().map(|(&k, func)| (k, Cfg::compute(func))).collect();
         let uses: HashMap<FuncKey, Uses> = funcs.iter().map(|(&k, f)| (k, Uses::compute(f, &cfgs[&k]))).collect();
         let body = |(&k, &func)| (k, Body { func, cfg: &cfgs[&k], uses: &uses[&k] });
-        Self::of_bodies(program, &funcs.iter().map(body).collect())
+        Self::of_bodies(program, &funcs.iter().map(body).collect(), false)
     }
 
     /// The same if edges and uses are known, or nothing if nobody will ask.
-    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>) -> Self {
+    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
         match bodies.len() == 1 && bodies.values().all(|b| nobody_asks(program, b.func)) {
             true => Summaries::default(),
-            false => Self::of_bodies(program, bodies),
+            false => Self::of_bodies(program, bodies, demanded),
         }
     }
 
-    /// The same if edges and uses are known.
-    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>) -> Self {
+    /// The same if edges and uses are known. `demanded`: some function computes a float's bits from integers in memory.
+    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
         let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = blocks::flows(program, funcs);
         let effects = effects::compute(program, bodies, &flows);
@@ -219,6 +229,7 @@ impl Summaries {
             flows,
             rewinding: rewind::rewinding(program, funcs),
             addressed: addressed(program, funcs),
+            demanded,
             ..Summaries::default()
         };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
@@ -293,6 +304,17 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let results = vec![ResultMode::None; func.signature.returns.len()];
     let Solved { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
     let links = lanes::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c, steps: &steps });
+    let for_demand = DemandInput {
+        program,
+        func,
+        cfg,
+        summaries: &*summaries,
+        pointers: &p,
+        contents: &c,
+        steps: &steps,
+        stores: summaries.demanded,
+    };
+    let demanded = demand(&for_demand, |_| false);
     let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];
@@ -322,6 +344,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
             .iter()
             .map(|&v| contents::goes_on(func, uses, v) || contents::becomes_float(func, uses, v))
             .collect(),
+        demands: formal.iter().map(|&v| demanded[v]).collect(),
     };
     let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {

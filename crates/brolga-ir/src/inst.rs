@@ -58,6 +58,12 @@ pub enum Shape {
         /// Bytes of a float in the memory where they lie; 0 if that is not known, or if they are no place in memory.
         of: u8,
     },
+    /// Bits from which integer arithmetic computes others. What is held is not a cotangent but whether one that is not zero has
+    /// arrived at what was computed: 0 or 1.
+    Demand {
+        /// Bytes of the integer.
+        n: u8,
+    },
 }
 
 impl Shape {
@@ -69,6 +75,7 @@ impl Shape {
             Shape::F32X4 | Shape::F32Pair => types::F32X4,
             Shape::F64X2 => types::F64X2,
             Shape::Bytes { .. } => types::I64,
+            Shape::Demand { .. } => types::I8,
         }
     }
 
@@ -78,7 +85,7 @@ impl Shape {
             Shape::F32 => 4,
             Shape::F64 | Shape::F32Pair => 8,
             Shape::F32X4 | Shape::F64X2 => 16,
-            Shape::Bytes { n, .. } => n.into(),
+            Shape::Bytes { n, .. } | Shape::Demand { n } => n.into(),
         }
     }
 
@@ -110,7 +117,7 @@ impl Shape {
         match self {
             Shape::F32 | Shape::F32X4 | Shape::F32Pair => 4,
             Shape::F64 | Shape::F64X2 => 8,
-            Shape::Bytes { .. } => 1,
+            Shape::Bytes { .. } | Shape::Demand { .. } => 1,
         }
     }
 }

@@ -52,6 +52,7 @@ impl Display for Shape {
             Shape::F32Pair => f.write_str("f32pair"),
             Shape::Bytes { n, of: 0 } => write!(f, "{n} bytes"),
             Shape::Bytes { n, of } => write!(f, "{n} bytes of f{}", 8 * of),
+            Shape::Demand { n } => write!(f, "demand of {n} bytes"),
         }
     }
 }

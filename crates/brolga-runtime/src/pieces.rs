@@ -27,10 +27,12 @@ use std::collections::HashMap;
 
 use crate::segment::Segment;
 
+mod demand;
 mod helpers;
 #[cfg(test)]
 mod tests;
 
+pub use demand::{brolga_add_demand, brolga_any_bytes, brolga_move_demand, brolga_take_demand};
 pub use helpers::*;
 
 /// Bytes of a window.
@@ -108,6 +110,8 @@ pub(crate) struct Pieces {
     tickets: Vec<Option<Vec<Part>>>,
     /// Bytes were to be a number, and were none.
     lost: bool,
+    /// By window: bytes at which a demand waits ([`demand`]).
+    demanded: HashMap<usize, Mask>,
 }
 
 /// The bytes of a record that lie in `from..to` if its byte 0 lies at `at`.
@@ -134,14 +138,14 @@ unsafe fn window_at(base: usize) -> [u8; WINDOW] {
 impl Pieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
-        if !self.records.is_empty() || self.lost {
+        if !self.records.is_empty() || self.lost || !self.demanded.is_empty() {
             *self = Self::default();
         }
     }
 
     /// How many windows something waits at, or have been taken in part.
     fn places(&self) -> u64 {
-        (self.waiting.len() + self.open.len()) as u64
+        (self.waiting.len() + self.open.len() + self.demanded.len()) as u64
     }
 
     fn note(&mut self, bytes: [u8; WINDOW], home: usize) -> u32 {
@@ -203,6 +207,7 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
+        let demanded = self.take_demand(p, n);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);
         while base < p + n {
@@ -260,6 +265,10 @@ impl Pieces {
             }
             base += WINDOW;
         }
+        if demanded {
+            parts.iter().for_each(|part| self.done(part.record, part.bytes));
+            return demand::DEMAND;
+        }
         self.ticket(parts)
     }
 
@@ -269,6 +278,10 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn add(&mut self, p: usize, n: usize, of: usize, ticket: u64) -> bool {
+        if ticket == demand::DEMAND {
+            self.demand(p, n);
+            return true;
+        }
         let mut places: Vec<usize> = Vec::new();
         for mut part in self.redeem(ticket) {
             let beyond = part.bytes & !within(part.at, 0, n as isize);
@@ -521,6 +534,7 @@ impl Pieces {
 
     /// The number of `n` bytes that a ticket stands for.
     fn number(&mut self, ticket: u64, n: usize) -> f64 {
+        self.lost |= ticket == demand::DEMAND;
         let parts = self.redeem(ticket);
         let sum = self.sum(&parts, n);
         parts.iter().for_each(|part| self.done(part.record, part.bytes));
@@ -529,6 +543,7 @@ impl Pieces {
 
     /// The two numbers of four bytes each that a ticket stands for.
     fn numbers(&mut self, ticket: u64) -> [f64; 2] {
+        self.lost |= ticket == demand::DEMAND;
         let parts = self.redeem(ticket);
         let half = |k: isize| {
             let within = |part: &Part| Part {
@@ -552,7 +567,12 @@ impl Pieces {
 
     /// Put what still waits at the end where it waits, if that is possible. Of what size floats are there that nobody has written is for the caller of the run
     /// to say.
-    fn finish(&mut self, known: &dyn Fn(usize) -> There) -> Result<(), Stuck> {
+    fn finish(&mut self, known: &dyn Fn(usize) -> There, holds_floats: &dyn Fn(usize) -> bool) -> Result<(), Stuck> {
+        let is_lost = |base: usize, mask: Mask| (0..WINDOW).any(|i| mask & 1 << i != 0 && holds_floats(base + i));
+        let lost = self.demanded.iter().filter(|d| is_lost(*d.0, *d.1)).map(|d| *d.0).min();
+        if lost.is_some() {
+            return Err(Stuck(lost));
+        }
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
         for (base, of) in places {
             let there = known(base);
@@ -584,12 +604,17 @@ unsafe fn add_number<T: Copy>(p: *mut T, x: T, sum: impl Fn(T, T) -> T) {
 
 impl Segment {
     /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked for addresses of eight bytes of shadow: what is there
-    /// of which it is the shadow?
+    /// of which it is the shadow? `holds_floats` is asked for single bytes of shadow: are they of a float that the caller of the run has put there, as far as
+    /// that is known?
     ///
     /// # Errors
-    /// If a cotangent did not.
-    pub fn end_pullback(&mut self, known: &dyn Fn(usize) -> There) -> Result<(), Stuck> {
-        let all = self.pieces.finish(known);
+    /// If a cotangent did not, or if integer arithmetic has lost one of a float that the caller has put into memory.
+    pub fn end_pullback(
+        &mut self,
+        known: &dyn Fn(usize) -> There,
+        holds_floats: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Stuck> {
+        let all = self.pieces.finish(known, holds_floats);
         self.waiting = 0;
         self.pieces.clear();
         all

@@ -233,7 +233,7 @@ impl Finder<'_, '_> {
         let stmt = &self.stmts[&inst];
         let alone = stmt.keep && stmt.before.is_empty() && stmt.after.is_empty();
         let reverses = |op: &AdOp| match op {
-            AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => false,
+            AdOp::AddMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => false,
             AdOp::Arith(..) | AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::AddMem { .. } | AdOp::TrapIf(..) => true,
             AdOp::Call { tape, .. } => *tape == Tape::Aside,
             _ => false,

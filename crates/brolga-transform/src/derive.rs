@@ -127,6 +127,8 @@ pub struct Derivation {
     pub normalised: IndexMap<FuncKey, ir::Function>,
     /// Whether a function moves floats in pieces.
     pub pieces: bool,
+    /// Whether a function computes a float's bits from integers in memory.
+    pub demanded: bool,
     /// Bytes that the tape is to have room for beyond its limit: for a frame that would not be there if the root had a function of its own.
     pub spare: usize,
 }
@@ -170,7 +172,7 @@ pub fn derive_with(
 ) -> Result<Derivation, Diagnostics> {
     // Whoever looks should see nothing of attempts that fail.
     let (inlining, found) = attempt(program, request, options, isa)?;
-    let manner = Manner { pieces: found.pieces, looks: true, ..Manner::with(&inlining) };
+    let manner = Manner { pieces: found.pieces, demanded: found.demanded, looks: true, ..Manner::with(&inlining) };
     let found = derive_once(program, request, options, manner, isa, look, |_, _| {})?;
     found.verify(isa).map(|()| found)
 }
@@ -209,6 +211,9 @@ pub(crate) struct Manner<'a> {
     pub inlining: &'a Inlining,
     /// Whether it is known that a function moves floats in pieces, so that all must settle what they read.
     pub pieces: bool,
+    /// Whether it is known that a function computes a float's bits from integers in memory, so that all say where they store such
+    /// integers ([`brolga_analysis::activity::demand`]).
+    pub demanded: bool,
     /// How far.
     far: Looking,
     /// Whether somebody looks at the stages of variants.
@@ -218,7 +223,7 @@ pub(crate) struct Manner<'a> {
 impl<'a> Manner<'a> {
     /// All the way, with these calls replaced.
     pub fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, far: Looking::Derive, looks: false }
+        Self { inlining, pieces: false, demanded: false, far: Looking::Derive, looks: false }
     }
 }
 
@@ -261,6 +266,7 @@ fn run(
 ) -> Result<Option<Derivation>, Diagnostics> {
     asked::check(program, request)?;
     let options = &options.settled();
+    let as_given = program;
     let mut program = program.clone();
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
@@ -290,7 +296,7 @@ fn run(
     if !normalised.contains_key(&request.func) {
         return Err(problems);
     }
-    let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect());
+    let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect(), manner.demanded);
     let addressed = addressed(&program, &normalised);
 
     let mut work = Worklist::new(&program, &summaries);
@@ -307,7 +313,7 @@ fn run(
     let (mut pairs, mut wholes) = (Vec::new(), Vec::new());
     let mut captures = Vec::new();
     let mut overwrites = Vec::new();
-    let common = Common { program: &program, options, summaries: &summaries, isa };
+    let common = Common { program: &program, options, summaries: &summaries, demanded: manner.demanded, isa };
     // Who reads what others move in pieces has to know; who was derived before that was seen is derived again.
     let mut pieces = manner.pieces;
     let mut early: Vec<(Variant, Wanted, Place)> = Vec::new();
@@ -351,6 +357,10 @@ fn run(
         let how = How { to: to.clone(), looking: wanted, pieces, looks: manner.looks };
         match derive_one(common, primal, &variant, how, &mut work, &mut names, &mut glance) {
             Ok(Became::Looked) => {}
+            Ok(Became::Demanding) => {
+                let manner = Manner { pieces: true, demanded: true, ..manner };
+                return run(as_given, request, options, manner, isa, look, glance);
+            }
             Ok(Became::Served(found)) => {
                 pieces |= found.pieces;
                 overwrites = vec![false; variant.params.len()];
@@ -431,6 +441,7 @@ fn run(
         primals,
         normalised,
         pieces,
+        demanded: manner.demanded,
         spare,
     }))
 }
@@ -465,6 +476,8 @@ enum Looking {
 enum Became<'a> {
     /// It was looked at, as far as was asked.
     Looked,
+    /// It computes a float's bits from integers in memory, which has to be known from the beginning.
+    Demanding,
     /// A callee does what it would.
     Served(Served),
     /// All that it went through.
@@ -477,6 +490,8 @@ struct Common<'a> {
     program: &'a Program,
     options: &'a Options,
     summaries: &'a Summaries,
+    /// Whether some function computes a float's bits from integers in memory.
+    demanded: bool,
     isa: &'a dyn TargetIsa,
 }
 
@@ -495,7 +510,7 @@ struct How {
 
 /// Derive a variant, which is `glance`d at first.
 fn derive_one<'a>(
-    Common { program, options, summaries, isa }: Common<'a>,
+    Common { program, options, summaries, demanded, isa }: Common<'a>,
     primal: &'a Normalised,
     variant: &'a Variant,
     How { to: Wanted { symbols: (forward_symbol, pullback_symbol), mode, is_root }, looking, pieces, looks }: How,
@@ -503,7 +518,10 @@ fn derive_one<'a>(
     names: &mut Names,
     glance: &mut dyn FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<Became<'a>, Diagnostics> {
-    let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
+    let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, (is_root, demanded), mode);
+    if !demanded && facts.activity.computes_bits() {
+        return Ok(Became::Demanding);
+    }
     let pieces = pieces || facts.activity.moves_pieces();
     let mut ids = Ids::default();
     let (mut lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);

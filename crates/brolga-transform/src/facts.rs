@@ -88,7 +88,7 @@ impl<'a> Facts<'a> {
         variant: &'a Variant,
         options: &'a Options,
         summaries: &'a Summaries,
-        root: bool,
+        (root, demanded): (bool, bool),
         mode: Mode,
     ) -> (Self, Vec<Diagnostic>) {
         let func = &primal.func;
@@ -139,6 +139,7 @@ impl<'a> Facts<'a> {
             steps: &steps,
             summaries,
             untracked: untracked(program, variant.func, options),
+            demanded,
         };
         let (activity, problems) = activity::compute(&input);
 
@@ -220,6 +221,7 @@ impl<'a> Facts<'a> {
             steps: &self.steps,
             summaries: self.summaries,
             untracked: untracked(self.program, self.variant.func, self.options),
+            demanded: false,
         };
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);

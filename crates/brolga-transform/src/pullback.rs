@@ -546,7 +546,7 @@ impl Builder<'_, '_> {
             self.add(f, Defs::default(), AdOp::AddCt(a, by), at);
         }
         for q in unfollowed(self.facts, p, b) {
-            let is_ticket = matches!(self.facts.activity.ct[q], Some(Shape::Bytes { .. }));
+            let is_ticket = matches!(self.facts.activity.ct[q], Some(Shape::Bytes { .. } | Shape::Demand { .. }));
             let mut arrives = taken[&q];
             if !is_ticket {
                 let ty = self.facts.activity.ct[q].expect("it is active").ty();

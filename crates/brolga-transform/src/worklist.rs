@@ -73,7 +73,7 @@ impl<'a> Worklist<'a> {
         for (i, (mode, p)) in variant.params.iter_mut().zip(&sig.params).enumerate() {
             // What moves in pieces has no size yet, and a small number may look like a single.
             let double = p.value_type == types::I64 && s.param_lane(f, i) == 8;
-            let pieces = matches!(mode, ParamMode::Bits { shape: Shape::Bytes { .. }, .. });
+            let pieces = matches!(mode, ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. });
             match *mode {
                 ParamMode::Const | ParamMode::Opaque { definite: false } | ParamMode::Bits { definite: false, .. }
                     if s.is_offset(f, i) =>

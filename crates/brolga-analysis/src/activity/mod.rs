@@ -38,6 +38,7 @@ use crate::modes::{ParamMode, ResultMode};
 use crate::pointers::{PointerInput, Pointers};
 use crate::summary::Summaries;
 use crate::turns::{Here, Local};
+use demand::{Demand, DemandInput};
 use steps::Steps;
 
 /// What a memory access means for the derivative.
@@ -107,6 +108,8 @@ pub struct Activity {
     pub lane: SecondaryMap<ir::Value, u32>,
     /// Tainted integers that are pieces of memory, and nothing else.
     pub pieces: EntitySet<ir::Value>,
+    /// Pieces that are computed from others, and loads of which nothing else is made: what they have for a cotangent is a demand.
+    pub computed: EntitySet<ir::Value>,
     /// Operations on bits whose results must not get a cotangent ([`Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
 }
@@ -130,6 +133,11 @@ impl Activity {
     pub fn moves_pieces(&self) -> bool {
         let mixed = |c: &Option<CopyRole>| *c == Some(CopyRole::Mixed);
         self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)
+    }
+
+    /// Whether this function computes what may become a float's bits from integers that may be a float's bits.
+    pub fn computes_bits(&self) -> bool {
+        self.computed.iter().any(|v| self.ct[v].is_some())
     }
 
     /// The shape of what a value carries, active or not.
@@ -170,6 +178,8 @@ pub struct ActivityInput<'a> {
     pub summaries: &'a Summaries,
     /// Whether problems with bits are left to the run.
     pub untracked: Untracked,
+    /// Whether some function of the program computes a float's bits from integers in memory (see [`demand`]).
+    pub demanded: bool,
 }
 
 /// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
@@ -183,6 +193,7 @@ fn kinds_at(func: &ir::Function, contents: &Contents, summaries: &Summaries, ins
     region.map_or(k, |r| k.join(summaries.region(r)))
 }
 
+pub mod demand;
 pub mod exponent;
 pub mod lanes;
 mod open;
@@ -214,7 +225,24 @@ struct Cx<'a> {
     turns: Here,
     /// Where a float's bits meet an integer that nobody follows.
     joins: EntitySet<ir::Value>,
+    /// Integers whose bits become a float's.
+    demand: SecondaryMap<ir::Value, Option<Demand>>,
     problems: Vec<Problem>,
+}
+
+impl<'a> ActivityInput<'a> {
+    fn for_demand(&self) -> DemandInput<'a> {
+        DemandInput {
+            program: self.program,
+            func: self.func,
+            cfg: self.cfg,
+            summaries: self.summaries,
+            pointers: self.pointers,
+            contents: self.contents,
+            steps: self.steps,
+            stores: self.demanded,
+        }
+    }
 }
 
 /// Rounds in which such places are looked for: one may hide another.
@@ -240,6 +268,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         active_memory: EntitySet::new(),
         holding: HashMap::default(),
         joins: EntitySet::new(),
+        demand: demand::demand(&input.for_demand(), |k| matches!(input.results[k], ResultMode::Bits(_))),
         problems: Vec::new(),
     };
     let unsure = unsure::unsure(input);
@@ -260,6 +289,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             active_memory: EntitySet::new(),
             holding: HashMap::default(),
             joins,
+            demand: cx.demand,
             problems: Vec::new(),
         };
     }
@@ -273,8 +303,11 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             if !cx.useful.contains(v) {
                 continue;
             }
-            if cx.a.pieces.contains(v) {
-                cx.a.ct[v] = Some(Shape::Bytes { n: func.dfg.value_type(v).bytes() as u8, of: 0 });
+            let n = func.dfg.value_type(v).bytes() as u8;
+            if cx.a.computed.contains(v) {
+                cx.a.ct[v] = Some(Shape::Demand { n });
+            } else if cx.a.pieces.contains(v) {
+                cx.a.ct[v] = Some(Shape::Bytes { n, of: 0 });
             } else if cx.a.is_varied(v) {
                 cx.a.ct[v] = cx.a.shape(func, v);
             }

@@ -224,6 +224,7 @@ impl Cx<'_> {
                 Because::Nothing => {}
             }
         }
+        let all = open.clone();
         let mut changed = true;
         while std::mem::take(&mut changed) {
             open.retain(|&(v, ref others)| {
@@ -236,6 +237,85 @@ impl Cx<'_> {
                 all || !self.a.pieces.remove(v)
             });
         }
+        self.computed(&all);
+    }
+
+    /// Which pieces have a demand for a cotangent: what is computed, what is moved of that, and what is loaded for nothing else.
+    fn computed(&mut self, made_of: &[(ir::Value, Vec<ir::Value>)]) {
+        let func = self.i.func;
+        let arithmetic = |v: ir::Value| {
+            let inst = func.dfg.value_def(v).inst();
+            inst.is_some_and(|i| self.i.steps.of(i).is_none() && bytes_of(func, i).is_none() && self.is_arithmetic(i))
+        };
+        let mut found: EntitySet<ir::Value> = EntitySet::new();
+        found.extend(made_of.iter().map(|m| m.0).filter(|&v| self.a.pieces.contains(v) && arithmetic(v)));
+        if found.is_empty() {
+            return;
+        }
+        let moved = |v: ir::Value| {
+            let inst = func.dfg.value_def(v).inst();
+            self.a.pieces.contains(v) && inst.is_some_and(|i| bytes_of(func, i).is_some())
+        };
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for (v, of) in made_of {
+                if !found.contains(*v) && moved(*v) && of.iter().any(|x| found.contains(*x)) {
+                    changed |= found.insert(*v);
+                }
+            }
+        }
+        let only_computed = |v: &ir::Value| {
+            let is_load = func.dfg.value_def(*v).inst().is_some_and(|i| func.dfg.insts[i].opcode().can_load());
+            let made = |u: &Use| match *u {
+                Use::Inst(i, _) => func.dfg.inst_results(i).iter().all(|&r| found.contains(r)) || self.ends(i),
+                Use::Edge(..) => false,
+            };
+            is_load && !self.a.is_varied(*v) && self.i.uses.of(*v).iter().all(made)
+        };
+        let loads: Vec<ir::Value> = self.a.pieces.iter().filter(only_computed).collect();
+        found.extend(loads);
+        self.a.computed = found;
+    }
+
+    /// Whether no cotangent comes from a use.
+    fn ends(&self, inst: ir::Inst) -> bool {
+        let func = self.i.func;
+        let results = func.dfg.inst_results(inst);
+        let op = func.dfg.insts[inst].opcode();
+        !results.is_empty() && !op.is_call() && results.iter().all(|&r| self.a.state[r] == State::No)
+    }
+
+    /// Whether an instruction calculates with integers.
+    fn is_arithmetic(&self, inst: ir::Inst) -> bool {
+        let func = self.i.func;
+        let plain = func.dfg.inst_args(inst).iter().all(|&a| !func.dfg.value_type(a).lane_type().is_float());
+        let s = match opcode_rule(func.dfg.insts[inst].opcode()) {
+            OpcodeRule::NotFloat => return plain,
+            OpcodeRule::Structural(s) => s,
+            _ => return false,
+        };
+        use Structural::*;
+        let bits = matches!(s, Band | Bor | Bxor) && sign_of_piece(func, inst, |x| self.a.state[x] != State::No).is_some();
+        plain
+            && !bits
+            && matches!(
+                s,
+                IntArith
+                    | IntBits
+                    | Band
+                    | Bor
+                    | Bxor
+                    | Bnot
+                    | Bitselect
+                    | Blendv
+                    | Splat
+                    | Insertlane
+                    | Extractlane
+                    | ScalarToVector
+                    | Shuffle
+                    | Swizzle
+                    | Pshufb
+            )
     }
 
     /// Whether some of the integers of which a piece is one may carry whole floats: where ways join, and if those are all of one width.
@@ -255,15 +335,23 @@ impl Cx<'_> {
         if !self.a.is_varied(v) || self.is_float(v) || self.ty(v).bytes() > 8 {
             return false;
         }
-        let tainted = |i: ir::Inst| matches!(self.a.state[func.dfg.first_result(i)], State::Taint { .. });
+        let tainted = |i: ir::Inst| {
+            let results = func.dfg.inst_results(i);
+            results.first().is_some_and(|&r| matches!(self.a.state[r], State::Taint { .. }))
+        };
         let cuts = |u: &Use| match *u {
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
                 Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => n == 0,
-                _ => bytes_of(func, i).is_some() && tainted(i),
+                _ => tainted(i) && (bytes_of(func, i).is_some() || self.is_arithmetic(i) && self.is_possible(v)),
             },
             Use::Edge(..) => false,
         };
         self.tells_tickets(v) && self.i.uses.of(v).iter().any(cuts)
+    }
+
+    /// Whether an integer may carry a float's bits, but nothing says that it does.
+    fn is_possible(&self, v: ir::Value) -> bool {
+        self.a.state[v] == State::Varied { definite: false }
     }
 
     /// Whether the reverse of what makes an integer can do with a ticket for its cotangent.
@@ -287,7 +375,10 @@ impl Cx<'_> {
         let func = self.i.func;
         let inst = match func.dfg.value_def(v) {
             ValueDef::Param(b, i) if b == self.i.cfg.blocks[0] => {
-                let bytes = matches!(self.i.params[i], ParamMode::Bits { shape: Shape::Bytes { .. }, .. });
+                let bytes = matches!(
+                    self.i.params[i],
+                    ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
+                );
                 return if bytes { Because::Itself } else { Because::Nothing };
             }
             ValueDef::Param(b, i) => return Because::Of(self.i.cfg.incoming(b, i).collect()),
@@ -296,29 +387,41 @@ impl Cx<'_> {
         };
         let args = func.dfg.inst_args(inst);
         if let Some(n) = self.i.steps.of(inst) {
-            let plain = self.a.state[args[1 - n]] == State::No;
-            return if plain { Because::Of(vec![args[n]]) } else { Because::Nothing };
+            return match self.a.state[args[1 - n]] {
+                State::No => Because::Of(vec![args[n]]),
+                State::Taint { definite: false } => Because::Of(args.to_vec()),
+                _ => Because::Nothing,
+            };
         }
-        let OpcodeRule::Structural(s) = opcode_rule(func.dfg.insts[inst].opcode()) else { return Because::Nothing };
+        let computed = || match self.a.state[v] {
+            State::Taint { definite: false } if self.is_arithmetic(inst) => Because::Of(args.to_vec()),
+            _ => Because::Nothing,
+        };
+        let OpcodeRule::Structural(s) = opcode_rule(func.dfg.insts[inst].opcode()) else { return computed() };
         match s {
             Structural::Load | Structural::AtomicLoad | Structural::IntLoad => Because::Itself,
             _ if let Some(from) = bytes_of(func, inst) => Because::Of(from.iter().map(|b| b.of).collect()),
             Structural::Select => Because::Of(args[1..].to_vec()),
             Structural::Band | Structural::Bor | Structural::Bxor => {
                 let op = sign_of_piece(func, inst, |x| self.a.state[x] != State::No);
-                op.map_or(Because::Nothing, |op| Because::Of(op.flows_to()))
+                op.map_or_else(computed, |op| Because::Of(op.flows_to()))
             }
             Structural::Bitcast => Because::Of(args.to_vec()),
             Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
                 Some(CalleeKind::Derived(_)) => Because::Itself,
                 _ => Because::Nothing,
             },
-            _ => Because::Nothing,
+            _ => computed(),
         }
     }
 
     /// The shape of a piece that an access moves.
     pub(super) fn bytes_at(&self, inst: ir::Inst, addr: ir::Value) -> Shape {
+        let n = access_bytes(self.i.func, inst) as u8;
+        let value = self.i.func.dfg.inst_results(inst).first().unwrap_or(&self.i.func.dfg.inst_args(inst)[0]);
+        if self.a.computed.contains(*value) {
+            return Shape::Demand { n };
+        }
         let of = match self.kinds_at(inst, addr).moved() {
             // What this function takes a place for need not be what is there now.
             _ if is_mixed(self.i, inst, addr) => 0,
@@ -326,6 +429,6 @@ impl Cx<'_> {
             Kinds::F32 => 4,
             _ => 0,
         };
-        Shape::Bytes { n: access_bytes(self.i.func, inst) as u8, of }
+        Shape::Bytes { n, of }
     }
 }

@@ -6,6 +6,7 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 use cranelift_entity::EntitySet;
 
+use super::demand::may_be_bits;
 use super::unsure::written_as;
 use super::{BITS_HELP, CopyRole, Cx, LATER_NOTE, MemRole, State};
 use crate::callee::CalleeKind;
@@ -39,6 +40,7 @@ impl Cx<'_> {
     /// Roles of memory accesses, and stores into memory that has no shadow.
     pub(super) fn roles(&mut self) {
         let func = self.i.func;
+        let bits = self.may_be_bits();
         for &b in &self.i.cfg.blocks {
             for &inst in self.i.cfg.insts(b) {
                 if func.dfg.insts[inst].opcode() == Opcode::Return {
@@ -59,7 +61,10 @@ impl Cx<'_> {
                     match self.i.pointers.delta[addr] {
                         Delta::Lost => self.lost(inst),
                         Delta::Root(_) => {
-                            let role = self.role(inst, addr);
+                            let mut role = self.role(inst, addr);
+                            if let MemRole::Kill { checked, .. } = &mut role {
+                                *checked |= bits.contains(func.dfg.inst_args(inst)[0]);
+                            }
                             self.a.mem[inst] = role;
                         }
                         Delta::None | Delta::Unknown => self.const_store(inst),
@@ -71,6 +76,27 @@ impl Cx<'_> {
                 }
             }
         }
+    }
+
+    /// Integers without an active value in them, as far as this function knows, that may be a float's bits, or computed from some.
+    fn may_be_bits(&self) -> EntitySet<ir::Value> {
+        let func = self.i.func;
+        let from_memory = |inst: ir::Inst| {
+            let addr = access_address(func, inst).expect("a load has an address");
+            let of_floats = self.i.pointers.root(addr).is_some();
+            let v = func.dfg.first_result(inst);
+            let pointer = self.i.pointers.address.contains(v) || self.i.pointers.pointer_copy.contains(v);
+            let constant = || {
+                let cell = cell_of(func, addr, access_offset(func, inst));
+                let found = last_store(func, self.i.cfg, inst, cell, access_bytes(func, inst));
+                found.is_some_and(|f| {
+                    f.sure && f.offset == 0 && constant_int(func, func.dfg.inst_args(f.store)[0]).is_some()
+                })
+            };
+            of_floats && !pointer && self.active_memory.contains(self.i.contents.find(addr)) && !constant()
+        };
+        let from_caller = |n: usize| !self.i.root && self.i.params[n] == ParamMode::Const;
+        may_be_bits(&self.i.for_demand(), from_memory, from_caller)
     }
 
     /// Bits that the caller will make a float of must still be a float's, and pointers must have kept their shadow.

@@ -96,7 +96,10 @@ impl Cx<'_> {
                     },
                     Some(callee @ (CalleeKind::Derived(_) | CalleeKind::Indirect(_))) => {
                         let moved = match callee {
-                            CalleeKind::Derived(f) => self.a.pieces.contains(v) && self.i.summaries.hands_on(f, n),
+                            CalleeKind::Derived(f) => {
+                                let s = self.i.summaries;
+                                self.a.pieces.contains(v) && (s.hands_on(f, n) || s.demands(f, n).is_some())
+                            }
                             _ => false,
                         };
                         self.is_float(v) || self.a.lane[v] != 0 || moved || any_result()

@@ -93,7 +93,7 @@ impl Cx<'_> {
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             match self.i.params[i] {
                 ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
-                ParamMode::Bits { shape: Shape::Bytes { .. }, definite } => self.a.state[v] = State::Taint { definite },
+                ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, definite } => self.a.state[v] = State::Taint { definite },
                 // Who is sure of another width than the caller has no cotangent that the caller could take.
                 ParamMode::Bits { shape, definite } if self.a.shape(func, v) != Some(shape) => {
                     self.a.state[v] = State::Taint { definite };
@@ -385,8 +385,11 @@ impl Cx<'_> {
     /// The sum of what may be a float's bits, and something else.
     fn step(&self, v: ir::Value, bits: ir::Value, number: ir::Value) -> State {
         let whole = |x: ir::Value| self.a.lane[x] == self.ty(x).bytes();
+        // What is demanded of a number that is added does not concern what it is added to.
+        let apart = matches!(self.a.state[number], State::No | State::Taint { definite: false });
         match self.a.state[bits] {
-            s if self.a.state[number] != State::No => s.max(self.tainted(&[bits, number])),
+            State::No => self.tainted(&[number]),
+            s if !apart => s.max(self.tainted(&[bits, number])),
             State::Varied { definite } if !(whole(v) && whole(bits)) => State::Taint { definite },
             s => s,
         }
@@ -485,7 +488,7 @@ impl Cx<'_> {
         if moved && bytes == 8 && k.has(Kinds::POINTER) && k.has_float() && is_handed_on(func, self.i.uses, v) {
             self.either(inst);
         }
-        let maybe = moved && (could_be_float || !number) || self.holds(cell, bytes);
+        let maybe = moved && (could_be_float || !number) || self.holds(cell, bytes) || self.demand[v].is_some();
         if maybe { State::Taint { definite: false } } else { State::No }
     }
 
@@ -509,7 +512,12 @@ impl Cx<'_> {
         }
         let k = self.kinds_at(inst, addr);
         let active = self.active_memory.contains(self.i.contents.find(addr));
-        if active && (k.has_float() || k == Kinds::NONE) { State::Taint { definite: false } } else { State::No }
+        let demanded = self.demand[func.dfg.first_result(inst)].is_some();
+        if active && (demanded || k.has_float() || k == Kinds::NONE) {
+            State::Taint { definite: false }
+        } else {
+            State::No
+        }
     }
 
     /// Whether the caller has said that there are floats, of no more than `bytes` bytes each, and nothing else.
@@ -753,7 +761,8 @@ impl Cx<'_> {
                     self.carried(v, false)
                 } else {
                     let read = matches!(callee, CalleeKind::Derived(f) if self.i.summaries.returns_memory(f, k));
-                    if read && args.iter().any(|&a| self.may_hold_floats(a)) {
+                    let demanded = self.demand[v].is_some();
+                    if demanded || read && args.iter().any(|&a| self.may_hold_floats(a)) {
                         State::Taint { definite: false }
                     } else {
                         self.made_of_bits(sources, args)

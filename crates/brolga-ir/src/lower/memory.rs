@@ -471,7 +471,8 @@ impl Cx<'_> {
                     self.publish_as(b, if self.turns { segment::TOP } else { self.position_field() });
                 }
             }
-            AdOp::AddMem { shape: Shape::Bytes { .. }, .. } | AdOp::TakeMem { shape: Shape::Bytes { .. }, .. } => {
+            AdOp::AddMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
+            | AdOp::TakeMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => {
                 self.bytes_op(b, inst);
             }
             AdOp::AddMem { addr, delta, sure, off, by, shape, fresh } => {
@@ -486,7 +487,7 @@ impl Cx<'_> {
             }
             AdOp::TakeMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
-                self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
+                self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes() as i32), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
                 let r = self.load_ct(b, at, *addr, *shape);
                 let zero = self.zero(b, shape.ty());
@@ -495,14 +496,14 @@ impl Cx<'_> {
             }
             AdOp::PeekMem { addr, delta, sure, off, shape } => {
                 self.check_access(b, (*addr, *delta, *off), shape.bytes(), Missing::Loses, inst.at);
-                self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes()), inst.at);
+                self.settle(b, (*addr, *delta, *off), (shape.bytes(), shape.lane_bytes() as i32), inst.at);
                 let at = self.shadow_or(b, (*addr, *delta, *off), *sure, segment::ZEROS);
                 let r = self.load_ct(b, at, *addr, *shape);
                 self.name(inst.defs[0].0, r);
             }
             AdOp::ZeroMem { addr, delta, sure, off, bytes, checked } => {
                 self.check_access(b, (*addr, *delta, *off), *bytes, Missing::Loses, inst.at);
-                self.settle(b, (*addr, *delta, *off), (*bytes, 0), inst.at);
+                self.settle(b, (*addr, *delta, *off), (*bytes, -i32::from(*checked)), inst.at);
                 let of = (*addr, *delta, *off);
                 let (at, from) = match i32::try_from(*bytes).ok().and_then(|n| off.checked_add(n)) {
                     Some(_) => self.shadow_or(b, of, *sure, segment::ZEROS),

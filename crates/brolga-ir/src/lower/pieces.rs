@@ -14,8 +14,11 @@ use crate::lower::debug::Missing;
 impl Cx<'_> {
     /// The sum of two cotangents.
     pub(super) fn sum(&mut self, b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
-        if b.func.dfg.value_type(x) != types::I64 {
-            return ops::add(b, x, y);
+        match b.func.dfg.value_type(x) {
+            types::I64 => {}
+            // Of two demands.
+            types::I8 => return b.ins().bor(x, y),
+            _ => return ops::add(b, x, y),
         }
         let seg = self.seg();
         self.bytes_helper(b, "brolga_join_bytes", &[seg, x, y])
@@ -43,6 +46,22 @@ impl Cx<'_> {
     /// Where cotangents wait.
     fn waiting(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::WAITING)
+    }
+
+    /// A number that is zero if nothing waits anywhere, and the words of the shadow in which `n` bytes lie are zeros. All bytes of a float move, also those
+    /// that are zero: what counts are the words.
+    fn anything(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, n: u32) -> ir::Value {
+        let mut any = self.waiting(b);
+        for last in (0..n).step_by(8).chain((n > 1).then_some(n - 1)) {
+            let of = b.ins().iconst(types::I64, i64::from(last));
+            let word = b.ins().iadd(at, of);
+            let aligned = b.ins().iconst(types::I64, -8);
+            let word = b.ins().band(word, aligned);
+            let x = b.ins().load(types::I64, MemFlagsData::new(), word, 0);
+            self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
+            any = b.ins().bor(any, x);
+        }
+        any
     }
 
     /// What is computed if a number is not zero, or else something that is there. The rare way is laid out as cold.
@@ -77,23 +96,26 @@ impl Cx<'_> {
                 let n = shape.bytes();
                 self.check_access(b, (addr, delta, off), n, Missing::Loses, inst.at);
                 let at = self.shadow_at(b, (addr, delta, off), sure, segment::ZEROS);
-                let mut any = self.waiting(b);
-                // All bytes of a float move, also those that are zero: what counts are the words in which they lie.
-                for last in (0..n).step_by(8).chain([n - 1]) {
-                    let of = b.ins().iconst(types::I64, i64::from(last));
-                    let word = b.ins().iadd(at, of);
-                    let aligned = b.ins().iconst(types::I64, -8);
-                    let word = b.ins().band(word, aligned);
-                    let x = b.ins().load(types::I64, MemFlagsData::new(), word, 0);
-                    self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
-                    any = b.ins().bor(any, x);
-                }
-                let none = b.ins().iconst(types::I64, 0);
-                let ticket = self.rarely(b, any, Some(none), |cx, b| {
+                let any = self.anything(b, at, n);
+                let none = self.zero(b, shape.ty());
+                let taken = self.rarely(b, any, Some(none), |cx, b| {
                     let place = cx.place(b, (addr, delta, off), n);
-                    cx.bytes_helper(b, "brolga_take_bytes", &place)
+                    if let Shape::Demand { .. } = shape {
+                        let demand = cx.bytes_helper(b, "brolga_take_demand", &place);
+                        b.ins().ireduce(types::I8, demand)
+                    } else {
+                        cx.bytes_helper(b, "brolga_take_bytes", &place)
+                    }
                 });
-                self.name(inst.defs[0].0, ticket.expect("there is one"));
+                self.name(inst.defs[0].0, taken.expect("there is one"));
+            }
+            AdOp::AddMem { addr, delta, off, by, shape: Shape::Demand { n }, .. } => {
+                self.check_access(b, (addr, delta, off), n.into(), Missing::Loses, inst.at);
+                let demand = self.get(by);
+                self.rarely(b, demand, None, |cx, b| {
+                    let place = cx.place(b, (addr, delta, off), n.into());
+                    cx.bytes_helper(b, "brolga_add_demand", &place)
+                });
             }
             AdOp::AddMem { addr, delta, off, by, shape: Shape::Bytes { n, of }, .. } => {
                 self.check_access(b, (addr, delta, off), n.into(), Missing::Loses, inst.at);
@@ -110,12 +132,12 @@ impl Cx<'_> {
         }
     }
 
-    /// The shadow of floats of `of` bytes is going to be read, or to be cleared if that is 0: what waits there comes first.
+    /// The shadow of floats of `of` bytes is going to be read, or to be cleared if that is 0 (or -1, where it is checked that nothing is lost): what waits there comes first.
     pub(super) fn settle(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         (addr, delta, off): (Val, Val, i32),
-        (n, of): (u32, u32),
+        (n, of): (u32, i32),
         at: Option<ir::Inst>,
     ) {
         if self.env.pieces {
@@ -156,6 +178,9 @@ impl Cx<'_> {
         };
         if self.env.pieces {
             self.settle_if_any(b, at, |cx, b| {
+                if let [dst, dst_delta, src, src_delta, n, _] = *args {
+                    cx.bytes_helper(b, "brolga_move_demand", &[cx.seg(), dst, dst_delta, src, src_delta, n]);
+                }
                 let of = of.unwrap_or_else(|| b.ins().iconst(types::I64, 0));
                 [cx.seg(), args[0], args[1], n, of]
             });

@@ -1,5 +1,6 @@
 //! What generated code calls to move cotangents in pieces: see [`super`].
 
+use super::demand::{DEMAND, settled_as};
 use super::{Part, WINDOW};
 use crate::segment::Segment;
 use crate::status;
@@ -38,10 +39,12 @@ pub unsafe extern "C" fn brolga_add_bytes(
     }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
-    if delta == 0 {
+    if delta == 0 && ticket != DEMAND {
         for part in seg.pieces.redeem(ticket) {
             seg.pieces.done(part.record, part.bytes);
         }
+    }
+    if delta == 0 {
         return status::OK;
     }
     // SAFETY: our contract.
@@ -62,6 +65,10 @@ pub unsafe extern "C" fn brolga_join_bytes(seg: *mut Segment, a: u64, b: u64) ->
     let pieces = unsafe { &mut (*seg).pieces };
     let mut parts = pieces.redeem(a.max(b));
     parts.extend(pieces.redeem(a.min(b)));
+    if a == DEMAND || b == DEMAND {
+        parts.iter().for_each(|part| pieces.done(part.record, part.bytes));
+        return DEMAND;
+    }
     pieces.ticket(parts)
 }
 
@@ -70,6 +77,9 @@ pub unsafe extern "C" fn brolga_join_bytes(seg: *mut Segment, a: u64, b: u64) ->
 /// # Safety
 /// As for [`brolga_join_bytes`].
 pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, mask: u64, up: i64) -> u64 {
+    if ticket == DEMAND {
+        return DEMAND;
+    }
     // SAFETY: our contract.
     let pieces = unsafe { &mut (*seg).pieces };
     let Some(Some(parts)) = pieces.tickets.get_mut((ticket as usize).wrapping_sub(1)) else { return 0 };
@@ -166,6 +176,7 @@ pub unsafe extern "C" fn brolga_singles_of_bytes(seg: *mut Segment, ticket: u64)
 /// Both are shadows, valid for `n` bytes and the multiples of eight around them; `seg` as for [`brolga_take_bytes`].
 pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usize, elem: usize) -> bool {
     let (dst, src) = (dst as usize, src as usize);
+    seg.pieces.move_demand(dst, src, n);
     // SAFETY: our contract.
     let step = |at: usize| (WINDOW - (dst + at) % WINDOW).min(n - at);
     let mut taken = Vec::new();
@@ -186,7 +197,8 @@ pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usi
 }
 
 /// The shadow of `n` bytes at `p` is about to be read as that of floats of `elem` bytes, or to be cleared if that is 0: what waits there is added first, or
-/// forgotten. Returns [`status::UNTRACKED`] if it is no such float.
+/// forgotten. Returns [`status::UNTRACKED`] if it is no such float. An `elem` of all ones says that an integer was stored of which it is not known whether it is
+/// a constant: then a demand that waits there is lost, too.
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
@@ -197,7 +209,10 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     // SAFETY: our contract.
-    let known = unsafe { seg.pieces.settle(p.wrapping_add(delta) as usize, n as usize, elem as usize) };
+    let (at, n, (elem, asked)) = (p.wrapping_add(delta) as usize, n as usize, settled_as(elem));
+    let demanded = seg.pieces.take_demand(at, n);
+    // SAFETY: our contract.
+    let known = unsafe { seg.pieces.settle(at, n, elem) } && !(demanded && asked);
     seg.waiting = seg.pieces.places();
     if known { status::OK } else { status::UNTRACKED }
 }

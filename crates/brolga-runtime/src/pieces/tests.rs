@@ -74,7 +74,7 @@ fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> 
         for w in 0..WINDOWS as u64 {
             known &= brolga_settle_bytes(seg, 8 * w, base, 8, typed) == status::OK;
         }
-        known & (*seg).end_pullback(&|_| There::Unknown).is_ok()
+        known & (*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok()
     }
 }
 
@@ -146,7 +146,7 @@ fn numbers_are_tickets_and_tickets_numbers() {
         }
         let ticket = brolga_bytes_of_single(seg, 2.5);
         assert_eq!(brolga_single_of_bytes(seg, ticket), 2.5);
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_ok());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
         // Two singles in a word, and what has gone to two places.
         let pair = u64::from(2.5_f32.to_bits()) | u64::from((-0.5_f32).to_bits()) << 32;
         let ticket = brolga_bytes_of_word(seg, f64::from_bits(pair));
@@ -160,30 +160,30 @@ fn numbers_are_tickets_and_tickets_numbers() {
         let four = brolga_bytes_of_double(seg, 4.0);
         let both = brolga_join_bytes(seg, three, four);
         assert_eq!(brolga_double_of_bytes(seg, both), 7.0);
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_ok());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
         // Halves of two are no number.
         let (x, y) = (brolga_bytes_of_double(seg, 0.1), brolga_bytes_of_double(seg, 0.3));
         let (x, y) = (brolga_part_of_bytes(seg, x, 0xf, 0), brolga_part_of_bytes(seg, y, 0xf0, 0));
         let both = brolga_join_bytes(seg, x, y);
         brolga_double_of_bytes(seg, both);
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_err());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
         // A half is no number, and says so at the end.
         let ticket = brolga_bytes_of_double(seg, 0.1);
         let _ = brolga_part_of_bytes(seg, ticket, 0xf, 0);
         brolga_double_of_bytes(seg, ticket);
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_err());
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_ok());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
         // What is one double for certain is no two singles, and a single no half of a double.
         let ticket = brolga_bytes_of_double(seg, 0.1);
         brolga_singles_of_bytes(seg, ticket);
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_err());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
         // The shadow lies eight bytes behind the place, and nothing is added there.
         let mut place = [0_u64; 2];
         let at = place.as_mut_ptr() as u64;
         let ticket = brolga_bytes_of_double(seg, 0.1);
         assert_eq!(brolga_add_bytes(seg, at, 8, 8, 4, ticket), status::OK);
         assert_eq!(place, [0, 0]);
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_err());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
         // Zeros may stay behind.
         let ticket = brolga_bytes_of_double(seg, 1.0);
         let high = brolga_part_of_bytes(seg, ticket, 0xc0, -6);
@@ -213,7 +213,7 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
             assert!((*seg).pieces.records.len() < 8 && (*seg).pieces.tickets.len() < 8, "turn {turn}");
         }
         assert_eq!((*seg).waiting, 0);
-        assert!((*seg).end_pullback(&|_| There::Unknown).is_ok());
+        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
     }
     assert!((shadow[1] - 100.0).abs() < 1e-9 && shadow[0] == 0.0, "{shadow:?}");
 }

@@ -182,7 +182,9 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
             let bits = |shape| ParamMode::Bits { shape: if disagrees(shape) { piece } else { shape }, definite };
             facts.activity.shape(facts.func(), a).map_or(ParamMode::Opaque { definite }, bits)
         }
-        State::Taint { definite } if facts.summaries.hands_on(f, i) && facts.is_active(a) => {
+        State::Taint { definite }
+            if (facts.summaries.hands_on(f, i) || facts.summaries.demands(f, i).is_some()) && facts.is_active(a) =>
+        {
             ParamMode::Bits { shape: cx.shape(a), definite }
         }
         State::Taint { definite } => ParamMode::Opaque { definite },

@@ -42,7 +42,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
     let x = cx.args()[0];
     match cx.facts().activity.mem[inst] {
         // Most likely a number: that may be stored anywhere.
-        MemRole::Float(shape @ Shape::Bytes { .. }) => {
+        MemRole::Float(shape @ (Shape::Bytes { .. } | Shape::Demand { .. })) => {
             if let Some(ct) = cx.take_mem(addr, off, shape) {
                 cx.add_ct(x, ct);
             }

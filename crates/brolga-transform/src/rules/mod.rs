@@ -25,6 +25,11 @@ pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     if cx.facts().activity.astray.contains(inst) && moves::lost(&mut cx) {
         return cx.finish();
     }
+    if pieces::is_computed(&cx) {
+        memory::pointer_arith(&mut cx);
+        pieces::computed(&mut cx);
+        return cx.finish();
+    }
     match opcode_rule(op) {
         _ if cx.facts().steps.of(inst).is_some() => bits(&mut cx),
         OpcodeRule::Expr(row) => expr::row(&mut cx, row),

@@ -1,7 +1,9 @@
 //! Integers that are pieces of memory: their cotangents are tickets (`brolga_runtime::pieces`).
 
+use brolga_analysis::activity::State;
 use brolga_analysis::activity::pieces::bytes_of;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Tape, Val};
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::moves::nothing_arrives;
@@ -58,11 +60,30 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     true
 }
 
+/// Whether the results of an instruction are computed from pieces of memory.
+pub fn is_computed(cx: &StmtCx<'_, '_, '_>) -> bool {
+    let op = cx.func().dfg.insts[cx.inst()].opcode();
+    let computed = &cx.facts().activity.computed;
+    !op.can_load() && !op.is_call() && cx.results().iter().any(|&z| computed.contains(z))
+}
+
+/// Integers that are computed from others: what is demanded of a result is demanded of all operands ([`Shape::Demand`]).
+pub fn computed(cx: Cx<'_, '_, '_, '_>) {
+    for &z in cx.results() {
+        let Some(shape @ Shape::Demand { .. }) = cx.facts().activity.ct[z] else { continue };
+        let demand = cx.take_ct(z);
+        for &x in cx.args() {
+            hand_over(cx, x, demand, shape);
+        }
+    }
+}
+
 /// A cotangent of this shape for a value that has the same bits: a number for a piece, or a ticket for a number. Where the value has none,
 /// none may come.
 pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
     let Some(own) = cx.facts().activity.ct[v] else {
-        if cx.facts().activity.is_varied(v) {
+        let constant = matches!(shape, Shape::Demand { .. }) && cx.facts().activity.state[v] == State::No;
+        if constant || cx.facts().activity.is_varied(v) {
             return;
         }
         return nothing_arrives(cx, ct, shape);
@@ -109,10 +130,50 @@ fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, own: Shape) -> Val {
     if own == Shape::F64X2 { words } else { cx.convert(Arith::Bitcast, &[words], own.ty()) }
 }
 
-/// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, or those as a ticket.
+/// Whether a cotangent of some shape is not zero.
+fn arrives(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
+    let any = |cx: &mut dyn FnMut(Arith, &[Val], Type) -> Val, x: Val, ty: Type| {
+        let zero = cx(Arith::Const(0.0), &[], ty);
+        cx(Arith::Fcmp(FloatCC::NotEqual), &[x, zero], types::I8)
+    };
+    match ty {
+        types::I8 => ct,
+        types::I64 => {
+            let some = cx.ask("brolga_any_bytes", &[(ct, types::I64)], types::I64);
+            let none = cx.convert(Arith::IsZero, &[some], types::I8);
+            cx.convert(Arith::Not, &[none], types::I8)
+        }
+        _ if ty.is_vector() => {
+            let lane = |cx: &mut _, l: u32| {
+                let x = Converts::convert(cx, Arith::Extract(l as u8), &[ct], ty.lane_type());
+                any(&mut |op, args, ty| Converts::convert(cx, op, args, ty), x, ty.lane_type())
+            };
+            let first = lane(cx, 0);
+            (1..ty.lane_count()).fold(first, |sum, l| {
+                let next = lane(cx, l);
+                cx.convert(Arith::Bor, &[sum, next], types::I8)
+            })
+        }
+        _ => any(&mut |op, args, ty| cx.convert(op, args, ty), ct, ty),
+    }
+}
+
+/// The ticket of a demand (`brolga_runtime::pieces::demand`).
+fn ticket_of_demand(cx: &mut impl Converts, demand: Val) -> Val {
+    let [all, none] = [-1, 0].map(|x| cx.convert(Arith::Iconst(x), &[], types::I64));
+    cx.convert(Arith::Select, &[demand, all, none], types::I64)
+}
+
+/// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, those as a ticket, or any of them as a demand. A demand as a number
+/// is a trap, when the pullback ends.
 pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, own: Shape) -> Option<Val> {
     let found = match (ty, own) {
         (ty, own) if ty == own.ty() => ct,
+        (ty, Shape::Demand { .. }) => arrives(cx, ct, ty),
+        (types::I8, own) => {
+            let ticket = ticket_of_demand(cx, ct);
+            return fitted(cx, ticket, types::I64, own);
+        }
         (types::I64, Shape::F32) => cx.ask("brolga_single_of_bytes", &[(ct, types::I64)], types::F32),
         (types::I64, Shape::F64) => cx.ask("brolga_double_of_bytes", &[(ct, types::I64)], types::F64),
         (types::I64, Shape::F32Pair) => {

@@ -3,6 +3,7 @@
 //! The exponents of two floats may lie so far apart that their slope is no number, or that the product is none, although another step leads back. So the
 //! run time scales (`brolga_runtime::steps`), and says where digits are lost on the way; that is a trap, since nobody knows whether they will be asked for.
 
+use brolga_analysis::activity::State;
 use brolga_analysis::activity::steps::divides_by;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
@@ -24,6 +25,13 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
         fitted(cx, ticket, own.ty(), shape).map(|ct| (ct, shape))
     };
     let Some((ct, shape)) = found else { return };
+    // Of a number from memory it is not known that it is none of a float's bits.
+    let number = cx.args()[1 - n];
+    if facts.activity.state[number] != State::No {
+        let own = Shape::Demand { n: cx.ty(number).bytes() as u8 };
+        let demand = fitted(cx, ct, shape.ty(), own).expect("any cotangent is a demand");
+        hand_over(cx, number, demand, own);
+    }
     if !facts.is_active(x) {
         return;
     }

@@ -98,6 +98,12 @@ impl Places {
         ))
     }
 
+    /// Whether the byte whose shadow is at this address is of a float that the caller has put there.
+    pub fn has_float(&self, address: u64) -> bool {
+        let holds = |base: u64, f: &Floats| f.size != 0 && address.wrapping_sub(base.wrapping_add(f.offset)) < f.len;
+        self.0.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
+    }
+
     /// What is there whose shadow is the eight bytes at this address?
     pub fn at(&self, address: u64) -> There {
         let holds = |base: u64, f: &Floats| {

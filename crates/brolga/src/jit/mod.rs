@@ -445,7 +445,7 @@ impl DerivedRule {
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.
     fn all_arrived(&self, tape: &mut Lease, places: &Places) -> Result<(), Error> {
-        let Err(Stuck(at)) = tape.end_pullback(&|window| places.at(window as u64)) else { return Ok(()) };
+        let Err(Stuck(at)) = tape.end_pullback(&|window| places.at(window as u64), &|byte| places.has_float(byte as u64)) else { return Ok(()) };
         let check = Check::UntrackedBits;
         let primal = &self.0.program.funcs[self.0.request.func];
         Err(Error::Trap(Box::new(Trap {

@@ -1,0 +1,169 @@
+//! Demand: bits from which integer arithmetic has computed what became a float.
+//!
+//! **Problem.** A program loads an integer, calculates with it, and makes a float of the result. If the integer was a number (the
+//! state of a random generator, a count), the float is a constant. If it was the bits of a float, the float depends on that one in a
+//! way that no rule describes. The load cannot tell which, nor can an analysis where all memory is one array of bytes.
+//!
+//! **Answer.** A cotangent that is not zero and arrives at such a float becomes a *demand*: one bit, which goes backwards along the
+//! arithmetic, and waits at the place that the integer was loaded from. What the primal had stored there decides:
+//!
+//! ```text
+//! an integer that was computed from others    the demand goes on to those
+//! an integer that is a constant               the demand ends
+//! a copy of other memory                      the demand waits there
+//! a float                                     the run traps: its derivative would be lost
+//! nothing, and the caller put floats there    the same, when the run ends
+//! ```
+//!
+//! **Cost.** Nothing in a run in which no demand arises, but the question whether anything waits.
+//!
+//! **Errs** on the side of a trap: the bits of two numbers in one word are not told apart.
+
+use super::{HALF, Mask, Pieces, WINDOW, within};
+use crate::segment::Segment;
+use crate::status;
+
+/// A ticket that stands for a demand of all bytes of a piece.
+pub(super) const DEMAND: u64 = u64::MAX;
+
+/// In place of the size of a float: an integer of which it is not known that it is a constant.
+const CHECKED: u64 = u64::MAX;
+
+/// The parts of `n` bytes at `p`, by window.
+fn windows(p: usize, n: usize) -> impl Iterator<Item = (usize, Mask)> {
+    let first = p & !(WINDOW - 1);
+    (first..p + n).step_by(WINDOW).map(move |base| (base, within(base as isize - p as isize, 0, n as isize)))
+}
+
+impl Pieces {
+    /// A demand arrives at `n` bytes at `p`.
+    pub(super) fn demand(&mut self, p: usize, n: usize) {
+        for (base, bytes) in windows(p, n) {
+            *self.demanded.entry(base).or_default() |= bytes;
+        }
+    }
+
+    /// Whether any of `n` bytes at `p` are demanded; they are not any more.
+    pub(super) fn take_demand(&mut self, p: usize, n: usize) -> bool {
+        if self.demanded.is_empty() {
+            return false;
+        }
+        let mut any = false;
+        for (base, bytes) in windows(p, n) {
+            let Some(there) = self.demanded.get_mut(&base) else { continue };
+            any |= *there & bytes != 0;
+            *there &= !bytes;
+            if *there == 0 {
+                self.demanded.remove(&base);
+            }
+        }
+        any
+    }
+
+    /// Demands of `n` bytes at `dst`, which were copied from `src`, go there.
+    pub(super) fn move_demand(&mut self, dst: usize, src: usize, n: usize) {
+        if self.demanded.is_empty() {
+            return;
+        }
+        // Overlapping places: all are taken before any is given.
+        let taken: Vec<usize> = (0..n).filter(|&i| self.take_demand(dst + i, 1)).collect();
+        taken.into_iter().for_each(|i| self.demand(src + i, 1));
+    }
+
+    /// Take what has arrived at `n` bytes at `p`, where an integer was stored that had been computed, and say whether it is
+    /// anything: a cotangent, a part of one, or a demand.
+    ///
+    /// # Safety
+    /// The bytes and the windows that they lie in are valid.
+    unsafe fn take_computed(&mut self, p: usize, n: usize) -> bool {
+        let mut any = self.take_demand(p, n);
+        for (base, ours) in windows(p, n) {
+            // A part of a double has arrived, also if its own bytes are zeros.
+            // SAFETY: our contract.
+            any |= unsafe { (base as *const [u8; WINDOW]).read() } != [0; WINDOW];
+            if let Some(all) = self.waiting.get(&base) {
+                let at = base as isize - p as isize;
+                any |= all.iter().any(|w| self.any(w.record, w.have & within(at + w.shift, 0, n as isize)));
+            }
+            for half in [0, HALF] {
+                any |= ours & 0xf << half != 0 && self.open.contains_key(&(base + half));
+            }
+        }
+        if any {
+            // SAFETY: our contract.
+            unsafe { self.settle(p, n, 0) };
+            // SAFETY: the same.
+            unsafe { (p as *mut u8).write_bytes(0, n) };
+        }
+        any
+    }
+}
+
+/// Take the cotangent of `n` bytes at `p` that were stored as an integer which had been computed: 1 if there is one, or a demand.
+///
+/// # Safety
+/// As for [`super::brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_take_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+    if delta == 0 {
+        return 0;
+    }
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    // SAFETY: our contract.
+    let any = unsafe { seg.pieces.take_computed(p.wrapping_add(delta) as usize, n as usize) };
+    seg.waiting = seg.pieces.places();
+    any.into()
+}
+
+/// A demand arrives at the place from which an integer of `n` bytes was loaded.
+///
+/// # Safety
+/// As for [`super::brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+    if delta != 0 {
+        // SAFETY: our contract.
+        let seg = unsafe { &mut *seg };
+        seg.pieces.demand(p.wrapping_add(delta) as usize, n as usize);
+        seg.waiting = seg.pieces.places();
+    }
+    status::OK
+}
+
+/// The reverse of a copy of `n` bytes of floats from `src` to `dst`: what is demanded of integers that lie between them goes along.
+///
+/// # Safety
+/// As for [`super::brolga_take_bytes`].
+pub unsafe extern "C" fn brolga_move_demand(
+    seg: *mut Segment,
+    dst: u64,
+    dst_delta: u64,
+    src: u64,
+    src_delta: u64,
+    n: u64,
+) -> u64 {
+    // SAFETY: our contract.
+    let seg = unsafe { &mut *seg };
+    let [dst, src] = [(dst, dst_delta), (src, src_delta)].map(|(p, delta)| p.wrapping_add(delta) as usize);
+    match (dst_delta, src_delta) {
+        (0, _) => {}
+        // Constants are copied.
+        (_, 0) => drop(seg.pieces.take_demand(dst, n as usize)),
+        _ => seg.pieces.move_demand(dst, src, n as usize),
+    }
+    seg.waiting = seg.pieces.places();
+    status::OK
+}
+
+/// Whether a ticket stands for anything but zeros, or for a demand. It is used up.
+///
+/// # Safety
+/// As for [`super::brolga_join_bytes`].
+pub unsafe extern "C" fn brolga_any_bytes(seg: *mut Segment, ticket: u64) -> u64 {
+    // SAFETY: our contract.
+    u64::from(ticket == DEMAND || unsafe { super::brolga_no_bytes(seg, ticket) } != status::OK)
+}
+
+/// What a place is said to hold when it is settled: the size of a float there, and whether demands there would be lost.
+pub(super) fn settled_as(elem: u64) -> (usize, bool) {
+    if elem == CHECKED { (0, true) } else { (elem as usize, elem != 0) }
+}
