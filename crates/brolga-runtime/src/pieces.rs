@@ -442,11 +442,11 @@ impl Pieces {
     }
 
     /// Floats of `of` bytes, or something else if that is zero, have been written to `n` bytes at `p`, in the primal: add what waits for them, or
-    /// forget it. False if what waits is no such float, or their cotangent has been taken in part.
+    /// forget it. False if what waits is no such float, or is not to be forgotten, or their cotangent has been taken in part.
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
-    unsafe fn settle(&mut self, p: usize, n: usize, of: usize) -> bool {
+    unsafe fn settle(&mut self, p: usize, n: usize, of: usize, forgets: bool) -> bool {
         let mut base = p & !(WINDOW - 1);
         let mut known = true;
         while base < p + n {
@@ -474,7 +474,7 @@ impl Pieces {
                 for w in &mut all {
                     let bytes = w.have & within(at + w.shift, 0, n as isize);
                     if bytes != 0 {
-                        known &= of == 0 || !self.any(w.record, bytes);
+                        known &= forgets || !self.any(w.record, bytes);
                         w.have &= !bytes;
                         self.done(w.record, bytes);
                     }

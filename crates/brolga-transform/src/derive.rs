@@ -296,7 +296,8 @@ fn run(
     if !normalised.contains_key(&request.func) {
         return Err(problems);
     }
-    let summaries = Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect(), manner.demanded);
+    let summaries =
+        Summaries::as_asked(&program, &normalised.iter().map(|(k, n)| (*k, n.body())).collect(), manner.demanded);
     let addressed = addressed(&program, &normalised);
 
     let mut work = Worklist::new(&program, &summaries);

@@ -68,6 +68,8 @@ pub struct Facts<'a> {
     pub activity: Activity,
     /// Numbers that are added to floats' bits.
     pub steps: Steps,
+    /// Whether tickets may stand for demands (`brolga_runtime::pieces::demand`).
+    pub demanded: bool,
     /// What is known of callees.
     pub summaries: &'a Summaries,
     /// Whose cotangents cannot be spuriously zero.
@@ -187,6 +189,7 @@ impl<'a> Facts<'a> {
             contents,
             activity,
             steps,
+            demanded,
             summaries,
             solid: EntitySet::new(),
             units: EntitySet::new(),

@@ -70,10 +70,7 @@ pub struct DemandInput<'a> {
 }
 
 /// Of each integer, how its bits become a float's, if they do. `returned` says of which results the caller asks for the bits.
-pub fn demand(
-    i: &DemandInput<'_>,
-    returned: impl Fn(usize) -> bool,
-) -> SecondaryMap<ir::Value, Option<Demand>> {
+pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> SecondaryMap<ir::Value, Option<Demand>> {
     let mut cx = Cx { i, found: SecondaryMap::new(), work: Vec::new(), stores: None };
     for &inst in i.cfg.all_insts() {
         cx.sink(inst, &returned);
@@ -96,7 +93,9 @@ struct Cx<'a, 'b> {
 impl Cx<'_, '_> {
     fn is_int(&self, v: ir::Value) -> bool {
         let i = self.i;
-        !i.func.dfg.value_type(v).lane_type().is_float() && i.pointers.root(v).is_none() && !i.pointers.address.contains(v)
+        !i.func.dfg.value_type(v).lane_type().is_float()
+            && i.pointers.root(v).is_none()
+            && !i.pointers.address.contains(v)
     }
 
     fn reach(&mut self, v: ir::Value, how: Demand) {
@@ -254,7 +253,10 @@ pub(super) fn may_be_bits(
                     Structural::Load | Structural::AtomicLoad | Structural::IntLoad => from_memory(inst),
                     Structural::AtomicRmw | Structural::AtomicCas => true,
                     Structural::Call | Structural::CallIndirect => {
-                        matches!(CalleeKind::of(i.program, func, inst), Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_)))
+                        matches!(
+                            CalleeKind::of(i.program, func, inst),
+                            Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_))
+                        )
                     }
                     Structural::Select => args[1..].iter().any(|&a| found.contains(a)),
                     _ if leaves_exponent(func, cfg, inst) => false,

@@ -295,7 +295,8 @@ impl Cx<'_> {
             _ => return false,
         };
         use Structural::*;
-        let bits = matches!(s, Band | Bor | Bxor) && sign_of_piece(func, inst, |x| self.a.state[x] != State::No).is_some();
+        let bits =
+            matches!(s, Band | Bor | Bxor) && sign_of_piece(func, inst, |x| self.a.state[x] != State::No).is_some();
         plain
             && !bits
             && matches!(

@@ -194,15 +194,33 @@ impl Cx<'_> {
     pub(super) fn const_store(&mut self, inst: ir::Inst) {
         let func = self.i.func;
         let op = func.dfg.insts[inst].opcode();
-        if matches!(op, Opcode::Store | Opcode::AtomicStore) {
-            let x = func.dfg.inst_args(inst)[0];
-            if matches!(self.a.state[x], State::Varied { definite: true }) {
+        if matches!(op, Opcode::Store | Opcode::AtomicStore | Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32) {
+            let (x, addr) = (func.dfg.inst_args(inst)[0], func.dfg.inst_args(inst)[1]);
+            let lost = match self.a.state[x] {
+                State::No => false,
+                State::Varied { definite: true } => true,
+                State::Taint { definite: true } if self.a.pieces.contains(x) => true,
+                // Of what may be a number it counts whether a float is made of it.
+                _ => self.becomes_float_again(addr),
+            };
+            if lost {
                 let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
                     .note("a later load of it would have no derivative, silently")
                     .help("mark the pointer duplicated and give it a shadow, or mark the inputs of the value const");
                 self.problem(inst, None, d);
             }
         }
+    }
+
+    /// Whether this function reads floats where an address without a shadow leads to, or integers that become such.
+    fn becomes_float_again(&self, addr: ir::Value) -> bool {
+        let (func, contents) = (self.i.func, self.i.contents);
+        let class = contents.find(addr);
+        self.i.cfg.all_insts().iter().filter(|&&i| func.dfg.insts[i].opcode().can_load()).any(|&i| {
+            let Some(from) = access_address(func, i).filter(|&a| contents.find(a) == class) else { return false };
+            let v = func.dfg.first_result(i);
+            self.i.pointers.root(from).is_none() && (self.is_float(v) || self.demand[v].is_some())
+        })
     }
 
     pub(super) fn role(&mut self, inst: ir::Inst, addr: ir::Value) -> MemRole {

@@ -93,7 +93,9 @@ impl Cx<'_> {
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             match self.i.params[i] {
                 ParamMode::Active => self.a.state[v] = State::Varied { definite: true },
-                ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, definite } => self.a.state[v] = State::Taint { definite },
+                ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, definite } => {
+                    self.a.state[v] = State::Taint { definite }
+                }
                 // Who is sure of another width than the caller has no cotangent that the caller could take.
                 ParamMode::Bits { shape, definite } if self.a.shape(func, v) != Some(shape) => {
                     self.a.state[v] = State::Taint { definite };

@@ -91,7 +91,7 @@ impl Pieces {
         }
         if any {
             // SAFETY: our contract.
-            unsafe { self.settle(p, n, 0) };
+            unsafe { self.settle(p, n, 0, true) };
             // SAFETY: the same.
             unsafe { (p as *mut u8).write_bytes(0, n) };
         }

@@ -212,7 +212,7 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
     let (at, n, (elem, asked)) = (p.wrapping_add(delta) as usize, n as usize, settled_as(elem));
     let demanded = seg.pieces.take_demand(at, n);
     // SAFETY: our contract.
-    let known = unsafe { seg.pieces.settle(at, n, elem) } && !(demanded && asked);
+    let known = unsafe { seg.pieces.settle(at, n, elem, !asked) } && !(demanded && asked);
     seg.waiting = seg.pieces.places();
     if known { status::OK } else { status::UNTRACKED }
 }

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{
     types,
 };
 
-use super::pieces::{fitted, number_of};
+use super::pieces::{number_of, number_of_ticket};
 use crate::stmt::{StmtCx, Where, mask_type};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
@@ -93,8 +93,8 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
         Some(_) if !facts.is_active(z) => None,
         Some(_) => {
             let shape = if cx.ty(z) == types::I64 { Shape::F64 } else { Shape::F32 };
-            let (ticket, own) = (cx.take_ct(z), cx.shape(z));
-            fitted(cx, ticket, own.ty(), shape).map(|ct| (ct, shape))
+            let ticket = cx.take_ct(z);
+            number_of_ticket(cx, ticket, shape).map(|ct| (ct, shape))
         }
     };
     let Some((ct, shape)) = found else { return };

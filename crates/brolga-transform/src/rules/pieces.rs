@@ -3,7 +3,7 @@
 use brolga_analysis::activity::State;
 use brolga_analysis::activity::pieces::bytes_of;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Tape, Val};
-use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::moves::nothing_arrives;
@@ -202,7 +202,24 @@ pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
     let ct = cx.take_ct(z);
     let whole = facts.activity.shape(facts.func(), z).filter(|_| matches!(own, Shape::Bytes { .. }));
     match whole {
-        Some(shape) => fitted(cx, ct, own.ty(), shape).map(|ct| (ct, shape)),
+        Some(shape) => number_of_ticket(cx, ct, shape).map(|ct| (ct, shape)),
         None => Some((ct, own)),
     }
+}
+
+/// The number of this shape that a ticket of the result stands for. If it stands for a demand, that is of all operands.
+pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Option<Val> {
+    if !cx.facts().demanded {
+        return fitted(cx, ticket, types::I64, shape);
+    }
+    let [all, none] = [-1, 0].map(|x| cx.iconst(Where::Rvs, x));
+    let demand = cx.arith(Arith::Icmp(IntCC::Equal), &[ticket, all], types::I8);
+    let ticket = cx.arith(Arith::Select, &[demand, none, ticket], types::I64);
+    for &x in cx.args() {
+        if !cx.ty(x).lane_type().is_float() {
+            let n = cx.ty(x).bytes() as u8;
+            hand_over(cx, x, demand, Shape::Demand { n });
+        }
+    }
+    fitted(cx, ticket, types::I64, shape)
 }

@@ -8,7 +8,7 @@ use brolga_analysis::activity::steps::divides_by;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
 
-use super::pieces::{fitted, hand_over, number_of};
+use super::pieces::{fitted, hand_over, number_of, number_of_ticket};
 use crate::stmt::{StmtCx, Where};
 
 /// `z = x + c`, `x - c`, `c - x`, or `x` with another exponent, divided, or cut off, where `x` has the bits of a float.
@@ -21,8 +21,8 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
         number_of(cx, z)
     } else {
         let shape = if cx.ty(z) == types::I64 { Shape::F64 } else { Shape::F32 };
-        let (ticket, own) = (cx.take_ct(z), cx.shape(z));
-        fitted(cx, ticket, own.ty(), shape).map(|ct| (ct, shape))
+        let ticket = cx.take_ct(z);
+        number_of_ticket(cx, ticket, shape).map(|ct| (ct, shape))
     };
     let Some((ct, shape)) = found else { return };
     // Of a number from memory it is not known that it is none of a float's bits.

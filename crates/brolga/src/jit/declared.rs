@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, Request};
 use brolga_runtime::debug::overlap;
 use brolga_runtime::pieces::There;
@@ -78,30 +79,39 @@ pub fn register(args: &[Arg], activities: &[ArgActivity], segment: &mut Segment)
     }
 }
 
-/// Where the shadows of floats lie that the caller knows of: for each argument with a shadow its address.
+/// Where the shadows of floats lie that the caller knows of.
 #[derive(Default)]
-pub struct Places(Vec<(u64, Arc<[Floats]>)>);
+pub struct Places {
+    /// For each argument with a shadow of which the caller has said where floats are, the address of the shadow.
+    known: Vec<(u64, Arc<[Floats]>)>,
+    /// Shadows of arguments of which the caller has said no more than how long they are, or that they hold floats: address and length.
+    whole: Vec<(u64, u64)>,
+}
 
 impl Places {
     /// What was said with some arguments.
-    pub fn of(args: &[Arg]) -> Self {
-        let said = args.iter().filter(|a| a.shadow != 0).filter_map(|a| Some((a.shadow, a.floats.clone()?)));
-        Self(said.collect())
+    pub fn of(args: &[Arg], elems: &[Option<Elem>]) -> Self {
+        let shadowed = || args.iter().enumerate().filter(|a| a.1.shadow != 0);
+        let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
+        let no_floats = |i: usize| matches!(elems.get(i), Some(Some(Elem::Int | Elem::Pointer)));
+        let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
+        Self { known, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect() }
     }
 
     /// Where eight bytes of shadow are, for who can say what lies there.
     pub fn tell(&self, address: u64) -> Option<String> {
-        let offset = self.0.iter().map(|(base, _)| address.wrapping_sub(*base)).min()?;
+        let offset = self.known.iter().map(|(base, _)| address.wrapping_sub(*base)).min()?;
         Some(format!(
             "; what is left of it is of the float at byte {offset} (of memory 0, in WebAssembly), which the program has only copied: if the caller has put floats \
              there, it can say so (`declare_floats`, `Arg::floats`)"
         ))
     }
 
-    /// Whether the byte whose shadow is at this address is of a float that the caller has put there.
+    /// Whether the byte whose shadow is at this address may be of a float that the caller has put there.
     pub fn has_float(&self, address: u64) -> bool {
         let holds = |base: u64, f: &Floats| f.size != 0 && address.wrapping_sub(base.wrapping_add(f.offset)) < f.len;
-        self.0.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
+        self.whole.iter().any(|&(base, len)| address.wrapping_sub(base) < len)
+            || self.known.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
     }
 
     /// What is there whose shadow is the eight bytes at this address?
@@ -111,7 +121,7 @@ impl Places {
             let whole = f.size == 0 || at.is_multiple_of(f.size.into());
             at.checked_add(8).is_some_and(|end| end <= f.len) && whole
         };
-        let mut found = self.0.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
+        let mut found = self.known.iter().flat_map(|(base, all)| all.iter().filter(move |f| holds(*base, f)));
         match found.next().map(|f| f.size) {
             None => There::Unknown,
             Some(0) => There::Constants,
@@ -138,7 +148,7 @@ mod tests {
         let floats = |offset, len, size| Floats { offset, len, size };
         let arg = Arg::duplicated(0x1000, 0x5000)
             .with_floats([floats(16, 24, 8), floats(64, 12, 4), floats(88, 20, 0)].into());
-        let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }]);
+        let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }], &[]);
         let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
         let (no, double, single) = (There::Unknown, There::Floats(8), There::Floats(4));
         // Of the last four bytes of the singles, and of the constants, nobody says what is beside them.

@@ -445,7 +445,11 @@ impl DerivedRule {
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.
     fn all_arrived(&self, tape: &mut Lease, places: &Places) -> Result<(), Error> {
-        let Err(Stuck(at)) = tape.end_pullback(&|window| places.at(window as u64), &|byte| places.has_float(byte as u64)) else { return Ok(()) };
+        let Err(Stuck(at)) =
+            tape.end_pullback(&|window| places.at(window as u64), &|byte| places.has_float(byte as u64))
+        else {
+            return Ok(());
+        };
         let check = Check::UntrackedBits;
         let primal = &self.0.program.funcs[self.0.request.func];
         Err(Error::Trap(Box::new(Trap {
@@ -528,7 +532,7 @@ impl DerivedRule {
 
     /// What the caller has said of floats in memory, if anybody is going to ask.
     fn places(&self, args: &[Arg]) -> Places {
-        if self.0.pieces { Places::of(args) } else { Places::default() }
+        if self.0.pieces { Places::of(args, &self.0.request.elems) } else { Places::default() }
     }
 
     fn check_args(&self, args: &[Arg]) -> Result<(), Error> {
