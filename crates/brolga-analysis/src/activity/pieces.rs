@@ -215,6 +215,10 @@ impl Cx<'_> {
             if !matches!(self.a.state[v], State::Taint { .. }) || self.is_float(v) || func.dfg.value_is_alias(v) {
                 continue;
             }
+            // Of an address the shadow is followed, and no cotangent.
+            if self.i.pointers.root(v).is_some() {
+                continue;
+            }
             match self.because(v) {
                 Because::Itself => drop(self.a.pieces.insert(v)),
                 Because::Of(others) => {
@@ -267,7 +271,10 @@ impl Cx<'_> {
         let only_computed = |v: &ir::Value| {
             let is_load = func.dfg.value_def(*v).inst().is_some_and(|i| func.dfg.insts[i].opcode().can_load());
             let made = |u: &Use| match *u {
-                Use::Inst(i, _) => func.dfg.inst_results(i).iter().all(|&r| found.contains(r)) || self.ends(i),
+                Use::Inst(i, _) => {
+                    let results = func.dfg.inst_results(i);
+                    self.ends(i) || !results.is_empty() && results.iter().all(|&r| found.contains(r))
+                }
                 Use::Edge(..) => false,
             };
             is_load && !self.a.is_varied(*v) && self.i.uses.of(*v).iter().all(made)

@@ -63,7 +63,9 @@ impl Cx<'_> {
                         Delta::Root(_) => {
                             let mut role = self.role(inst, addr);
                             if let MemRole::Kill { checked, .. } = &mut role {
-                                *checked |= bits.contains(func.dfg.inst_args(inst)[0]);
+                                // Elsewhere the caller's seed may lie there.
+                                let asks = self.i.program.vmctx_pointers_only || self.own(addr);
+                                *checked |= asks && bits.contains(func.dfg.inst_args(inst)[0]);
                             }
                             self.a.mem[inst] = role;
                         }
@@ -78,8 +80,12 @@ impl Cx<'_> {
         }
     }
 
-    /// Integers without an active value in them, as far as this function knows, that may be a float's bits, or computed from some.
+    /// Integers without an active value in them, as far as this function knows, that may be a float's bits, or computed from some. Where all stores of integers
+    /// are demanded, what may be such bits is not without.
     fn may_be_bits(&self) -> EntitySet<ir::Value> {
+        if self.i.demanded {
+            return EntitySet::new();
+        }
         let func = self.i.func;
         let from_memory = |inst: ir::Inst| {
             let addr = access_address(func, inst).expect("a load has an address");
@@ -90,7 +96,9 @@ impl Cx<'_> {
                 let cell = cell_of(func, addr, access_offset(func, inst));
                 let found = last_store(func, self.i.cfg, inst, cell, access_bytes(func, inst));
                 found.is_some_and(|f| {
-                    f.sure && f.offset == 0 && constant_int(func, func.dfg.inst_args(f.store)[0]).is_some()
+                    let x = func.dfg.inst_args(f.store)[0];
+                    let constant = constant_int(func, x).is_some() || self.is_float(x) && self.a.state[x] == State::No;
+                    f.sure && f.offset == 0 && f.bytes == access_bytes(func, inst) && constant
                 })
             };
             of_floats && !pointer && self.active_memory.contains(self.i.contents.find(addr)) && !constant()

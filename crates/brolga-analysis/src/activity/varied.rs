@@ -246,9 +246,12 @@ impl Cx<'_> {
 
     /// The result of integer arithmetic on something.
     pub(super) fn tainted(&self, args: &[ir::Value]) -> State {
+        let sure = |a: &ir::Value| {
+            matches!(self.a.state[*a], State::Varied { definite: true } | State::Taint { definite: true })
+        };
         match self.any_state(args) {
             State::No => State::No,
-            State::Varied { definite } | State::Taint { definite } => State::Taint { definite },
+            _ => State::Taint { definite: args.iter().any(sure) },
         }
     }
 
