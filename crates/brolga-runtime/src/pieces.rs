@@ -128,11 +128,20 @@ fn nonzero(bytes: &[u8; WINDOW]) -> Mask {
     bytes.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i)
 }
 
+/// What a window holds: zeros if that is no cotangent but zeros, of whatever sign.
+///
 /// # Safety
 /// The window is valid.
 unsafe fn window_at(base: usize) -> [u8; WINDOW] {
     // SAFETY: our contract.
-    unsafe { (base as *const [u8; WINDOW]).read() }
+    without_signs_of_zero(unsafe { (base as *const [u8; WINDOW]).read() })
+}
+
+/// Zeros in place of a double, or of two singles, that are zeros of whatever sign. (A double of which nothing but the sign of what may be a single in its lower half
+/// is left is less than any cotangent that counts.)
+fn without_signs_of_zero(bytes: [u8; WINDOW]) -> [u8; WINDOW] {
+    const NUMBERS: u64 = 0x7fff_ffff_7fff_ffff;
+    if u64::from_le_bytes(bytes) & NUMBERS == 0 { [0; WINDOW] } else { bytes }
 }
 
 impl Pieces {
@@ -491,6 +500,7 @@ impl Pieces {
 
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
     fn of_number(&mut self, bytes: [u8; WINDOW], n: usize, of: usize) -> u64 {
+        let bytes = without_signs_of_zero(bytes);
         if bytes == [0; WINDOW] {
             return 0;
         }

@@ -19,7 +19,7 @@
 //!
 //! **Errs** on the side of a trap: the bits of two numbers in one word are not told apart.
 
-use super::{HALF, Mask, Pieces, WINDOW, within};
+use super::{HALF, Mask, Pieces, WINDOW, window_at, within};
 use crate::segment::Segment;
 use crate::status;
 
@@ -80,7 +80,7 @@ impl Pieces {
         for (base, ours) in windows(p, n) {
             // A part of a double has arrived, also if its own bytes are zeros.
             // SAFETY: our contract.
-            any |= unsafe { (base as *const [u8; WINDOW]).read() } != [0; WINDOW];
+            any |= unsafe { window_at(base) } != [0; WINDOW];
             if let Some(all) = self.waiting.get(&base) {
                 let at = base as isize - p as isize;
                 any |= all.iter().any(|w| self.any(w.record, w.have & within(at + w.shift, 0, n as isize)));
