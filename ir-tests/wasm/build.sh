@@ -117,6 +117,7 @@ bare="-nostdlib -Wl,--no-entry"
     c waves waves $libc
     c precise precise $heap
     c bits bits $bare
+    c rounded rounded $bare
     optimised halves $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
