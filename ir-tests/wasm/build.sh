@@ -117,6 +117,8 @@ bare="-nostdlib -Wl,--no-entry"
     c waves waves $libc
     c precise precise $heap
     c bits bits $bare
+    c rounding rounding $bare
+    c rounding32 rounding $bare -DSINGLE
     optimised halves $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
