@@ -21,6 +21,8 @@ fn rows_are_asked_where_each_begins_as_the_last_ends() {
         ("not_looked_at", 0, false),
         ("read_as_it_asks", 0, false),
         ("twice", 0, false),
+        // Not to be so long that addresses come round, either.
+        ("far", 1, false),
     ];
     assert_eq!(file.program.funcs.len(), expected.len());
     for (symbol, stores, whole) in expected {

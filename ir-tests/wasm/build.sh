@@ -118,6 +118,8 @@ bare="-nostdlib -Wl,--no-entry"
     c precise precise $heap
     c bits bits $bare
     c rounded rounded $bare
+    c rounding rounding $bare
+    c rounding32 rounding $bare -DSINGLE
     optimised halves $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap

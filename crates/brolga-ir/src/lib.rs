@@ -22,7 +22,6 @@ pub mod pages;
 pub mod print;
 pub mod program;
 pub mod request;
-pub mod rounding;
 pub mod source_name;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};

@@ -14,8 +14,9 @@
 //! where that is going to be loaded, in memory that nobody writes.
 //!
 //! **Invariant.** Rows from `low` up to `high`, where no `high` is below its `low` in the order in which the loop compares, are one run of
-//! numbers from the first `low` up to the last `high`. A turn for each of them has been made by then, so they are fewer than would come
-//! round to the same address.
+//! numbers from the first `low` up to the last `high`. Where no row is passed by, a turn for each of them has been made by then, so they are fewer than would come
+//! round to the same address ([`crate::overwrite`]). Where rows may be passed by, each `high` is asked to be below 2⁵¹ as well: then all that are read
+//! are, but for what lies in the first row, of which that holds as for any loop.
 
 use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
@@ -28,7 +29,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use crate::affine::{Affine, Atom};
 use crate::canonical::{exit_test, induction};
 use crate::facts::Facts;
-use crate::overwrite::{Access, is_fixed};
+use crate::overwrite::{Access, LONG_STEP, MOST_TURNS, SHORT_STEP, each_turn, is_fixed};
 use crate::plan::Plan;
 use crate::stmt::{AdStmt, AdStmts};
 
@@ -52,6 +53,8 @@ pub struct Order {
     pub high: ir::Value,
     /// `high cc low` must not hold.
     pub cc: IntCC,
+    /// Rows may be passed by, so no `high` may be so large that addresses come round.
+    pub near: bool,
     /// Where both are there; it runs in each turn of the outer loop, and is in no loop further in.
     pub block: ir::Block,
 }
@@ -88,7 +91,10 @@ impl Order {
         }
         // An element further for each turn, from where the row begins.
         let (factors, rest) = live[0].at.factors(&[Atom::Turns(inner)])?;
-        let stride = factors[0].as_constant().filter(|&s| s > 0)?;
+        let passed_by = !each_turn(loops, outer, lp.header);
+        let all_access = !passed_by && live.iter().all(|r| each_turn(loops, inner, r.block));
+        let longest = if all_access { LONG_STEP } else { SHORT_STEP };
+        let stride = factors[0].as_constant().filter(|&s| s > 0 && s.unsigned_abs() <= longest)?;
         let beside = rest.plus(&affine.sum(low, nest), stride.wrapping_neg());
         if !is_fixed(&affine, &beside, outer) || !is_next(facts, affine, low, high, outer) {
             return None;
@@ -96,8 +102,8 @@ impl Order {
         let home = |v| facts.cfg.def_block[v].filter(|&b| loops.innermost[b] == Some(outer));
         let (a, b) = (home(low)?, home(high)?);
         let block = if loops.dominates(a, b) { b } else { a };
-        let each_turn = loops.dominates(block, loops.loops[outer].latches[0]);
-        each_turn.then_some((Order { low, high, cc, block }, stride))
+        let order = Order { low, high, cc, near: passed_by, block };
+        each_turn(loops, outer, block).then_some((order, stride))
     }
 }
 
@@ -126,15 +132,27 @@ fn is_next(facts: &Facts<'_>, affine: Affine<'_>, low: ir::Value, high: ir::Valu
 
 /// Ask of each row, where its ends are known.
 pub fn ask(facts: &Facts<'_>, stmts: &mut AdStmts, order: Order, ids: &mut Ids) {
-    let Order { low, high, cc, block } = order;
+    let Order { low, high, cc, near, block } = order;
     let func = facts.func();
     let last = func.layout.last_inst(block).expect("a block has a terminator");
     let stmt = stmts.get_mut(&last).expect("every instruction is a statement");
-    let below = Val::D(ids.dv());
-    let asks = AdOp::Arith(Arith::Icmp(cc), [Val::Primal(high), Val::Primal(low)].into(), types::I8);
-    let new = |defs, op| AdInst { defs, op, at: Some(last) };
-    stmt.before.insert(ids.inst(), new([(below, types::I8)].into(), asks));
-    stmt.before.insert(ids.inst(), new(Defs::default(), AdOp::WatchFlag(below)));
+    let most = near.then(|| {
+        let most = Val::D(ids.dv());
+        let constant = AdOp::Arith(Arith::Iconst((1 << MOST_TURNS) - 1), Args::default(), types::I64);
+        stmt.before.insert(ids.inst(), AdInst { defs: [(most, types::I64)].into(), op: constant, at: Some(last) });
+        most
+    });
+    let mut watch = |cc, other| {
+        let flag = Val::D(ids.dv());
+        let asks = AdOp::Arith(Arith::Icmp(cc), [Val::Primal(high), other].into(), types::I8);
+        let new = |defs, op| AdInst { defs, op, at: Some(last) };
+        stmt.before.insert(ids.inst(), new([(flag, types::I8)].into(), asks));
+        stmt.before.insert(ids.inst(), new(Defs::default(), AdOp::WatchFlag(flag)));
+    };
+    watch(cc, Val::Primal(low));
+    if let Some(most) = most {
+        watch(IntCC::UnsignedGreaterThan, most);
+    }
 }
 
 /// The reverse of a load that stores.

@@ -16,8 +16,10 @@
 //! left out. Beyond that it is asked that the nest runs whenever the function does, reads in every turn, and leaves no gaps,
 //! so that what is left alone are places before and behind what was read, not some in the middle.
 //!
-//! **Wrapping.** Sums are modulo 2⁶⁴. A loop that ends by its test alone has made every turn that it counts, and a loop whose
-//! induction variable does not come back needs at least 2⁶⁴ / stride turns to read a place again: no run has so many.
+//! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride turns, and a turn need not access anything, nor run the loop in it. No run has
+//! 2⁵¹ turns of a loop. That is enough for steps of up to [`SHORT_STEP`] bytes, of the innermost loop and of those around it up to the first that runs in each turn of all loops
+//! around that: turns that are counted there have been made. Longer steps are followed where each turn of each loop accesses: on their way round, addresses come
+//! through those that no process has, and fault ([`comes_round`]).
 
 use brolga_analysis::contents::Use;
 use brolga_analysis::{LoopId, Loops, ParamMode};
@@ -129,7 +131,8 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
         && live.iter().all(|r| {
             nest.is_empty() && returns().all(|&b| l.dominates(r.block, b))
                 || !nest.is_empty()
-                    && nest.iter().all(|&n| l.loops[n].latches.iter().all(|&latch| covers(l, &nest, n, r.block, latch)))
+                    && (0..nest.len())
+                        .all(|k| each_turn(l, nest[k], nest.get(k + 1).map_or(r.block, |&inner| l.loops[inner].header)))
         });
     let whole = covered && always && live.len() == reads.len();
     match rows {
@@ -140,13 +143,6 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
         Some((order, _)) => out.rows.push(Rows { order, loads: chosen, whole: whole.then_some(i) }),
     }
     Some(())
-}
-
-/// Whether a turn of `n` that comes to its latch has run the block or, where the block is in a loop further in, that loop.
-fn covers(l: &Loops, nest: &[LoopId], n: LoopId, block: ir::Block, latch: ir::Block) -> bool {
-    let at = nest.iter().position(|&m| m == n).expect("it is one of them");
-    let inner = nest.get(at + 1).map_or(block, |&m| l.loops[m].header);
-    l.dominates(inner, latch)
 }
 
 fn returns(func: &ir::Function, b: ir::Block) -> bool {
@@ -223,7 +219,7 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
     let (factors, rest) = at.factors(&atoms)?;
     // What is left may not change in the nest.
     let fixed = |s: &Sum| is_fixed(affine, s, nest[0]);
-    if !fixed(&rest) || !factors.iter().all(fixed) {
+    if !fixed(&rest) || !factors.iter().all(fixed) || comes_round(affine.loops, &factors, blocks, nest) {
         return None;
     }
     let stride = factors.last()?.as_constant()?;
@@ -250,6 +246,32 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
     Some(stride.abs())
 }
 
+/// No run makes two to the power of this many turns: three weeks at a turn a nanosecond.
+pub(crate) const MOST_TURNS: u32 = 51;
+/// The longest step of which a run does not make so many that they sum up to half of all addresses.
+pub(crate) const SHORT_STEP: u64 = 1 << (63 - MOST_TURNS);
+/// The longest step that cannot lead over all addresses that no process has.
+pub(crate) const LONG_STEP: u64 = 1 << 32;
+/// Constants that are farther from zero, added to what turns make, might sum up to all addresses.
+const FAR: u64 = 1 << 61;
+
+/// Whether turns of a nest of loops may come to a place again since sums are modulo 2⁶⁴: turns of its loops, from the outside in, step by `factors`, and accesses
+/// are in these blocks of the innermost loop.
+fn comes_round(loops: &Loops, factors: &[Sum], blocks: &[ir::Block], nest: &[LoopId]) -> bool {
+    let at_most = |s: &Sum, most: u64| s.as_constant().is_some_and(|c| c != 0 && c.unsigned_abs() <= most);
+    // Of a pointer that walks through the nest only the innermost loop's turns count.
+    let nest = if factors.len() < nest.len() { &nest[nest.len() - 1..] } else { nest };
+    let passed_by = nest.windows(2).position(|w| !each_turn(loops, w[0], loops.loops[w[1]].header));
+    let all_access = || blocks.iter().all(|&b| each_turn(loops, nest[nest.len() - 1], b));
+    let longest = if passed_by.is_none() && all_access() { LONG_STEP } else { SHORT_STEP };
+    !factors[passed_by.unwrap_or(factors.len() - 1)..].iter().all(|s| at_most(s, longest))
+}
+
+/// Whether each turn of a loop that comes to its latch has run a block.
+pub(crate) fn each_turn(loops: &Loops, l: LoopId, b: ir::Block) -> bool {
+    loops.loops[l].latches.iter().all(|&latch| loops.dominates(b, latch))
+}
+
 /// Whether a sum is the same in all turns of a loop.
 pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
     s.atoms().all(|a| match a {
@@ -269,6 +291,9 @@ pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
 /// they leave no gap.
 pub(crate) fn disjoint(live: &[&Access], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
     let looped = stride != i64::MAX;
+    if live.iter().any(|r| r.first.unsigned_abs() >= FAR) {
+        return None;
+    }
     // In layout order, so that of reads of one place the last remains.
     let mut places: Vec<(i64, i64, ir::Block, ir::Inst)> = Vec::new();
     for r in live {

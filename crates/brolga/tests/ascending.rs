@@ -206,3 +206,68 @@ fn rows_that_may_overlap_have_their_gradients() {
     }
     assert!(asked > 40 && stored > 60, "{asked} functions are asked, {stored} of {all} runs store");
 }
+
+/// Turns of the outer loop pass by the inner one, and turns of the inner one its access, so that addresses come round after 2^26 turns of each: the entry that
+/// is read in the first turn is read in the last one as well.
+#[test]
+fn what_is_passed_by_may_come_round() {
+    let text = "function %f(i64, i64, i64) -> f64 system_v {
+        block0(v0: i64, v1: i64, v2: i64):
+            v3 = iconst.i64 0
+            v4 = f64const 0.0
+            v5 = iconst.i64 1
+            v6 = iconst.i64 0x3ff_ffff
+            v7 = iconst.i64 12
+            jump block1(v3, v4)
+        block1(v10: i64, v11: f64):
+            v12 = icmp slt v10, v2
+            brif v12, block2, block7
+        block2:
+            v13 = band v10, v6
+            brif v13, block6(v11), block3(v3, v11)
+        block3(v20: i64, v21: f64):
+            v22 = icmp slt v20, v1
+            brif v22, block4, block6(v21)
+        block4:
+            brif v20, block5(v21), block8
+        block8:
+            v24 = imul v10, v1
+            v25 = iadd v24, v20
+            v26 = ishl v25, v7
+            v27 = iadd v0, v26
+            v28 = load.f64 v27
+            v29 = fmul v28, v28
+            v30 = fadd v21, v29
+            jump block5(v30)
+        block5(v31: f64):
+            v32 = iadd v20, v5
+            jump block3(v32, v31)
+        block6(v40: f64):
+            v41 = iadd v10, v5
+            jump block1(v41, v40)
+        block7:
+            return v11
+        }";
+    let file = File::parse("round.clif", text.to_owned()).expect("it is read");
+    let mut request = Request::new(
+        file.program.func("f").expect("it is there"),
+        [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const],
+    );
+    (request.noalias[0], request.fresh[0]) = (true, true);
+    let options = Options { mode: Mode::Gradient, ..Options::full() };
+    let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
+    let (entry, mut shadow) = ([1.5], [0.0]);
+    let args = [
+        Arg {
+            value: DataValue::I64(entry.as_ptr() as i64),
+            shadow: shadow.as_mut_ptr() as u64,
+            len: Some(8),
+            floats: None,
+        },
+        Arg::new(DataValue::I64(1 << 26)),
+        Arg::new(DataValue::I64((1 << 26) + 1)),
+    ];
+    // SAFETY: only the one entry is read.
+    unsafe { rule.gradient(&args, &[DataValue::F64(1.0.into())], &mut vec![], &mut vec![]) }.expect("it runs");
+    assert_eq!(shadow, [6.0]);
+}

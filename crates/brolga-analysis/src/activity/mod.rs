@@ -199,6 +199,7 @@ pub mod lanes;
 mod open;
 pub mod pieces;
 mod roles;
+mod rounding;
 pub mod steps;
 mod unsure;
 mod useful;
@@ -223,6 +224,8 @@ struct Cx<'a> {
     holding: HashMap<Base, Vec<(i64, u32)>>,
     /// Where pointers and floats are by turns.
     turns: Here,
+    /// Sums that round.
+    rounding: EntitySet<ir::Inst>,
     /// Where a float's bits meet an integer that nobody follows.
     joins: EntitySet<ir::Value>,
     /// Integers whose bits become a float's.
@@ -263,6 +266,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     let mut cx = Cx {
         i: input,
         turns: Here::compute(&local, &input.summaries.turns),
+        rounding: rounding::rounding(input),
         a: Activity::with_room(input.func),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
@@ -284,6 +288,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         cx = Cx {
             i: input,
             turns: cx.turns,
+            rounding: cx.rounding,
             a: Activity::with_room(input.func),
             useful: EntitySet::new(),
             active_memory: EntitySet::new(),

@@ -2,7 +2,6 @@
 
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
-use brolga_ir::rounding::rounds;
 use brolga_ir::{Diagnostic, Untracked};
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
@@ -267,7 +266,7 @@ impl Cx<'_> {
             OpcodeRule::Expr(row) => {
                 let flows = |i: usize| !row.partial(0, i).is_zero();
                 let any = args.iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
-                if any && !rounds(func, inst, |v| self.users(v)) { varied } else { State::No }
+                if any && !self.rounding.contains(inst) { varied } else { State::No }
             }
             OpcodeRule::Zero => {
                 if matches!(op, Opcode::FcvtFromSint | Opcode::FcvtFromUint)
@@ -370,14 +369,6 @@ impl Cx<'_> {
             | Structural::Effect
             | Structural::Machine => State::No,
         }
-    }
-
-    /// Instructions that use a value.
-    fn users(&self, v: ir::Value) -> impl Iterator<Item = ir::Inst> {
-        self.i.uses.of(v).iter().filter_map(|u| match *u {
-            Use::Inst(inst, _) => Some(inst),
-            Use::Edge(..) => None,
-        })
     }
 
     /// Whether nothing of a float is left but its sign and exponent. But if a part of memory is made of it, or of a float, that is a part of a float.

@@ -125,6 +125,8 @@ pub struct Machine<'p, D: Domain> {
     pub(super) stepped: HashMap<NodeId, Stepped>,
     /// The upper halves of doubles that have become something else.
     pub(super) uppers: HashMap<NodeId, u128>,
+    /// Sums with a large constant, and the constant.
+    pub(super) sums: HashMap<NodeId, f64>,
     /// Whether the sign of a NaN became that of another number.
     pub nan_sign: bool,
     site: Site,
@@ -149,6 +151,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             allocations: HashMap::new(),
             stepped: HashMap::new(),
             uppers: HashMap::new(),
+            sums: HashMap::new(),
             nan_sign: false,
             site: Site { func: FuncKey::from_u32(0), inst: ir::Inst::from_u32(0) },
         }
@@ -198,7 +201,7 @@ impl<'p, D: Domain> Machine<'p, D> {
             }
             let first_new = self.domain.n_nodes();
             // SAFETY: promised by the caller of `call`.
-            let mut flow = unsafe { self.step(body, inst)? };
+            let mut flow = unsafe { self.step_on_sums(body, inst)? };
             // An imported function is executed on the spot, so that only defined functions get frames.
             loop {
                 if D::OBSERVES {
@@ -326,6 +329,12 @@ impl<'p, D: Domain> Machine<'p, D> {
     pub(super) fn get(&self, v: ir::Value) -> &Val {
         let frame = self.frames.last().expect("a function is running");
         &frame.values[frame.body.dfg.resolve_aliases(v).as_u32() as usize]
+    }
+
+    /// Say that the value `v` of the running frame comes from elsewhere.
+    pub(super) fn come_from(&mut self, v: ir::Value, prov: Prov) {
+        let frame = self.frames.last_mut().expect("a function is running");
+        frame.values[frame.body.dfg.resolve_aliases(v).as_u32() as usize].prov = prov;
     }
 
     /// The bits of `v`.

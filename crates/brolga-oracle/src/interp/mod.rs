@@ -14,6 +14,7 @@
 //! machine.rs      frames and calls         step.rs                   one instruction: the exhaustive table
 //! arith.rs        operations by lanes      moves.rs                  operations that move or mask bits
 //! memory.rs       loads, stores, atomics   externs.rs linkage.rs     C functions; addresses
+//! rounding.rs     sums that round
 //! observe.rs      what happens to floats that no float operation takes
 //! ```
 //!
@@ -36,6 +37,7 @@ mod memory;
 mod moves;
 mod observe;
 mod provenance;
+mod rounding;
 mod step;
 mod value;
 

@@ -3,7 +3,6 @@
 //! The match has no wildcard, so an opcode that a new Cranelift adds does not compile until it is considered here.
 
 use brolga_ir::FuncKey;
-use brolga_ir::rounding::rounds;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, types};
 
 use super::domain::Domain;
@@ -121,11 +120,10 @@ impl<D: Domain> Machine<'_, D> {
             | AtomicLoad | AtomicStore => unsafe { self.memory(dfg, data, ty)? },
 
             // Floats.
-            Fadd | Fsub if rounds(body, inst, |v| users(body, v)) => {
-                Val::clean(self.float_op(data.opcode(), ty, args)?.bits).into()
+            Fadd | Fsub => self.sum(dfg, data.opcode(), ty, args)?.into(),
+            Fmul | Fdiv | Sqrt | Fma | Fneg | Fabs | Fcopysign | Fmin | Fmax | Ceil | Floor | Trunc | Nearest => {
+                self.float_op(data.opcode(), ty, args)?.into()
             }
-            Fadd | Fsub | Fmul | Fdiv | Sqrt | Fma | Fneg | Fabs | Fcopysign | Fmin | Fmax | Ceil | Floor | Trunc
-            | Nearest => self.float_op(data.opcode(), ty, args)?.into(),
             Fpromote | Fdemote | Fvdemote | FvpromoteLow => self.resize_float(arg_ty, ty, args[0])?.into(),
             FcvtFromSint | FcvtFromUint => {
                 self.int_to_float(arg_ty, ty, args[0], data.opcode() == FcvtFromSint)?.into()
@@ -252,10 +250,4 @@ impl<D: Domain> Machine<'_, D> {
             int::IntFault::Unknown => self.unsupported("integer operation"),
         }
     }
-}
-
-/// The instructions that use a value.
-fn users(body: &ir::Function, v: ir::Value) -> impl Iterator<Item = ir::Inst> {
-    let insts = body.layout.blocks().flat_map(|b| body.layout.block_insts(b));
-    insts.filter(move |&i| body.dfg.inst_args(i).iter().any(|&a| body.dfg.resolve_aliases(a) == v))
 }
