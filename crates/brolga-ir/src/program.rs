@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::map::HashMap;
+use cranelift_codegen::ir::instructions::CallInfo;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
@@ -154,6 +155,54 @@ pub fn addresses(func: &ir::Function) -> impl Iterator<Item = (String, ir::SigRe
     })
 }
 
+/// The functions that a function calls or takes the address of. It may declare more, of which nothing is asked: they need not exist.
+pub fn functions_used(func: &ir::Function) -> EntitySet<ir::FuncRef> {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let mut used = EntitySet::new();
+    used.extend(insts.filter_map(|inst| {
+        let data = &func.dfg.insts[inst];
+        match data.analyze_call(&func.dfg.value_lists, &func.dfg.exception_tables) {
+            CallInfo::Direct(callee, _) | CallInfo::DirectWithSig(callee, ..) => Some(callee),
+            _ => match *data {
+                ir::InstructionData::FuncAddr { func_ref, .. } => Some(func_ref),
+                _ => None,
+            },
+        }
+    }));
+    used
+}
+
+/// The symbols that a function takes the address of as global values. It may declare more, which need not exist.
+pub fn symbols_used(func: &ir::Function) -> EntitySet<ir::GlobalValue> {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let mut work: Vec<ir::GlobalValue> = func.stack_limit.into_iter().collect();
+    work.extend(insts.filter_map(|inst| match func.dfg.insts[inst] {
+        ir::InstructionData::UnaryGlobalValue { global_value, .. } => Some(global_value),
+        _ => None,
+    }));
+    let mut used = EntitySet::new();
+    while let Some(gv) = work.pop() {
+        if used.insert(gv)
+            && let ir::GlobalValueData::Load { base, .. } | ir::GlobalValueData::IAddImm { base, .. } =
+                func.global_values[gv]
+        {
+            work.push(base);
+        }
+    }
+    used
+}
+
+/// Let every declared function be one that is called, so that whoever walks the table needs no exception.
+fn forget_unused(func: &mut ir::Function) {
+    let used = functions_used(func);
+    let Some(real) = used.iter().next().map(|r| func.dfg.ext_funcs[r].clone()) else {
+        return func.dfg.ext_funcs.clear();
+    };
+    for (_, e) in func.dfg.ext_funcs.iter_mut().filter(|(r, _)| !used.contains(*r)) {
+        *e = real.clone();
+    }
+}
+
 /// The symbol under which a function defines itself.
 pub fn symbol_of_func(name: &UserFuncName) -> String {
     match name {
@@ -214,7 +263,7 @@ impl Program {
         k
     }
 
-    /// Define a function under `symbol` and declare everything it refers to.
+    /// Define a function under `symbol` and declare everything it calls. What it declares and does not call is left out.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from an earlier declaration.
     /// `lines` gives the [`crate::position`] of an instruction, 0 where unknown.
@@ -241,6 +290,7 @@ impl Program {
             f.srclocs[inst] = body.srcloc(inst);
             f.lines[inst] = lines(inst);
         }
+        forget_unused(&mut body);
         body.srclocs.clear();
         // Locations are kept relative to a base, and one value is taken for "none": with base 0 it is out of reach.
         let named: Vec<_> = body.params.user_named_funcs().values().cloned().collect();
