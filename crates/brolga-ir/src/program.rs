@@ -192,14 +192,26 @@ pub fn symbols_used(func: &ir::Function) -> EntitySet<ir::GlobalValue> {
     used
 }
 
-/// Let every declared function be one that is called, so that whoever walks the table needs no exception.
+/// Let every declared function be one that is called, and every signature one that is used, so that whoever walks the tables needs no exception.
 fn forget_unused(func: &mut ir::Function) {
     let used = functions_used(func);
-    let Some(real) = used.iter().next().map(|r| func.dfg.ext_funcs[r].clone()) else {
-        return func.dfg.ext_funcs.clear();
-    };
-    for (_, e) in func.dfg.ext_funcs.iter_mut().filter(|(r, _)| !used.contains(*r)) {
-        *e = real.clone();
+    match used.iter().next().map(|r| func.dfg.ext_funcs[r].clone()) {
+        None => func.dfg.ext_funcs.clear(),
+        Some(real) => {
+            func.dfg.ext_funcs.iter_mut().filter(|(r, _)| !used.contains(*r)).for_each(|(_, e)| *e = real.clone());
+        }
+    }
+    let mut signatures: EntitySet<ir::SigRef> = EntitySet::new();
+    signatures.extend(func.dfg.ext_funcs.values().map(|e| e.signature));
+    signatures.extend(func.dfg.exception_tables.values().map(|t| t.signature()));
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    signatures.extend(insts.filter_map(|i| match func.dfg.insts[i] {
+        ir::InstructionData::CallIndirect { sig_ref, .. } => Some(sig_ref),
+        _ => None,
+    }));
+    // A back end lays out whatever it finds, and gives up on what it does not know.
+    for (_, s) in func.dfg.signatures.iter_mut().filter(|(s, _)| !signatures.contains(*s)) {
+        *s = func.signature.clone();
     }
 }
 
@@ -384,5 +396,40 @@ impl Program {
             ir::GlobalValueData::Symbol { name, .. } => self.data_object(&symbol_in(func, name)),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_used_is_forgotten() {
+        let text = "function %f(f64) -> f64 system_v {
+            sig0 = (f16) -> f128 windows_fastcall
+            sig1 = (f64) -> f64 fast
+            gv0 = symbol %a
+            gv1 = symbol %b
+            fn0 = %unused(i64) -> i64 windows_fastcall
+            fn1 = %called(f64) -> f64 fast
+            fn2 = %addressed(f64) -> f64 fast
+        block0(v0: f64):
+            v1 = symbol_value.i64 gv1
+            v2 = func_addr.i64 fn2
+            v3 = call_indirect sig1, v2(v0)
+            v4 = call fn1(v3)
+            return v4
+        }";
+        let body = cranelift_reader::parse_functions(text).unwrap().remove(0);
+        let used: Vec<_> = functions_used(&body).iter().map(|r| r.as_u32()).collect();
+        assert_eq!(used, [1, 2]);
+        assert_eq!(symbols_used(&body).iter().map(|g| g.as_u32()).collect::<Vec<_>>(), [1]);
+        let mut program = Program::new();
+        let key = program.define("f", body, |_| 0).unwrap();
+        assert!(program.func("unused").is_none() && program.func("called").is_some());
+        let body = program.funcs[key].body.as_ref().unwrap();
+        assert!(body.dfg.ext_funcs.values().all(|e| symbol_of(body, &e.name) != "unused"));
+        let odd = cranelift_codegen::isa::CallConv::WindowsFastcall;
+        assert!(body.dfg.signatures.values().all(|s| s.call_conv != odd));
     }
 }
