@@ -120,11 +120,13 @@ bare="-nostdlib -Wl,--no-entry"
     c rounded rounded $bare
     c rounding rounding $bare
     c rounding32 rounding $bare -DSINGLE
+    c remainders remainders $bare -Wl,--allow-undefined
     optimised halves $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
     linked lstm $heap
     linked quadrature $heap
+    linked remainders $libc
     by_hand gmm $heap
     by_hand ba $bare
     by_hand lstm $heap

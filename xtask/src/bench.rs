@@ -25,7 +25,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }
     } else if let Some(path) = args.file() {
-        let file = File::read_with(path, &args.module.options())?;
+        let file = File::read_for(path, &args.module.options(), &[])?;
         if args.disasm {
             let code = calls_of(&file, args)?.into_iter().map(|job| disasm::of_call(&file.program, &job.call, how));
             let code = code.collect::<Result<String, _>>();

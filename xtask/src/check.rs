@@ -8,8 +8,8 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
-use crate::grad::{Job, jobs, outcome_of};
-use crate::report::show;
+use crate::grad::{Job, jobs, outcome_of, read};
+use crate::report::{complain, show};
 use crate::rules::Rules;
 
 /// Rows shown without `--all`.
@@ -17,7 +17,7 @@ const MAX_ROWS: usize = 100;
 
 /// Run the command.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let file = File::read_with(&args.input.file, &args.input.module.options())?;
+    let file = read(&args.input, &args.call.calls)?;
     let jobs = jobs(&file, &args.call)?;
     let rules = Rules::new(&file);
     let mut wrong = 0;
@@ -50,12 +50,12 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
 
     let mut ok = found.is_ok();
     for complaint in found.complaints() {
-        eprintln!("{}: {complaint}", job.name());
+        complain(&format!("{}: {complaint}", job.name()));
     }
     if let Some(line) = job.line {
         let tol = compare::tolerance(&file.program, &job.call, &job.clauses);
         for difference in compare::differences(&outcome, &line.expected, &job.clauses, tol) {
-            eprintln!("{}: {difference}", job.name());
+            complain(&format!("{}: {difference}", job.name()));
             ok = false;
         }
     }

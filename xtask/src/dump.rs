@@ -12,7 +12,8 @@ use crate::report::show;
 /// Run the command.
 pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let wanted = Wanted::parse(args)?;
-    let file = File::read_with(&args.input.file, &args.input.module.options())?;
+    let wanted_func = args.func.iter().map(|f| f.trim_start_matches('%').to_owned()).collect::<Vec<_>>();
+    let file = File::read_for(&args.input.file, &args.input.module.options(), &wanted_func)?;
     let func = function(&file, args)?;
     let request = request(&file, func, args)?;
     let memory = args.memory.map(Into::into).unwrap_or_default();
@@ -24,10 +25,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     match wanted {
         Wanted::Stage(stage) => show(&with_newline(dump(stage)?)),
         Wanted::Dot => {
-            print!(
-                "{}",
-                with_newline(caught("dot", || brolga::dot(&file.program, &request, &options)).map_err(failed)?)
-            );
+            show(&with_newline(caught("dot", || brolga::dot(&file.program, &request, &options)).map_err(failed)?));
         }
         Wanted::Diff(a, b) => {
             let (before, after) = (with_newline(dump(a)?), with_newline(dump(b)?));

@@ -1,14 +1,13 @@
 //! `cargo xtask explain`: why the gradient of a call is what it is.
 
 use brolga::{Error, Program, Trap};
-use brolga_driver::File;
 use brolga_driver::explain::{Wanted, explain, json, text};
 
 use brolga_oracle::OracleError;
 
 use crate::cli::ExplainArgs;
 use crate::failure::Failure;
-use crate::grad::{Job, failure_json, jobs};
+use crate::grad::{Job, failure_json, jobs, read};
 use crate::report::show;
 
 /// Run the command.
@@ -24,7 +23,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
 
 fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
     let wrt = args.wrt.as_deref().map(parse).transpose()?;
-    let file = File::read_with(&args.input.file, &args.input.module.options())?;
+    let file = read(&args.input, &args.call.calls)?;
     for (i, job) in jobs(&file, &args.call)?.iter().enumerate() {
         if let Some((arg, _)) = wrt
             && arg >= job.call.args.len()

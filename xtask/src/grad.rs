@@ -5,9 +5,9 @@ use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, compare, output, quiet, run};
 
-use crate::cli::{CallOptions, GradArgs, Memory, RunArgs};
+use crate::cli::{CallOptions, GradArgs, Input, Memory, RunArgs};
 use crate::failure::Failure;
-use crate::report::show;
+use crate::report::{complain, show};
 use crate::rules::Rules;
 
 /// A call that is ready to run, with what must come out if anything is said about that.
@@ -44,7 +44,7 @@ pub fn run(args: &GradArgs) -> Result<(), Failure> {
 }
 
 fn run_all(args: &GradArgs) -> Result<(), Failure> {
-    let file = File::read_with(&args.input.file, &args.input.module.options())?;
+    let file = read(&args.input, &args.call.calls)?;
     let jobs = jobs(&file, &args.call)?;
     let rules = Rules::new(&file);
     let mut wrong = 0;
@@ -63,10 +63,18 @@ fn run_all(args: &GradArgs) -> Result<(), Failure> {
     }
 }
 
+/// Read a file for some calls; without any, for all that it has.
+pub fn read(input: &Input, calls: &[String]) -> Result<File, Failure> {
+    let named = |call: &String| Some(call_with_clauses(call).ok()?.0.func.node);
+    // What cannot be read is reported when it is bound.
+    let wanted: Option<Vec<String>> = calls.iter().map(named).collect();
+    Ok(File::read_for(&input.file, &input.module.options(), &wanted.unwrap_or_default())?)
+}
+
 /// `cargo xtask run`: the same calls, without derivatives.
 pub fn run_primals(args: &RunArgs) -> Result<(), Failure> {
     let all = || -> Result<(), Failure> {
-        let file = File::read_with(&args.input.file, &args.input.module.options())?;
+        let file = read(&args.input, &args.calls)?;
         let options = CallOptions { calls: args.calls.clone(), ..CallOptions::default() };
         for job in jobs(&file, &options)? {
             let outcome = quiet::catch(|| run::primal(&file.program, &job.call))
@@ -100,7 +108,7 @@ fn meets_expectation(file: &File, job: &Job<'_>, outcome: &Outcome, quiet: bool)
     let tol = compare::tolerance(&file.program, &job.call, &job.clauses);
     let wrong = compare::differences(outcome, &line.expected, &job.clauses, tol);
     for difference in &wrong {
-        eprintln!("line {}: %{}: {difference}", line.line, job.call.symbol);
+        complain(&format!("line {}: %{}: {difference}", line.line, job.call.symbol));
     }
     if wrong.is_empty() && !quiet {
         show(&format!("  as line {} expects\n", line.line));

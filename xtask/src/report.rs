@@ -26,7 +26,12 @@ pub fn print(failure: &Failure, file: Option<&Path>) {
         Failure::Run(what, error) => format!("error: {what}: {error}"),
         Failure::Mismatch(message) | Failure::Oracle(message) | Failure::Chore(message) => format!("error: {message}"),
     };
-    eprintln!("{shown}");
+    complain(&shown);
+}
+
+/// Print a line on the standard error stream. That there may be no reader is no failure.
+pub fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Print on the standard output. Whoever reads may stop early (`| head`); then there is nothing left to do.

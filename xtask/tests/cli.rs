@@ -485,3 +485,122 @@ block2(v7: f64):
     }
     call("grad", "%mixed(3.0, 2.0)", "trap").expect(1).says("untracked_bits").says("v6 = bitcast.f64 v5");
 }
+
+#[test]
+fn a_module_is_found_with_its_calls_from_its_own_folder() {
+    let folder = std::env::temp_dir().join(format!("brolga-cli-{}-own", std::process::id()));
+    let inner = folder.join("O2");
+    std::fs::create_dir_all(&inner).expect("the temporary folder is writable");
+    let module = r#"(module (func (export "f") (param f64) (result f64) (f64.mul (local.get 0) (local.get 0))))"#;
+    let write = |path: PathBuf, text: &str| std::fs::write(path, text).expect("the folder is writable");
+    for name in ["beside.wat", "above.wat"] {
+        write(inner.join(name), module);
+    }
+    write(inner.join("beside.run"), "; grad: %f(3.0) == [6.0]\n");
+    write(folder.join("above.run"), "; grad: %f(4.0) == [8.0]\n");
+    for (name, gradient) in [("beside.wat", "6.0"), ("above.wat", "8.0")] {
+        for file in [name.to_owned(), format!("./{name}")] {
+            let run = Command::new(env!("CARGO_BIN_EXE_xtask")).args(["grad", &file]).current_dir(&inner).output();
+            let text = String::from_utf8(run.expect("the binary runs").stdout).expect("output is text");
+            assert!(text.contains(&format!("gradient 0   {gradient}")), "{file}: {text}");
+        }
+    }
+    let said = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["grad", "beside.wat", "--call", "%f(3.0)", "--fresh", "0"])
+        .current_dir(&inner)
+        .output()
+        .expect("the binary runs");
+    assert_eq!(said.status.code(), Some(2), "an argument that is no buffer");
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn nothing_is_said_of_the_shadow_of_one_buffer_of_a_module() {
+    let file = TempFile::new(
+        "fresh.wat",
+        r#"(module (memory 1) (func (export "f") (param i32) (result f64) (f64.load (local.get 0))))"#,
+    );
+    file.xtask("grad", &["--call", "%f([3.0])", "--fresh", "0"]).expect(2).says("the shadow of a module is one piece");
+    file.xtask("grad", &["--call", "%f([3.0])"]).expect(0);
+}
+
+/// A program that goes wrong is an error, not the end of the process, whatever runs it.
+#[test]
+fn primals_that_go_wrong() {
+    let file = TempFile::new(
+        "wild.clif",
+        "function %g(i64, f64) -> f64 system_v {
+    sig0 = (f64) -> f64 system_v
+block0(v0: i64, v1: f64):
+    v2 = call_indirect sig0, v0(v1)
+    return v2
+}
+function %taken(i64, f64) -> f64 system_v {
+    fn0 = %frexp(f64, i64) -> f64 system_v
+block0(v0: i64, v1: f64):
+    v2 = call fn0(v1, v0)
+    return v2
+}
+function %ended(f64) -> f64 system_v {
+    fn0 = %abort() system_v
+block0(v0: f64):
+    call fn0()
+    return v0
+}
+",
+    );
+    for command in ["run", "grad", "check", "explain", "bench"] {
+        file.xtask(command, &["--call", "%g(0, 1.5)"]).expect(1).says("unknown_callee");
+        file.xtask(command, &["--call", "%taken(8, 1.5)"]).expect(1).says("heap_oob");
+        file.xtask(command, &["--call", "%ended(1.5)"]).expect(1).says("ended");
+    }
+}
+
+#[test]
+fn floats_of_other_widths_and_vectors_of_all_bits() {
+    let file = TempFile::new(
+        "widths.clif",
+        "function %widths(i64) -> f16, f128 system_v {
+block0(v0: i64):
+    v1 = load.f16 v0
+    v2 = load.f128 v0+16
+    return v1, v2
+}
+function %lanes(i32x4) -> i32x4 system_v {
+block0(v0: i32x4):
+    v1 = iadd v0, v0
+    return v1
+}
+",
+    );
+    // 1.5 as an f16; -2.5 as an f128, whose upper half is 0xc000_4000_0000_0000.
+    let call = "%widths(i64[0x3e00, 0, 0, 0xc000400000000000])";
+    let text = file.xtask("run", &["--call", call]).expect(0).stdout;
+    assert!(text.contains("value 0      1.5\n") && text.contains("value 1      -2.5\n"), "{text}");
+    let json = file.xtask("run", &["--json", "--call", call]).expect(0).json();
+    assert_eq!(json[0]["value"], serde_json::json!([1.5, -2.5]));
+    let call = "%lanes(0x00000004000000030000000200000001)";
+    let json = file.xtask("run", &["--json", "--call", call]).expect(0).json();
+    assert_eq!(json[0]["value"][0], serde_json::json!([2, 4, 6, 8]));
+}
+
+/// Whoever reads may stop at any time.
+#[test]
+fn closed_pipes_are_no_errors() {
+    let file = TempFile::new("closed.clif", FILE);
+    for args in [
+        &["grad", "--call", "%f(2.0, 3.0)"][..],
+        &["grad", "--call", "%nosuch(1.0)"],
+        &["dump", "--func", "%f", "--dot"],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .args([&args[..1], &[file.0.to_str().expect("a plain path")], &args[1..]].concat())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        drop((child.stdout.take(), child.stderr.take()));
+        let status = child.wait().expect("it ends").code();
+        assert!(matches!(status, Some(0..=2)), "{args:?}: {status:?}");
+    }
+}

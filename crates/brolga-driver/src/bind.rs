@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{Type, types};
 use crate::text::cursor::Parsed;
 use crate::text::number::{parse_f32, parse_f64, parse_int};
 use crate::text::{Call, Clauses, ElemType, List, Literal, Spanned, SyntaxError};
-use crate::value::{Num, is_float, to_data};
+use crate::value::{Num, bits_of_vector, is_float, to_data};
 use crate::wasm::Wasm;
 
 /// An argument that is ready to be passed.
@@ -227,6 +227,9 @@ fn argument(text: &str, literal: &Literal, ty: Type, pointer: Type, i: usize, be
 
 fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> Parsed<DataValue> {
     let wrong = |message: String| SyntaxError::new(text, n.span.clone(), message);
+    if ty.is_vector() && n.node.starts_with("0x") && !n.node.contains(['.', 'p', 'P']) {
+        return bits_of_vector(&n.node, ty).map_err(wrong);
+    }
     if ty.is_vector() {
         let lanes = vec!["1.0"; ty.lane_count() as usize].join(" ");
         return Err(

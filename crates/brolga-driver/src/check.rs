@@ -15,7 +15,7 @@ use crate::compare::{close, uses_f32};
 use crate::inputs::{Input, flatten, inputs, objective, oracle_args, with_inputs};
 use crate::memory::Memory;
 use crate::noise::Noise;
-use crate::run::Outcome;
+use crate::run::{Outcome, primal_in};
 use crate::value::from_data;
 
 /// How closely oracles must be met.
@@ -201,6 +201,8 @@ impl<'a> Samples<'a> {
         tolerances: Tolerances,
     ) -> Result<Self, Error> {
         let kept = rule()?;
+        // What does not run where the gradient did would be no difference anywhere, and nothing would contradict the tape.
+        primal_in(&kept, call, &mut Memory::new(call)?)?;
         let stateful = program.data.values().any(|d| d.writable);
         Ok(Self { call, inputs, rule, kept: (!stateful).then_some(kept), precision: tolerances.precision })
     }

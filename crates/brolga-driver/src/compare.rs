@@ -105,9 +105,26 @@ fn mismatch(actual: &Item, expected: &Expect, tol: f64) -> Option<String> {
             .enumerate()
             .find_map(|(i, (a, e))| mismatch(&Item::One(*a), e, tol).map(|why| format!("at [{i}]: {why}"))),
         (Item::Many(a), Expect::List(e)) => Some(format!("expected {} elements, found {}", e.len(), a.len())),
+        // All bits of a vector as one number.
+        (Item::Many(a), Expect::Number(e)) if a.len() > 1 && e.node.starts_with("0x") => {
+            let found = a.iter().rev().fold(0_u128, |bits, n| bits << (128 / a.len()) | lane_bits(*n, 128 / a.len()));
+            let wanted = u128::from_str_radix(&e.node[2..].replace('_', ""), 16).ok();
+            (wanted != Some(found)).then(|| format!("expected {}, found {found:#034x}", e.node))
+        }
         // A single element or lane may be written without brackets.
         (Item::Many(a), Expect::Number(e)) if a.len() == 1 => number_mismatch(a[0], &e.node, tol),
         (a, e) => Some(format!("expected {}, found {}", describe(e), show(a))),
+    }
+}
+
+/// The bits of a lane that is so wide.
+fn lane_bits(n: Num, width: usize) -> u128 {
+    match n {
+        Num::F64(v) => v.to_bits().into(),
+        Num::F32(v) => v.to_bits().into(),
+        Num::F16(bits) => bits.into(),
+        Num::F128(bits) => bits,
+        Num::Int(v) => v as u128 & (u128::MAX >> (128 - width)),
     }
 }
 
@@ -122,8 +139,8 @@ fn number_mismatch(actual: Num, expected: &str, tol: f64) -> Option<String> {
             Ok(e) => (close(a.into(), e.into(), tol), Some(f64::from(e))),
             Err(_) => (false, None),
         },
-        Num::F64(a) => match parse_f64(expected) {
-            Ok(e) => (close(a, e, tol), Some(e)),
+        Num::F64(_) | Num::F16(_) | Num::F128(_) => match parse_f64(expected) {
+            Ok(e) => (close(actual.as_f64(), e, tol), Some(e)),
             Err(_) => (false, None),
         },
     };

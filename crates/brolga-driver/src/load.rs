@@ -30,11 +30,11 @@
 //! | AD0023 | imports that nothing provides |
 //! | AD0024 | a module that cannot be instantiated |
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Options, Program};
-use brolga_ir::program::{symbol_of, symbol_of_func};
+use brolga_ir::program::{functions_used, symbol_of, symbol_of_func, symbols_used};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
 use cranelift_codegen::ir::{self, ArgumentPurpose, ExternalName};
@@ -74,11 +74,11 @@ pub struct File {
 impl File {
     /// Read a file from disk.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
-        Self::read_with(path, &ModuleOptions::default())
+        Self::read_for(path, &ModuleOptions::default(), &[])
     }
 
-    /// The same; if it is a module, it is translated in this way.
-    pub fn read_with(path: &Path, options: &ModuleOptions) -> Result<Self, Diagnostics> {
+    /// The same, for those who ask for some functions only: see [`File::parse_for`]. If it is a module, it is translated in this way.
+    pub fn read_for(path: &Path, options: &ModuleOptions, wanted: &[String]) -> Result<Self, Diagnostics> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path)
             .map_err(|e| Diagnostic::new("AD0001", format!("cannot read `{name}`: {}", io_reason(&e))))?;
@@ -93,7 +93,7 @@ impl File {
             d.line = Some(line);
             d.help("CLIF is text; the names of WebAssembly modules end in .wasm or .wat")
         })?;
-        Self::parse(&name, text)
+        Self::parse_for(&name, text, wanted)
     }
 
     /// Read a module; `calls` holds directives, one per line.
@@ -144,6 +144,11 @@ impl File {
             named.func.node.clone_from(&self.program.funcs[key].symbol);
         }
         let mut bound = Invocation::bind(&self.program, text, &named, clauses)?;
+        if let Some(said) = clauses.fresh.iter().flatten().next() {
+            let message = "the shadow of a module is one piece, so nothing can be said of that of one argument";
+            return Err(SyntaxError::new(text, said.span.clone(), message.to_owned())
+                .help("leave `fresh` out: shadows of a new instance hold nothing, and cotangents are added to them"));
+        }
         bound.symbol.clone_from(&call.func.node);
         // Arguments of a module are numbers, so a debug run does not see that they lead to one buffer.
         for said in clauses.noalias.iter().flatten() {
@@ -166,6 +171,12 @@ impl File {
 
     /// Read a file's text.
     pub fn parse(name: &str, text: impl Into<String>) -> Result<Self, Diagnostics> {
+        Self::parse_for(name, text, &[])
+    }
+
+    /// The same, for those who ask for functions of these names only, if there are any: what is wrong with others that they do not lead to is nothing to them.
+    /// Then those others are left out, if there is anything wrong.
+    pub fn parse_for(name: &str, text: impl Into<String>, wanted: &[String]) -> Result<Self, Diagnostics> {
         let text = text.into();
         let parts = source::split(&text);
         let mut problems = Diagnostics::default();
@@ -193,8 +204,13 @@ impl File {
                 Err(found) => problems.extend(found.0),
             }
         }
-        let units = distinct(units, &mut problems);
+        let mut units = distinct(units, &mut problems);
         check_references(&units, &directives, &mut problems);
+        if !wanted.is_empty() && !problems.is_empty() {
+            let reached = reached(&units, wanted);
+            problems.0.retain(|d| d.function.is_empty() || reached.contains(&d.function));
+            units.retain(|u| reached.contains(&u.symbol));
+        }
         if !problems.is_empty() {
             return Err(by_line(problems));
         }
@@ -378,6 +394,26 @@ fn distinct(units: Vec<Unit>, problems: &mut Diagnostics) -> Vec<Unit> {
     kept
 }
 
+/// The symbols that some functions lead to, their own included.
+fn reached(units: &[Unit], from: &[String]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut work = from.to_vec();
+    while let Some(symbol) = work.pop() {
+        if let Some(Unit { func, .. }) = units.iter().find(|u| u.symbol == symbol) {
+            let callees = functions_used(func);
+            let named = callees.iter().map(|r| symbol_of(func, &func.dfg.ext_funcs[r].name));
+            let globals = symbols_used(func);
+            let addressed = globals.iter().filter_map(|gv| match &func.global_values[gv] {
+                ir::GlobalValueData::Symbol { name, .. } => Some(symbol_of(func, name)),
+                _ => None,
+            });
+            work.extend(named.chain(addressed).filter(|s| !found.contains(s)));
+        }
+        found.insert(symbol);
+    }
+    found
+}
+
 /// Callers and callees must agree on signatures, and data must exist: the JIT would only find out at link time.
 fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Diagnostics) {
     let mut known: BTreeMap<String, (ir::Signature, String)> = units
@@ -393,7 +429,8 @@ fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Dia
         }
     }
     for unit in units {
-        for (fref, ext) in unit.func.dfg.ext_funcs.iter() {
+        for fref in functions_used(&unit.func).iter() {
+            let ext = &unit.func.dfg.ext_funcs[fref];
             let symbol = symbol_of(&unit.func, &ext.name);
             if ext.signature.is_reserved_value() || data.contains_key(symbol.as_str()) {
                 continue;
@@ -412,8 +449,8 @@ fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Dia
                 Some(_) => {}
             }
         }
-        for (gv, value) in unit.func.global_values.iter() {
-            let ir::GlobalValueData::Symbol { name, .. } = value else { continue };
+        for gv in symbols_used(&unit.func).iter() {
+            let ir::GlobalValueData::Symbol { name, .. } = &unit.func.global_values[gv] else { continue };
             let symbol = symbol_of(&unit.func, name);
             let placeholder = *name == ExternalName::testcase("");
             if !placeholder && !known.contains_key(&symbol) && !data.contains_key(symbol.as_str()) {

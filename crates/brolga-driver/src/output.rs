@@ -9,9 +9,10 @@
 //! `value` has one entry per result, `buffers` and `gradient` one per argument; `null` stands where an argument is no
 //! buffer, or is constant. Vectors and buffers are arrays. Finite floats are JSON numbers that read back as the same bits
 //! (a 32-bit float is shown as the double that it is exactly); the others are the strings `"nan"`, `"inf"` and `"-inf"`.
-//! Integers beyond 64 bits are strings of digits.
+//! Integers beyond 64 bits are strings of digits, and 128-bit floats that are no doubles are strings as CLIF writes them (`"0x1.8p3"`).
 
 use brolga::{Diagnostic, Diagnostics, Error, Trap};
+use cranelift_codegen::ir::immediates::Ieee128;
 use serde_json::{Value, json};
 
 use crate::bind::Invocation;
@@ -26,11 +27,19 @@ pub fn num_json(n: Num) -> Value {
             (_, Ok(v)) => v.into(),
             _ => v.to_string().into(),
         },
+        Num::F128(bits) if !is_a_double(bits) => Ieee128::with_bits(bits).to_string().into(),
         float => {
             let v = float.as_f64();
             serde_json::Number::from_f64(v).map_or_else(|| non_finite(v).into(), Value::Number)
         }
     }
+}
+
+/// Whether a 128-bit float is a double, or none of both is a number.
+fn is_a_double(bits: u128) -> bool {
+    let v = Num::F128(bits).as_f64();
+    let exact = bits & ((1 << 60) - 1) == 0 && (v.is_normal() || bits << 1 == 0);
+    exact || bits >> 112 & 0x7fff == 0x7fff
 }
 
 fn non_finite(v: f64) -> &'static str {
@@ -163,6 +172,8 @@ pub fn show_num(n: Num) -> String {
         Num::Int(v) => v.to_string(),
         Num::F32(v) if v.is_finite() => format!("{v:?}"),
         Num::F64(v) if v.is_finite() => format!("{v:?}"),
+        Num::F128(bits) if !is_a_double(bits) => Ieee128::with_bits(bits).to_string(),
+        Num::F16(_) | Num::F128(_) if n.as_f64().is_finite() => format!("{:?}", n.as_f64()),
         float => non_finite(float.as_f64()).to_owned(),
     }
 }
@@ -210,6 +221,12 @@ mod tests {
         assert_eq!(back as f32, 0.1f32);
         assert_eq!(num_json(Num::F64(f64::NEG_INFINITY)), "-inf");
         assert_eq!(num_json(Num::F32(f32::NAN)), "nan");
+        assert_eq!([Num::F16(0x3e00), Num::F128(0x3fff_8000 << 96)].map(show_num), ["1.5", "1.5"]);
+        assert_eq!(num_json(Num::F16(0x3e00)), 1.5);
+        // One more digit than a double has.
+        let long = Num::F128((0x3fff << 112) | 1);
+        assert_eq!(show_num(long), "0x1.0000000000000000000000000001p0");
+        assert_eq!(num_json(long), show_num(long));
         assert_eq!(num_json(Num::Int(u64::MAX.into())), u64::MAX);
         assert_eq!(num_json(Num::Int(i128::MAX)), i128::MAX.to_string());
     }

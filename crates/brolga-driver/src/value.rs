@@ -13,6 +13,10 @@ pub enum Num {
     F64(f64),
     /// A 32-bit float.
     F32(f32),
+    /// The bits of a 16-bit float: it is moved, and nothing is computed with it.
+    F16(u16),
+    /// The bits of a 128-bit float, likewise.
+    F128(u128),
     /// An integer, sign-extended.
     Int(i128),
 }
@@ -23,6 +27,8 @@ impl Num {
         match self {
             Self::F64(v) => v,
             Self::F32(v) => f64::from(v),
+            Self::F16(bits) => rounded(bits.into(), 5, 10),
+            Self::F128(bits) => rounded(bits, 15, 112),
             Self::Int(v) => v as f64,
         }
     }
@@ -37,6 +43,8 @@ impl Num {
         match (self, other) {
             (Self::F64(a), Self::F64(b)) => a.to_bits() == b.to_bits(),
             (Self::F32(a), Self::F32(b)) => a.to_bits() == b.to_bits(),
+            (Self::F16(a), Self::F16(b)) => a == b,
+            (Self::F128(a), Self::F128(b)) => a == b,
             (Self::Int(a), Self::Int(b)) => a == b,
             _ => false,
         }
@@ -74,6 +82,23 @@ impl Num {
     }
 }
 
+/// The float with these bits, with so many for the exponent and the mantissa, as a double: of a longer one the first digits, cut off.
+fn rounded(bits: u128, exponent: u32, mantissa: u32) -> f64 {
+    let max = (1_i32 << exponent) - 1;
+    let field = (bits >> mantissa) as i32 & max;
+    let fraction = bits & ((1 << mantissa) - 1);
+    let cut = mantissa.saturating_sub(52);
+    let fraction = (fraction >> cut) as f64 / (1_u64 << (mantissa - cut)) as f64;
+    let scale = |e: i32| 2f64.powi(e / 2) * 2f64.powi(e - e / 2);
+    let magnitude = match field {
+        f if f == max && bits & ((1 << mantissa) - 1) != 0 => f64::NAN,
+        f if f == max => f64::INFINITY,
+        0 => fraction * scale(1 - max / 2),
+        f => (1.0 + fraction) * scale(f - max / 2),
+    };
+    if bits >> (exponent + mantissa) & 1 == 1 { -magnitude } else { magnitude }
+}
+
 /// A result, an argument's contents, or a cotangent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
@@ -105,10 +130,11 @@ pub fn decode_all(elem: ElemType, bytes: &[u8]) -> Vec<Num> {
 }
 
 /// What a value of type `ty` looks like from outside: its lanes, or the number that it is.
-///
-/// Half and quadruple precision have no host type; they show as the integer with their bits.
 pub fn from_data(value: &DataValue, ty: Type) -> Item {
     let lanes = |bytes: &[u8]| {
+        if ty.lane_type() == types::F16 {
+            return Item::Many(bytes.chunks_exact(2).map(|b| Num::F16(u16::from_le_bytes([b[0], b[1]]))).collect());
+        }
         let lane = ElemType::of(ty.lane_type()).unwrap_or(ElemType::Int(8));
         Item::Many(decode_all(lane, bytes))
     };
@@ -120,8 +146,8 @@ pub fn from_data(value: &DataValue, ty: Type) -> Item {
         DataValue::I32(v) => Num::Int((*v).into()),
         DataValue::I64(v) => Num::Int((*v).into()),
         DataValue::I128(v) => Num::Int(*v),
-        DataValue::F16(v) => Num::Int(v.bits().into()),
-        DataValue::F128(v) => Num::Int(v.bits() as i128),
+        DataValue::F16(v) => Num::F16(v.bits()),
+        DataValue::F128(v) => Num::F128(v.bits()),
         DataValue::V128(b) => return lanes(b),
         DataValue::V64(b) => return lanes(b),
         DataValue::V32(b) => return lanes(b),
@@ -162,6 +188,24 @@ pub fn to_data(ty: Type, mut lane: impl FnMut(usize) -> Num) -> Option<DataValue
     })
 }
 
+/// The vector of type `ty` with all its bits in one hexadecimal number, the first lane in the lowest.
+pub fn bits_of_vector(text: &str, ty: Type) -> Result<DataValue, String> {
+    let digits = text.strip_prefix("0x").map(|d| d.replace('_', ""));
+    let bits = digits.and_then(|d| u128::from_str_radix(&d, 16).ok()).ok_or("not a hexadecimal number")?;
+    let bytes = bits.to_le_bytes();
+    let n = ty.bytes() as usize;
+    if n > 16 || bytes[n..].iter().any(|&b| b != 0) {
+        return Err(format!("`{text}` has more bits than a value of type {ty}"));
+    }
+    Ok(match n {
+        16 => DataValue::V128(bytes),
+        8 => DataValue::V64(std::array::from_fn(|i| bytes[i])),
+        4 => DataValue::V32(std::array::from_fn(|i| bytes[i])),
+        2 => DataValue::V16(std::array::from_fn(|i| bytes[i])),
+        _ => return Err(format!("values of type {ty} cannot be passed")),
+    })
+}
+
 /// Whether a cotangent of this type can be anything but zero: floats and vectors of floats.
 pub fn is_float(ty: Type) -> bool {
     ty.lane_type().is_float()
@@ -171,7 +215,7 @@ pub fn is_float(ty: Type) -> bool {
 mod tests {
     use cranelift_codegen::ir::types;
 
-    use super::{ElemType, Item, Num, decode_all, from_data, to_data};
+    use super::{ElemType, Item, Num, bits_of_vector, decode_all, from_data, to_data};
 
     #[test]
     fn values_survive_the_round_trip() {
@@ -183,6 +227,32 @@ mod tests {
             assert!(item.nums().iter().enumerate().all(|(i, n)| n.as_f64() == make(i).as_f64()), "{ty}: {item:?}");
         }
         assert_eq!(to_data(types::F128, |_| Num::F64(0.0)), None);
+    }
+
+    #[test]
+    fn floats_of_other_widths() {
+        let f16 = |bits| Num::F16(bits).as_f64();
+        assert_eq!([0x3c00, 0xc500, 0x0001, 0x7bff].map(f16), [1.0, -5.0, 2f64.powi(-24), 65504.0]);
+        assert_eq!(f16(0xfc00), f64::NEG_INFINITY);
+        assert!(f16(0x7e00).is_nan());
+        let f128 = |high: u128| Num::F128(high << 64).as_f64();
+        assert_eq!([0x3fff_8000_0000_0000, 0xc000_4000_0000_0000].map(f128), [1.5, -2.5]);
+        assert_eq!(f128(0x7fff_0000_0000_0000), f64::INFINITY);
+        assert!(Num::F128((0x7fff << 112) | 1).as_f64().is_nan());
+    }
+
+    /// A vector of all bits, as Cranelift's file tests write it: the first lane is at the end.
+    #[test]
+    fn hexadecimal_vectors() {
+        let v = bits_of_vector("0x0000_0004_00000003_00000002_00000001", types::I32X4).unwrap();
+        let lanes = [1, 2, 3, 4].map(Num::Int);
+        assert_eq!(from_data(&v, types::I32X4), Item::Many(lanes.to_vec()));
+        assert_eq!(
+            from_data(&bits_of_vector("0x1", types::I8X8).unwrap(), types::I8X8).nums()[..2],
+            [1, 0].map(Num::Int)
+        );
+        assert!(bits_of_vector("0x1_00000000_00000000", types::I8X8).is_err());
+        assert!(bits_of_vector("17", types::I8X8).is_err());
     }
 
     #[test]

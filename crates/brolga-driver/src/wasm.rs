@@ -33,8 +33,10 @@ pub fn is_module(path: &Path) -> bool {
 /// The file with a module's calls: `NAME.run` beside it or in the folder above.
 pub fn calls_of(path: &Path) -> Option<PathBuf> {
     let beside = path.with_extension("run");
-    let above = path.parent()?.parent()?.join(beside.file_name()?);
-    [beside, above].into_iter().find(|p| p.is_file())
+    // A path that is a name alone has the folder "" above it, and nothing above that.
+    let folder = beside.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above = folder.canonicalize().ok().and_then(|f| Some(f.parent()?.join(beside.file_name()?)));
+    [Some(beside), above].into_iter().flatten().find(|p| p.is_file())
 }
 
 impl Wasm {

@@ -181,3 +181,36 @@ fn an_error_behind_the_end_is_one_of_the_last_line() {
         assert!(found[0].1.is_some_and(|l| l >= 1 && l <= line), "{text:?}: {found:?}");
     }
 }
+
+/// What is declared and not used may be anything: no such function, another signature, no such data.
+#[test]
+fn what_is_not_used_need_not_be_right() {
+    let text = format!(
+        "function %g(f64) -> f64 system_v {{\ngv0 = symbol %nothing\nfn0 = %f(i64) -> i64 tail\nfn1 = %nowhere()\n\
+         block0(v0: f64):\nreturn v0\n}}\n{F}"
+    );
+    let file = load(&text);
+    assert!(file.program.func("nowhere").is_none(), "what nobody calls is no import");
+    let body = file.program.funcs[file.defined("g").unwrap()].body.as_ref().unwrap();
+    assert!(body.dfg.ext_funcs.is_empty());
+}
+
+/// Who asks for one function is not told of what is wrong with others, unless it leads there.
+#[test]
+fn one_bad_function_is_no_matter_to_others() {
+    let calls = "function %h(f64) -> f64 system_v {\nfn0 = %bad(f64) -> f64 system_v\nblock0(v0: f64):\nv1 = call fn0(v0)\nreturn v1\n}\n";
+    let text =
+        format!("{F}function %bad(f64) -> f64 system_v {{\nblock0(v0: f64):\nv1 = nosuch v0\nreturn v1\n}}\n{calls}");
+    let wanted = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        File::parse_for("test.clif", text.clone(), &names)
+    };
+    assert_eq!(problems(&text), [("AD0002", Some(8))]);
+    assert_eq!(wanted(&["f"]).unwrap().symbols(), ["%f"]);
+    for names in [&["bad"][..], &["h"], &["f", "h"]] {
+        let found = wanted(names).expect_err("it leads to the bad one");
+        assert_eq!((found.0[0].code, found.0[0].line), ("AD0002", Some(8)), "{names:?}");
+    }
+    // What belongs to no function is everybody's.
+    assert!(File::parse_for("test.clif", format!("{F}oops\n"), &["f".to_owned()]).is_err());
+}

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::map::HashMap;
+use cranelift_codegen::ir::instructions::CallInfo;
 use cranelift_codegen::ir::{self, ExternalName, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
@@ -154,6 +155,67 @@ pub fn addresses(func: &ir::Function) -> impl Iterator<Item = (String, ir::SigRe
     })
 }
 
+/// The functions that a function calls or takes the address of. It may declare more, of which nothing is asked: they need not exist.
+pub fn functions_used(func: &ir::Function) -> EntitySet<ir::FuncRef> {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let mut used = EntitySet::new();
+    used.extend(insts.filter_map(|inst| {
+        let data = &func.dfg.insts[inst];
+        match data.analyze_call(&func.dfg.value_lists, &func.dfg.exception_tables) {
+            CallInfo::Direct(callee, _) | CallInfo::DirectWithSig(callee, ..) => Some(callee),
+            _ => match *data {
+                ir::InstructionData::FuncAddr { func_ref, .. } => Some(func_ref),
+                _ => None,
+            },
+        }
+    }));
+    used
+}
+
+/// The symbols that a function takes the address of as global values. It may declare more, which need not exist.
+pub fn symbols_used(func: &ir::Function) -> EntitySet<ir::GlobalValue> {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let mut work: Vec<ir::GlobalValue> = func.stack_limit.into_iter().collect();
+    work.extend(insts.filter_map(|inst| match func.dfg.insts[inst] {
+        ir::InstructionData::UnaryGlobalValue { global_value, .. } => Some(global_value),
+        _ => None,
+    }));
+    let mut used = EntitySet::new();
+    while let Some(gv) = work.pop() {
+        if used.insert(gv)
+            && let ir::GlobalValueData::Load { base, .. } | ir::GlobalValueData::IAddImm { base, .. } =
+                func.global_values[gv]
+        {
+            work.push(base);
+        }
+    }
+    used
+}
+
+/// Let every declared function be one that is called, and every signature one that is used, so that whoever walks the tables needs no exception.
+fn forget_unused(func: &mut ir::Function) {
+    let used = functions_used(func);
+    match used.iter().next().map(|r| func.dfg.ext_funcs[r].clone()) {
+        None => func.dfg.ext_funcs.clear(),
+        Some(real) => {
+            func.dfg.ext_funcs.iter_mut().filter(|(r, _)| !used.contains(*r)).for_each(|(_, e)| *e = real.clone());
+        }
+    }
+    let mut signatures: EntitySet<ir::SigRef> = EntitySet::new();
+    signatures.extend(func.dfg.ext_funcs.values().map(|e| e.signature));
+    signatures.extend(func.dfg.exception_tables.values().map(|t| t.signature()));
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    signatures.extend(insts.filter_map(|i| match func.dfg.insts[i] {
+        ir::InstructionData::CallIndirect { sig_ref, .. } => Some(sig_ref),
+        _ => None,
+    }));
+    // A back end lays out whatever it finds, and gives up on what it does not know.
+    let own = func.signature.clone();
+    for (_, s) in func.dfg.signatures.iter_mut().filter(|(s, _)| !signatures.contains(*s)) {
+        *s = own.clone();
+    }
+}
+
 /// The symbol under which a function defines itself.
 pub fn symbol_of_func(name: &UserFuncName) -> String {
     match name {
@@ -214,7 +276,7 @@ impl Program {
         k
     }
 
-    /// Define a function under `symbol` and declare everything it refers to.
+    /// Define a function under `symbol` and declare everything it calls. What it declares and does not call is left out.
     ///
     /// Returns the key, or the symbol back if it is defined already or its signature differs from an earlier declaration.
     /// `lines` gives the [`crate::position`] of an instruction, 0 where unknown.
@@ -241,6 +303,7 @@ impl Program {
             f.srclocs[inst] = body.srcloc(inst);
             f.lines[inst] = lines(inst);
         }
+        forget_unused(&mut body);
         body.srclocs.clear();
         // Locations are kept relative to a base, and one value is taken for "none": with base 0 it is out of reach.
         let named: Vec<_> = body.params.user_named_funcs().values().cloned().collect();
@@ -334,5 +397,40 @@ impl Program {
             ir::GlobalValueData::Symbol { name, .. } => self.data_object(&symbol_in(func, name)),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_used_is_forgotten() {
+        let text = "function %f(f64) -> f64 system_v {
+            sig0 = (f16) -> f128 windows_fastcall
+            sig1 = (f64) -> f64 fast
+            gv0 = symbol %a
+            gv1 = symbol %b
+            fn0 = %unused(i64) -> i64 windows_fastcall
+            fn1 = %called(f64) -> f64 fast
+            fn2 = %addressed(f64) -> f64 fast
+        block0(v0: f64):
+            v1 = symbol_value.i64 gv1
+            v2 = func_addr.i64 fn2
+            v3 = call_indirect sig1, v2(v0)
+            v4 = call fn1(v3)
+            return v4
+        }";
+        let body = cranelift_reader::parse_functions(text).unwrap().remove(0);
+        let used: Vec<_> = functions_used(&body).iter().map(|r| r.as_u32()).collect();
+        assert_eq!(used, [1, 2]);
+        assert_eq!(symbols_used(&body).iter().map(|g| g.as_u32()).collect::<Vec<_>>(), [1]);
+        let mut program = Program::new();
+        let key = program.define("f", body, |_| 0).unwrap();
+        assert!(program.func("unused").is_none() && program.func("called").is_some());
+        let body = program.funcs[key].body.as_ref().unwrap();
+        assert!(body.dfg.ext_funcs.values().all(|e| symbol_of(body, &e.name) != "unused"));
+        let odd = cranelift_codegen::isa::CallConv::WindowsFastcall;
+        assert!(body.dfg.signatures.values().all(|s| s.call_conv != odd));
     }
 }

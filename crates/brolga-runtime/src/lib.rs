@@ -13,6 +13,7 @@
 //! | `memory` | moving and clearing shadows, saving and restoring primal bytes, `memcpy` and its family |
 //! | `pieces` | cotangents of what is copied in pieces |
 //! | `math`, `gamma` | C's mathematical functions by name, and the two that C lacks |
+//! | `through` | those that read or write through pointers, so that a bad one is a trap |
 //! | `debug` | what a debug run checks of shadow accesses |
 //! | `guard` | hardware traps as errors |
 //!
@@ -38,11 +39,13 @@ mod pool;
 pub mod segment;
 pub mod status;
 pub mod steps;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod through;
 
 pub use captures::{CaptureError, CaptureTable, Captures, DerivedPair};
 pub use debug::Declared;
 pub use globals::{DataSpan, GlobalShadows};
-pub use guard::{CodeRanges, Entry, RawTrap, Signal, call_guarded};
+pub use guard::{Cause, CodeRanges, Entry, RawTrap, Signal, call_guarded};
 pub use heap::Pair;
 pub use math::symbols;
 pub use pool::{Lease, Plan, Pool};

@@ -31,8 +31,7 @@ c_functions! { doubles:
     (_: f64, _: f64) -> f64: atan2 copysign fdim fmax fmin fmod hypot nextafter pow remainder;
     (_: f64, _: f64, _: f64) -> f64: fma;
     (_: f64, _: i32) -> f64: ldexp scalbn;
-    (_: f64, _: *mut i32) -> f64: frexp;
-    (_: f64, _: *mut f64) -> f64: modf;
+    (_: f64, _: std::ffi::c_long) -> f64: scalbln;
     (_: f64) -> i32: ilogb;
     (_: f64) -> i64: llrint llround;
     (_: f64) -> std::ffi::c_long: lrint lround;
@@ -45,8 +44,7 @@ c_functions! { floats:
     (_: f32, _: f32) -> f32: atan2f copysignf fdimf fmaxf fminf fmodf hypotf nextafterf powf remainderf;
     (_: f32, _: f32, _: f32) -> f32: fmaf;
     (_: f32, _: i32) -> f32: ldexpf scalbnf;
-    (_: f32, _: *mut i32) -> f32: frexpf;
-    (_: f32, _: *mut f32) -> f32: modff;
+    (_: f32, _: std::ffi::c_long) -> f32: scalblnf;
     (_: f32) -> i32: ilogbf;
     (_: f32) -> i64: llrintf llroundf;
     (_: f32) -> std::ffi::c_long: lrintf lroundf;
@@ -56,8 +54,50 @@ c_functions! { floats:
 c_functions! { gnu:
     (_: f64) -> f64: exp10;
     (_: f32) -> f32: exp10f;
-    (_: f64, _: *mut f64, _: *mut f64) -> (): sincos;
-    (_: f32, _: *mut f32, _: *mut f32) -> (): sincosf;
+    (_: f64) -> i32: __fpclassify __signbit __isnan __isinf __finite;
+    (_: f32) -> i32: __fpclassifyf __signbitf __isnanf __isinff __finitef;
+}
+
+/// The library's `sincos` as it is, for calls that are made up: those write to variables of derived code.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn made_up() -> Table {
+    vec![
+        ("brolga_sincos", crate::through::c::sincos as *const u8),
+        ("brolga_sincosf", crate::through::c::sincosf as *const u8),
+    ]
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn made_up() -> Table {
+    Table::new()
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use crate::through::symbols as through_pointers;
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+c_functions! { through_pointers:
+    (_: f64, _: *mut i32) -> f64: frexp lgamma_r;
+    (_: f32, _: *mut i32) -> f32: frexpf lgammaf_r;
+    (_: f64, _: *mut f64) -> f64: modf;
+    (_: f32, _: *mut f32) -> f32: modff;
+    (_: f64, _: f64, _: *mut i32) -> f64: remquo;
+    (_: f32, _: f32, _: *mut i32) -> f32: remquof;
+    (_: *const u8) -> usize: strlen;
+    (_: *const u8, _: *const u8) -> i32: strcmp;
+    (_: *const u8) -> i32: puts;
+    () -> (): abort;
+    (_: i32) -> (): exit;
+}
+
+/// What compilers call for a power with an integer exponent: their own libraries have it, not C's.
+extern "C" fn powi(x: f64, n: i32) -> f64 {
+    x.powi(n)
+}
+
+/// [`powi`] in single precision.
+extern "C" fn powif(x: f32, n: i32) -> f32 {
+    x.powi(n)
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -90,11 +130,18 @@ extern "C" fn brolga_with_valuef(_x: f32, v: f32) -> f32 {
     v
 }
 
+extern "C" fn llabs(x: i64) -> i64 {
+    x.wrapping_abs()
+}
+
 /// The integer functions and the allocator; `libc` declares these.
 fn integers_and_heap() -> Table {
     vec![
         ("abs", libc::abs as *const u8),
         ("labs", libc::labs as *const u8),
+        ("llabs", llabs as *const u8),
+        ("rand", libc::rand as *const u8),
+        ("putchar", libc::putchar as *const u8),
         ("malloc", libc::malloc as *const u8),
         ("calloc", libc::calloc as *const u8),
         ("realloc", libc::realloc as *const u8),
@@ -110,6 +157,9 @@ fn own() -> Table {
         ("memmove", memory::memmove as *const u8),
         ("memset", memory::memset as *const u8),
         ("memcmp", memory::memcmp as *const u8),
+        ("bcmp", memory::memcmp as *const u8),
+        ("__powidf2", powi as *const u8),
+        ("__powisf2", powif as *const u8),
         ("brolga_digamma", gamma::brolga_digamma as *const u8),
         ("brolga_digammaf", gamma::brolga_digammaf as *const u8),
         ("brolga_trigamma", gamma::brolga_trigamma as *const u8),
@@ -157,7 +207,7 @@ fn own() -> Table {
 
 /// Every symbol that this crate provides to generated code, each once.
 pub fn symbols() -> Table {
-    [doubles(), floats(), gnu(), integers_and_heap(), own()].concat()
+    [doubles(), floats(), gnu(), made_up(), through_pointers(), integers_and_heap(), own()].concat()
 }
 
 #[cfg(test)]

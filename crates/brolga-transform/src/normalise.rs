@@ -252,6 +252,10 @@ pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<()
                 found.push(d.at(program, key, original(func, inst)));
                 continue;
             }
+            if let Some(d) = narrow_pointer(func, inst) {
+                found.push(d.at(program, key, original(func, inst)));
+                continue;
+            }
             let values = func.dfg.inst_args(inst).iter().chain(func.dfg.inst_results(inst)).copied();
             for v in values {
                 let ty = func.dfg.value_type(v);
@@ -266,6 +270,17 @@ pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<()
         }
     }
     found.or_ok(())
+}
+
+/// What is wrong with a call through an integer that is no pointer, which Cranelift's verifier lets pass.
+fn narrow_pointer(func: &ir::Function, inst: ir::Inst) -> Option<Diagnostic> {
+    let op = func.dfg.insts[inst].opcode();
+    let ty = func.dfg.value_type(*func.dfg.inst_args(inst).first()?);
+    (matches!(op, Opcode::CallIndirect | Opcode::ReturnCallIndirect) && ty != types::I64).then(|| {
+        Diagnostic::new("AD0109", format!("`{op}` goes through a pointer of type {ty}"))
+            .note("code has addresses of 64 bits, and nothing says what the rest of this one is")
+            .help("take the function's address as an i64 (`func_addr.i64`), or widen the number (`uextend.i64`)")
+    })
 }
 
 fn unsupported_type(ty: Type) -> Option<(&'static str, &'static str, &'static str)> {

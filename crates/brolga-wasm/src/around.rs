@@ -27,6 +27,7 @@ use crate::module::Module;
 use crate::parse::Info;
 use crate::parts::Parts;
 use crate::quads::Quad;
+use crate::remquo::Remquo;
 use crate::translate::{Fx, little};
 use crate::unnamed::handles_bits;
 use crate::val::Val;
@@ -63,7 +64,8 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
             let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn Around>);
             let parts = || Parts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
             let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn Around>);
-            complex.filter(right).or_else(|| quad().filter(right)).or_else(parts)
+            let remquo = || Remquo::named(&name).map(|r| Arc::new(r) as Arc<dyn Around>);
+            complex.filter(right).or_else(|| quad().filter(right)).or_else(|| remquo().filter(right)).or_else(parts)
         });
         let by_type = || Parts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
         let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn Around>))?;

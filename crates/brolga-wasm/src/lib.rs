@@ -58,6 +58,7 @@ mod parse;
 mod parts;
 mod quads;
 mod region;
+mod remquo;
 mod translate;
 mod unnamed;
 mod val;

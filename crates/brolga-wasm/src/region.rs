@@ -96,17 +96,62 @@ impl Region {
         Ok(())
     }
 
-    /// Set the shadow of everything to zero, by giving its pages back.
+    /// Set the shadow of everything to zero. Pages that have memory are filled with zeros while they are few, since the kernel does the same when a page
+    /// that was given back is touched again, and takes longer; many are given back.
     pub fn clear_shadow(&mut self) {
-        let mut ranges = vec![(0, self.header)];
-        ranges.extend(self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize)));
-        for (from, n) in ranges {
-            if n > 0 {
+        let header = (0, self.header);
+        let memories = self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize));
+        for (from, n) in [header].into_iter().chain(memories).filter(|r| r.1 > 0) {
+            let start = self.start.wrapping_add(self.span + from);
+            // SAFETY: the range is accessible, and nobody holds a reference into it.
+            if !unsafe { fill_touched(start, n) } {
                 // SAFETY: as in `shrink`. On Linux private anonymous pages read as zero afterwards.
-                unsafe { libc::madvise(self.start.wrapping_add(self.span + from).cast(), n, libc::MADV_DONTNEED) };
+                unsafe { libc::madvise(start.cast(), n, libc::MADV_DONTNEED) };
             }
         }
     }
+}
+
+/// Most bytes of which it is asked whether they have been touched, and most that are filled with zeros.
+const ASKED: usize = 256 << 20;
+const FILLED: usize = 4 << 20;
+
+/// Fill with zeros what has memory of a range of pages. Whether that is all: otherwise there was too much of it, or the kernel does not tell.
+///
+/// # Safety
+/// The range begins at a page, is accessible, anonymous, and not used by anybody else.
+#[cfg(target_os = "linux")]
+unsafe fn fill_touched(start: *mut u8, bytes: usize) -> bool {
+    // SAFETY: asks only.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as usize;
+    if bytes > ASKED {
+        return false;
+    }
+    let mut touched = [0_u8; 4096];
+    let mut filled = 0;
+    for from in (0..bytes).step_by(page * touched.len()) {
+        let n = (bytes - from).min(page * touched.len());
+        // SAFETY: the range is mapped, and there is a byte for each of its pages.
+        if unsafe { libc::mincore(start.add(from).cast(), n, touched.as_mut_ptr()) } != 0 {
+            return false;
+        }
+        for (i, _) in touched[..n.div_ceil(page)].iter().enumerate().filter(|t| t.1 & 1 == 1) {
+            filled += page;
+            if filled > FILLED {
+                return false;
+            }
+            let at = from + i * page;
+            // SAFETY: the page lies in the range.
+            unsafe { start.add(at).write_bytes(0, page.min(bytes - at)) };
+        }
+    }
+    true
+}
+
+/// Nobody tells.
+#[cfg(not(target_os = "linux"))]
+unsafe fn fill_touched(_start: *mut u8, _bytes: usize) -> bool {
+    false
 }
 
 impl Drop for Region {

@@ -157,3 +157,46 @@ fn who_calls_itself_has_an_entry_point_of_its_own() {
         assert_eq!(f64_of(&y[0]), 32.0);
     }
 }
+
+/// Calls through pointers that lead nowhere, in the primal and in primals that a derivative calls as they are: errors, as in a derivative.
+#[test]
+fn wild_pointers_are_traps() {
+    const CALLS: &str = "
+function %through(i64, f64) -> f64 {
+    sig0 = (f64) -> f64
+block0(v0: i64, v1: f64):
+    v2 = call_indirect sig0, v0(v1)
+    return v2
+}
+function %tail(i64, f64) -> f64 tail {
+    sig0 = (f64) -> f64 tail
+block0(v0: i64, v1: f64):
+    return_call_indirect sig0, v0(v1)
+}
+function %inside(i64, f64) -> f64 {
+    fn0 = %through(i64, f64) -> f64
+block0(v0: i64, v1: f64):
+    v2 = f64const 0x1.0
+    v3 = call fn0(v0, v2)
+    v4 = fmul v3, v1
+    return v4
+}";
+    let p = program(CALLS);
+    for name in ["through", "tail", "inside"] {
+        let f = p.func(name).expect("it is defined");
+        let primal = brolga::Primal::new(&p, &[f], &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        for pointer in [0, 8, 1 << 62, -1] {
+            // SAFETY: the pointer is wild, and the guard sees it.
+            let found = unsafe { primal.call(f, &[DataValue::I64(pointer), float(1.5)]) };
+            let Err(Error::Trap(trap)) = found else { panic!("%{name}({pointer}): {found:?}") };
+            assert_eq!((trap.code.as_str(), trap.phase), ("unknown_callee", "primal"), "%{name}({pointer})");
+        }
+    }
+    let rule = rule(&p, "inside", &[ArgActivity::Const, ArgActivity::Active], Mode::Gradient);
+    let args = [Arg::new(DataValue::I64(0)), Arg::new(float(1.5))];
+    let (mut results, mut cotangents) = (Vec::new(), Vec::new());
+    // SAFETY: as above.
+    let found = unsafe { rule.gradient(&args, &[float(1.0)], &mut results, &mut cotangents) }.err();
+    let Some(Error::Trap(trap)) = found else { panic!("{found:?}") };
+    assert_eq!(trap.code, "unknown_callee");
+}

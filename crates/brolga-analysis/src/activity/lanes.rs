@@ -194,7 +194,7 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
                 Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, inst) => {
                     halves.push((args[0], results[0]));
                 }
-                Opcode::Iadd | Opcode::Isub | Opcode::Ushr | Opcode::Udiv => {
+                Opcode::Iadd | Opcode::Isub | Opcode::Ushr | Opcode::Sshr | Opcode::Udiv | Opcode::Sdiv => {
                     pairs.extend(i.steps.of(inst).map(|n| (args[n], results[0])));
                 }
                 Opcode::Load | Opcode::Store | Opcode::AtomicLoad | Opcode::AtomicStore => {

@@ -369,8 +369,8 @@ impl Cx<'_> {
         use Opcode::*;
         match func.dfg.insts[inst].opcode() {
             Bitcast | Load | Select => true,
-            Iadd | Isub | Udiv => self.i.steps.of(inst).is_some(),
-            Band | Bor | Bxor | Bitselect | Extractlane | Isplit | Uextend | Ireduce | Ishl | Ushr => true,
+            Iadd | Isub | Udiv | Sdiv => self.i.steps.of(inst).is_some(),
+            Band | Bor | Bxor | Bitselect | Extractlane | Isplit | Uextend | Ireduce | Ishl | Ushr | Sshr => true,
             op if op.is_call() => matches!(
                 CalleeKind::of(self.i.program, func, inst),
                 Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_))

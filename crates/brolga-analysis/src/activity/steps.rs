@@ -13,7 +13,7 @@
 //! with a field of 1 for subnormals, and the sign of `x · y`; for `c - bits` it is the other sign. It asks nothing of `c` but that it is no active float's, and nothing of `y`, which may be
 //! a NaN's pattern: a *step* gives it a formal slope, and another step takes that out again. Products of steps are exact: they are powers of two.
 //!
-//! *Exponents.* A mask that leaves the mantissa takes a number off the bits, and `bor` with something that has no mantissa adds one (one after the other they are one addition,
+//! *Exponents.* A mask that leaves the mantissa, and of the exponent what it will, takes a number off the bits, and `bor` with something that has no mantissa adds one (one after the other they are one addition,
 //! `brolga_transform::exponents`).
 //!
 //! *Rough ones.* A first guess at `1/√x` is a constant minus half of the bits, one at `∛x` a third of them plus a constant, and the last digits are cut off where products are to be exact. As all arithmetic on
@@ -73,7 +73,8 @@ fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
             let mask = mask as u64 & u64::MAX >> unused;
             let (all, sign, mantissa) = (u64::MAX >> unused, 1 << (63 - unused), (1 << bits) - 1);
             let last = mask.trailing_zeros();
-            if mask & !sign == mantissa {
+            // All but the sign is what `bits` knows, and all of it is a copy.
+            if mask & mantissa == mantissa && mask | sign != all {
                 Some(Kind::Exponent)
             } else {
                 (mask != 0 && mask == all >> last << last && (1..bits).contains(&last.into()))
@@ -85,8 +86,11 @@ fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
             let bare = |v| has_no_mantissa(func, v);
             (bare(a) != bare(b) && signed(func, inst, 0).is_none()).then_some(Kind::Exponent)
         }
-        Opcode::Ushr => constant(b).filter(|by| (1..8).contains(by)).map(|by| Kind::Rough(f64::from(1_u32 << by))),
-        Opcode::Udiv => constant(b).filter(|by| (2..256).contains(by)).map(|by| Kind::Rough(by as f64)),
+        // Bits are numbers with a sign or without one: that changes what a negative float becomes, and not by how much it moves.
+        Opcode::Ushr | Opcode::Sshr => {
+            constant(b).filter(|by| (1..8).contains(by)).map(|by| Kind::Rough(f64::from(1_u32 << by)))
+        }
+        Opcode::Udiv | Opcode::Sdiv => constant(b).filter(|by| (2..256).contains(by)).map(|by| Kind::Rough(by as f64)),
         _ => None,
     }
 }

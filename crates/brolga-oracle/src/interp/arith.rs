@@ -202,8 +202,10 @@ impl<D: Domain> Machine<'_, D> {
             _ if x.prov.is_clean() && y.prov.is_clean() => Prov::Clean,
             Opcode::Iadd | Opcode::Isub if is_zero(y) => x.prov.clone(),
             Opcode::Iadd if disjoint(x, y) => self.mask(Mask::Or, n, x, y),
-            Opcode::Udiv if !ty.is_vector() && y.prov.is_clean() && (2..256).contains(&y.bits) => {
-                self.divided(n, x, y.bits).unwrap_or_else(|| self.mix(n, [x, y]))
+            Opcode::Udiv | Opcode::Sdiv if !ty.is_vector() && y.prov.is_clean() && (2..256).contains(&y.bits) => {
+                let quotient = int::binary(op, n as u32 * 8, x.bits, y.bits).ok();
+                let prov = quotient.and_then(|q| self.divided(n, x, y.bits, q));
+                prov.unwrap_or_else(|| self.mix(n, [x, y]))
             }
             Opcode::Iadd | Opcode::Isub if !ty.is_vector() => {
                 match self.shifted(op, n, x, y).or_else(|| self.upper_plus(op, n, x, y)) {
@@ -231,12 +233,12 @@ impl<D: Domain> Machine<'_, D> {
         Some(Prov::Float { node, width })
     }
 
-    /// The bits of a float, divided by a number: the last of them counts for less.
-    pub(super) fn divided(&mut self, n: usize, x: &Val, by: u128) -> Option<Prov> {
+    /// The bits of a float, divided by a number, as one with a sign or without: the last of them counts for less.
+    pub(super) fn divided(&mut self, n: usize, x: &Val, by: u128, quotient: u128) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
         let Prov::Float { node, width: w } = x.prov else { return None };
         let from = Stepped { node, before: x.bits, counts: 1.0 / by as f64 };
-        let node = (w == width).then(|| self.stepped_to(from, x.bits / by, width))??;
+        let node = (w == width).then(|| self.stepped_to(from, quotient, width))??;
         Some(Prov::Float { node, width })
     }
 

@@ -97,6 +97,10 @@ impl<D: Domain> Machine<'_, D> {
         if let Some(result) = unsafe { self.float_and_int(&f.symbol, &f.signature, args) } {
             return Ok(result);
         }
+        // SAFETY: promised by the caller.
+        if let Some(result) = unsafe { self.with_a_number_left(&f.symbol, &f.signature, args) } {
+            return Ok(result);
+        }
         if let ("sincos" | "sincosf", [x, sin, cos]) = (f.symbol.as_str(), args) {
             let width = if f.symbol.ends_with('f') { 4 } else { 8 };
             // SAFETY: promised by the caller.
@@ -165,8 +169,8 @@ impl<D: Domain> Machine<'_, D> {
         }
         let v = float_of(x.bits, width);
         let (value, slope) = match name {
-            "ldexp" | "scalbn" => {
-                let n = sext(second.bits & ones(32), int.bits().min(32)) as i32;
+            "ldexp" | "scalbn" | "scalbln" => {
+                let n = sext(second.bits, int.bits()).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
                 (scale(v, n, width), scale(1.0, n, 8))
             }
             "frexp" => {
@@ -185,6 +189,46 @@ impl<D: Domain> Machine<'_, D> {
         };
         let one = D::Num::constant(slope);
         Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], |_, _| [Some(one), None, None])])
+    }
+
+    /// `remquo` and `lgamma_r`, which leave an integer behind a pointer, and powers with an integer exponent.
+    unsafe fn with_a_number_left(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Vec<Val>> {
+        let width = match sig.returns.first()?.value_type {
+            types::F32 => 4,
+            types::F64 => 8,
+            _ => return None,
+        };
+        let single = width == 4;
+        let mut left = 0i32;
+        let v = |i: usize| float_of(args[i].bits, width);
+        let (value, math) = match (symbol, args.len()) {
+            // SAFETY: it writes to our variable.
+            ("remquo", 3) if !single => (unsafe { c::remquo(v(0), v(1), &mut left) }, Math::Remainder),
+            // SAFETY: as above.
+            ("remquof", 3) if single => {
+                (unsafe { c::remquof(v(0) as f32, v(1) as f32, &mut left) }.into(), Math::Remainder)
+            }
+            // SAFETY: as above.
+            ("lgamma_r", 2) if !single => (unsafe { c::lgamma_r(v(0), &mut left) }, Math::Lgamma),
+            // SAFETY: as above.
+            ("lgammaf_r", 2) if single => (unsafe { c::lgammaf_r(v(0) as f32, &mut left) }.into(), Math::Lgamma),
+            ("__powidf2" | "__powisf2", 2) => {
+                let n = args[1].bits as u32 as i32;
+                let value = if single { f64::from((v(0) as f32).powi(n)) } else { v(0).powi(n) };
+                let slope = |[x, ..]: [D::Num; 3], _| {
+                    let (p, k) = (x.primal(), f64::from(n));
+                    let along = if n == 1 { 0.0 } else { k * (k - 1.0) * p.powi(n - 2) };
+                    [(n != 0).then(|| x.chain(k * p.powi(n - 1), along)), None, None]
+                };
+                return Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], slope)]);
+            }
+            _ => return None,
+        };
+        let place = args[args.len() - 1].bits as usize;
+        // SAFETY: promised by the caller.
+        unsafe { self.write(place, 4, &Val::clean(left as u32 as u128)) };
+        let floats = &args[..args.len() - 1];
+        Some(vec![self.extern_float(bits_of(value, width), width, floats, |x, value| libm::slopes(math, x, value))])
     }
 
     /// Sine and cosine at once, written behind two pointers.
@@ -217,7 +261,7 @@ impl<D: Domain> Machine<'_, D> {
                     self.marks.clear(dst, n);
                     dst as u128
                 }
-                ("memcmp", &[x, y, n]) => {
+                ("memcmp" | "bcmp", &[x, y, n]) => {
                     let bytes = |p: usize| std::slice::from_raw_parts(p as *const u8, n);
                     let order = if n == 0 { std::cmp::Ordering::Equal } else { bytes(x).cmp(bytes(y)) };
                     order as i32 as u32 as u128
@@ -284,6 +328,16 @@ unsafe fn call_host(address: usize, a: &[u64]) -> Option<u64> {
         5 => call!(0 1 2 3 4),
         6 => call!(0 1 2 3 4 5),
         _ => None,
+    }
+}
+
+/// The C library's.
+mod c {
+    unsafe extern "C" {
+        pub fn remquo(x: f64, y: f64, quotient: *mut i32) -> f64;
+        pub fn remquof(x: f32, y: f32, quotient: *mut i32) -> f32;
+        pub fn lgamma_r(x: f64, sign: *mut i32) -> f64;
+        pub fn lgammaf_r(x: f32, sign: *mut i32) -> f32;
     }
 }
 

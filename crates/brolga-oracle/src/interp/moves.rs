@@ -210,10 +210,10 @@ impl<D: Domain> Machine<'_, D> {
             return Ok(Val { bits, prov: self.mix(bytes, [&x, &amount]) });
         }
         let s = (amount.bits % u128::from(n)) as u32;
-        if op == Opcode::Ushr
+        if matches!(op, Opcode::Ushr | Opcode::Sshr)
             && !ty.is_vector()
             && (1..8).contains(&s)
-            && let Some(prov) = self.divided(bytes, &x, 1 << s)
+            && let Some(prov) = self.divided(bytes, &x, 1 << s, bits)
         {
             return Ok(Val { bits, prov });
         }

@@ -6,8 +6,8 @@
 //! [`attributed`], which notes that address for the signal handler. A leaf routine owns nothing and locks nothing, so its
 //! frames may be abandoned.
 //!
-//! The stub is two instructions, which is why such a routine has exactly three arguments: the return address goes to the
-//! register of the fourth.
+//! The stub is two instructions, which is why such a routine has exactly three arguments that are no floats (a caller may give fewer):
+//! the return address goes to the register of the fourth. Floats, which have registers of their own, stand before them in brackets.
 
 use super::imp;
 
@@ -20,13 +20,13 @@ pub(crate) fn attributed<R>(caller: usize, access: impl FnOnce() -> R) -> R {
 macro_rules! leaf {
     (
         $(#[$meta:meta])*
-        pub fn $name:ident($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty; $caller:ident) -> $R:ty $body:block
+        pub fn $name:ident$([$($x:ident: $X:ty),*])?($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty; $caller:ident) -> $R:ty $body:block
     ) => {
         $(#[$meta])*
         #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C) -> $R {
-            unsafe extern "C" fn body($a: $A, $b: $B, $c: $C, $caller: usize) -> $R $body
+        pub unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C $(, $($x: $X),*)?) -> $R {
+            unsafe extern "C" fn body($a: $A, $b: $B, $c: $C, $caller: usize $(, $($x: $X),*)?) -> $R $body
             #[cfg(target_arch = "x86_64")]
             core::arch::naked_asm!(".cfi_startproc", "mov rcx, [rsp]", "jmp {body}", ".cfi_endproc", body = sym body);
             #[cfg(target_arch = "aarch64")]
@@ -35,7 +35,7 @@ macro_rules! leaf {
 
         $(#[$meta])*
         #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-        pub unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C) -> $R {
+        pub unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C $(, $($x: $X),*)?) -> $R {
             // No guard reads it.
             let $caller = 0;
             $body

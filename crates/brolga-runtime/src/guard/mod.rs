@@ -20,8 +20,9 @@
 //!
 //! *Which faults are ours.* Those raised by the hardware (not sent by `kill`) while the innermost guarded call of the
 //! thread runs and either the pc lies in that call's [`CodeRanges`], or a leaf routine is at work, which touches
-//! memory on behalf of one instruction of the code and is reported as that instruction. Any other goes to the handler that
-//! was there before us, as the kernel would have delivered it.
+//! memory on behalf of one instruction of the code and is reported as that instruction, or the pc is itself the address that
+//! could not be accessed, and the code has just called it: a call through a pointer that leads nowhere. Any other goes to the
+//! handler that was there before us, as the kernel would have delivered it.
 //!
 //! *Stack overflow* is a fault on the guard page like any other, given an alternate stack for the handler: `altstack` makes
 //! one for threads that have none. Generated code must not skip the guard page (Cranelift: `enable_probestack` if frames
@@ -79,6 +80,19 @@ pub struct RawTrap {
     /// The address that could not be accessed, for [`Signal::Segv`] and [`Signal::Bus`]. For the others, whatever the
     /// kernel says (usually the pc).
     pub fault_address: usize,
+    /// What was going on, as far as it is known.
+    pub cause: Cause,
+}
+
+/// What generated code did when a trap stopped it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It called, or went to, an address at which there is no code: a null pointer, or a wild one.
+    Call,
+    /// It needed more stack than there is.
+    Stack,
+    /// Anything else.
+    Other,
 }
 
 /// Call `entry(arg)`. If a trap stops it, say which; everything that the code has written until then stays written.

@@ -185,7 +185,7 @@ fn an_explicit_trap_names_its_instruction() {
 fn a_bad_load_names_its_address() {
     let trap = run(guard_test_load, ptr::null_mut()).unwrap_err();
     let load = guard_test_load as *const () as usize;
-    assert_eq!(trap, RawTrap { pc: load, signal: Signal::Segv, fault_address: 0 });
+    assert_eq!(trap, RawTrap { pc: load, signal: Signal::Segv, fault_address: 0, cause: Cause::Other });
     let trap = run(guard_test_load, ptr::without_provenance_mut(0x123)).unwrap_err();
     assert_eq!(trap.fault_address, 0x123);
     // Not canonical: the processor does not tell the kernel the address.
@@ -275,6 +275,21 @@ fn guarded_calls_nest() {
     let mut call = Call { function: guard_test_load, arg: ptr::null_mut() };
     let trap = run(guard_test_call, ptr::from_mut(&mut call).cast()).unwrap_err();
     assert_eq!(trap.pc, guard_test_load as *const () as usize);
+}
+
+#[test]
+fn a_call_to_where_there_is_no_code_is_a_trap_of_the_caller() {
+    let mut data = [0xf4_u8; 64];
+    // Null, low, not canonical, and memory that is no code.
+    for target in [0, 0x1000, 1 << 62, usize::MAX - 64, ptr::from_mut(&mut data) as usize] {
+        let mut call = [target, 0];
+        let trap = run(guard_test_call, ptr::from_mut(&mut call).cast()).unwrap_err();
+        let start = guard_test_call as *const () as usize;
+        assert_eq!((trap.signal, trap.cause), (Signal::Segv, Cause::Call), "{target:#x}");
+        assert!((start..guard_test_memset as *const () as usize).contains(&trap.pc), "{target:#x}");
+        completes();
+    }
+    assert_eq!(run(guard_test_overflow, ptr::null_mut()).unwrap_err().cause, Cause::Stack);
 }
 
 #[test]

@@ -27,6 +27,19 @@ pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
             fx.call_c("memset", types::I32, [d, byte, n]);
             fx.b.ins().return_(&[to]);
         }),
+        "memcmp" | "bcmp" if block => Some(|fx| {
+            let (x, y, n) = (fx.stack[0], fx.stack[1], fx.stack[2]);
+            let args = [fx.range(0, x, n), fx.range(0, y, n), fx.wide(n)];
+            let callee = fx.callee("memcmp", |fx| {
+                let mut sig = Signature::new(fx.env.config.default_call_conv);
+                sig.params.extend([types::I64; 3].map(ir::AbiParam::new));
+                sig.returns.push(ir::AbiParam::new(types::I32));
+                sig
+            });
+            let call = fx.b.ins().call(callee, &args);
+            let order = fx.b.inst_results(call)[0];
+            fx.b.ins().return_(&[order]);
+        }),
         "__divdc3" if divides(ty, ValType::F64) => Some(|fx| complex::divide(fx, types::F64)),
         "__divsc3" if divides(ty, ValType::F32) => Some(|fx| complex::divide(fx, types::F32)),
         "abort" | "__assert_fail" | "__cxa_pure_virtual" => Some(|fx| {
@@ -41,8 +54,8 @@ fn divides(ty: &FuncType, float: ValType) -> bool {
     ty.params() == [ValType::I32, float, float, float, float] && ty.results().is_empty()
 }
 
-/// Check and widen pointers, call the C function, return what it returns.
-pub(super) fn with_pointers(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
+/// Check and widen pointers, call the C function, return what it returns; a `long` is widened, or cut.
+pub(super) fn widened(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
     let clif = |t: &Ty| match t {
         Ty::F64 => types::F64,
         Ty::F32 => types::F32,
@@ -61,6 +74,7 @@ pub(super) fn with_pointers(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule
                 let n = fx.b.ins().iconst(types::I32, i64::from(written(i)));
                 fx.range(0, v, n)
             }
+            Ty::I64 => fx.b.ins().sextend(types::I64, v),
             _ => v,
         });
     }
@@ -71,6 +85,11 @@ pub(super) fn with_pointers(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule
         sig
     });
     let call = fx.b.ins().call(callee, &args);
-    let results = fx.b.inst_results(call).to_vec();
+    let mut results = fx.b.inst_results(call).to_vec();
+    for (r, t) in results.iter_mut().zip(&rule.rets) {
+        if *t == Ty::I64 {
+            *r = fx.b.ins().ireduce(types::I32, *r);
+        }
+    }
     fx.b.ins().return_(&results);
 }

@@ -3,8 +3,8 @@
 //! | import | becomes |
 //! |---|---|
 //! | a mathematical function of C (`env.sin`) | a call of that function, which has a rule |
-//! | the same with pointers (`env.frexp`) | a shim that checks and widens the pointers |
-//! | `env.memcpy`, `memmove`, `memset`, `abort` | a shim, as the bulk operators |
+//! | the same with pointers (`env.frexp`), or with a `long` (`env.lrint`) | a shim that checks and widens the pointers, and widens or cuts the `long` |
+//! | `env.memcpy`, `memmove`, `memset`, `memcmp`, `abort` | a shim, as the bulk operators |
 //! | `env.__divdc3`, `__divsc3` | a shim, see [`complex`] |
 //! | growth of memory, large copies, and calls out of which an exception would be caught, as Emscripten has them | a shim, see [`emscripten`] |
 //! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
@@ -71,8 +71,8 @@ pub(crate) enum Provided {
     Math(&'static str),
     /// A function that we write.
     Shim(Shim),
-    /// A C function with pointers among its parameters.
-    MathWithPointers(&'static MathRule),
+    /// A C function with pointers among its parameters, or with a `long`.
+    Widened(&'static MathRule),
     /// A call through the first table, of what the first parameter says, with the others.
     Invoke,
     /// Nobody: calling it is a trap.
@@ -214,13 +214,16 @@ impl Provider<'_> {
             if let Some(shim) = libc_shims::shim(name, ty).or_else(|| emscripten::shim(name, ty)).filter(|_| memory) {
                 return Some(Provided::Shim(shim));
             }
-            if let Some(found) = math(name, ty).filter(|m| memory || !matches!(m, Provided::MathWithPointers(_))) {
+            if let Some(found) = math(name, ty).filter(|m| memory || !has_pointers(m)) {
                 return Some(found);
             }
         }
         (!self.imports.refuse_missing).then_some(Provided::Missing)
     }
 }
+
+/// Functions of C with a `long`, which has 64 bits for the host, and 32 in a module.
+const WITH_LONG: [&str; 7] = ["lrint", "lrintf", "lround", "lroundf", "scalbln", "scalblnf", "labs"];
 
 /// A C function of that name whose rule is about this type.
 fn math(name: &str, ty: &FuncType) -> Option<Provided> {
@@ -231,6 +234,7 @@ fn math(name: &str, ty: &FuncType) -> Option<Provided> {
                 Ty::F64 => *v == ValType::F64,
                 Ty::F32 => *v == ValType::F32,
                 Ty::I32 | Ty::Ptr => *v == ValType::I32,
+                Ty::I64 if WITH_LONG.contains(&name) => *v == ValType::I32,
                 Ty::I64 => *v == ValType::I64,
                 Ty::Size => false,
             })
@@ -240,9 +244,10 @@ fn math(name: &str, ty: &FuncType) -> Option<Provided> {
     }
     let pointers = rule.params.contains(&Ty::Ptr);
     match rule.kind {
+        MathKind::Expr(_) | MathKind::Inactive if WITH_LONG.contains(&name) => Some(Provided::Widened(rule)),
         MathKind::Expr(_) => Some(Provided::Math(rule.symbol)),
         MathKind::Inactive if !pointers && name != "exit" && name != "abort" => Some(Provided::Math(rule.symbol)),
-        MathKind::Writes(..) => Some(Provided::MathWithPointers(rule)),
+        MathKind::Writes(..) => Some(Provided::Widened(rule)),
         _ => None,
     }
 }
@@ -250,7 +255,11 @@ fn math(name: &str, ty: &FuncType) -> Option<Provided> {
 /// What a module's own function of a name of C's is replaced by, if it is one that is exact.
 pub(crate) fn library(name: &str, ty: &FuncType) -> Option<Provided> {
     let shim = libc_shims::shim(name, ty).map(Provided::Shim);
-    shim.or_else(|| math(name, ty).filter(|m| matches!(m, Provided::MathWithPointers(_))))
+    shim.or_else(|| math(name, ty).filter(has_pointers))
+}
+
+fn has_pointers(provided: &Provided) -> bool {
+    matches!(provided, Provided::Widened(rule) if rule.params.contains(&Ty::Ptr))
 }
 
 /// A function type as text.
@@ -259,7 +268,7 @@ fn text(ty: &FuncType) -> String {
     format!("({}) -> ({})", list(ty.params()), list(ty.results()))
 }
 
-/// The body of the shim for a C function with pointers.
-pub(crate) fn math_with_pointers(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
-    libc_shims::with_pointers(fx, rule);
+/// The body of the shim for a C function with pointers, or with a `long`.
+pub(crate) fn widened(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    libc_shims::widened(fx, rule);
 }

@@ -233,7 +233,7 @@ pub(super) fn import_shim(env: &mut Env<'_, '_>, context: &mut Context, index: u
             Provided::Missing => {
                 fx.b.ins().trap(trap::MISSING_IMPORT);
             }
-            Provided::MathWithPointers(rule) => imports::math_with_pointers(fx, rule),
+            Provided::Widened(rule) => imports::widened(fx, rule),
             Provided::Around(around) => around.emit(fx, &own(&symbol)),
             Provided::Math(_) => unreachable!("called by name"),
         }

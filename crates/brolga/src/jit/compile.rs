@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use brolga_analysis::summary::reachable;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::Names;
-use brolga_ir::program::symbol_of;
+use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
 use brolga_rules::OF_C;
 use brolga_transform::Derivation;
@@ -287,7 +287,9 @@ impl<'p> Builder<'p> {
     fn links(&mut self, symbol: &str, func: &ir::Function, names: Option<&Names>) -> Result<Links, Error> {
         let mut links = Links::default();
         let spelled = |s: String| names.and_then(|n| n.symbol(&s).map(str::to_owned)).unwrap_or(s);
-        for (r, e) in &func.dfg.ext_funcs {
+        // What is declared and not called need not exist.
+        for r in functions_used(func).iter() {
+            let e = &func.dfg.ext_funcs[r];
             if matches!(e.name, ir::ExternalName::LibCall(_)) {
                 continue;
             }
@@ -301,8 +303,8 @@ impl<'p> Builder<'p> {
             };
             links.funcs.push((r, UserExternalName { namespace: 0, index: id.as_u32() }));
         }
-        for (gv, data) in &func.global_values {
-            let ir::GlobalValueData::Symbol { name, .. } = data else { continue };
+        for gv in symbols_used(func).iter() {
+            let ir::GlobalValueData::Symbol { name, .. } = &func.global_values[gv] else { continue };
             let s = spelled(symbol_of(func, name));
             let (namespace, index) = match self.target(&s, None)? {
                 Target::Func(id) => (0, id.as_u32()),

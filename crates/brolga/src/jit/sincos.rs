@@ -42,7 +42,7 @@ pub fn sincos(func: &mut ir::Function, is_known: impl Fn(&str) -> bool) {
         };
         let sig = &func.dfg.signatures[e.signature];
         let float = [AbiParam::new(ty)];
-        let both = if ty == types::F64 { "sincos" } else { "sincosf" };
+        let both = if ty == types::F64 { "brolga_sincos" } else { "brolga_sincosf" };
         (sig.params == float && sig.returns == float && is_known(&name) && is_known(both)).then_some(part)
     };
     let parts: HashMap<FuncRef, Part> = func.dfg.ext_funcs.keys().filter_map(|r| Some((r, part_of(r)?))).collect();
@@ -94,7 +94,7 @@ fn together(func: &mut ir::Function, &Pair { first, second, parts }: &Pair) {
     let mut sig = ir::Signature::new(conv);
     sig.params.extend([ty, types::I64, types::I64].map(AbiParam::new));
     let signature = func.import_signature(sig);
-    let name = ir::ExternalName::testcase(if ty == types::F64 { "sincos" } else { "sincosf" });
+    let name = ir::ExternalName::testcase(if ty == types::F64 { "brolga_sincos" } else { "brolga_sincosf" });
     let both = func.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
     let slot = func.create_sized_stack_slot(ir::StackSlotData::new(
         ir::StackSlotKind::ExplicitSlot,
@@ -146,7 +146,7 @@ mod tests {
         insts.into_iter().map(|i| func.dfg.display_inst(i).to_string()).collect()
     }
 
-    const ALL: [&str; 6] = ["sin", "cos", "sinf", "cosf", "sincos", "sincosf"];
+    const ALL: [&str; 6] = ["sin", "cos", "sinf", "cosf", "brolga_sincos", "brolga_sincosf"];
 
     fn calls(insts: &[String]) -> Vec<&str> {
         insts.iter().filter(|i| i.contains("call")).map(|i| &i[i.find("fn").unwrap()..]).collect()
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_is_not_the_librarys_stays() {
         let body = "v3 = call fn1(v0)\nv4 = call fn0(v0)\nv5 = fsub v3, v4\nreturn v5";
-        for missing in ["sin", "cos", "sincos"] {
+        for missing in ["sin", "cos", "brolga_sincos"] {
             let known: Vec<&str> = ALL.into_iter().filter(|n| *n != missing).collect();
             assert_eq!(calls(&merged(body, &known)).len(), 2, "{missing}");
         }

@@ -6,7 +6,7 @@
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::{FuncKey, Program};
-use brolga_runtime::{CodeRanges, RawTrap, Signal};
+use brolga_runtime::{Cause, CodeRanges, RawTrap, Signal};
 use cranelift_codegen::ir::{self, TrapCode};
 
 use crate::Trap;
@@ -114,6 +114,10 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
             return ((*name).to_owned(), (*message).to_owned());
         }
     }
+    if raw.cause == Cause::Call {
+        let check = Check::UnknownCallee;
+        return (check.name().to_owned(), "a call went to an address at which there is no code".to_owned());
+    }
     let message = match code {
         Some(TrapCode::STACK_OVERFLOW) => "the stack overflowed".to_owned(),
         Some(TrapCode::INTEGER_OVERFLOW) => "an integer operation overflowed".to_owned(),
@@ -123,8 +127,15 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
             format!("memory at address {:#x} could not be accessed", raw.fault_address)
         }
         Some(c) => format!("the program trapped with code {c}"),
-        None if matches!(raw.signal, Signal::Segv | Signal::Bus) => {
+        None if raw.cause == Cause::Stack => {
             return ("stk_ovf".to_owned(), "the stack overflowed: the recursion is too deep".to_owned());
+        }
+        None if matches!(raw.signal, Signal::Segv | Signal::Bus) => {
+            let message = format!("memory at address {:#x} could not be accessed", raw.fault_address);
+            return (TrapCode::HEAP_OUT_OF_BOUNDS.to_string(), message);
+        }
+        None if raw.signal == Signal::Ill => {
+            return ("ended".to_owned(), "the program ended itself, by `abort` or `exit`".to_owned());
         }
         None => "the processor refused an instruction".to_owned(),
     };

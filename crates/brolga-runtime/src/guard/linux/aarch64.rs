@@ -73,6 +73,27 @@ pub(super) fn trap_pc(context: &libc::ucontext_t, _signal: Signal) -> usize {
     context.uc_mcontext.pc as usize
 }
 
+/// The stack pointer where the thread was interrupted.
+pub(super) fn stack_pointer(context: &libc::ucontext_t) -> usize {
+    context.uc_mcontext.sp as usize
+}
+
+/// Where a callee of which no instruction has run would return to.
+///
+/// # Safety
+/// None: it is in a register.
+pub(super) unsafe fn return_address(context: &libc::ucontext_t) -> usize {
+    context.uc_mcontext.regs[30] as usize
+}
+
+/// Whether the instruction at `pc` is stopped because a register does not say where code is: here it never is, its target is.
+///
+/// # Safety
+/// None: nothing is read.
+pub(super) unsafe fn calls_a_register(_pc: usize) -> bool {
+    false
+}
+
 /// Make the thread continue at `pc` with the stack pointer `sp`.
 pub(super) fn resume_at(context: &mut libc::ucontext_t, pc: usize, sp: usize) {
     context.uc_mcontext.pc = pc as u64;

@@ -66,11 +66,13 @@ pub(super) fn mark<R>(caller: usize, access: impl FnOnce() -> R) -> R {
     result
 }
 
-/// If a fault at `pc` belongs to the guarded call `frame`, the pc to report.
-fn claim(frame: &Frame, pc: usize) -> Option<usize> {
+/// If a fault at `pc` belongs to the guarded call `frame`, the pc to report. `callee_of` is the return address, if the fault is that there is
+/// no code at `pc`.
+fn claim(frame: &Frame, pc: usize, callee_of: Option<usize>) -> Option<usize> {
     // SAFETY: `call` has borrowed the ranges for as long as the frame lives.
     let code = unsafe { &*frame.code };
     // A return address points behind the call, perhaps to another function; the call itself ends one byte before.
     let call = frame.leaf.load(Relaxed).wrapping_sub(1);
-    [pc, call].into_iter().find(|&pc| code.contains(pc))
+    let caller = callee_of.map_or(0, |at| at.wrapping_sub(1));
+    [pc, call, caller].into_iter().find(|&pc| code.contains(pc))
 }

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use super::{CURRENT, arch, claim};
-use crate::guard::{RawTrap, Signal};
+use crate::guard::{Cause, RawTrap, Signal};
 
 const SIGNALS: [(c_int, Signal); 5] = [
     (libc::SIGILL, Signal::Ill),
@@ -24,6 +24,9 @@ static PREVIOUS: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 type SimpleHandler = unsafe extern "C" fn(c_int);
+
+/// How far from the stack pointer an access is to the stack: frames are probed page by page.
+const NEAR: usize = 1 << 16;
 
 /// Install the handler, once.
 pub(super) fn install() {
@@ -72,10 +75,23 @@ fn try_handle(number: c_int, info: &libc::siginfo_t, context: &mut libc::ucontex
     if info.si_code <= 0 {
         return false;
     }
-    let Some(pc) = claim(frame, arch::trap_pc(context, signal)) else { return false };
     // SAFETY: a hardware fault fills in the address.
     let fault_address = unsafe { info.si_addr() } as usize;
-    frame.trap.set(Some(RawTrap { pc, signal, fault_address }));
+    let (at, sp) = (arch::trap_pc(context, signal), arch::stack_pointer(context));
+    let access = matches!(signal, Signal::Segv | Signal::Bus);
+    let nowhere = access && fault_address == at;
+    // SAFETY: whoever has gone to `at` did so by a call or a return, with a stack that works.
+    let callee_of = nowhere.then(|| unsafe { arch::return_address(context) });
+    let Some(pc) = claim(frame, at, callee_of) else { return false };
+    let cause = match () {
+        () if nowhere => Cause::Call,
+        // A call and a probe touch what lies just below the stack pointer.
+        () if access && fault_address.abs_diff(sp) < NEAR => Cause::Stack,
+        // SAFETY: there is code at `at` if the fault is another one.
+        () if access && pc == at && unsafe { arch::calls_a_register(at) } => Cause::Call,
+        () => Cause::Other,
+    };
+    frame.trap.set(Some(RawTrap { pc, signal, fault_address, cause }));
     arch::resume_at(context, frame.landing.get(), frame.sp.get());
     true
 }

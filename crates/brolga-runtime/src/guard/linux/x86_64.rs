@@ -66,6 +66,32 @@ pub(super) fn trap_pc(context: &libc::ucontext_t, signal: Signal) -> usize {
     if signal == Signal::Trap { pc - 1 } else { pc }
 }
 
+/// The stack pointer where the thread was interrupted.
+pub(super) fn stack_pointer(context: &libc::ucontext_t) -> usize {
+    context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
+}
+
+/// Where a callee of which no instruction has run would return to.
+///
+/// # Safety
+/// The stack pointer is that of a thread that has just made a call.
+pub(super) unsafe fn return_address(context: &libc::ucontext_t) -> usize {
+    // SAFETY: our contract.
+    unsafe { (stack_pointer(context) as *const usize).read_unaligned() }
+}
+
+/// Whether the instruction at `pc` calls what a register says. An address that no pointer can have stops the call itself.
+///
+/// # Safety
+/// There is code at `pc`.
+pub(super) unsafe fn calls_a_register(pc: usize) -> bool {
+    // SAFETY: our contract; code ends in a return or a trap, so there is more behind an instruction that is neither.
+    let [first, second, third] = unsafe { (pc as *const [u8; 3]).read_unaligned() };
+    // `call r` and `jmp r` are FF /2 and FF /4, perhaps behind a REX prefix.
+    let (op, operand) = if first & 0xf0 == 0x40 { (second, third) } else { (first, second) };
+    op == 0xff && matches!(operand >> 3, 0b11_010 | 0b11_100)
+}
+
 /// Make the thread continue at `pc` with the stack pointer `sp`.
 pub(super) fn resume_at(context: &mut libc::ucontext_t, pc: usize, sp: usize) {
     context.uc_mcontext.gregs[libc::REG_RIP as usize] = pc as i64;
