@@ -27,7 +27,7 @@ fn pages_that_were_touched_stay_and_are_zero() {
     let places = [64, 64 + (32 << 20)];
     instance.write_f64(places[0], &[3.0]).unwrap();
     instance.write_f64(places[1], &[5.0]).unwrap();
-    let mut turn = |instance: &mut Instance| {
+    let turn = |instance: &mut Instance| {
         instance.clear_shadow();
         assert!(places.iter().all(|&p| instance.shadow_f64(p, 1).unwrap() == [0.0]));
         instance.gradient(&gradient, &[Val::I32(64)], &[Val::F64(1.0)]).unwrap();
