@@ -31,11 +31,13 @@ pub mod gamma;
 mod globals;
 pub mod guard;
 pub mod heap;
+pub mod mappings;
 pub mod math;
 pub mod memory;
 pub mod pieces;
 mod pool;
 pub mod segment;
+pub mod stack;
 pub mod status;
 pub mod steps;
 
@@ -47,3 +49,4 @@ pub use heap::Pair;
 pub use math::symbols;
 pub use pool::{Lease, Plan, Pool};
 pub use segment::{ReserveError, Segment};
+pub use stack::ample;
