@@ -40,12 +40,12 @@ struct Tolerances {
 const DOUBLE: Tolerances = Tolerances {
     expected: compare::TOL_F64,
     tape: 1e-9,
-    differences: fd::Options { precision: f64::EPSILON, f32_inputs: false },
+    differences: fd::Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0 },
 };
 const SINGLE: Tolerances = Tolerances {
     expected: compare::TOL_F32,
     tape: 1e-4,
-    differences: fd::Options { precision: f32::EPSILON as f64, f32_inputs: false },
+    differences: fd::Options { precision: f32::EPSILON as f64, f32_inputs: false, noise: 0.0 },
 };
 
 fn main() -> ExitCode {
@@ -648,7 +648,7 @@ impl<'a> Subject<'a> {
             let slope: f64 = flatten(outcome, &all).iter().zip(&direction).map(|(g, d)| g * d).sum();
             let tolerance = if self.tolerances.differences.precision > 1e-12 { 2e-3 } else { 1e-6 };
             match verdict {
-                fd::Verdict::Unreliable => found.push("finite differences say nothing".to_owned()),
+                fd::Verdict::Unreliable(why) => found.push(format!("finite differences say nothing: {}", why.text())),
                 v if v.accepts(slope, tolerance) => {}
                 v => found.push(format!("finite differences along a direction: {v:?}, the gradient says {slope}")),
             }

@@ -88,7 +88,7 @@ fn difference(row: &Row) -> (String, String) {
         None => ("not asked".to_owned(), String::new()),
         Some(Verdict::Smooth { value, error }) => (format!("{value:.10e}"), format!("{error:.0e}")),
         Some(Verdict::Kink { left, right }) => (format!("{left:.6e} | {right:.6e}"), "kink".to_owned()),
-        Some(Verdict::Unreliable) => ("no digits".to_owned(), String::new()),
+        Some(Verdict::Unreliable(_)) => ("no digits".to_owned(), String::new()),
     }
 }
 
@@ -113,6 +113,14 @@ fn notes(found: &Check, nofd: bool) -> String {
     let kinks: Vec<_> = found.rows.iter().filter(|r| r.verdict == RowVerdict::Kink).map(|r| r.input.name()).collect();
     if !kinks.is_empty() {
         out += &format!("this point is a kink of: {} (one-sided derivatives differ)\n", kinks.join(", "));
+    }
+    // The first of each kind: neighbouring inputs mostly share the reason.
+    let mut told: Vec<&str> = Vec::new();
+    for row in &found.rows {
+        for why in row.silent.iter().filter(|why| !told.contains(&why.as_str())) {
+            out += &format!("input {}: nothing is said by {why}\n", row.input.name());
+        }
+        told.extend(row.silent.iter().map(String::as_str));
     }
     if nofd {
         out += "the line says that finite differences mean nothing here\n";

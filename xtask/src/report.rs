@@ -127,11 +127,37 @@ impl<'a> Excerpt<'a> {
     }
 
     fn group<'b>(&'b self, title: annotate_snippets::Title<'b>, place: &'b str) -> Group<'b> {
-        let span = self.line.start + self.span.start..self.line.start + self.span.end;
-        let mark = AnnotationKind::Primary.span(span);
+        let (mut source, mut mark) = (String::new(), 0..0);
+        let mut at = 0;
+        for line in self.text.split_inclusive('\n') {
+            let ours = at == self.line.start;
+            at += line.len();
+            let text = line.trim_end_matches('\n');
+            let span = if ours { self.span.clone() } else { 0..0 };
+            let shown = window(text, &span);
+            if ours {
+                let inside = |i: usize| source.len() + i.clamp(shown.start, shown.end) - shown.start;
+                mark = inside(span.start)..inside(span.end);
+            }
+            source += &text[shown];
+            source += &line[text.len()..];
+        }
+        let mark = AnnotationKind::Primary.span(mark);
         let mark = if place.is_empty() { mark } else { mark.label(place) };
-        title.element(Snippet::source(self.text).path(self.name).line_start(self.first_line).annotation(mark))
+        title.element(Snippet::source(source).path(self.name).line_start(self.first_line).annotation(mark))
     }
+}
+
+/// The most bytes of a line that are shown.
+const WIDTH: usize = 400;
+
+/// The part of a line that is shown: all of it, or what lies around the start of `span`.
+fn window(line: &str, span: &Range<usize>) -> Range<usize> {
+    if line.len() <= WIDTH {
+        return 0..line.len();
+    }
+    let from = line.floor_char_boundary(span.start.saturating_sub(WIDTH / 4));
+    from..line.floor_char_boundary(from + WIDTH)
 }
 
 /// The range of `line` below which `note` draws carets.
@@ -159,6 +185,19 @@ mod tests {
         let range = caret_range(note, line).unwrap();
         assert_eq!(&line[range], "x");
         assert_eq!(caret_range("a note\nin two lines", line), None);
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_what_is_meant() {
+        use super::{WIDTH, window};
+        assert_eq!(window("é short", &(1..2)), 0..8);
+        let long = "é".repeat(100_000_000);
+        assert_eq!(window(&long, &(0..long.len())), 0..WIDTH);
+        let middle = window(&long, &(50_001..50_004));
+        assert!(middle.contains(&50_001) && middle.len() <= WIDTH && long.is_char_boundary(middle.start));
+        let excerpt = Excerpt::new("f", &long, 1).unwrap();
+        let group = excerpt.group(super::Level::ERROR.primary_title("wrong"), "");
+        assert!(super::renderer().render(&[group]).to_string().len() < 10 * WIDTH);
     }
 
     #[test]

@@ -209,6 +209,13 @@ fn bad_files_are_status_1_with_a_line() {
     refused("twice.clif", &FILE.replace("%scale(i64", "%f(i64"), "AD0004", ":13:");
     refused("open.clif", "function %f(f64) {\nblock0(v0: f64):\n    return\n", "AD0002", "%f");
     refused("huge.clif", "function %f() {\nblock0:\n    v4000000000 = iconst.i64 1\n    return\n}\n", "AD0002", ":3:");
+    // A token may be as long as its file; what is said of it is not.
+    for (name, text) in
+        [("nul.clif", "\0".repeat(3_000_000)), ("long.clif", format!("function %f{}", "x".repeat(3_000_000)))]
+    {
+        let run = TempFile::new(name, text).xtask("grad", &["--call", "%f(1.0)"]).expect(1).says("AD0002");
+        assert!(run.stderr.len() < 10_000, "{} bytes are said of {name}", run.stderr.len());
+    }
     let binary = TempFile::new("binary.clif", b"\0asm\x01\0\0\0\xff\xfe");
     binary.xtask("grad", &[]).expect(1).says("not UTF-8");
     xtask(&["grad", "/nonexistent/file.clif"]).expect(1).says("no such file");
@@ -431,6 +438,12 @@ fn messages_about_modules() {
         .says("the function is double vec<double>::mixed(double)")
         .says("reached by %f -> double vec<double>::mixed(double)");
     named.xtask("grad", &["--call", "%f(3.0)"]).expect(1).says("untracked_bits");
+    // A start function is part of the program, so it is no wrong call that does not get past it.
+    let start = TempFile::new(
+        "start.wat",
+        "(module (func $s unreachable) (start $s) (func (export \"f\") (param f64) (result f64) (local.get 0)))",
+    );
+    start.xtask("grad", &["--call", "%f(3.0)"]).expect(1).says("trap unreachable");
     let trap = named.xtask("grad", &["--call", "%f(0.0)"]).expect(1);
     trap.says("trap unreachable").says("note: the function is double vec<double>::mixed(double)");
     let trap = named.xtask("grad", &["--call", "%f(0.0)", "--untracked", "trap", "--json"]).expect(1).json();

@@ -45,6 +45,8 @@ pub struct Cfg {
     args: Vec<ir::Value>,
     /// For each predecessor of a block, where that is.
     passed: SecondaryMap<ir::Block, SmallVec<[Part; 2]>>,
+    /// The same for each successor.
+    passes: SecondaryMap<ir::Block, SmallVec<[Part; 2]>>,
     /// Where memory is written, once somebody has asked for the last store before a load.
     pub(crate) stores: OnceCell<Stores>,
 }
@@ -60,6 +62,7 @@ impl Cfg {
         cfg.def_block.resize(func.dfg.num_values());
         cfg.of_block.resize(func.dfg.num_blocks());
         cfg.passed.resize(func.dfg.num_blocks());
+        cfg.passes.resize(func.dfg.num_blocks());
         cfg.insts.reserve(func.dfg.num_insts());
         cfg.edges = Edges::with_capacity(cfg.blocks.len(), 2 * cfg.blocks.len());
         let node = cfg.numbers();
@@ -86,7 +89,9 @@ impl Cfg {
                 cfg.preds[s].push(b);
                 let first = cfg.args.len() as u32;
                 cfg.args.extend(call.args(&func.dfg.value_lists).filter_map(|a| a.as_value()));
-                cfg.passed[s].push((first, cfg.args.len() as u32));
+                let part = (first, cfg.args.len() as u32);
+                cfg.passed[s].push(part);
+                cfg.passes[b].push(part);
             }
             cfg.edges.push(cfg.succs[b].iter().map(|&s| node[s]));
         }
@@ -108,7 +113,13 @@ impl Cfg {
 
     /// What a predecessor passes to a block, one for each of its parameters.
     pub fn args(&self, from: ir::Block, to: ir::Block) -> &[ir::Value] {
-        let found = self.preds[to].iter().position(|&p| p == from).map(|i| self.passed[to][i]);
+        let (preds, succs) = (&self.preds[to], &self.succs[from]);
+        // A table's entries are many edges out of one block, and the ways behind them many into one: the other end has few.
+        let found = if preds.len() < succs.len() {
+            preds.iter().position(|&p| p == from).map(|i| self.passed[to][i])
+        } else {
+            succs.iter().position(|&s| s == to).map(|i| self.passes[from][i])
+        };
         let (first, end) = found.unwrap_or_default();
         &self.args[first as usize..end as usize]
     }

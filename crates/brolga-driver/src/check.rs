@@ -4,10 +4,12 @@
 //! The tape interprets the program and knows slopes of its own; it is exact to rounding and shares conventions at kinks.
 //! Forward mode checks the whole gradient at once, by ⟨ȳ, Jẋ⟩ = ⟨Jᵀȳ, ẋ⟩ with one random direction ẋ.
 //!
-//! An oracle that cannot answer (an instruction that it does not know, no digits) says so; it never agrees by default.
+//! An oracle that cannot answer (an instruction that it does not know, no digits) says so; it never agrees by default. What
+//! the tape knows of the roundings of a run, the differences are told: a number that cancels on the way leaves more noise
+//! than the result shows. If the primal itself does not run at the point, there is nothing to check, which is an error.
 
 use brolga::{DerivedRule, Error, Program};
-use brolga_oracle::fd::{self, Verdict};
+use brolga_oracle::fd::{self, Verdict, Why};
 use brolga_oracle::{Oracle, OracleError, Tangent};
 
 use crate::bind::Invocation;
@@ -15,8 +17,8 @@ use crate::compare::{close, uses_f32};
 use crate::inputs::{Input, flatten, inputs, objective, oracle_args, with_inputs};
 use crate::memory::Memory;
 use crate::noise::Noise;
-use crate::run::{Outcome, primal_in};
-use crate::value::from_data;
+use crate::run::Outcome;
+use crate::value::{Item, Num, from_data};
 
 /// How closely oracles must be met.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +56,8 @@ pub struct Row {
     pub tape: Option<f64>,
     /// The conclusion.
     pub verdict: RowVerdict,
+    /// Why differences, or the tape, say nothing of it.
+    pub silent: Vec<String>,
 }
 
 /// The conclusion about one input.
@@ -144,30 +148,34 @@ pub fn check(
     let inputs = inputs(call);
     let gradient = flatten(outcome, &inputs);
     let tape = on_tape(program, call);
-    let rounding = tape.as_ref().map_or(0.0, |t| t.1);
-    let tape = tape.map(|t| t.0);
-    let mut samples = if differences { Some(Samples::new(program, call, rule, &inputs, tolerances)?) } else { None };
+    let known = tape.as_ref().ok();
+    // Known roundings may be none: what is only rounded to whole numbers leaves nothing on the tape.
+    let noise = known.map_or(0.0, |t| (t.noise * tolerances.precision).max(f64::MIN_POSITIVE));
+    let mut samples =
+        if differences { Some(Samples::new(program, call, rule, &inputs, tolerances.precision, noise)?) } else { None };
+    let rounding = known.map(|t| flatten(&t.rounding, &inputs));
     let mut rows = Vec::new();
     for (i, input) in inputs.iter().enumerate() {
-        let tape = tape.as_ref().ok().map(|t| flatten(t, &inputs)[i]);
-        let mut difference = samples.as_mut().map(|s| s.derivative(i));
+        let mut silent = Vec::new();
+        let tape = known.map(|t| flatten(&t.outcome, &inputs)[i]);
+        let difference = samples.as_mut().map(|s| s.derivative(i, &mut silent));
         // What the tape loses by rounding it cannot tell.
-        let lost = |t: f64| !close(gradient[i], t, tolerances.tape) && (gradient[i] - t).abs() <= rounding;
+        let off = rounding.as_ref().map_or(0.0, |r| LOST * r[i]);
+        let lost = |t: f64| off > tolerances.tape * (1.0 + t.abs()) && (gradient[i] - t).abs() <= off;
         let says = tape.filter(|&t| !lost(t));
-        let mut verdict = conclude(gradient[i], difference, says, tolerances);
-        // Where the tape confirms the gradient, a jump within reach of the larger steps may have spoiled the differences.
-        if verdict == RowVerdict::NotTheDifference
-            && says.is_some()
-            && samples.as_mut().is_some_and(|s| s.agree_nearby(i, gradient[i]))
-        {
-            difference = Some(Verdict::Unreliable);
-            verdict = RowVerdict::Ok;
+        if tape.is_some() && says.is_none() {
+            silent.push(format!("the tape: terms of its sums cancel, and it may be off by {off:.0e}"));
         }
-        rows.push(Row { input: *input, gradient: gradient[i], difference, tape, verdict });
+        let verdict = conclude(gradient[i], difference, says, tolerances);
+        rows.push(Row { input: *input, gradient: gradient[i], difference, tape, verdict, silent });
     }
-    let dot = dot_product(program, call, &inputs, &gradient, tolerances);
+    let slack = rounding.as_deref();
+    let dot = dot_product(program, call, &inputs, &gradient, slack, tolerances);
     Ok(Check { rows, tape_error: tape.err(), dot })
 }
+
+/// What the tape may be off by, in terms of what changed terms change in its sums.
+const LOST: f64 = 8.0;
 
 fn conclude(gradient: f64, difference: Option<Verdict>, tape: Option<f64>, tolerances: Tolerances) -> RowVerdict {
     if tape.is_some_and(|t| !close(gradient, t, tolerances.tape)) {
@@ -177,8 +185,8 @@ fn conclude(gradient: f64, difference: Option<Verdict>, tape: Option<f64>, toler
         Some(v @ Verdict::Smooth { .. }) if v.accepts(gradient, tolerances.differences) => RowVerdict::Ok,
         Some(v @ Verdict::Kink { .. }) if v.accepts(gradient, tolerances.differences) => RowVerdict::Kink,
         Some(Verdict::Smooth { .. } | Verdict::Kink { .. }) => RowVerdict::NotTheDifference,
-        Some(Verdict::Unreliable) | None if tape.is_some() => RowVerdict::Ok,
-        Some(Verdict::Unreliable) | None => RowVerdict::Unknown,
+        Some(Verdict::Unreliable(_)) | None if tape.is_some() => RowVerdict::Ok,
+        Some(Verdict::Unreliable(_)) | None => RowVerdict::Unknown,
     }
 }
 
@@ -190,85 +198,83 @@ struct Samples<'a> {
     /// The rule for all samples, unless runs leave traces in its data objects.
     kept: Option<DerivedRule>,
     precision: f64,
+    noise: f64,
 }
 
 impl<'a> Samples<'a> {
+    /// Fails if the primal cannot be compiled, or does not run at the point itself.
     fn new(
         program: &Program,
         call: &'a Invocation,
         rule: FreshRule<'a>,
         inputs: &'a [Input],
-        tolerances: Tolerances,
+        precision: f64,
+        noise: f64,
     ) -> Result<Self, Error> {
         let kept = rule()?;
-        // What does not run where the gradient did would be no difference anywhere, and nothing would contradict the tape.
-        primal_in(&kept, call, &mut Memory::new(call)?)?;
+        objective(&kept, call)?;
         let stateful = program.data.values().any(|d| d.writable);
-        Ok(Self { call, inputs, rule, kept: (!stateful).then_some(kept), precision: tolerances.precision })
+        Ok(Self { call, inputs, rule, kept: (!stateful).then_some(kept), precision, noise })
     }
 
-    /// The objective where input `i` is `x`; NaN if the primal does not finish there.
-    fn at(&self, i: usize, x: f64) -> f64 {
+    /// The objective where input `i` is `x`.
+    fn at(&self, i: usize, x: f64) -> Result<f64, Error> {
         let mut values: Vec<f64> = self.inputs.iter().map(|i| i.value).collect();
         values[i] = x;
         let moved = with_inputs(self.call, self.inputs, &values);
         match &self.kept {
             Some(rule) => objective(rule, &moved),
-            None => (self.rule)().map_or(f64::NAN, |rule| objective(&rule, &moved)),
+            None => objective(&(self.rule)()?, &moved),
         }
     }
 
-    fn derivative(&mut self, i: usize) -> Verdict {
+    /// What differences say of input `i`; if they say nothing, why.
+    fn derivative(&mut self, i: usize, silent: &mut Vec<String>) -> Verdict {
         let input = self.inputs[i];
-        let options = fd::Options { precision: self.precision, f32_inputs: input.f32 };
-        fd::derivative(|x| Ok(self.at(i, x)), input.value, &options)
-    }
-
-    /// Whether plain differences with small steps, as small as rounding allows, agree with `slope` to a few digits.
-    fn agree_nearby(&mut self, i: usize, slope: f64) -> bool {
-        let input = self.inputs[i];
-        let x = input.value;
-        let round = |x: f64| if input.f32 { f64::from(x as f32) } else { x };
-        let (mut usable, mut agreeing) = (0, 0);
-        for exponent in 2..=7 {
-            let h = x.abs().max(1e-3) * 10f64.powi(-exponent);
-            let (up, down) = (round(x + h), round(x - h));
-            let (f_up, f_down) = (self.at(i, up), self.at(i, down));
-            let quotient = (f_up - f_down) / (up - down);
-            let noise = 2.0 * self.precision * f_up.abs().max(f_down.abs()) / (up - down);
-            // Beyond a few percent of noise a step says nothing any more.
-            if up > down && noise < 0.02 * (1.0 + slope.abs()) {
-                usable += 1;
-                agreeing += usize::from((quotient - slope).abs() <= 20.0 * noise + 1e-2 * (1.0 + slope.abs()));
-            }
+        let options = fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise };
+        let mut failed = None;
+        let sample = |x| self.at(i, x).inspect_err(|e| failed = Some(format!("at {x:?} the primal fails: {e}")));
+        let verdict = fd::derivative(sample, input.value, &options);
+        if let Verdict::Unreliable(why) = verdict {
+            let why = failed.filter(|_| why == Why::Undefined).unwrap_or_else(|| why.text().to_owned());
+            silent.push(format!("finite differences: {why}"));
         }
-        usable >= 2 && agreeing == usable
+        verdict
     }
 }
 
 /// The gradient of `call` by the tape oracle, in the form of an outcome.
 pub fn tape_gradient(program: &Program, call: &Invocation) -> Result<Outcome, OracleError> {
-    on_tape(program, call).map(|t| t.0)
+    on_tape(program, call).map(|t| t.outcome)
 }
 
-/// The same, and how far it may be off by rounding alone.
-fn on_tape(program: &Program, call: &Invocation) -> Result<(Outcome, f64), OracleError> {
+/// What the tape says.
+struct OnTape {
+    outcome: Outcome,
+    /// In the place of the gradient: how far it may be off by rounding alone.
+    rounding: Outcome,
+    /// The noise of the objective, in terms of the precision of the arithmetic.
+    noise: f64,
+}
+
+fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {
     let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
     let r = unsafe { Oracle::new(call.interpreted(program)).gradient(call.func, &args, &call.seeds) }?;
-    let rounding = r.rounding();
-    let gradient = r.arg_lanes.into_iter().zip(r.shadows).skip(call.hidden()).map(|(lanes, shadow)| {
-        let nums = lanes.or(shadow)?.into_iter().map(crate::value::Num::F64).collect();
-        Some(crate::value::Item::Many(nums))
-    });
+    let entries = |lists: Vec<Option<Vec<f64>>>| -> Vec<Option<Item>> {
+        let item = |l: Vec<f64>| Item::Many(l.into_iter().map(Num::F64).collect());
+        lists.into_iter().skip(call.hidden()).map(|l| l.map(item)).collect()
+    };
+    let lists = r.arg_lanes.into_iter().zip(r.shadows).map(|(lanes, shadow)| lanes.or(shadow)).collect();
     let outcome = Outcome {
         value: crate::run::items(call, &r.values),
         buffers: crate::run::contents(call, &memory),
-        gradient: gradient.collect(),
+        gradient: entries(lists),
         tape_bytes: r.tape_bytes,
     };
-    Ok((outcome, rounding))
+    let rounding = Outcome { gradient: entries(r.rounding), ..outcome.clone() };
+    Ok(OnTape { outcome, rounding, noise: r.noise })
 }
 
 /// ⟨ȳ, Jẋ⟩ against ⟨Jᵀȳ, ẋ⟩ for a random direction.
@@ -277,6 +283,7 @@ fn dot_product(
     call: &Invocation,
     inputs: &[Input],
     gradient: &[f64],
+    rounding: Option<&[f64]>,
     tolerances: Tolerances,
 ) -> Result<DotProduct, String> {
     let mut noise = Noise::new(1);
@@ -309,12 +316,18 @@ fn dot_product(
         terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
     };
     let (forward, forward_size) = product(&terms);
+    let lost = product(&rounding.into_iter().flatten().copied().zip(direction.iter().copied()).collect::<Vec<_>>()).1;
     let reverse_terms: Vec<_> = gradient.iter().copied().zip(direction).collect();
     let (reverse, reverse_size) = product(&reverse_terms);
     if !forward.is_finite() || !reverse.is_finite() {
         // An infinite slope: the two sides are sums of infinities, which say nothing about each other.
         return Err("not finite".to_owned());
     }
-    let holds = (forward - reverse).abs() <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
+    let apart = (forward - reverse).abs();
+    let holds = apart <= tolerances.tape * (1.0 + forward_size.max(reverse_size));
+    if !holds && apart <= LOST * lost {
+        // Forward mode loses what the tape does.
+        return Err(format!("terms cancel, and it may be off by {:.0e}", LOST * lost));
+    }
     Ok(DotProduct { forward, reverse, holds })
 }

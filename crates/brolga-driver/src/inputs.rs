@@ -9,7 +9,7 @@
 //!
 //! which is what [`objective`] evaluates: by running the primal, which knows nothing of derivatives.
 
-use brolga::{ArgActivity, DerivedRule};
+use brolga::{ArgActivity, DerivedRule, Error};
 use brolga_oracle::{Activity, BufferRef, Elem, OracleArg};
 
 use crate::bind::{BoundArg, Invocation};
@@ -100,10 +100,10 @@ pub fn flatten(outcome: &Outcome, inputs: &[Input]) -> Vec<f64> {
     inputs.iter().map(|i| entry(i).unwrap_or(f64::NAN)).collect()
 }
 
-/// The objective at the inputs of `call`; NaN if the primal does not finish there.
-pub fn objective(rule: &DerivedRule, call: &Invocation) -> f64 {
-    let Ok(mut memory) = Memory::new(call) else { return f64::NAN };
-    let Ok(value) = primal_in(rule, call, &mut memory) else { return f64::NAN };
+/// The objective at the inputs of `call`.
+pub fn objective(rule: &DerivedRule, call: &Invocation) -> Result<f64, Error> {
+    let mut memory = Memory::new(call)?;
+    let value = primal_in(rule, call, &mut memory)?;
     let mut sum = 0.0;
     for ((item, seed), ty) in value.iter().zip(&call.seeds).zip(&call.returns) {
         let seed = from_data(seed, *ty);
@@ -117,7 +117,7 @@ pub fn objective(rule: &DerivedRule, call: &Invocation) -> f64 {
             sum += strong_product(s.as_f64(), v.as_f64(), v.is_float());
         }
     }
-    sum
+    Ok(sum)
 }
 
 /// A seed of zero takes its value out of the objective, also where that is not finite.

@@ -30,10 +30,11 @@
 //! | AD0023 | imports that nothing provides |
 //! | AD0024 | a module that cannot be instantiated |
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use brolga::{DataObject, Diagnostic, Diagnostics, FuncKey, Options, Program};
+use brolga_ir::diag::cut;
 use brolga_ir::program::{functions_used, symbol_of, symbol_of_func, symbols_used};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -111,11 +112,9 @@ impl File {
                 Err(e) => malformed.push(e.diagnostic("AD0008", Some(number))),
             }
         }
-        let mut functions = Vec::new();
-        for (export, _) in wasm.module.functions() {
-            if let Ok((key, _)) = wasm.module.function(export)
-                && !functions.contains(&(key, 0))
-            {
+        let (mut functions, mut seen) = (Vec::new(), HashSet::new());
+        for key in wasm.module.keys() {
+            if seen.insert(key) {
                 functions.push((key, 0));
             }
         }
@@ -164,7 +163,12 @@ impl File {
             }
         }
         // Later instances are made like this one.
-        wasm.place(&bound).map_err(|e| SyntaxError::new(text, call.span.clone(), e.to_string()))?;
+        use brolga_wasm::Error;
+        match wasm.place(&bound) {
+            // A start function that traps is for the run to say: the call is well written.
+            Ok(_) | Err(Error::Trap(_) | Error::Exit(_) | Error::Internal { .. }) => {}
+            Err(e) => return Err(SyntaxError::new(text, call.span.clone(), e.to_string())),
+        }
         bound.wasm = Some(wasm.clone());
         Ok(bound)
     }
@@ -246,7 +250,7 @@ impl Unit {
         let last = chunk.text.lines().count().max(1);
         let located = |line: usize, d: Diagnostic| Diagnostic {
             line: Some(chunk.line + (line.clamp(1, last) as u32) - 1),
-            function: header_symbol(chunk.text),
+            function: cut(&header_symbol(chunk.text)).into_owned(),
             ..d
         };
         let limit = 1_000_000 + chunk.text.len() as u64;

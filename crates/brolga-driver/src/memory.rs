@@ -112,6 +112,17 @@ pub struct Memory {
     instance: Option<(Instance, Vec<Option<u32>>)>,
 }
 
+/// What went wrong as an instance was made: its start function is part of the program, and a trap there is a trap.
+fn failure(e: brolga_wasm::Error) -> Error {
+    use brolga_wasm::Error as Wasm;
+    match e {
+        Wasm::Trap(t) => Error::Trap(t),
+        Wasm::Diagnostics(all) => Error::Diagnostics(all),
+        Wasm::Internal { stage, message } => Error::Internal { stage, message },
+        e => Error::Usage(e.to_string()),
+    }
+}
+
 impl Memory {
     /// Fresh memory for a call.
     ///
@@ -119,7 +130,7 @@ impl Memory {
     /// [`Error::Usage`] if the host has no room for another instance of a module.
     pub fn new(call: &Invocation) -> Result<Self, Error> {
         if let Some(wasm) = &call.wasm {
-            let (instance, at) = wasm.place(call).map_err(|e| Error::Usage(e.to_string()))?;
+            let (instance, at) = wasm.place(call).map_err(failure)?;
             return Ok(Self::in_instance(call, instance, at));
         }
         let buffers = call

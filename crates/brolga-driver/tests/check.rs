@@ -5,6 +5,7 @@ use brolga_driver::check::{Check, RowVerdict, Tolerances, check};
 use brolga_driver::protocol::{derive, disagreement_with_tape, dump_violations, shape_violations, violations};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation, Item, Num, Outcome, run};
+use brolga_oracle::fd::Verdict;
 
 const TEXT: &str = "
 ; data: %total = f64[0.0]
@@ -54,7 +55,11 @@ struct Subject {
 
 impl Subject {
     fn new(text: &str) -> Self {
-        let file = File::parse("test.clif", TEXT).expect("the file is fine");
+        Self::of(TEXT, text)
+    }
+
+    fn of(file: &str, text: &str) -> Self {
+        let file = File::parse("test.clif", file).expect("the file is fine");
         let (call, clauses) = call_with_clauses(text).expect("the call is fine");
         let call = Invocation::bind(&file.program, text, &call, &clauses).expect("the call fits");
         Self { file, call }
@@ -156,4 +161,243 @@ fn rules_keep_their_promises() {
         let dumps = dump_violations(program, &s.call.request(), &Options::full());
         assert_eq!(dumps.expect("every stage prints"), [""; 0], "{call}");
     }
+}
+
+/// Functions whose differences mislead: steps over periods and jumps, noise, cancellation.
+const MISLEADING: &str = "
+function %fast(f64) -> f64 system_v {
+    fn0 = %sin(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = f64const 0x1.e848p19
+    v2 = fmul v0, v1
+    v3 = call fn0(v2)
+    return v3
+}
+function %cancels(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = f64const 0x1.5af1d78b58c40p66
+    v2 = fmul v0, v1
+    v3 = fadd v0, v2
+    v4 = fmul v1, v0
+    v5 = fsub v3, v4
+    return v5
+}
+function %power(f64, f64) -> f64 system_v {
+    fn0 = %pow(f64, f64) -> f64 system_v
+block0(v0: f64, v1: f64):
+    v2 = call fn0(v0, v1)
+    return v2
+}
+function %ceil(f32) -> f32 system_v {
+block0(v0: f32):
+    v1 = ceil v0
+    return v1
+}
+function %stairs(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = f64const 0x1.2c0p8
+    v2 = fmul v0, v1
+    v3 = floor v2
+    v4 = fadd v0, v3
+    return v4
+}
+function %steps(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = f64const 0x1.2309ce54p43
+    v2 = fmul v0, v1
+    v3 = floor v2
+    v4 = fdiv v3, v1
+    return v4
+}
+function %secant(f64) -> f64 system_v {
+    fn0 = %exp(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = f64const 0x1.0p-26
+    v2 = fadd v0, v1
+    v3 = call fn0(v2)
+    v4 = call fn0(v0)
+    v5 = fsub v3, v4
+    v6 = fdiv v5, v1
+    v7 = fadd v6, v0
+    return v7
+}
+function %ln(f64) -> f64 system_v {
+    fn0 = %log(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    return v1
+}
+function %up_to_one(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = f64const 0x1.0p0
+    v2 = fcmp gt v0, v1
+    trapnz v2, user1
+    v3 = fmul v0, v0
+    return v3
+}
+";
+
+/// Functions and points at which every oracle has something to say.
+const ORDINARY: &str = "
+function %cubic(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = fmul v0, v0
+    v2 = fmul v1, v0
+    v3 = fsub v2, v0
+    return v3
+}
+function %cubic32(f32) -> f32 system_v {
+block0(v0: f32):
+    v1 = fmul v0, v0
+    v2 = fmul v1, v0
+    v3 = fsub v2, v0
+    return v3
+}
+function %mixed(f64, f64) -> f64 system_v {
+    fn0 = %sin(f64) -> f64 system_v
+    fn1 = %exp(f64) -> f64 system_v
+block0(v0: f64, v1: f64):
+    v2 = fmul v0, v1
+    v3 = call fn0(v2)
+    v4 = call fn1(v1)
+    v5 = fdiv v4, v0
+    v6 = fadd v3, v5
+    return v6
+}
+function %chain(f64, f64, i64) -> f64 system_v {
+block0(v0: f64, v1: f64, v2: i64):
+    v3 = f64const 0x1.0p0
+    v4 = iconst.i64 -1
+    jump block1(v2, v1)
+block1(v5: i64, v6: f64):
+    brif v5, block2, block3
+block2:
+    v7 = fsub v3, v6
+    v8 = fmul v0, v6
+    v9 = fmul v8, v7
+    v10 = iadd v5, v4
+    jump block1(v10, v9)
+block3:
+    return v6
+}
+function %norm(i64) -> f64 system_v {
+block0(v0: i64):
+    v1 = load.f64 v0
+    v2 = load.f64 v0+8
+    v3 = fmul v1, v1
+    v4 = fmul v2, v2
+    v5 = fadd v3, v4
+    v6 = sqrt v5
+    return v6
+}
+function %contracts(f64, i64) -> f64 system_v {
+block0(v0: f64, v1: i64):
+    v2 = f64const 0x1.999999999999ap-4
+    v3 = iconst.i64 -1
+    jump block1(v1, v0)
+block1(v4: i64, v5: f64):
+    brif v4, block2, block3
+block2:
+    v6 = fmul v5, v2
+    v7 = fsub v5, v6
+    v8 = iadd v4, v3
+    jump block1(v8, v7)
+block3:
+    return v5
+}
+";
+
+#[test]
+fn no_right_gradient_is_called_wrong() {
+    let calls = [
+        "%fast(0.7)",
+        "%cancels(1.0)",
+        "%power(0.0, 0.0)",
+        "%power(0.0, -1.0)",
+        "%ceil(1088.0)",
+        "%ceil(1088.5)",
+        "%stairs(0.7012)",
+        "%steps(0.7)",
+        "%steps(0.35)",
+        "%secant(0.3)",
+        "%secant(12.0)",
+        "%ln(1e-8)",
+        "%ln(1e-30)",
+        "%up_to_one(1.0)",
+        "%up_to_one(0.9999999)",
+    ];
+    for text in calls {
+        let s = Subject::of(MISLEADING, text);
+        let found = s.check(&s.outcome(), true);
+        assert_eq!(found.complaints(), [""; 0], "{text}: {found:?}");
+        for row in &found.rows {
+            let says_why = !row.silent.is_empty();
+            assert!(row.verdict != RowVerdict::Unknown || says_why, "{text}: {row:?}");
+            assert!(!matches!(row.difference, Some(Verdict::Unreliable(_))) || says_why, "{text}: {row:?}");
+        }
+    }
+    let cancels = Subject::of(MISLEADING, "%cancels(1.0)");
+    let found = cancels.check(&cancels.outcome(), true);
+    assert_eq!((found.rows[0].gradient, found.rows[0].verdict), (0.0, RowVerdict::Unknown));
+    assert_eq!(found.rows[0].silent.len(), 2, "{found:?}");
+    // The order of the additions that gives the exact slope is not called wrong, either.
+    let mut exact = cancels.outcome();
+    exact.gradient[0] = Some(Item::One(Num::F64(1.0)));
+    let found = cancels.check(&exact, true);
+    assert_eq!((found.rows[0].verdict, found.complaints()), (RowVerdict::Unknown, vec![]));
+    assert!(found.dot.is_err_and(|why| why.contains("cancel")));
+}
+
+#[test]
+fn every_wrong_gradient_at_an_ordinary_point_is_called_wrong() {
+    let calls = [
+        "%cubic(1.3)",
+        "%cubic(-200.0)",
+        "%cubic32(1.3)",
+        "%mixed(0.8, 1.7)",
+        "%chain(2.9, 0.3, 6)",
+        "%norm([3.0, -4.0])",
+        "%contracts(1.5, 20)",
+    ];
+    let mut tried = 0;
+    for text in calls {
+        let s = Subject::of(ORDINARY, text);
+        let right = s.outcome();
+        let found = s.check(&right, true);
+        assert!(found.rows.iter().all(|r| r.verdict == RowVerdict::Ok && r.silent.is_empty()), "{text}: {found:?}");
+        for row in &found.rows {
+            let g = row.gradient;
+            for wrong in [-g, 2.0 * g, 0.5 * g, 0.0, 1.01 * g, 0.99 * g, g + 1.0] {
+                let mut outcome = right.clone();
+                match outcome.gradient[row.input.arg].as_mut().expect("there is a gradient") {
+                    Item::One(x) => *x = Num::F64(wrong),
+                    Item::Many(v) => v[row.input.index.unwrap_or(0)] = Num::F64(wrong),
+                }
+                let found = s.check(&outcome, true);
+                let bad: Vec<_> = found.rows.iter().filter(|r| r.verdict.is_wrong()).map(|r| r.input).collect();
+                assert_eq!(bad, [row.input], "{text}: {wrong} for {g}");
+                // Each oracle by itself, too.
+                let difference = row.difference.expect("they were asked for");
+                let tolerance = if row.input.f32 { 2e-3 } else { 1e-6 };
+                assert!(!difference.accepts(wrong, tolerance), "{text}: {difference:?} accepts {wrong} for {g}");
+                assert!(found.dot.is_ok_and(|d| !d.holds), "{text}: {wrong} for {g}");
+                tried += 1;
+            }
+        }
+    }
+    assert_eq!(tried, 70);
+}
+
+#[test]
+fn errors_of_the_primal_are_told() {
+    let s = Subject::of(MISLEADING, "%up_to_one(0.5)");
+    let (right, outside) = (s.outcome(), Subject::of(MISLEADING, "%up_to_one(1.5)"));
+    let tolerances = Tolerances::of(&s.file.program, &outside.call, None);
+    let found = check(&s.file.program, &outside.call, &right, &|| outside.rule(), tolerances, true);
+    assert!(matches!(found, Err(brolga::Error::Trap(_))), "{found:?}");
+    // At the end of where it is defined, no step goes up.
+    let s = Subject::of(MISLEADING, "%up_to_one(1.0)");
+    let found = s.check(&s.outcome(), true);
+    assert_eq!(found.rows[0].verdict, RowVerdict::Ok, "the tape tells");
+    assert!(found.rows[0].silent[0].contains("the primal fails"), "{found:?}");
 }

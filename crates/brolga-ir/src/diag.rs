@@ -3,6 +3,7 @@
 //! A [`Diagnostic`] names function, block and instruction, and the source line where the input was text. All problems of
 //! a program are collected in [`Diagnostics`] and reported together. Codes are listed in `docs/DIAGNOSTICS.md`.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use cranelift_codegen::ir;
@@ -17,6 +18,18 @@ pub const OFFSET: u32 = 1 << 31;
 /// Positions are 1-based lines, or byte offsets with the bit [`OFFSET`]; 0 is an unknown one.
 pub fn position(at: u32) -> String {
     if at & OFFSET == 0 { format!("line {at}") } else { format!("byte {:#x}", at & !OFFSET) }
+}
+
+/// The most bytes of a text from an input that a message repeats.
+const MOST: usize = 1000;
+
+/// A text as a message repeats it: a token of an input may be as long as its file.
+pub fn cut(text: &str) -> Cow<'_, str> {
+    if text.len() <= MOST {
+        return text.into();
+    }
+    let kept = &text[..text.floor_char_boundary(MOST)];
+    format!("{kept}… ({} bytes)", text.len()).into()
 }
 
 /// One problem.
@@ -52,7 +65,7 @@ impl Diagnostic {
             inst: None,
             inst_text: None,
             line: None,
-            message: message.into(),
+            message: cut(&message.into()).into_owned(),
             notes: Vec::new(),
             help: None,
         }
@@ -60,7 +73,7 @@ impl Diagnostic {
 
     /// Say which function.
     pub fn in_func(mut self, symbol: &str) -> Self {
-        self.function = symbol.to_owned();
+        self.function = cut(symbol).into_owned();
         self
     }
 
@@ -88,13 +101,13 @@ impl Diagnostic {
 
     /// Add a reason.
     pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.notes.push(note.into());
+        self.notes.push(cut(&note.into()).into_owned());
         self
     }
 
     /// Say what to do.
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(cut(&help.into()).into_owned());
         self
     }
 }
@@ -102,7 +115,7 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.code, self.message)?;
-        let function = (!self.function.is_empty()).then(|| format!("%{}", self.function));
+        let function = (!self.function.is_empty()).then(|| format!("%{}", cut(&self.function)));
         let inst = self.inst.map(|i| i.to_string());
         let place = [function, self.block.map(|b| b.to_string()), inst, self.line.map(position)];
         let place: Vec<String> = place.into_iter().flatten().collect();
@@ -110,7 +123,7 @@ impl fmt::Display for Diagnostic {
             write!(f, "\n  --> {}", place.join(", "))?;
         }
         if let Some(t) = &self.inst_text {
-            write!(f, "\n   |  {t}")?;
+            write!(f, "\n   |  {}", cut(t))?;
         }
         for n in &self.notes {
             write!(f, "\n  note: {n}")?;
@@ -122,6 +135,9 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// The most problems that are listed.
+const MANY: usize = 1000;
+
 /// All problems of a program, in the order in which they were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
@@ -132,10 +148,12 @@ impl Diagnostics {
         self.0.is_empty()
     }
 
-    /// Add one, unless the same is there already.
+    /// Add one, unless the same is there already, or so many that nobody reads them.
     pub fn push(&mut self, d: Diagnostic) {
-        if !self.0.contains(&d) {
-            self.0.push(d);
+        match self.0.len() {
+            _ if self.0.len() > MANY || self.0.contains(&d) => {}
+            MANY => self.0.push(Diagnostic::new(d.code, "there are more problems, which are not listed")),
+            _ => self.0.push(d),
         }
     }
 
@@ -169,3 +187,25 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repeated_of_an_input_is_cut() {
+        let long = "é".repeat(MOST);
+        let d = Diagnostic::new("AD0002", &*long).in_func(&long).note(&*long).help(&*long);
+        assert!(d.to_string().len() < 5 * MOST, "{}", d.to_string().len());
+        assert!(d.message.ends_with("… (2000 bytes)") && cut("short") == "short");
+    }
+
+    #[test]
+    fn so_many_problems_are_not_listed() {
+        let mut all = Diagnostics::default();
+        let new = |i: usize| Diagnostic::new("AD0002", format!("problem {i}"));
+        all.extend((0..10 * MANY).map(|i| new(i % (2 * MANY))));
+        assert_eq!(all.0.len(), MANY + 1);
+        assert_eq!((&all.0[MANY - 1], all.0[MANY].message.contains("not listed")), (&new(MANY - 1), true));
+    }
+}

@@ -211,11 +211,11 @@ impl Ideas {
         Self { partial: false, ..self }
     }
 
-    /// Those of them that do not make code longer to make it faster, and [`Ideas::preaccumulate`], as far as it is [alike](Ideas::alike) with all effort. What is recorded and what is run again does not depend on the others.
+    /// Those of them that do not make code longer to make it faster, [`Ideas::room`], since a loop without end fills memory, and [`Ideas::preaccumulate`], as far as it is [alike](Ideas::alike) with all effort. What is recorded and what is run again does not depend on the others.
     #[must_use]
     pub fn brief(self) -> Self {
-        let (lanes, partial, room, stay) = (false, false, false, false);
-        Self { finite: false, lanes, partial, room, stay, slp: false, ..self }
+        let (lanes, partial, stay) = (false, false, false);
+        Self { finite: false, lanes, partial, stay, slp: false, ..self }
     }
 }
 

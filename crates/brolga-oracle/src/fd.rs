@@ -3,8 +3,9 @@
 //! # Algorithm
 //!
 //! For a function of one real `t` (a gradient is checked coordinate by coordinate, or along a direction) we compute central
-//! differences `D(h) = (f(t+h) - f(t-h)) / 2h` for steps `h, h/2, h/4, …` and extrapolate them to `h = 0` (Richardson):
-//! the error of D is a series in h², so with `T[i][0] = D(h/2ⁱ)`
+//! differences `D(h) = (f(t+h) - f(t-h)) / 2h` for steps `h, h/2, h/4, …` down to where rounding leaves no digits, and
+//! extrapolate up to seven neighbouring ones to `h = 0` (Richardson): the error of D is a series in h², so with
+//! `T[i][0] = D(h/2ⁱ)`
 //!
 //! ```text
 //! T[i][k] = T[i][k-1] + (T[i][k-1] - T[i-1][k-1]) / (4ᵏ - 1)
@@ -13,15 +14,24 @@
 //! The answer is the entry that differs least from its neighbours (Ridders), and that difference, together with the
 //! rounding noise of the samples, is the error.
 //!
-//! Agreement of neighbours can be luck: samples of a sine at whole periods are all zero, and large steps may look past a jump
-//! or a kink. So several first steps are tried. The answer with the smallest error stands if no smaller scale contradicts it
-//! within the errors of both; otherwise only the smaller scales are listened to, and so on.
+//! # Steps that are too large
+//!
+//! Agreement of neighbours can be luck: steps may span many periods of a sine, or jumps that add up to a slope. But a
+//! smaller step is no farther from a derivative than a larger one is, apart from noise. So an entry stands only if no
+//! quotient of a smaller step contradicts it. Some quotients with steps near the spacing of floats only contradict: a
+//! function whose values come in tiny steps has no other derivative.
+//!
+//! # Noise
+//!
+//! The noise of a value is what is known of its arithmetic ([`Options::precision`], [`Options::noise`]) or what the value does
+//! at points so close together that only rounding tells them apart, whichever is more: differences of fourth order there are
+//! `√70` times the noise (Hamming; Moré and Wild).
 //!
 //! # Kinks
 //!
 //! One-sided derivatives are extrapolated from `f(t)` and samples on one side only (an error series in h, so factors 2ᵏ - 1).
 //! If both are trustworthy and differ by far more than their errors, the point is a kink, and a derivative there is a
-//! convention. If nothing converges, the verdict is that there is none.
+//! convention. If nothing converges, the verdict is that there is none, and why.
 
 use crate::OracleError;
 
@@ -42,8 +52,33 @@ pub enum Verdict {
         /// From above.
         right: f64,
     },
-    /// Not to be told: noise, a pole, a jump, or the function cannot be evaluated nearby.
-    Unreliable,
+    /// Not to be told.
+    Unreliable(Why),
+}
+
+/// Why finite differences say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The value at the point is no finite number.
+    NotFinite,
+    /// The function cannot be evaluated nearby, or is not finite there.
+    Undefined,
+    /// Rounding of the values is more than what steps change.
+    Noise,
+    /// Quotients have no limit: a jump, a pole, or values that change within the smallest steps.
+    NoLimit,
+}
+
+impl Why {
+    /// The reason as a part of a sentence.
+    pub fn text(self) -> &'static str {
+        match self {
+            Why::NotFinite => "the value at this point is not finite",
+            Why::Undefined => "the function has no finite value in a step's distance",
+            Why::Noise => "rounding of the values is more than what steps change",
+            Why::NoLimit => "the quotients have no limit (a jump, a pole, noise, or values that come in steps)",
+        }
+    }
 }
 
 impl Verdict {
@@ -58,7 +93,7 @@ impl Verdict {
                 let slack = tolerance * (1.0 + left.abs().max(right.abs()));
                 (left.min(right) - slack..=left.max(right) + slack).contains(&d)
             }
-            Verdict::Unreliable => true,
+            Verdict::Unreliable(_) => true,
         }
     }
 }
@@ -71,126 +106,202 @@ pub struct Options {
     pub precision: f64,
     /// Whether inputs are rounded to `f32`, so that a step must survive that.
     pub f32_inputs: bool,
+    /// What is known of the values' absolute error beside that: numbers that cancel on the way leave more than the result shows.
+    pub noise: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { precision: f64::EPSILON, f32_inputs: false }
+        Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0 }
     }
 }
 
-/// Halvings of the step in one extrapolation.
+/// Neighbouring steps in one extrapolation.
 const ROWS: usize = 7;
+
+/// How far from a derivative a quotient may be, in terms of what is known of its error.
+const SLACK: f64 = 10.0;
 
 /// An extrapolated derivative with its error.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     value: f64,
     error: f64,
+    /// How far the quotients that it was made of are from it.
+    reach: f64,
+    /// The position of the last of them.
+    at: usize,
 }
 
 impl Estimate {
-    const NONE: Estimate = Estimate { value: f64::NAN, error: f64::INFINITY };
-
-    fn better(self, other: Estimate) -> Estimate {
-        if other.error < self.error { other } else { self }
-    }
+    const NONE: Estimate = Estimate { value: f64::NAN, error: f64::INFINITY, reach: 0.0, at: 0 };
 
     /// Whether both can be right.
-    fn agrees(self, other: Estimate) -> bool {
-        !other.value.is_finite() || (self.value - other.value).abs() <= 10.0 * (self.error + other.error)
+    fn allows(&self, q: &Quotient) -> bool {
+        !q.value.is_finite() || (q.value - self.value).abs() <= self.reach + SLACK * (self.error + q.noise)
     }
 }
 
-/// The most exact of some estimates, from large scales to small ones, that no smaller scale contradicts.
-fn reconcile(mut scales: &[Estimate]) -> Estimate {
-    loop {
-        let best = scales.iter().copied().fold(Estimate::NONE, Estimate::better);
-        let Some(at) = scales.iter().position(|e| e.error == best.error) else { return Estimate::NONE };
-        if scales[at + 1..].iter().all(|&smaller| best.agrees(smaller)) {
-            return best;
-        }
-        scales = &scales[at + 1..];
-    }
+/// A difference quotient, and its error that comes from rounding.
+#[derive(Clone, Copy, Debug)]
+struct Quotient {
+    value: f64,
+    noise: f64,
 }
 
-/// Extrapolate difference quotients, the step halving from row to row, whose error is a series in powers of `1/base`.
-/// `noise` is the error of each quotient that comes from rounding.
-fn extrapolate(quotients: &[f64], noise: &[f64], base: f64) -> Estimate {
-    let mut best = Estimate::NONE;
+/// The most exact extrapolation that no quotient of a smaller step contradicts. The first `ladder` quotients have steps that
+/// halve; the others only contradict. The error of a quotient is a series in powers of `1/base`.
+fn extrapolate(quotients: &[Quotient], ladder: usize, base: f64) -> Estimate {
+    let mut entries = entries(&quotients[..ladder], base);
+    entries.sort_by(|a, b| a.error.total_cmp(&b.error));
+    let stands = |e: &Estimate| quotients[e.at + 1..].iter().all(|q| e.allows(q));
+    entries.into_iter().find(stands).unwrap_or(Estimate::NONE)
+}
+
+/// All extrapolations of neighbouring quotients.
+fn entries(quotients: &[Quotient], base: f64) -> Vec<Estimate> {
+    let mut found = Vec::new();
     let mut above: Vec<f64> = Vec::new();
-    for (i, (&q, &rounding)) in quotients.iter().zip(noise).enumerate() {
-        let mut row = vec![q];
+    for (i, q) in quotients.iter().enumerate() {
+        let mut row = vec![q.value];
         let mut factor = 1.0;
-        for k in 1..=i {
+        for k in 1..=i.min(ROWS - 1) {
             factor *= base;
             let t = row[k - 1] + (row[k - 1] - above[k - 1]) / (factor - 1.0);
             let spread = (t - row[k - 1]).abs().max((t - above[k - 1]).abs());
             // Extrapolation amplifies rounding little: the weights sum to one and are at most about two.
-            let error = spread + 2.0 * rounding;
+            let error = spread + 2.0 * q.noise;
             if t.is_finite() {
-                best = best.better(Estimate { value: t, error });
+                let reach = quotients[i - k..=i].iter().map(|q| (q.value - t).abs()).fold(0.0, f64::max);
+                found.push(Estimate { value: t, error, reach, at: i });
             }
             row.push(t);
         }
         above = row;
     }
-    best
+    found
+}
+
+/// A function of one real at a point: what it costs to look at it.
+struct Samples<F> {
+    f: F,
+    t: f64,
+    f0: f64,
+    options: Options,
+    /// The size of a step.
+    scale: f64,
+    /// The largest noise of a value that is seen.
+    noise: f64,
+    /// Whether a sample was no finite number.
+    undefined: bool,
+}
+
+impl<F: FnMut(f64) -> f64> Samples<F> {
+    fn round(&self, x: f64) -> f64 {
+        if self.options.f32_inputs { f64::from(x as f32) } else { x }
+    }
+
+    fn at(&mut self, x: f64) -> f64 {
+        let y = (self.f)(x);
+        self.undefined |= !y.is_finite();
+        y
+    }
+
+    /// Noise as it shows at neighbouring points: what differences of fourth order have, which smooth functions have not.
+    fn measure(&mut self, spacing: f64) {
+        let points: Vec<f64> = (-3..=3).map(|k| self.round(self.t + f64::from(k) * spacing)).collect();
+        let mut d: Vec<f64> = points.iter().map(|&x| (self.f)(x)).collect();
+        for _ in 0..4 {
+            d = d.windows(2).map(|w| w[1] - w[0]).collect();
+        }
+        let mean = d.iter().map(|x| x * x).sum::<f64>() / d.len() as f64;
+        let seen = (mean / 70.0).sqrt();
+        if seen.is_finite() {
+            self.noise = self.noise.max(seen);
+        }
+    }
+
+    /// Quotients with a step of `h`: central, left, right.
+    fn quotients(&mut self, h: f64) -> Option<[Quotient; 3]> {
+        // The steps that the arguments really take.
+        let (up, down) = (self.round(self.t + h), self.round(self.t - h));
+        let (dup, ddown) = (up - self.t, self.t - down);
+        if dup <= 0.0 || ddown <= 0.0 {
+            return None;
+        }
+        let (fu, fd, f0) = (self.at(up), self.at(down), self.f0);
+        let magnitude = [f0, fu, fd].into_iter().filter(|y| y.is_finite()).map(f64::abs).fold(0.0, f64::max);
+        let noise = self.noise.max(self.options.precision * magnitude);
+        let q = |value, step| Quotient { value, noise: 2.0 * noise / step };
+        Some([q((fu - fd) / (dup + ddown), dup + ddown), q((f0 - fd) / ddown, ddown), q((fu - f0) / dup, dup)])
+    }
+
+    fn verdict(&mut self) -> Verdict {
+        let single = self.options.precision > 1e-12;
+        let least = if self.options.f32_inputs { f64::from(f32::EPSILON) } else { f64::EPSILON };
+        let spacing = self.scale * self.options.precision.max(least);
+        self.measure(8.0 * spacing);
+        let mut found: [Vec<Quotient>; 3] = Default::default();
+        let halvings = if single { 18 } else { 30 };
+        let steps = (0..halvings).map(|i| if single { 0.3 } else { 0.1 } / f64::from(1_u32 << i));
+        let mut ladder = 0;
+        // Steps of a few spacings, which only contradict.
+        let probes = [4096.0, 512.0, 64.0, 16.0].map(|n| n * spacing / self.scale);
+        for (i, step) in steps.chain(probes).enumerate() {
+            if let Some(q) = self.quotients(step * self.scale) {
+                found.iter_mut().zip(q).for_each(|(list, q)| list.push(q));
+                ladder += usize::from(i < halvings);
+            }
+        }
+        let [central, left, right] =
+            [(0, 4.0), (1, 2.0), (2, 2.0)].map(|(i, base)| extrapolate(&found[i], ladder, base));
+        let known = self.options.noise.max(self.options.precision * self.f0.abs());
+        let said = verdict(central, left, right, &self.options);
+        // Where roundings are known, what is more than they and the slope make of neighbouring points are jumps.
+        let explained = |slope: f64| self.noise <= 10.0 * (known + 8.0 * spacing * slope.abs());
+        let jumps =
+            matches!(said, Some(Verdict::Smooth { value, .. }) if self.options.noise > 0.0 && !explained(value));
+        said.filter(|_| !jumps).unwrap_or(Verdict::Unreliable(if self.undefined && !jumps {
+            Why::Undefined
+        } else if known > 1e-4 * self.scale {
+            Why::Noise
+        } else {
+            Why::NoLimit
+        }))
+    }
 }
 
 /// The derivative of `f` at `t`.
-pub fn derivative(mut f: impl FnMut(f64) -> Result<f64, OracleError>, t: f64, options: &Options) -> Verdict {
-    let mut sample = |x: f64| f(x).unwrap_or(f64::NAN);
-    let f0 = sample(t);
+pub fn derivative<E>(mut f: impl FnMut(f64) -> Result<f64, E>, t: f64, options: &Options) -> Verdict {
+    let mut f = |x: f64| f(x).unwrap_or(f64::NAN);
+    let f0 = f(t);
     if !f0.is_finite() {
-        return Verdict::Unreliable;
+        return Verdict::Unreliable(Why::NotFinite);
     }
-    let round = |x: f64| if options.f32_inputs { f64::from(x as f32) } else { x };
     // A step near 0 has only the size of the function's values to go by; where those have few digits it must be large.
-    let scale = t.abs().max(if options.precision > 1e-12 { 0.5 } else { 1e-3 });
-    let (mut central, mut left, mut right) = (Vec::new(), Vec::new(), Vec::new());
-    let first_steps: &[f64] = if options.precision > 1e-12 { &[0.3, 0.1, 0.03] } else { &[0.1, 0.01, 1e-3, 1e-4] };
-    for &first in first_steps {
-        let (mut c, mut l, mut r) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut c_noise, mut one_noise) = (Vec::new(), Vec::new());
-        for i in 0..ROWS {
-            let h = first * scale / f64::from(1 << i);
-            // The steps that the arguments really take.
-            let (up, down) = (round(t + h), round(t - h));
-            let (dup, ddown) = (up - t, t - down);
-            if dup <= 0.0 || ddown <= 0.0 {
-                break;
-            }
-            let (fu, fd) = (sample(up), sample(down));
-            let magnitude = f0.abs().max(fu.abs()).max(fd.abs());
-            let noise = options.precision * magnitude;
-            c.push((fu - fd) / (dup + ddown));
-            l.push((f0 - fd) / ddown);
-            r.push((fu - f0) / dup);
-            c_noise.push(2.0 * noise / (dup + ddown));
-            one_noise.push(2.0 * noise / dup.min(ddown));
-        }
-        central.push(extrapolate(&c, &c_noise, 4.0));
-        left.push(extrapolate(&l, &one_noise, 2.0));
-        right.push(extrapolate(&r, &one_noise, 2.0));
+    let least = if options.precision > 1e-12 { 0.5 } else { 1e-3 };
+    let mut at_scale = |scale| {
+        Samples { f: &mut f, t, f0, options: *options, scale, noise: options.noise, undefined: false }.verdict()
+    };
+    match at_scale(t.abs().max(least)) {
+        // A small argument may be all the room that there is.
+        Verdict::Unreliable(_) if t != 0.0 && t.abs() < least => at_scale(t.abs()),
+        said => said,
     }
-    verdict(reconcile(&central), reconcile(&left), reconcile(&right), options)
 }
 
 /// Weigh the estimates.
-fn verdict(central: Estimate, left: Estimate, right: Estimate, options: &Options) -> Verdict {
+fn verdict(central: Estimate, left: Estimate, right: Estimate, options: &Options) -> Option<Verdict> {
     let size = 1.0 + left.value.abs().max(right.value.abs());
     // Half of the digits, less two, is what one-sided differences can be expected to give.
     let trust = options.precision.sqrt() * 100.0;
     let one_sided = left.error.max(right.error);
     if one_sided < trust.max(1e-6) * size && (left.value - right.value).abs() > 20.0 * one_sided + trust * size {
-        return Verdict::Kink { left: left.value, right: right.value };
+        return Some(Verdict::Kink { left: left.value, right: right.value });
     }
     // The error is told with the value, so here a few digits are enough to speak of a derivative.
-    if central.error < trust.max(1e-4) * (1.0 + central.value.abs()) {
-        return Verdict::Smooth { value: central.value, error: central.error };
-    }
-    Verdict::Unreliable
+    let smooth = central.error < trust.max(1e-4) * (1.0 + central.value.abs());
+    smooth.then_some(Verdict::Smooth { value: central.value, error: central.error })
 }
 
 /// The partial derivatives of `f` at `x`, one verdict per coordinate.

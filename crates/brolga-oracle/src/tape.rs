@@ -30,6 +30,11 @@ use crate::error::Site;
 use crate::interp::{Domain, NodeId};
 use crate::real::Real;
 
+/// Sweeps with changed terms, whose largest effect is believed.
+const SHAKES: u64 = 2;
+/// By how much terms are changed: 2⁻⁴⁸, some units in the last place.
+const SHAKEN: f64 = 1.0 / (1_u64 << 48) as f64;
+
 /// One float of the computation.
 #[derive(Clone, Debug)]
 pub struct Node<T> {
@@ -109,6 +114,48 @@ impl<T: Real> Tape<T> {
         order: impl IntoIterator<Item = NodeId>,
         seeds: &[(NodeId, T)],
     ) -> Result<SecondaryMap<NodeId, T>, Site> {
+        self.sweep(order, seeds, |term| term)
+    }
+
+    /// How far rounding may leave each cotangent from what it should be: terms are changed by some units in the last place,
+    /// each in a way of its own, and so much does that change the sums (Monte Carlo arithmetic). Terms that cancel are
+    /// seen so, also where each of them is small in the end, or all of it is contracted further on.
+    pub fn rounding(&self, seeds: &[(NodeId, T)], exact: &SecondaryMap<NodeId, T>) -> SecondaryMap<NodeId, f64> {
+        let mut off = SecondaryMap::with_default(0.0);
+        off.resize(self.nodes.len());
+        for run in 1..=SHAKES {
+            let mut state = run;
+            let shaken = self.sweep(self.nodes.keys().rev(), seeds, |term| {
+                // A linear congruential generator; its upper bits are a number from -1 to 1.
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                term * T::constant(1.0 + (state as i64 as f64) / i64::MAX as f64 * SHAKEN)
+            });
+            let Ok(shaken) = shaken else { continue };
+            for n in self.nodes.keys() {
+                let by = (shaken[n].primal() - exact[n].primal()).abs();
+                if by.is_finite() {
+                    off[n] = by.max(off[n]);
+                }
+            }
+        }
+        off
+    }
+
+    /// By how much rounding may change `Σ seeds·results`, in terms of the precision of the arithmetic: roundings are
+    /// independent of each other, and each counts as its value's cotangent says.
+    pub fn noise(&self, cotangents: &SecondaryMap<NodeId, T>) -> f64 {
+        let computed = self.nodes.iter().filter(|(_, n)| n.site.is_some());
+        let terms = computed.map(|(n, node)| f64::strong_mul(cotangents[n].primal(), node.value.primal()));
+        terms.filter(|t| t.is_finite()).map(|t| t * t).sum::<f64>().sqrt()
+    }
+
+    /// [`Tape::backward_in`], with something done to each term.
+    fn sweep(
+        &self,
+        order: impl IntoIterator<Item = NodeId>,
+        seeds: &[(NodeId, T)],
+        mut term: impl FnMut(T) -> T,
+    ) -> Result<SecondaryMap<NodeId, T>, Site> {
         let zero = T::constant(0.0);
         let mut grad = SecondaryMap::with_default(zero);
         grad.resize(self.nodes.len());
@@ -124,7 +171,7 @@ impl<T: Real> Tape<T> {
                 return Err(site);
             }
             for &(p, slope) in self.prev(n) {
-                grad[p] = grad[p] + T::strong_mul(g, slope);
+                grad[p] = grad[p] + term(T::strong_mul(g, slope));
             }
         }
         Ok(grad)

@@ -1,12 +1,13 @@
 //! Finite differences: precision, kinks, and what they must not claim.
 
-use brolga_oracle::fd::{Options, Verdict, derivative, directional, gradient};
+use brolga_oracle::OracleError;
+use brolga_oracle::fd::{Options, Verdict, Why, derivative, directional, gradient};
 
 /// A function, a point, the derivative there.
 type Row = (fn(f64) -> f64, f64, f64);
 
 fn at(f: impl Fn(f64) -> f64, t: f64) -> Verdict {
-    derivative(|t| Ok(f(t)), t, &Options::default())
+    derivative(|t| Ok::<_, OracleError>(f(t)), t, &Options::default())
 }
 
 #[test]
@@ -45,14 +46,14 @@ fn kinks_are_told_from_curvature() {
 
 #[test]
 fn no_claim_without_convergence() {
-    assert_eq!(at(f64::sqrt, 0.0), Verdict::Unreliable);
-    assert_eq!(at(f64::floor, 3.0), Verdict::Unreliable);
-    assert_eq!(at(|x| 1.0 / x, 0.0), Verdict::Unreliable);
-    assert_eq!(at(f64::ln, -1.0), Verdict::Unreliable);
+    assert_eq!(at(f64::sqrt, 0.0), Verdict::Unreliable(Why::Undefined));
+    assert_eq!(at(f64::floor, 3.0), Verdict::Unreliable(Why::NoLimit));
+    assert_eq!(at(|x| 1.0 / x, 0.0), Verdict::Unreliable(Why::NotFinite));
+    assert_eq!(at(f64::ln, -1.0), Verdict::Unreliable(Why::NotFinite));
     let mut state = 1u64;
     let noise = |t: f64| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        Ok(t + (state >> 40) as f64 / 1e8)
+        Ok::<_, OracleError>(t + (state >> 40) as f64 / 1e8)
     };
     assert!(!matches!(derivative(noise, 1.0, &Options::default()), Verdict::Kink { .. }));
 }
@@ -83,7 +84,7 @@ fn several_variables_and_single_precision() {
     assert!(!g[0].accepts(0.5f64.sin() + 1e-6, 1e-10));
     let d = directional(f, &[2.0, 0.5], &[1.0, -1.0], &Options::default());
     assert!(d.accepts(0.5f64.sin() - 2.0 * 0.5f64.cos(), 1e-9), "{d:?}");
-    let single = Options { precision: f32::EPSILON.into(), f32_inputs: true };
+    let single = Options { precision: f32::EPSILON.into(), f32_inputs: true, ..Options::default() };
     let f = |x: &[f64]| Ok(f64::from((x[0] as f32).sin() * x[1] as f32));
     let g = gradient(f, &[1.2, 3.0], &single);
     let value = |v: Verdict| match v {
@@ -92,4 +93,40 @@ fn several_variables_and_single_precision() {
     };
     assert!((value(g[0]) - 3.0 * 1.2f64.cos()).abs() < 1e-3, "{g:?}");
     assert!((value(g[1]) - 1.2f64.sin()).abs() < 1e-4, "{g:?}");
+}
+
+/// Functions whose larger steps mislead: over periods and jumps, through noise, and where the domain ends.
+#[test]
+fn what_larger_steps_say_is_checked_by_smaller_ones() {
+    let rows: [Row; 9] = [
+        (|x| (1e6 * x).sin(), 0.7, 1e6 * 7e5f64.cos()),
+        (|x| (3e8 * x).cos(), 0.3, -3e8 * 9e7f64.sin()),
+        (f64::sin, 1e6 + 0.5, (1e6 + 0.5f64).cos()),
+        (|x| (x * 1e9).floor() / 1e9, 0.700_000_000_5, 0.0),
+        (|x| x + (x * 300.0).floor(), 0.7012, 1.0),
+        (f64::ceil, 1088.5, 0.0),
+        (f64::ln, 1e-8, 1e8),
+        (f64::ln, 1e-30, 1e30),
+        (|x| x + (1e5 * x).sin() * 1e-3, 0.3, 1.0 + 100.0 * 3e4f64.cos()),
+    ];
+    for (i, (f, t, d)) in rows.into_iter().enumerate() {
+        let v = at(f, t);
+        assert!(matches!(v, Verdict::Smooth { .. }) && v.accepts(d, 1e-6), "row {i}: {v:?}, not {d}");
+        for wrong in [-d, 2.0 * d, 1.01 * d, d + 1.0 + d.abs()] {
+            assert!(wrong == d || !v.accepts(wrong, 1e-6), "row {i}: {v:?} accepts {wrong}");
+        }
+    }
+    // Values that come in steps which no difference resolves, and noise that only who computes them knows of.
+    let steps = |x: f64| (x * 1e13).floor() / 1e13;
+    assert_eq!(at(steps, 0.700_000_000_000_05), Verdict::Unreliable(Why::NoLimit));
+    let rounds = Options { noise: f64::EPSILON, ..Options::default() };
+    let jump = derivative(|x| Ok::<_, OracleError>(steps(x)), 0.7, &rounds);
+    assert_eq!(jump, Verdict::Unreliable(Why::NoLimit));
+    let knows = Options { noise: 1e4, ..Options::default() };
+    let lost = derivative(|x| Ok::<_, OracleError>((x + 1e20 * x) - 1e20 * x), 1.0, &knows);
+    assert_eq!(lost, Verdict::Unreliable(Why::Noise));
+    let single = Options { precision: f32::EPSILON.into(), f32_inputs: true, noise: f64::MIN_POSITIVE };
+    let ceil = |x: f64| Ok::<_, OracleError>(f64::from((x as f32).ceil()));
+    assert_eq!(derivative(ceil, 1088.0, &single), Verdict::Unreliable(Why::NoLimit));
+    assert!(derivative(ceil, 1088.5, &single).accepts(0.0, 1e-6));
 }

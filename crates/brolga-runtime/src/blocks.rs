@@ -15,6 +15,10 @@
 //! `live` maps the address of each block that the primal has not freed to its shadow. It answers `realloc`'s question how
 //! large the old block was, and tells our blocks from others. Addresses return after a `free`, hence a map that forgets.
 //!
+//! A shadow of [`MAPPED`] bytes or more is a mapping of its own, so that only its pages that are touched take memory: what `calloc`
+//! gives again after the primal's `free` it fills with zeros, and a program that allocates and frees a large block in a loop would
+//! have as much memory as all of these blocks together.
+//!
 //! *Invariants.* Every shadow is in the list exactly once. Every value in `live` is in the list. `deferred` holds primal
 //! blocks that the primal has freed and nobody will use but the pullback. A block that the primal never freed belongs to
 //! its caller, and is left alone.
@@ -22,6 +26,11 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+
+use memmap2::MmapMut;
+
+/// Bytes from which on a shadow is a mapping: four pages, which take about as long to fill as to map.
+const MAPPED: usize = 1 << 14;
 
 #[repr(C, align(16))]
 struct Header {
@@ -54,6 +63,29 @@ impl Shadow {
         // SAFETY: a `Shadow` is made only from the header of a living shadow.
         unsafe { (*self.0.as_ptr()).size }
     }
+
+    /// Fill it with zeros. Pages of a mapping are given back for that, since most may not have been touched.
+    pub(crate) fn clear(self) {
+        let mut rest = self.size();
+        #[cfg(target_os = "linux")]
+        if rest >= MAPPED {
+            // SAFETY: sysconf only asks.
+            let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+            let begun = page - size_of::<Header>();
+            if begun < rest {
+                // SAFETY: whole pages of a mapping that begins with the header; what is given back reads as zeros.
+                let gone = unsafe {
+                    let second = self.0.as_ptr().byte_add(page).cast();
+                    libc::madvise(second, rest - begun, libc::MADV_DONTNEED)
+                };
+                if gone == 0 {
+                    rest = begun;
+                }
+            }
+        }
+        // SAFETY: there are as many bytes.
+        unsafe { self.bytes().write_bytes(0, rest) };
+    }
 }
 
 /// The blocks of a run.
@@ -62,6 +94,8 @@ pub(crate) struct Blocks {
     newest: Option<NonNull<Header>>,
     /// Map from the address of a block that the primal owns to its shadow.
     live: HashMap<usize, Shadow>,
+    /// Where large shadows are.
+    mapped: Vec<MmapMut>,
     /// Blocks whose `free` waits for the end of the run.
     deferred: Vec<NonNull<c_void>>,
     /// Blocks of the program's own allocator that wait to be released, each with its instance, and how many have been.
@@ -77,8 +111,16 @@ impl Blocks {
     /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for it.
     pub(crate) fn add(&mut self, primal: NonNull<u8>, size: usize) -> Option<Shadow> {
         let bytes = size.checked_add(size_of::<Header>())?;
-        // SAFETY: calloc may be called with any sizes.
-        let header = NonNull::new(unsafe { libc::calloc(1, bytes) })?.cast::<Header>();
+        let start = if size >= MAPPED {
+            let mut map = MmapMut::map_anon(bytes).ok()?;
+            let start = map.as_mut_ptr().cast();
+            self.mapped.push(map);
+            start
+        } else {
+            // SAFETY: calloc may be called with any sizes.
+            unsafe { libc::calloc(1, bytes) }
+        };
+        let header = NonNull::new(start)?.cast::<Header>();
         // SAFETY: the allocation is large enough for a header, and malloc's alignment is a header's.
         unsafe { header.write(Header { next: self.newest, size }) };
         self.newest = Some(header);
@@ -124,7 +166,7 @@ impl Blocks {
 
     /// Free every shadow and every deferred block.
     pub(crate) fn release(&mut self) {
-        let Self { newest, live, deferred, waiting } = self;
+        let Self { newest, live, mapped, deferred, waiting } = self;
         live.clear();
         waiting.0.clear();
         waiting.1 = 0;
@@ -132,10 +174,14 @@ impl Blocks {
         while let Some(header) = next {
             // SAFETY: the list holds living shadows, each once; this one is read, then freed, then forgotten.
             unsafe {
-                next = (*header.as_ptr()).next;
-                libc::free(header.as_ptr().cast());
+                let Header { next: older, size } = header.read();
+                next = older;
+                if size < MAPPED {
+                    libc::free(header.as_ptr().cast());
+                }
             }
         }
+        mapped.clear();
         for block in deferred.drain(..) {
             // SAFETY: the primal asked for it, once, and we waited.
             unsafe { libc::free(block.as_ptr()) };
@@ -184,4 +230,44 @@ pub(crate) fn allocate_zeroed(count: usize, size: usize) -> Option<NonNull<u8>> 
 pub(crate) unsafe fn withdraw(block: NonNull<u8>) {
     // SAFETY: our caller's obligation.
     unsafe { libc::free(block.as_ptr().cast()) };
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Bytes of memory that this process has.
+    fn resident() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+        let pages: usize = statm.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("a number of pages");
+        pages * 4096
+    }
+
+    #[test]
+    fn large_shadows_take_what_is_touched() {
+        const SIZE: usize = 1 << 20;
+        const N: usize = 400;
+        let mut blocks = Blocks::default();
+        let before = resident();
+        for _ in 0..N {
+            let primal = allocate(SIZE).expect("there is memory");
+            // SAFETY: the block has so many bytes, the shadow as many, and nobody uses the block any more.
+            unsafe {
+                primal.as_ptr().write_bytes(1, SIZE);
+                let shadow = blocks.add(primal, SIZE).expect("there is memory");
+                let ends = || [shadow.bytes().read(), shadow.bytes().add(SIZE - 1).read()];
+                assert_eq!((shadow.size(), ends()), (SIZE, [0, 0]));
+                shadow.bytes().write(1);
+                shadow.bytes().add(SIZE - 1).write(1);
+                shadow.clear();
+                assert_eq!(ends(), [0, 0]);
+                blocks.free(primal, false);
+            }
+        }
+        let taken = resident().saturating_sub(before);
+        assert!(taken < N * SIZE / 4, "{taken} bytes for {N} shadows of which two bytes are touched");
+        assert_eq!(blocks.shadows(), N);
+        blocks.release();
+        assert!(blocks.is_empty());
+    }
 }

@@ -159,7 +159,7 @@ pub unsafe extern "C" fn brolga_released(seg: *mut Segment) -> Released {
 pub unsafe extern "C" fn brolga_malloc_rev(shadow: *mut u8) {
     let Some(bytes) = NonNull::new(shadow) else { return };
     // SAFETY: our contract; a living shadow has as many bytes as it says.
-    unsafe { bytes.write_bytes(0, Shadow::at(bytes).size()) };
+    unsafe { Shadow::at(bytes).clear() };
 }
 
 /// Pullback of `realloc`: the cotangents of the kept bytes move back to the old block, and the new shadow is zeroed.

@@ -32,11 +32,13 @@ pub mod gamma;
 mod globals;
 pub mod guard;
 pub mod heap;
+pub mod mappings;
 pub mod math;
 pub mod memory;
 pub mod pieces;
 mod pool;
 pub mod segment;
+pub mod stack;
 pub mod status;
 pub mod steps;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -50,3 +52,4 @@ pub use heap::Pair;
 pub use math::symbols;
 pub use pool::{Lease, Plan, Pool};
 pub use segment::{ReserveError, Segment};
+pub use stack::ample;

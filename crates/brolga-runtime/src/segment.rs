@@ -77,7 +77,7 @@ struct Line([u8; 64]);
 
 /// No address space was left for a tape.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot reserve {bytes} bytes of address space for a tape")]
+#[error("cannot reserve {bytes} bytes of address space for a tape: {source}")]
 pub struct ReserveError {
     /// The smallest size that was tried.
     pub bytes: usize,
@@ -281,7 +281,9 @@ fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize>), Reserve
                 let end = mapping.len() - fence;
                 return Ok((mapping, end - bytes..end));
             }
-            Err(source) if bytes <= MIN_CAPACITY => return Err(ReserveError { bytes, source }),
+            Err(e) if bytes <= MIN_CAPACITY => {
+                return Err(ReserveError { bytes, source: crate::mappings::explained(e) });
+            }
             Err(_) => bytes = ((bytes / 2) & !15).max(MIN_CAPACITY),
         }
     }

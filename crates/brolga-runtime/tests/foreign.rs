@@ -14,6 +14,7 @@ use std::process::{Command, ExitStatus};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
 use brolga_runtime::{CodeRanges, Signal, call_guarded};
 
 unsafe extern "C" {
@@ -171,6 +172,49 @@ fn an_earlier_handler_sees_faults_that_are_not_ours() {
         unsafe { foreign_test_load(ptr::null_mut()) };
         assert_eq!(CALLS.load(SeqCst), 2);
         trap_comes_back();
+    });
+    assert!(ended.is_none_or(|status| status.success()));
+}
+
+/// A handler from after us that passes on to ours what it does not know.
+static OURS: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn passes_on(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    CALLS.fetch_add(100, SeqCst);
+    // SAFETY: the address of a handler of this type; the kernel's arguments, passed on.
+    unsafe {
+        let handler: unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+            std::mem::transmute(OURS.load(SeqCst));
+        handler(number, info, context);
+    }
+}
+
+#[test]
+fn ours_is_installed_again_in_front_of_a_later_handler() {
+    let ended = in_child("ours_is_installed_again_in_front_of_a_later_handler", || {
+        let flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        install(libc::SIGSEGV, skip_load as *const () as usize, flags);
+        trap_comes_back();
+        assert!(handlers_are_in_place());
+        // SAFETY: asks only; all-zero bytes are a valid sigaction.
+        let ours = unsafe {
+            let mut ours: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            libc::sigaction(libc::SIGSEGV, ptr::null(), &mut ours);
+            ours.sa_sigaction
+        };
+        OURS.store(ours, SeqCst);
+        install(libc::SIGILL, count as *const () as usize, 0);
+        assert!(!handlers_are_in_place());
+        install(libc::SIGSEGV, passes_on as *const () as usize, flags);
+        for _ in 0..2 {
+            install_handlers();
+            assert!(handlers_are_in_place());
+            trap_comes_back();
+        }
+        assert_eq!(CALLS.load(SeqCst), 0);
+        // To the later handler, back to ours, and to the one that was there first.
+        foreign_fault();
+        assert_eq!(CALLS.load(SeqCst), 101);
     });
     assert!(ended.is_none_or(|status| status.success()));
 }

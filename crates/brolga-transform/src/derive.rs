@@ -625,9 +625,10 @@ fn derive_one<'a>(
     ideas.preaccumulate &= mode == Mode::Gradient && turns && (ideas.partial || !guarded);
     // The checks of a debug run are there to be seen.
     let fenced = options.ideas.fence && !options.debug && isa.triple().operating_system.into_str() == "linux";
-    let fence = match options.effort {
+    let fence = |plan: &Plan| match options.effort {
         _ if !fenced => Fence::No,
-        Effort::Quick => Fence::Only,
+        // Little effort looks at what asks only where something does again and again.
+        Effort::Quick if !(ideas.room && plan.records_in_turns(&primal.cfg)) => Fence::Only,
         _ => Fence::Too,
     };
     let mut clif = |graph: &CfgBlocks, plan: &Plan, seg: Val| {
@@ -642,13 +643,16 @@ fn derive_one<'a>(
             debug: options.debug,
             pieces,
             short: options.effort == Effort::Quick,
-            fence,
+            fence: fence(plan),
             alone: is_root && !split && primal.cfg.calls.is_empty(),
             target: isa.frontend_config(),
             watched: Some(&mut watched_sums),
         };
         let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
         if options.effort == Effort::Quick {
+            if fenced && !checks.is_empty() {
+                loops.ask(&mut func, graph, ideas, Some(&checks));
+            }
             if ideas.preaccumulate {
                 loops.multiply_out(&mut func, graph, mode, ideas.worth, Choice::Select);
             }

@@ -80,6 +80,23 @@ impl Loops {
         self.ahead.extend(found.into_iter().filter_map(|l| Some((role(graph, l.header)?, l.factors))));
     }
 
+    /// Let loops ask once whether there is room for what they record. Where the tape has a fence, `checks` are those of records, which go.
+    pub fn ask(&mut self, func: &mut ir::Function, graph: &CfgBlocks, ideas: Ideas, checks: Option<&[ir::Inst]>) {
+        if ideas.room {
+            let looked = room(func, ideas.worth, checks.is_some()).into_iter();
+            self.asking.extend(looked.filter_map(|l| Some((role(graph, l.header)?, l.outcome))));
+        }
+        // What is left of them, and what they ask.
+        for &check in checks.into_iter().flatten() {
+            let over = func.dfg.value_def(func.dfg.inst_args(check)[0]).inst();
+            for inst in [Some(check), over].into_iter().flatten() {
+                if func.layout.inst_block(inst).is_some() {
+                    func.layout.remove_inst(inst);
+                }
+            }
+        }
+    }
+
     /// Give a function that `graph` was lowered to its loops.
     pub fn form(
         &mut self,
@@ -92,19 +109,7 @@ impl Loops {
         let Beside { watched, shadows, checks, places } = beside;
         let role = |b| role(graph, b);
         let reverses = |b| reverses(graph, mode, b);
-        if ideas.room {
-            let looked = room(func, ideas.worth, checks.is_some()).into_iter();
-            self.asking.extend(looked.filter_map(|l| Some((role(l.header)?, l.outcome))));
-        }
-        // What is left of them, and what they ask.
-        for &check in checks.into_iter().flatten() {
-            let over = func.dfg.value_def(func.dfg.inst_args(check)[0]).inst();
-            for inst in [Some(check), over].into_iter().flatten() {
-                if func.layout.inst_block(inst).is_some() {
-                    func.layout.remove_inst(inst);
-                }
-            }
-        }
+        self.ask(func, graph, ideas, checks);
         if ideas.preaccumulate {
             self.multiply_out(func, graph, mode, ideas.worth, Choice::Branch);
         }

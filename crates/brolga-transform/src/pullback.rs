@@ -20,7 +20,6 @@ use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{BlockId, InstId};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
-use smallvec::SmallVec;
 
 use crate::by_name::ByName;
 use crate::facts::Facts;
@@ -177,7 +176,7 @@ impl<'a> Waiting<'a> {
 }
 
 /// What held variables get on the edges from a block's predecessors, which are mostly one or two.
-type Holds = SmallVec<[(ir::Block, Vec<(Val, Val)>); 2]>;
+type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
 
 fn to(block: BlockId) -> Target {
     Target { block, args: vec![] }
@@ -300,7 +299,7 @@ impl Builder<'_, '_> {
         };
         let holds: Holds = facts.cfg.preds[b]
             .iter()
-            .map(|&p| (p, self.plan.holds.get(&(p, b)).map_or(vec![], |h| self.held(&mut f, h, &mut waiting, first))))
+            .filter_map(|&p| Some((p, self.held(&mut f, self.plan.holds.get(&(p, b))?, &mut waiting, first))))
             .collect();
         // All parameters' cotangents are taken before any argument receives one.
         let mut taken: IndexMap<ir::Value, Val> = IndexMap::default();
@@ -405,7 +404,7 @@ impl Builder<'_, '_> {
     /// Whether the reverse of `p` comes behind that of `b` and no other.
     fn leads_only_to(&self, p: ir::Block, b: ir::Block) -> bool {
         let returning = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s));
-        p != b && returning.count() == 1 && self.is_reversed(p)
+        p != b && returning.take(2).count() == 1 && self.is_reversed(p)
     }
 
     /// The values that held variables get on an edge: all of them are had before any changes.
@@ -534,7 +533,7 @@ impl Builder<'_, '_> {
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
     fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
         let at = self.facts.func().layout.last_inst(p);
-        for &(name, v) in holds.iter().filter(|h| h.0 == p).flat_map(|h| &h.1) {
+        for &(name, v) in holds.get(&p).into_iter().flatten() {
             self.add(f, Defs::default(), AdOp::Hold(name, v), at);
         }
         let live = self.live;

@@ -158,6 +158,13 @@ impl Module {
             .map(|e| (e.name.as_str(), &self.0.types[e.index as usize]))
     }
 
+    /// The keys of those of them that are defined in the module.
+    pub fn keys(&self) -> impl Iterator<Item = FuncKey> {
+        let kinds = [ExternalKind::Func, ExternalKind::FuncExact];
+        let functions = self.0.exports.iter().filter(move |e| kinds.contains(&e.kind));
+        functions.filter_map(|e| self.0.translated.funcs[e.index as usize])
+    }
+
     pub(crate) fn export(&self, name: &str, kind: ExternalKind) -> Option<u32> {
         self.0.exports.iter().find(|e| e.kind == kind && e.name == name).map(|e| e.index)
     }

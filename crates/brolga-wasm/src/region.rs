@@ -37,7 +37,10 @@ impl Region {
             )
         };
         if p == libc::MAP_FAILED {
-            return Err(Error::NoRoom { bytes: 2 * span, why: std::io::Error::last_os_error().to_string() });
+            return Err(Error::NoRoom {
+                bytes: 2 * span,
+                why: brolga_runtime::mappings::explained(std::io::Error::last_os_error()).to_string(),
+            });
         }
         let memories = (0..layout.memory_size.len() as u32).map(|m| (layout.memory(m) as usize, 0)).collect();
         let region = Self { start: p.cast(), span, header, memories };
@@ -63,7 +66,10 @@ impl Region {
         let access = if open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
         // SAFETY: the range lies in our reservation, on page boundaries.
         if unsafe { libc::mprotect(self.start.wrapping_add(from).cast(), bytes, access) } != 0 {
-            return Err(Error::NoRoom { bytes, why: std::io::Error::last_os_error().to_string() });
+            return Err(Error::NoRoom {
+                bytes,
+                why: brolga_runtime::mappings::explained(std::io::Error::last_os_error()).to_string(),
+            });
         }
         Ok(())
     }

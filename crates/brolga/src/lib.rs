@@ -14,6 +14,7 @@ pub use brolga_ir::{
     Allocator, ArgActivity, DataObject, Diagnostic, Diagnostics, Effort, Elem, FuncKey, Ideas, Inline, Made,
     MemoryMode, Mode, Options, Program, Request, ResultActivity, Untracked,
 };
+pub use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
 pub use cache::Cache;
 pub use cranelift_codegen;
 pub use error::{Error, Trap};

@@ -35,9 +35,15 @@ pub fn text(panic: &(dyn Any + Send)) -> Option<String> {
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
 }
 
-/// Run a stage; a panic becomes an internal error.
-pub fn caught<R>(stage: &'static str, f: impl FnOnce() -> Result<R, crate::Error>) -> Result<R, crate::Error> {
-    quietly(|| panic::catch_unwind(panic::AssertUnwindSafe(f))).unwrap_or_else(|p| {
+/// Run a stage of the work on a program, with stack enough for that; a panic becomes an internal error.
+pub fn caught<R: Send>(
+    stage: &'static str,
+    program: &crate::Program,
+    f: impl FnOnce() -> Result<R, crate::Error> + Send,
+) -> Result<R, crate::Error> {
+    let bodies = program.funcs.values().filter_map(|f| f.body.as_ref());
+    let insts = bodies.map(|body| body.dfg.num_insts()).sum();
+    brolga_runtime::ample(insts, || quietly(|| panic::catch_unwind(panic::AssertUnwindSafe(f)))).unwrap_or_else(|p| {
         Err(crate::Error::Internal { stage, message: text(&*p).unwrap_or_else(|| "panic".to_owned()) })
     })
 }

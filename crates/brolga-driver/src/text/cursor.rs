@@ -42,11 +42,18 @@ impl SyntaxError {
         self
     }
 
-    /// The text with a line of carets below the place.
+    /// The text with a line of carets below the place; of a long text, what lies around it.
     pub fn excerpt(&self) -> String {
-        let before = self.text[..self.span.start].chars().count();
-        let width = self.text[self.span.clone()].chars().count().max(1);
-        format!("{}\n{}{}", self.text, " ".repeat(before), "^".repeat(width))
+        const MOST: usize = 400;
+        let (mut from, mut to) = (0, self.text.len());
+        if to > MOST {
+            from = self.text.floor_char_boundary(self.span.start.saturating_sub(MOST / 4));
+            to = self.text.floor_char_boundary(from + MOST);
+        }
+        let (start, end) = (self.span.start.min(to), self.span.end.min(to));
+        let before = self.text[from..start].chars().count();
+        let width = self.text[start..end].chars().count().max(1);
+        format!("{}\n{}{}", &self.text[from..to], " ".repeat(before), "^".repeat(width))
     }
 
     /// As a diagnostic about a line of a file.

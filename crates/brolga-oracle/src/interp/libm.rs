@@ -4,7 +4,8 @@
 //! [`super::float`]:
 //!
 //! ```text
-//! pow(x, 0)           ∂x = 0                pow(0, y >= 0)   ∂y = 0
+//! pow(x, 0)           ∂x = 0                pow(0, y)        ∂y = 0 for y > 0, else -inf
+//! pow(inf, y < 0)     ∂y = 0
 //! pow(x < 0, y)       ∂y = NaN (x^y is defined at isolated y only)
 //! hypot, atan2(0, 0)  0                     fdim(x, x)       1/2, -1/2; NaN: 1, -1
 //! fmin, fmax (C)      a NaN operand is ignored: all to the other one; both NaN: 1 each
@@ -225,7 +226,10 @@ fn pow<R: Real>(x: R, y: R) -> [Option<R>; 3] {
         let along_y = if p > 0.0 { e * p.ln() } else { f64::NAN };
         y * (x.chain(e, along_x) + y.chain(0.0, along_y))
     };
-    let dy = if p == 0.0 && q >= 0.0 {
+    let dy = if p == 0.0 && q <= 0.0 {
+        // From an infinite power over 1 to 0.
+        c(f64::NEG_INFINITY)
+    } else if p == 0.0 && q > 0.0 || p == f64::INFINITY && q < 0.0 {
         c(0.0)
     } else if p > 0.0 {
         let v = power(q);

@@ -138,8 +138,11 @@ pub struct Reverse<T> {
     pub edges: usize,
     /// Bytes of the graph.
     pub tape_bytes: usize,
-    /// The largest finite cotangent of all floats on the way.
-    pub largest: f64,
+    /// How far `arg_lanes` or `shadows` may be off by rounding alone. `x + 1e30·(x/x)` has the slope one; the tape adds `1e30/x`
+    /// to it, and takes that away. Of what differs by no more than this it says nothing.
+    pub rounding: Vec<Option<Vec<f64>>>,
+    /// By how much rounding may change the objective, in terms of the precision of the arithmetic.
+    pub noise: f64,
     /// Instructions executed.
     pub steps: u64,
     /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
@@ -166,24 +169,15 @@ pub struct OracleOutcome {
     pub edges: usize,
     /// Bytes of the graph.
     pub tape_bytes: usize,
-    /// The largest finite cotangent of all floats on the way: see [`Self::rounding`].
-    pub largest: f64,
+    /// How far `arg_lanes` or `shadows` may be off by rounding alone: see [`Reverse::rounding`].
+    pub rounding: Vec<Option<Vec<f64>>>,
+    /// By how much rounding may change the objective, in terms of the precision of the arithmetic.
+    pub noise: f64,
     /// Instructions executed.
     pub steps: u64,
     /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
     /// something else.
     pub nan_sign: bool,
-}
-
-/// The part of a cotangent that may be lost where another one is added to it and taken away again: some bits more than a double has.
-const LOST: f64 = 1.0 / (1_u64 << 48) as f64;
-
-impl OracleOutcome {
-    /// How far the tape may be off by rounding alone. `x + 1e30·(x/x)` has the slope one; the tape adds `1e30/x` to it, and takes that away. Of what differs
-    /// by no more than this it says nothing.
-    pub fn rounding(&self) -> f64 {
-        self.largest * LOST
-    }
 }
 
 /// A second-order run: the gradient, and its derivative along the direction.
@@ -309,7 +303,8 @@ impl<'p> Oracle<'p> {
             nodes: r.nodes,
             edges: r.edges,
             tape_bytes: r.tape_bytes,
-            largest: r.largest,
+            rounding: r.rounding,
+            noise: r.noise,
             steps: r.steps,
             nan_sign: r.nan_sign,
         })
@@ -342,7 +337,8 @@ impl<'p> Oracle<'p> {
                 nodes: r.nodes,
                 edges: r.edges,
                 tape_bytes: r.tape_bytes,
-                largest: r.largest,
+                rounding: r.rounding.clone(),
+                noise: r.noise,
                 steps: r.steps,
                 nan_sign: r.nan_sign,
             }
@@ -393,6 +389,11 @@ impl<'p> Oracle<'p> {
         let roots: Vec<(NodeId, T)> = roots.into_iter().map(|(n, s)| (n, T::constant(s))).collect();
         let grad: SecondaryMap<NodeId, T> =
             m.domain.backward(&roots).map_err(|site| OracleError::Untracked { at: Place::new(self.program, site) })?;
+        let off = m.domain.rounding(&roots, &grad);
+        let lanes = inputs.lanes.iter().map(|l| l.as_ref().map(|l| l.iter().map(|&n| off[n]).collect()));
+        let cells =
+            inputs.buffers.iter().map(|b| Some(b.as_ref()?.iter().map(|&c| off[inputs.cells[c].leaf]).collect()));
+        let rounding = lanes.zip(cells).map(|(lanes, cells): (Option<Vec<f64>>, _)| lanes.or(cells)).collect();
         let of_cells = |b: &Vec<usize>| b.iter().map(|&c| grad[inputs.cells[c].leaf]).collect::<Vec<T>>();
         let mut shadows: Vec<Option<Vec<T>>> = inputs.buffers.iter().map(|b| b.as_ref().map(of_cells)).collect();
         let extra_shadows = shadows.split_off(args.len()).into_iter().map(Option::unwrap_or_default).collect();
@@ -404,7 +405,8 @@ impl<'p> Oracle<'p> {
             nodes: m.domain.n_nodes(),
             edges: m.domain.n_edges(),
             tape_bytes: m.domain.n_bytes(),
-            largest: grad.values().map(|g| g.primal().abs()).filter(|g| g.is_finite()).fold(0.0, f64::max),
+            rounding,
+            noise: m.domain.noise(&grad),
             steps: m.n_steps(),
             nan_sign: m.nan_sign,
         })

@@ -24,6 +24,10 @@
 //! could not be accessed, and the code has just called it: a call through a pointer that leads nowhere. Any other goes to the
 //! handler that was there before us, as the kernel would have delivered it.
 //!
+//! *Handlers that come later.* Whoever installs one after the first guarded call, and does not pass on what it does not know,
+//! takes our traps: they end as that handler sees fit, mostly with the process. [`install_handlers`] puts ours in front again,
+//! and [`handlers_are_in_place`] tells, which a debug run asks before each call.
+//!
 //! *Stack overflow* is a fault on the guard page like any other, given an alternate stack for the handler: `altstack` makes
 //! one for threads that have none. Generated code must not skip the guard page (Cranelift: `enable_probestack` if frames
 //! can be large). An overflow inside a routine of the C library that generated code has called is not ours: that routine
@@ -104,6 +108,17 @@ pub enum Cause {
 pub unsafe fn call_guarded(entry: Entry, arg: *mut u8, code: &CodeRanges) -> Result<(), RawTrap> {
     // SAFETY: our contract.
     unsafe { imp::call(entry, arg, code) }
+}
+
+/// Install the signal handlers, in front of those that have been installed since they were. (The first guarded call installs
+/// them as well.) Signals that are not ours go to the handler that was installed last before this call.
+pub fn install_handlers() {
+    imp::install_again();
+}
+
+/// Whether nobody has installed other handlers for these signals since ours were.
+pub fn handlers_are_in_place() -> bool {
+    imp::in_place()
 }
 
 #[cfg(test)]

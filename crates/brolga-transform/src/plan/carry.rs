@@ -23,7 +23,6 @@
 
 use brolga_ir::map::HashMap;
 
-use brolga_analysis::cfg::edge_args;
 use brolga_analysis::pointers::constant_int;
 use brolga_analysis::{Cfg, LoopId, Loops};
 use brolga_ir::inst::Arith;
@@ -106,7 +105,11 @@ impl Carry {
         for (i, &(r, d, l)) in all.iter().enumerate() {
             let blocks = match i.checked_sub(1).filter(|&before| all[before].1 == d) {
                 Some(before) => concerned[before].clone(),
-                None => cx.cfg.blocks.iter().rev().copied().filter(|&b| Self::concerns(cx, d, l, b)).collect(),
+                None => {
+                    let outermost = std::iter::successors(Some(l), |&l| cx.loops.loops[l].parent).last();
+                    let outermost = outermost.expect("there is one");
+                    cx.cfg.blocks.iter().rev().copied().filter(|&b| Self::concerns(cx, d, outermost, b)).collect()
+                }
             };
             for &b in &blocks {
                 c.known[b].insert(r);
@@ -130,10 +133,8 @@ impl Carry {
         c
     }
 
-    /// Whether a block is one where a parameter of `d`, a block of loop `l`, might be known: behind its definition, in its loop or
-    /// one around that.
-    fn concerns(cx: &CarryInput<'_>, d: ir::Block, l: LoopId, b: ir::Block) -> bool {
-        let outermost = std::iter::successors(Some(l), |&l| cx.loops.loops[l].parent).last().expect("there is one");
+    /// Whether a block is one where a parameter of `d` might be known: behind its definition, in the outermost loop around it.
+    fn concerns(cx: &CarryInput<'_>, d: ir::Block, outermost: LoopId, b: ir::Block) -> bool {
         cx.loops.contains(outermost, b) && cx.loops.dominates(d, b) && cx.returning.contains(b)
     }
 
@@ -143,21 +144,22 @@ impl Carry {
             if b != d && self.known[b].contains(r) {
                 return true;
             }
+            // Nests may be deep, so that is asked last.
             let mut around = std::iter::successors(Some(l), |&l| cx.loops.loops[l].parent);
-            let leaves = around.any(|l| cx.loops.contains(l, p) && !cx.loops.contains(l, b));
+            let mut leaves = || around.any(|l| cx.loops.contains(l, p) && !cx.loops.contains(l, b));
             let way = self.way(cx, r, p, b);
             let found = way.is_some();
             if let Some(way) = way {
                 self.ways.insert((r, p, b), way);
             }
-            found || leaves && cx.cfg.preds[b].len() == 1
+            found || cx.cfg.preds[b].len() == 1 && leaves()
         })
     }
 
     /// A way to have `r` on the edge `p -> b`, from what is assumed now.
     fn way(&self, cx: &CarryInput<'_>, r: ir::Value, p: ir::Block, b: ir::Block) -> Option<Way> {
-        let args = edge_args(cx.func, p, b);
-        cx.func.dfg.block_params(b).iter().zip(args).find_map(|(&q, a)| {
+        let args = cx.cfg.args(p, b);
+        cx.func.dfg.block_params(b).iter().zip(args).find_map(|(&q, &a)| {
             if !self.known[b].contains(q) {
                 return None;
             }

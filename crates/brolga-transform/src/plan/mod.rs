@@ -40,6 +40,7 @@ mod preds;
 pub mod why;
 
 use brolga_analysis::RootKind;
+use brolga_analysis::cfg::Cfg;
 use brolga_ir::inst::{FrameSlot, Val};
 #[expect(unused_imports, reason = "named in the documentation above")]
 use brolga_ir::lower::FrameHome;
@@ -94,6 +95,11 @@ impl Plan {
     /// Blocks that have reverses of their own.
     pub fn reversed(&self, b: ir::Block) -> bool {
         self.returning.contains(b) && self.again(b).is_none_or(|a| a.turns && b != a.header)
+    }
+
+    /// Whether something is recorded that may be recorded again, turn by turn.
+    pub fn records_in_turns(&self, cfg: &Cfg) -> bool {
+        self.blocks.iter().any(|(b, plan)| !cfg.once(b) && (!plan.record.is_empty() || plan.push_id))
     }
 
     /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a loop.

@@ -16,6 +16,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use brolga_runtime::mappings::explained;
 use cranelift_jit::{BranchProtection, JITMemoryKind, JITMemoryProvider, SystemMemoryProvider};
 use cranelift_module::{ModuleError, ModuleResult};
 use memmap2::{Mmap, MmapMut};
@@ -40,7 +41,8 @@ impl Open {
     /// With room for so many bytes.
     fn new(bytes: usize) -> io::Result<Self> {
         let spare = if bytes <= SMALL { spare().pop() } else { None };
-        let map = spare.map_or_else(|| MmapMut::map_anon(bytes.next_multiple_of(SMALL)), Ok)?;
+        let map = || MmapMut::map_anon(bytes.next_multiple_of(SMALL)).map_err(explained);
+        let map = spare.map_or_else(map, Ok)?;
         Ok(Self { map, used: 0 })
     }
 
@@ -115,7 +117,7 @@ impl JITMemoryProvider for CodeMemory {
 
     fn finalize(&mut self, branch_protection: BranchProtection) -> ModuleResult<()> {
         for open in self.open.drain(..) {
-            self.closed.push(open.map.make_exec().map_err(|e| ModuleError::Backend(e.into()))?);
+            self.closed.push(open.map.make_exec().map_err(|e| ModuleError::Backend(explained(e).into()))?);
         }
         self.other.finalize(branch_protection)
     }

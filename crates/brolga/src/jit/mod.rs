@@ -238,7 +238,7 @@ impl DerivedRule {
     fn beside(program: &Program, request: &Request, options: &Options, beside: Beside<'_>) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; whoever embeds us should hear of it as an error.
-        crate::quiet::caught("derive", || {
+        crate::quiet::caught("derive", program, || {
             let d = brolga_transform::derive_unverified(program, request, options, &*isa)?;
             Self::compiled(d, request, options, beside)
         })
@@ -421,7 +421,8 @@ impl DerivedRule {
         // It is made once, so that it is made to be fast, whatever is derived.
         let options = inner.tiers.as_ref().map(Tiers::full);
         let add = || compile::add_primal(&inner.compiled, &inner.program, inner.request.func, options);
-        inner.primal.get_or_init(|| crate::quiet::caught("compile", add)).as_ref().map_err(Clone::clone)
+        let made = || crate::quiet::caught("compile", &inner.program, add);
+        inner.primal.get_or_init(made).as_ref().map_err(Clone::clone)
     }
 
     /// Whether the shadow of an argument that was declared [`fresh`](Request::fresh) is overwritten: it may hold anything before the
@@ -538,6 +539,11 @@ impl DerivedRule {
     fn check_args(&self, args: &[Arg]) -> Result<(), Error> {
         let inner = &*self.0;
         check_args(&inner.signature, args.iter().map(|a| &a.value))?;
+        if inner.debug && !brolga_runtime::guard::handlers_are_in_place() {
+            let message = "the signal handlers that turn traps into errors have been replaced: let the new ones pass on what \
+                           they do not know, or call `brolga::install_handlers` behind them";
+            return Err(Error::Usage(message.to_owned()));
+        }
         declared::check(args, &inner.request, inner.debug, |i| self.overwrites(i))
     }
 

@@ -54,6 +54,16 @@ pub(super) unsafe fn call(entry: Entry, arg: *mut u8, code: &CodeRanges) -> Resu
     }
 }
 
+/// See [`install_handlers`](super::install_handlers).
+pub(super) fn install_again() {
+    signals::install_again();
+}
+
+/// See [`handlers_are_in_place`](super::handlers_are_in_place).
+pub(super) fn in_place() -> bool {
+    signals::in_place()
+}
+
 /// Note that a leaf routine called from `caller` is about to touch memory.
 pub(super) fn mark<R>(caller: usize, access: impl FnOnce() -> R) -> R {
     // SAFETY: null or alive, by the invariant.

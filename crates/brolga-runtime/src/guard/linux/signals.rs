@@ -1,11 +1,14 @@
 //! The signal handler: ours or somebody else's fault.
 //!
 //! Installed once, for good, the first time a guarded call is made. Whoever installs a handler later must pass on what it
-//! does not know, as we do.
+//! does not know, as we do, or have ours installed again ([`install_again`]): then what it has installed is asked after us. A
+//! later handler may pass on to ours, which passes on to it: what comes back so goes to the handler that was there first.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Once, OnceLock};
 
 use super::{CURRENT, arch, claim};
@@ -22,6 +25,15 @@ const SIGNALS: [(c_int, Signal); 5] = [
 /// What was installed before us, in the order of `SIGNALS`. Complete before our handler can run.
 static PREVIOUS: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
 
+/// What has been installed over ours, where ours has been installed again since; null for none. Never freed: a handler may be
+/// reading.
+static LATER: [AtomicPtr<libc::sigaction>; SIGNALS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS.len()];
+
+thread_local! {
+    /// Whether a signal has been passed on that is not done with.
+    static PASSED_ON: Cell<bool> = const { Cell::new(false) };
+}
+
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 type SimpleHandler = unsafe extern "C" fn(c_int);
 
@@ -34,15 +46,41 @@ pub(super) fn install() {
     INSTALLED.call_once(|| {
         PREVIOUS.get_or_init(|| SIGNALS.map(|(number, _)| action(number, None)));
         for (number, _) in SIGNALS {
-            // SAFETY: all-zero bytes are a valid sigaction.
-            let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-            ours.sa_sigaction = handle as Handler as usize;
-            // ONSTACK: the fault may be that there is no stack. NODEFER: whether the signal is blocked while a previous
-            // handler runs is for that handler's own flags to say, see `chain`; ours cannot fault.
-            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-            action(number, Some(&ours));
+            action(number, Some(&ours()));
         }
     });
+}
+
+/// Install the handler in front of what has been installed since.
+pub(super) fn install_again() {
+    install();
+    for ((number, _), later) in SIGNALS.into_iter().zip(&LATER) {
+        let now = action(number, None);
+        if !is_ours(&now) {
+            later.store(Box::into_raw(Box::new(now)), Ordering::Release);
+            action(number, Some(&ours()));
+        }
+    }
+}
+
+/// Whether nobody has installed a handler since.
+pub(super) fn in_place() -> bool {
+    install();
+    SIGNALS.iter().all(|&(number, _)| is_ours(&action(number, None)))
+}
+
+fn ours() -> libc::sigaction {
+    // SAFETY: all-zero bytes are a valid sigaction.
+    let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    ours.sa_sigaction = handle as Handler as usize;
+    // ONSTACK: the fault may be that there is no stack. NODEFER: whether the signal is blocked while a previous
+    // handler runs is for that handler's own flags to say, see `chain`; ours cannot fault.
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    ours
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == handle as Handler as usize
 }
 
 /// Replace the action of a signal, if there is a new one; return what it was.
@@ -103,7 +141,11 @@ fn try_handle(number: c_int, info: &libc::siginfo_t, context: &mut libc::ucontex
 unsafe fn chain(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let index = SIGNALS.iter().position(|&(n, _)| n == number);
     let Some((previous, index)) = PREVIOUS.get().zip(index) else { return };
-    let previous = &previous[index];
+    let again = PASSED_ON.replace(true);
+    // SAFETY: null or a sigaction that is never freed.
+    let later = unsafe { LATER[index].load(Ordering::Acquire).as_ref() };
+    // What a later handler has passed on goes to the first.
+    let previous = later.filter(|_| !again).unwrap_or(&previous[index]);
     // SAFETY: the siginfo is valid.
     let sent = unsafe { (*info).si_code } <= 0;
     match previous.sa_sigaction {
@@ -136,4 +178,5 @@ unsafe fn chain(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
             }
         }
     }
+    PASSED_ON.set(again);
 }
