@@ -40,6 +40,9 @@ struct Cli {
     /// Programs in C that move floats as bits, at four levels of optimisation. Needs clang.
     #[arg(long)]
     bits: bool,
+    /// Compile a file with a program in C at every level, and write the modules beside it.
+    #[arg(long, value_name = "FILE")]
+    build: Option<PathBuf>,
     /// Print the program with this number.
     #[arg(long, value_name = "NUMBER")]
     program: Option<u64>,
@@ -63,6 +66,8 @@ fn main() -> Result<ExitCode> {
         print!("{}", case::file(&generate::program(number), number, 0, ""));
     } else if let Some(number) = cli.program {
         print!("{}", text_of(number));
+    } else if let Some(path) = &cli.build {
+        target::build(path)?;
     } else if let Some(path) = &cli.check {
         if path.extension().is_some_and(|e| e == "c") {
             println!("{}", target::check(&read(path)?)?);

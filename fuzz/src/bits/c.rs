@@ -130,7 +130,8 @@ fn put(float: Float, access: Access, x: &str) -> String {
             "u8 p[{bytes}]; __builtin_memcpy(p, &b, {bytes}); for (int k = 0; k < {bytes}; k++) ((u8 *)&{x})[k] = p[k];"
         ),
         Access::Quarters => {
-            let parts: Vec<_> = (0..bytes / 2).map(|k| format!("((u16 *)&{x})[{k}] = (u16)(b >> {});", 16 * k)).collect();
+            let parts: Vec<_> =
+                (0..bytes / 2).map(|k| format!("((u16 *)&{x})[{k}] = (u16)(b >> {});", 16 * k)).collect();
             parts.join(" ")
         }
     }
@@ -441,11 +442,19 @@ impl Writer<'_> {
         let (function, text) = match shape {
             Shape::Inline => (None, format!("{{ {} {ops} {} }}", get(f, g, &s), put(f, p, &d))),
             Shape::Value => (
-                Some(format!("{t} {helper}({t} x, u32 h) {{ {} {ops} {t} y; {} return y; }}", get(f, g, "x"), put(f, p, "y"))),
+                Some(format!(
+                    "{t} {helper}({t} x, u32 h) {{ {} {ops} {t} y; {} return y; }}",
+                    get(f, g, "x"),
+                    put(f, p, "y")
+                )),
                 format!("{d} = {helper}({s}, h);"),
             ),
             Shape::Pointer => (
-                Some(format!("void {helper}({t} *y, {t} *x, u32 h) {{ {} {ops} {} }}", get(f, g, "(*x)"), put(f, p, "(*y)"))),
+                Some(format!(
+                    "void {helper}({t} *y, {t} *x, u32 h) {{ {} {ops} {} }}",
+                    get(f, g, "(*x)"),
+                    put(f, p, "(*y)")
+                )),
                 format!("{helper}(({t} *)&{d}, ({t} *)&{s}, h);"),
             ),
             Shape::Bits => (
@@ -496,7 +505,9 @@ impl Writer<'_> {
             Arith::Difference => format!("{d} = {a} * ({t})0.75 - {b} * ({t})0.5;"),
             Arith::Quotient => format!("{d} = {a} / (({t})1 + {b} * {b});"),
             Arith::Root => format!("{d} = {root}({a} * {a} + ({t})0.25);"),
-            Arith::Round => format!("{{ {t} k = {a} * ({t})8 + {large}; k -= {large}; {d} = {b} + ({a} * ({t})8 - k); }}"),
+            Arith::Round => {
+                format!("{{ {t} k = {a} * ({t})8 + {large}; k -= {large}; {d} = {b} + ({a} * ({t})8 - k); }}")
+            }
         };
         self.line(&text);
     }

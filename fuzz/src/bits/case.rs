@@ -127,5 +127,7 @@ pub fn level_of(number: u64, index: usize) -> Level {
 
 /// A program alone, as a file.
 pub fn file(program: &Program, number: u64, level: usize, said: &str) -> String {
-    Case::new(program, number, level).file(&c::module([(number, program)]), said)
+    let Program { own, shared, body, .. } = program;
+    let source = c::module([(number, program)]);
+    format!("{}\n// made {own:?} {shared} {body:?}\n", Case::new(program, number, level).file(&source, said))
 }

@@ -42,7 +42,8 @@ impl Clang {
         for program in candidates {
             let clang = Clang { program };
             let level = Level { index: 3, bulk: true };
-            match clang.compile("__attribute__((export_name(\"f\"))) double f(double x) { return x; }", level, &folder) {
+            match clang.compile("__attribute__((export_name(\"f\"))) double f(double x) { return x; }", level, &folder)
+            {
                 Ok(_) => {
                     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
                     return Ok(clang);
@@ -61,7 +62,14 @@ impl Clang {
         let (input, output) = (folder.join("module.c"), folder.join("module.wasm"));
         std::fs::write(&input, source).with_context(|| format!("writing {}", input.display()))?;
         let mut command = Command::new(&self.program);
-        command.args(["--target=wasm32", "-w", "-nostdlib", "-ffreestanding", "-fno-strict-aliasing", "-ffp-contract=off"]);
+        command.args([
+            "--target=wasm32",
+            "-w",
+            "-nostdlib",
+            "-ffreestanding",
+            "-fno-strict-aliasing",
+            "-ffp-contract=off",
+        ]);
         command.args(["-Wl,--no-entry", "-Wl,--stack-first"]).args(LEVELS[level.index].1);
         if level.bulk {
             command.arg("-mbulk-memory");

@@ -193,7 +193,11 @@ impl<'a> Machine<'a> {
             Stmt::Uniform(at, wide) => {
                 self.next();
                 let double = *wide && self.program.float(*at) == Float::Double;
-                let digits = if double { f64::from(self.state) / 4_294_967_296.0 } else { f64::from(self.state >> 9) / 8_388_608.0 };
+                let digits = if double {
+                    f64::from(self.state) / 4_294_967_296.0
+                } else {
+                    f64::from(self.state >> 9) / 8_388_608.0
+                };
                 let (x, k) = (self.get(*at), 0.5 + digits);
                 self.set(*at, x.map(x.v * k, k));
             }

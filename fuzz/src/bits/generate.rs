@@ -90,7 +90,19 @@ impl Maker {
 
     fn statement(&mut self) -> Stmt {
         let deep = if self.loops > 1 { 0 } else { 3 };
-        match self.s.weighted(&[(10, 0), (4, 1), (4, 2), (3, 3), (1, 4), (1, 5), (2, 6), (3, 7), (2, 8), (deep, 9), (1, 10)]) {
+        match self.s.weighted(&[
+            (10, 0),
+            (4, 1),
+            (4, 2),
+            (3, 3),
+            (1, 4),
+            (1, 5),
+            (2, 6),
+            (3, 7),
+            (2, 8),
+            (deep, 9),
+            (1, 10),
+        ]) {
             0 => self.bits(),
             1 => self.part(),
             2 => {

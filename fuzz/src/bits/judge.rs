@@ -160,7 +160,11 @@ fn try_judge(module: &Module, case: &Case) -> Result<(), Verdict> {
         (Ok(tape), _) => tape,
         (Err(e), Some(why)) => return Err(Verdict::Unsure(format!("{why}; {e}"))),
     };
-    let runs = [("quick", Effort::Quick, Mode::Combined), ("full", Effort::Full, Mode::Combined), ("split", Effort::Full, Mode::Split)];
+    let runs = [
+        ("quick", Effort::Quick, Mode::Combined),
+        ("full", Effort::Full, Mode::Combined),
+        ("split", Effort::Full, Mode::Split),
+    ];
     let mut first = None;
     for (what, effort, mode) in runs {
         let found = match gradients(module, case, effort, mode) {
@@ -232,7 +236,8 @@ fn tape(module: &Module, case: &Case) -> Result<[f64; INPUTS], String> {
         oracle = oracle.extra_buffer(buffer, Some(case.shadows[3 + LENGTH * a..][..LENGTH].to_vec()));
     }
     // SAFETY: the program runs in the memory of an instance that lives until the end.
-    let done = unsafe { oracle.gradient(func, &args, &[val(case.floats[0], 1.0).to_data()]) }.map_err(|e| e.to_string())?;
+    let done =
+        unsafe { oracle.gradient(func, &args, &[val(case.floats[0], 1.0).to_data()]) }.map_err(|e| e.to_string())?;
     let mut out = [0.0; INPUTS];
     for (k, x) in out.iter_mut().take(3).enumerate() {
         *x = done.arg_lanes[1 + k].as_ref().and_then(|l| l.first()).copied().unwrap_or(f64::NAN);

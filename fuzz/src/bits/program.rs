@@ -127,15 +127,8 @@ pub enum Storage {
 }
 
 /// All of them.
-pub const STORAGES: [Storage; 7] = [
-    Storage::Frame,
-    Storage::Global,
-    Storage::Packed,
-    Storage::Beside,
-    Storage::Union,
-    Storage::Odd,
-    Storage::Block,
-];
+pub const STORAGES: [Storage; 7] =
+    [Storage::Frame, Storage::Global, Storage::Packed, Storage::Beside, Storage::Union, Storage::Odd, Storage::Block];
 
 /// One of the program's arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

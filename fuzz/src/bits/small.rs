@@ -84,7 +84,8 @@ fn statements(stmt: &Stmt) -> Vec<Stmt> {
     let mut all = Vec::new();
     match stmt {
         Stmt::Move { dst, src, ops, get, put, shape } => {
-            let make = |dst, src, ops: &[_], get, put, shape| Stmt::Move { dst, src, ops: ops.to_vec(), get, put, shape };
+            let make =
+                |dst, src, ops: &[_], get, put, shape| Stmt::Move { dst, src, ops: ops.to_vec(), get, put, shape };
             for i in 0..ops.len() {
                 all.push(make(*dst, *src, &[&ops[..i], &ops[i + 1..]].concat(), *get, *put, *shape));
             }

@@ -10,7 +10,7 @@ use brolga_wasm::Module;
 
 use super::c;
 use super::case::{self, Case, level_of};
-use super::clang::{Clang, LEVELS};
+use super::clang::{Clang, LEVELS, Level};
 use super::generate::{TOGETHER, program};
 use super::judge::{Judgement, Verdict, judge};
 use super::program::Program;
@@ -40,7 +40,7 @@ impl Target for Bits {
     }
 
     fn known(&self, number: u64, class: &str) -> bool {
-        let words = words(&program(number / LEVEL_COUNT));
+        let (words, class) = (words(&program(number / LEVEL_COUNT)), manner(class));
         self.known.borrow().iter().any(|(c, known)| c == class && known.is_subset(&words))
     }
 
@@ -51,7 +51,7 @@ impl Target for Bits {
         let key = class.to_owned();
         let text = if said(&whole)?.key() == key {
             let small = reduce(&whole, |p| Ok(said(p)?.key() == key))?;
-            self.known.borrow_mut().push((key, words(&small)));
+            self.known.borrow_mut().push((manner(&key).to_owned(), words(&small)));
             case::file(&small, number, level, &said(&small)?.line)
         } else {
             // What else is in the module plays a part.
@@ -63,6 +63,11 @@ impl Target for Bits {
         std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
     }
+}
+
+/// A class without its last word, which is the level.
+fn manner(class: &str) -> &str {
+    class.rsplit_once(' ').map_or(class, |c| c.0)
 }
 
 /// The words of a program's statements, and where its arrays lie.
@@ -108,6 +113,20 @@ pub fn check(text: &str) -> Result<Judgement> {
     let bytes = Clang::find()?.compile(text, case.level, &folder);
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     Ok(judged(&Module::new(bytes?), &case))
+}
+
+/// Compile a file with a case at every level; modules are written beside it.
+pub fn build(path: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let (case, clang) = (Case::parse(&text)?, Clang::find()?);
+    let folder = std::env::temp_dir().join(format!("brolga-bits-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    for (index, (name, _)) in LEVELS.iter().enumerate() {
+        let bytes = clang.compile(&text, Level { index, ..case.level }, &folder)?;
+        let to = path.with_extension(format!("{name}.wasm"));
+        std::fs::write(&to, bytes).with_context(|| format!("writing {}", to.display()))?;
+    }
+    std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
 }
 
 fn judged(module: &Result<Module, brolga_wasm::Error>, case: &Case) -> Judgement {
