@@ -18,6 +18,40 @@ use crate::text_of;
 /// Programs that one worker judges before it is replaced.
 const BATCH: u64 = 200;
 
+/// What a campaign's programs are.
+pub trait Target {
+    /// Arguments of a process that judges so many programs from this number on.
+    fn worker(&self, first: u64, count: u64) -> Vec<String>;
+
+    /// Whether a find most likely is one that has been kept.
+    fn known(&self, _number: u64, _class: &str) -> bool {
+        false
+    }
+
+    /// Make a failing program small and write it down.
+    fn keep(&self, outside: &Outside, number: u64, class: &str, finds: &Path) -> Result<PathBuf>;
+}
+
+/// Programs in CLIF.
+pub struct Programs;
+
+impl Target for Programs {
+    fn worker(&self, first: u64, count: u64) -> Vec<String> {
+        ["--worker".to_owned(), first.to_string(), "--count".to_owned(), count.to_string()].into()
+    }
+
+    fn keep(&self, outside: &Outside, number: u64, class: &str, finds: &Path) -> Result<PathBuf> {
+        let small = reduce(outside, &text_of(number), class)?;
+        let said = outside.judge(&small, "clif")?.line;
+        let slug: String = class.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+        let path = finds.join(format!("{}-{number}.clif", slug.trim_matches('-')));
+        std::fs::create_dir_all(finds).with_context(|| format!("creating {}", finds.display()))?;
+        let text = format!("{small}; program {number}: {}\n", said.replace('\t', ": "));
+        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+}
+
 /// What a campaign is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -77,7 +111,7 @@ impl Statistics {
 }
 
 /// Run a campaign.
-pub fn run(plan: &Plan) -> Result<Statistics> {
+pub fn run(target: &dyn Target, plan: &Plan) -> Result<Statistics> {
     let outside = Outside::new()?;
     let start = Instant::now();
     let end = start + plan.time;
@@ -85,7 +119,7 @@ pub fn run(plan: &Plan) -> Result<Statistics> {
     let mut kept: BTreeMap<String, usize> = BTreeMap::new();
     let mut next = plan.first;
     while Instant::now() < end {
-        for (seed, report) in batch(&outside, &mut next, end)? {
+        for (seed, report) in batch(target, &outside, &mut next, end)? {
             statistics.count(seed, &report);
             let class = report.key();
             if report.class.is_none() && !(plan.refusals && class.starts_with("refused")) {
@@ -93,9 +127,9 @@ pub fn run(plan: &Plan) -> Result<Statistics> {
             }
             println!("{seed}: {}", report.line);
             let n = kept.entry(class.to_owned()).or_default();
-            if *n < plan.per_class && Instant::now() < end {
+            if *n < plan.per_class && Instant::now() < end && !target.known(seed, class) {
                 *n += 1;
-                let path = keep(&outside, seed, class, &plan.finds)?;
+                let path = target.keep(&outside, seed, class, &plan.finds)?;
                 println!("  reduced to {}", path.display());
             }
         }
@@ -107,22 +141,9 @@ pub fn run(plan: &Plan) -> Result<Statistics> {
     Ok(statistics)
 }
 
-/// Make a failing program small and write it down.
-fn keep(outside: &Outside, seed: u64, class: &str, finds: &Path) -> Result<PathBuf> {
-    let small = reduce(outside, &text_of(seed), class)?;
-    let said = outside.judge(&small)?.line;
-    let slug: String = class.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
-    let path = finds.join(format!("{}-{seed}.clif", slug.trim_matches('-')));
-    std::fs::create_dir_all(finds).with_context(|| format!("creating {}", finds.display()))?;
-    let text = format!("{small}; program {seed}: {}\n", said.replace('\t', ": "));
-    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-    Ok(path)
-}
-
 /// Verdicts of one worker's life. `next` moves behind the last program that it was at.
-fn batch(outside: &Outside, next: &mut u64, end: Instant) -> Result<Vec<(u64, Report)>> {
-    let args = ["--worker".to_owned(), next.to_string(), "--count".to_owned(), BATCH.to_string()];
-    let mut child = outside.spawn(&args)?;
+fn batch(target: &dyn Target, outside: &Outside, next: &mut u64, end: Instant) -> Result<Vec<(u64, Report)>> {
+    let mut child = outside.spawn(&target.worker(*next, BATCH))?;
     let output = child.stdout.take().context("the worker's output")?;
     let (sender, lines) = channel();
     let reader = std::thread::spawn(move || {

@@ -4,8 +4,11 @@
 //! with the tape oracle and with the promises of [`brolga_driver::protocol`]. [`reduce`] makes a failing program small.
 //! The binary does this for as long as it is told to ([`campaign`]), each program in a process that may crash or hang.
 //!
+//! [`bits`] does the same with programs in C that move floats as bits.
+//!
 //! Nothing here knows how a derivative is made, and nothing here decides what one should be.
 
+pub mod bits;
 pub mod campaign;
 pub mod judge;
 pub mod outside;

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use brolga_fuzz::campaign::{Plan, run};
+use brolga_fuzz::bits::target::{self, Bits};
+use brolga_fuzz::bits::{case, generate};
+use brolga_fuzz::campaign::{Plan, Programs, run};
 use brolga_fuzz::judge::{Care, judge};
 use brolga_fuzz::outside::Outside;
 use brolga_fuzz::reduce::reduce;
@@ -35,6 +37,12 @@ struct Cli {
     /// Keep programs that are refused, too.
     #[arg(long)]
     refusals: bool,
+    /// Programs in C that move floats as bits, at four levels of optimisation. Needs clang.
+    #[arg(long)]
+    bits: bool,
+    /// Compile a file with a program in C at every level, and write the modules beside it.
+    #[arg(long, value_name = "FILE")]
+    build: Option<PathBuf>,
     /// Print the program with this number.
     #[arg(long, value_name = "NUMBER")]
     program: Option<u64>,
@@ -54,16 +62,26 @@ struct Cli {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    if let Some(number) = cli.program {
+    if let (Some(number), true) = (cli.program, cli.bits) {
+        print!("{}", case::file(&generate::program(number), number, 0, ""));
+    } else if let Some(number) = cli.program {
         print!("{}", text_of(number));
+    } else if let Some(path) = &cli.build {
+        target::build(path)?;
     } else if let Some(path) = &cli.check {
-        println!("{}", judge(&read(path)?, Care::Full));
+        if path.extension().is_some_and(|e| e == "c") {
+            println!("{}", target::check(&read(path)?)?);
+        } else {
+            println!("{}", judge(&read(path)?, Care::Full));
+        }
     } else if let Some(path) = &cli.reduce {
         let text = read(path)?;
         let outside = Outside::new()?;
-        let report = outside.judge(&text)?;
+        let report = outside.judge(&text, "clif")?;
         let class = report.key().to_owned();
         print!("{}", reduce(&outside, &text, &class)?);
+    } else if let (Some(first), true) = (cli.worker, cli.bits) {
+        target::work(first, cli.count.unwrap_or(0))?;
     } else if let Some(first) = cli.worker {
         for number in first..first + cli.count.unwrap_or(0) {
             // One write for each line, since whoever reads may be gone tomorrow and the line must be whole.
@@ -80,7 +98,7 @@ fn main() -> Result<ExitCode> {
             statistics: cli.statistics,
             refusals: cli.refusals,
         };
-        let statistics = run(&plan)?;
+        let statistics = if cli.bits { run(&Bits::new()?, &plan)? } else { run(&Programs, &plan)? };
         print!("{}", statistics.table());
         return Ok(if statistics.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }

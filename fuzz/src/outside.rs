@@ -62,9 +62,9 @@ impl Outside {
         child.context("starting a worker")
     }
 
-    /// Judge a program.
-    pub fn judge(&self, text: &str) -> Result<Report> {
-        let path = self.folder.join("candidate.clif");
+    /// Judge a program, which is written in the language that files with this extension are in.
+    pub fn judge(&self, text: &str, extension: &str) -> Result<Report> {
+        let path = self.folder.join("candidate").with_extension(extension);
         std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         self.judge_file(&path)
     }

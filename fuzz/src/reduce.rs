@@ -69,7 +69,7 @@ fn without_comments(text: &str) -> String {
 pub fn reduce(outside: &Outside, text: &str, key: &str) -> Result<String> {
     let Ok(mut best) = Program::parse(text) else { return Ok(text.to_owned()) };
     edit::clean(&mut best);
-    let still = |p: &Program| -> Result<bool> { Ok(outside.judge(&p.text())?.key() == key) };
+    let still = |p: &Program| -> Result<bool> { Ok(outside.judge(&p.text(), "clif")?.key() == key) };
     if !still(&best)? {
         // Even removing what is unused hides the mistake.
         return Ok(text.to_owned());

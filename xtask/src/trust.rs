@@ -11,8 +11,8 @@ use crate::report::show;
 /// Targets whose oracle is in `ir_tests::inputs`.
 const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
 
-/// The target whose inputs are whole programs.
-const PROGRAM: &str = "program";
+/// Targets whose inputs are whole programs: in CLIF, and in C.
+const PROGRAMS: [&str; 2] = ["program", "bits"];
 
 /// Mutants of rule rows, or of one row, and of emitted functions: of a selection of the cases, or at most `most` of each
 /// derivative in the files whose name contains `case`.
@@ -45,9 +45,10 @@ pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(),
 /// Search for inputs that break a promise, for some minutes.
 pub fn fuzz(target: &str, minutes: u64, seed: Option<u32>) -> Result<(), Failure> {
     match target {
-        PROGRAM => programs(minutes, seed),
+        target if PROGRAMS.contains(&target) => programs(target, minutes, seed),
         target if !INPUTS.contains(&target) => {
-            Err(Failure::Usage(format!("`{target}` is no target; there are {}, {PROGRAM}", INPUTS.join(", "))))
+            let all = [&INPUTS[..], &PROGRAMS[..]].concat().join(", ");
+            Err(Failure::Usage(format!("`{target}` is no target; there are {all}")))
         }
         target if has_libfuzzer() => by_coverage(target, minutes),
         target => {
@@ -67,15 +68,18 @@ fn parts(target: &str) -> u64 {
 }
 
 /// Random programs, with the statistics in a file that grows while it goes on.
-fn programs(minutes: u64, seed: Option<u32>) -> Result<(), Failure> {
+fn programs(target: &str, minutes: u64, seed: Option<u32>) -> Result<(), Failure> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_secs() as u32);
     let seed = seed.unwrap_or_else(now);
     let finds = root().join("fuzz/finds");
     std::fs::create_dir_all(&finds).map_err(|e| Failure::Chore(format!("{}: {e}", finds.display())))?;
-    let statistics = finds.join(format!("statistics-{seed}.txt"));
+    let statistics = finds.join(format!("statistics-{target}-{seed}.txt"));
     show(&format!("Programs of seed {seed}; statistics in {}.\n", statistics.display()));
     let mut search = command("cargo", &["run", "--quiet", "--package", "brolga-fuzz", "--", "--statistics"]);
     search.arg(statistics).args(["--minutes", &minutes.to_string(), "--seed", &seed.to_string()]);
+    if target == "bits" {
+        search.arg("--bits");
+    }
     run(search)
 }
 

@@ -26,6 +26,7 @@ mod bits;
 mod body;
 mod calls;
 mod control;
+mod edges;
 mod floats;
 mod heap;
 mod ints;
@@ -35,6 +36,7 @@ mod scratch;
 mod sketch;
 mod source;
 mod vectors;
+mod wraps;
 
 pub use source::Source;
 
@@ -86,11 +88,17 @@ pub enum Feature {
     Traps,
     /// Operations outside of their domain: infinities and NaN.
     Wild,
+    /// Addresses that wrap.
+    Wraps,
+    /// Sums with large constants.
+    Large,
+    /// Infinite partial derivatives with cotangents of zero.
+    Zeros,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 20] = [
+    pub const ALL: [Feature; 23] = [
         Feature::Single,
         Feature::Vectors,
         Feature::Memory,
@@ -111,12 +119,19 @@ impl Feature {
         Feature::Atomics,
         Feature::Traps,
         Feature::Wild,
+        Feature::Wraps,
+        Feature::Large,
+        Feature::Zeros,
     ];
 
     /// A random selection.
     pub fn some(source: &mut Source) -> Vec<Feature> {
-        // The last two spoil most of what could be compared otherwise.
-        let often = |f: &Feature| if matches!(f, Feature::Traps | Feature::Wild) { 8 } else { 50 };
+        // Traps and infinities spoil most of what could be compared otherwise.
+        let often = |f: &Feature| match f {
+            Feature::Traps | Feature::Wild => 8,
+            Feature::Large | Feature::Zeros => 25,
+            _ => 50,
+        };
         Self::ALL.into_iter().filter(|f| source.chance(often(f))).collect()
     }
 }
