@@ -22,10 +22,10 @@ struct Walk {
 }
 
 impl Body<'_> {
-    fn walk(&mut self, elem: Elem) -> Walk {
+    fn walk_that_wraps(&mut self, elem: Elem) -> Walk {
         let power = self.source.between(61, 63) as i64;
         let round = 1_i64 << (64 - power);
-        let factor = self.source.choose(&[1, 1, 3, -1]);
+        let factor: i64 = self.source.choose(&[1, 1, 3, -1]);
         // In a window of four elements, turns 0 and 2 are two apart.
         let step = if round == 2 { self.source.choose(&[0, 1, -1]) } else { 0 };
         let (first, visits) = match step {
@@ -42,7 +42,7 @@ impl Body<'_> {
     /// A loop that reads and writes where such a walk leads, and leaves out the turns in which that is nowhere.
     pub fn wrap_statement(&mut self) {
         let elem = self.some_elem();
-        let (kind, walk) = (elem.scalar(), self.walk(elem));
+        let (kind, walk) = (elem.scalar(), self.walk_that_wraps(elem));
         let p = self.pick(Kind::Ptr(elem)).value;
         let start = self.at_end().ins().iadd_imm_s(p, walk.first);
         let (header, params) = self.make_block(&[Kind::I64, kind, Kind::I64]);
