@@ -205,7 +205,7 @@ pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
 /// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
 pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
     if matches!(shape, Shape::Bytes { .. }) {
-        cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(ct, Check::UntrackedBits));
+        cx.push(Where::Rvs, Defs::default(), AdOp::TrapIfBytes(ct));
         return;
     }
     let n = lanes(shape);

@@ -1,7 +1,7 @@
 //! Integers that are pieces of memory: their cotangents are tickets (`brolga_runtime::pieces`).
 
 use brolga_analysis::activity::pieces::bytes_of;
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Tape, Val};
+use brolga_ir::inst::{AdOp, Arith, Defs, Shape, Tape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::moves::nothing_arrives;
@@ -53,8 +53,7 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
             cx.add_ct(b.of, part);
         }
     }
-    let left = cx.ask("brolga_no_bytes", &[(ticket, types::I64)], types::I64);
-    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(left, Check::UntrackedBits));
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIfBytes(ticket));
     true
 }
 
