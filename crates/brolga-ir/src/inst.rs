@@ -527,6 +527,8 @@ pub enum AdOp {
     },
     /// Trap if an integer is not zero.
     TrapIf(Val, Check),
+    /// Trap with [`Check::UntrackedBits`] if a ticket stands for anything but zeros. It is used up.
+    TrapIfBytes(Val),
     /// Remember if a float is infinite or NaN, or, if so, zero.
     Watch {
         /// The number.
@@ -573,6 +575,7 @@ macro_rules! each_read {
             | AdOp::Hold(_, v)
             | AdOp::AddCt(_, v)
             | AdOp::TrapIf(v, _)
+            | AdOp::TrapIfBytes(v)
             | AdOp::WatchFlag(v)
             | AdOp::Watch { value: v, .. } => put(v),
             AdOp::Push(vs, _) => vs.into_iter().for_each(put),

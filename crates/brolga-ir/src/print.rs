@@ -345,6 +345,7 @@ impl Display for DisplayInst<'_> {
             }
             AdOp::Lookup { addr, signature } => write!(f, "lookup {addr}, signature {signature:#018x}"),
             AdOp::TrapIf(v, check) => write!(f, "trap if {v}, {}", check.name()),
+            AdOp::TrapIfBytes(v) => write!(f, "trap if bytes of {v}, {}", crate::inst::Check::UntrackedBits.name()),
             AdOp::Watch { value, not_zero, sum } => {
                 let more = if *not_zero { " and not zero" } else { "" };
                 write!(f, "watch {value}, which is to be finite{more}")?;

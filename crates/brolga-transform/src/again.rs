@@ -234,7 +234,12 @@ impl Finder<'_, '_> {
         let alone = stmt.keep && stmt.before.is_empty() && stmt.after.is_empty();
         let reverses = |op: &AdOp| match op {
             AdOp::AddMem { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. } => false,
-            AdOp::Arith(..) | AdOp::TakeCt(_) | AdOp::AddCt(..) | AdOp::AddMem { .. } | AdOp::TrapIf(..) => true,
+            AdOp::Arith(..)
+            | AdOp::TakeCt(_)
+            | AdOp::AddCt(..)
+            | AdOp::AddMem { .. }
+            | AdOp::TrapIf(..)
+            | AdOp::TrapIfBytes(_) => true,
             AdOp::Call { tape, .. } => *tape == Tape::Aside,
             _ => false,
         };

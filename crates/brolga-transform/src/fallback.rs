@@ -103,9 +103,9 @@ fn doubts(facts: &Facts<'_>, stmts: &AdStmts) -> impl Iterator<Item = (FuncKey, 
 fn check(op: &AdOp) -> Option<Check> {
     match op {
         AdOp::TrapIf(_, c @ (Check::UntrackedBits | Check::ConstStore)) => Some(*c),
-        AdOp::ZeroMem { checked: true, .. } | AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => {
-            Some(Check::UntrackedBits)
-        }
+        AdOp::TrapIfBytes(_)
+        | AdOp::ZeroMem { checked: true, .. }
+        | AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => Some(Check::UntrackedBits),
         _ => None,
     }
 }

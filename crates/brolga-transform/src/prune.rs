@@ -177,7 +177,8 @@ fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
         | AdOp::Watch { .. }
         | AdOp::WatchFrom(_)
         | AdOp::WatchJoin(_)
-        | AdOp::WatchFlag(_) => Use::Effect,
+        | AdOp::WatchFlag(_)
+        | AdOp::TrapIfBytes(_) => Use::Effect,
     }
 }
 

@@ -545,14 +545,17 @@ impl Builder<'_, '_> {
             self.add(f, Defs::default(), AdOp::AddCt(a, by), at);
         }
         for q in unfollowed(self.facts, p, b) {
-            let is_ticket = matches!(self.facts.activity.ct[q], Some(Shape::Bytes { .. } | Shape::Demand { .. }));
-            let mut arrives = taken[&q];
-            if !is_ticket {
-                let ty = self.facts.activity.ct[q].expect("it is active").ty();
-                let zero = self.arith(f, Arith::Const(0.0), &[], ty, at);
-                arrives = self.arith(f, Arith::Fcmp(FloatCC::NotEqual), &[arrives, zero], types::I8, at);
-            }
-            self.add(f, Defs::default(), AdOp::TrapIf(arrives, Check::UntrackedBits), at);
+            let shape = self.facts.activity.ct[q].expect("it is active");
+            let check = match shape {
+                Shape::Bytes { .. } => AdOp::TrapIfBytes(taken[&q]),
+                Shape::Demand { .. } => AdOp::TrapIf(taken[&q], Check::UntrackedBits),
+                _ => {
+                    let zero = self.arith(f, Arith::Const(0.0), &[], shape.ty(), at);
+                    let arrives = self.arith(f, Arith::Fcmp(FloatCC::NotEqual), &[taken[&q], zero], types::I8, at);
+                    AdOp::TrapIf(arrives, Check::UntrackedBits)
+                }
+            };
+            self.add(f, Defs::default(), check, at);
         }
         let live = &self.live.live_out[p];
         let sums: Vec<_> = summed::left(self.facts, p, b).filter(|t| live.contains(t.sum)).collect();

@@ -552,3 +552,16 @@ fn bytes_in_the_order_of_networks() {
     );
     is(&text, 1.5, 6.75);
 }
+
+#[test]
+fn an_integer_that_was_calculated_lies_beside_a_float() {
+    // The ticket of the integer's four bytes is there because of the float in the other half of the window. Its bytes are zeros.
+    let text = r#"(module (memory 1)
+        (func $m (param i32) (result i32) (i32.shr_u (i32.load (i32.const 2048)) (i32.load8_u (i32.const 2052))))
+        (func (export "f") (param $x f64) (result f64)
+            (f32.store (i32.const 20) (f32.demote_f64 (local.get $x)))
+            (i32.store (i32.const 16) (call $m (i32.const 4)))
+            (f64.store (i32.const 64) (f64.const 1))
+            (f64.promote_f32 (f32.load (i32.const 20)))))"#;
+    is(text, 1.5, 1.0);
+}

@@ -575,6 +575,7 @@ impl Cx<'_> {
                 let v = self.get(*v);
                 self.trap_if(b, v, *check, inst.at);
             }
+            AdOp::TrapIfBytes(v) => self.trap_if_bytes(b, *v, inst.at),
             AdOp::Primal(_)
             | AdOp::Arith(..)
             | AdOp::TakeCt(_)

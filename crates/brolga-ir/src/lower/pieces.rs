@@ -132,6 +132,17 @@ impl Cx<'_> {
         }
     }
 
+    /// Trap if a ticket stands for anything but zeros: the bytes of a piece go along with those of what lies beside it, also if they are none of a cotangent.
+    pub(super) fn trap_if_bytes(&mut self, b: &mut FunctionBuilder<'_>, ticket: Val, at: Option<ir::Inst>) {
+        let ticket = self.get(ticket);
+        self.rarely(b, ticket, None, |cx, b| {
+            let args = [cx.seg(), ticket];
+            let status = cx.bytes_helper(b, "brolga_no_bytes", &args);
+            cx.trap_if(b, status, Check::UntrackedBits, at);
+            status
+        });
+    }
+
     /// The shadow of floats of `of` bytes is going to be read, or to be cleared if that is 0 (or -1, where it is checked that nothing is lost): what waits there comes first.
     pub(super) fn settle(
         &mut self,

@@ -160,7 +160,7 @@ pub unsafe extern "C" fn brolga_move_demand(
 /// As for [`super::brolga_join_bytes`].
 pub unsafe extern "C" fn brolga_any_bytes(seg: *mut Segment, ticket: u64) -> u64 {
     // SAFETY: our contract.
-    u64::from(ticket == DEMAND || unsafe { super::brolga_no_bytes(seg, ticket) } != status::OK)
+    u64::from(unsafe { super::brolga_no_bytes(seg, ticket) } != status::OK)
 }
 
 /// What a place is said to hold when it is settled: the size of a float there, and whether demands there would be lost.

@@ -97,7 +97,7 @@ pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, ma
     pieces.ticket(taken)
 }
 
-/// Whether a ticket stands for anything but zeros: [`status::UNTRACKED`] if so. It is used up.
+/// Whether a ticket stands for anything but zeros, or for a demand: [`status::UNTRACKED`] if so. It is used up.
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn brolga_no_bytes(seg: *mut Segment, ticket: u64) -> u64 
     // SAFETY: our contract.
     let pieces = unsafe { &mut (*seg).pieces };
     let parts = pieces.redeem(ticket);
-    let none = parts.iter().all(|part| !pieces.any(part.record, part.bytes));
+    let none = ticket != DEMAND && parts.iter().all(|part| !pieces.any(part.record, part.bytes));
     parts.iter().for_each(|part| pieces.done(part.record, part.bytes));
     if none { status::OK } else { status::UNTRACKED }
 }

@@ -204,8 +204,13 @@ pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
 
 /// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
 pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
-    if matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }) {
-        cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(ct, Check::UntrackedBits));
+    let check = match shape {
+        Shape::Bytes { .. } => Some(AdOp::TrapIfBytes(ct)),
+        Shape::Demand { .. } => Some(AdOp::TrapIf(ct, Check::UntrackedBits)),
+        _ => None,
+    };
+    if let Some(check) = check {
+        cx.push(Where::Rvs, Defs::default(), check);
         return;
     }
     let n = lanes(shape);

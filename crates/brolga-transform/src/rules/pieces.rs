@@ -2,7 +2,7 @@
 
 use brolga_analysis::activity::State;
 use brolga_analysis::activity::pieces::bytes_of;
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Tape, Val};
+use brolga_ir::inst::{AdOp, Arith, Defs, Shape, Tape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
@@ -55,8 +55,9 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
             cx.add_ct(b.of, part);
         }
     }
-    let left = cx.ask("brolga_no_bytes", &[(ticket, types::I64)], types::I64);
-    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(left, Check::UntrackedBits));
+    // A demand of the result is one of each operand, and none is left.
+    let left = if cx.facts().demanded { without_demand(cx, ticket).0 } else { ticket };
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIfBytes(left));
     true
 }
 
@@ -130,12 +131,8 @@ fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, own: Shape) -> Val {
     if own == Shape::F64X2 { words } else { cx.convert(Arith::Bitcast, &[words], own.ty()) }
 }
 
-/// Whether a cotangent of some shape is not zero.
+/// Whether a cotangent of some type is not zero.
 fn arrives(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
-    let any = |cx: &mut dyn FnMut(Arith, &[Val], Type) -> Val, x: Val, ty: Type| {
-        let zero = cx(Arith::Const(0.0), &[], ty);
-        cx(Arith::Fcmp(FloatCC::NotEqual), &[x, zero], types::I8)
-    };
     match ty {
         types::I8 => ct,
         types::I64 => {
@@ -144,17 +141,18 @@ fn arrives(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
             cx.convert(Arith::Not, &[none], types::I8)
         }
         _ if ty.is_vector() => {
-            let lane = |cx: &mut _, l: u32| {
-                let x = Converts::convert(cx, Arith::Extract(l as u8), &[ct], ty.lane_type());
-                any(&mut |op, args, ty| Converts::convert(cx, op, args, ty), x, ty.lane_type())
-            };
-            let first = lane(cx, 0);
-            (1..ty.lane_count()).fold(first, |sum, l| {
-                let next = lane(cx, l);
-                cx.convert(Arith::Bor, &[sum, next], types::I8)
-            })
+            let lanes: Vec<Val> = (0..ty.lane_count())
+                .map(|lane| {
+                    let x = cx.convert(Arith::Extract(lane as u8), &[ct], ty.lane_type());
+                    arrives(cx, x, ty.lane_type())
+                })
+                .collect();
+            lanes.into_iter().reduce(|x, y| cx.convert(Arith::Bor, &[x, y], types::I8)).expect("a vector has lanes")
         }
-        _ => any(&mut |op, args, ty| cx.convert(op, args, ty), ct, ty),
+        _ => {
+            let zero = cx.convert(Arith::Const(0.0), &[], ty);
+            cx.convert(Arith::Fcmp(FloatCC::NotEqual), &[ct, zero], types::I8)
+        }
     }
 }
 
@@ -207,14 +205,19 @@ pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
     }
 }
 
+/// A ticket, but none if it stands for a demand, and whether it does.
+fn without_demand(cx: Cx<'_, '_, '_, '_>, ticket: Val) -> (Val, Val) {
+    let [all, none] = [-1, 0].map(|x| cx.iconst(Where::Rvs, x));
+    let demand = cx.arith(Arith::Icmp(IntCC::Equal), &[ticket, all], types::I8);
+    (cx.arith(Arith::Select, &[demand, none, ticket], types::I64), demand)
+}
+
 /// The number of this shape that a ticket of the result stands for. If it stands for a demand, that is of all operands.
 pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Option<Val> {
     if !cx.facts().demanded {
         return fitted(cx, ticket, types::I64, shape);
     }
-    let [all, none] = [-1, 0].map(|x| cx.iconst(Where::Rvs, x));
-    let demand = cx.arith(Arith::Icmp(IntCC::Equal), &[ticket, all], types::I8);
-    let ticket = cx.arith(Arith::Select, &[demand, none, ticket], types::I64);
+    let (ticket, demand) = without_demand(cx, ticket);
     for &x in cx.args() {
         if !cx.ty(x).lane_type().is_float() {
             let n = cx.ty(x).bytes() as u8;
