@@ -144,9 +144,6 @@ impl<'a> Body<'a> {
             (yes(self.nesting < 2 && self.has(Feature::Graphs), 2), Self::graph_statement),
             (yes(self.can_call(), 7), Self::call_statement),
             (yes(self.has(Feature::Indirect) && self.can_call(), 4), Self::indirect_statement),
-            (yes(nested && self.has(Feature::Wraps) && self.has(Feature::Memory), 4), Self::wrap_statement),
-            (yes(self.has(Feature::Large), 3), Self::large_statement),
-            (yes(self.has(Feature::Zeros) && self.has(Feature::Libm), 3), Self::zero_statement),
             (1, Self::check_statement),
         ];
         self.source.weighted(&weights)(self);

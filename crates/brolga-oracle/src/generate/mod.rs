@@ -26,7 +26,6 @@ mod bits;
 mod body;
 mod calls;
 mod control;
-mod edges;
 mod floats;
 mod heap;
 mod ints;
@@ -36,7 +35,6 @@ mod scratch;
 mod sketch;
 mod source;
 mod vectors;
-mod wraps;
 
 pub use source::Source;
 
@@ -88,17 +86,11 @@ pub enum Feature {
     Traps,
     /// Operations outside of their domain: infinities and NaN.
     Wild,
-    /// Addresses that wrap.
-    Wraps,
-    /// Sums with large constants.
-    Large,
-    /// Infinite partial derivatives with cotangents of zero.
-    Zeros,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 23] = [
+    pub const ALL: [Feature; 20] = [
         Feature::Single,
         Feature::Vectors,
         Feature::Memory,
@@ -119,19 +111,12 @@ impl Feature {
         Feature::Atomics,
         Feature::Traps,
         Feature::Wild,
-        Feature::Wraps,
-        Feature::Large,
-        Feature::Zeros,
     ];
 
     /// A random selection.
     pub fn some(source: &mut Source) -> Vec<Feature> {
-        // Traps and infinities spoil most of what could be compared otherwise.
-        let often = |f: &Feature| match f {
-            Feature::Traps | Feature::Wild => 8,
-            Feature::Large | Feature::Zeros => 25,
-            _ => 50,
-        };
+        // The last two spoil most of what could be compared otherwise.
+        let often = |f: &Feature| if matches!(f, Feature::Traps | Feature::Wild) { 8 } else { 50 };
         Self::ALL.into_iter().filter(|f| source.chance(often(f))).collect()
     }
 }
