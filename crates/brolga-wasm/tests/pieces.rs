@@ -251,7 +251,7 @@ fn callees_that_calculate_with_bits() {
 
 #[test]
 fn bits_through_a_frame() {
-    // The first step towards an inverse square root, by way of memory, each access with an address of its own.
+    // A hash by way of memory, each access with an address of its own.
     let frame = r#"(func $frame (result i32) (i32.sub (global.get $sp) (i32.const 32)))
         (global $sp (mut i32) (i32.const 4096))"#;
     let between = r#"
@@ -260,7 +260,7 @@ fn bits_through_a_frame() {
         (f64.store offset=8 (local.get $fp) (local.get $x))
         (i64.store offset=16 (local.get $fp) (i64.load offset=8 (local.get $fp)))
         (i64.store offset=16 (local.get $fp)
-            (i64.sub (i64.const 0x5fe6eb50c7b537a9) (i64.shr_s (i64.load offset=16 (local.get $fp)) (i64.const 1))))
+            (i64.sub (i64.const 0x5fe6eb50c7b537a9) (i64.rotl (i64.load offset=16 (local.get $fp)) (i64.const 5))))
         (i64.store offset=24 (local.get $fp) (i64.load offset=16 (local.get $fp)))
         (f64.mul (f64.load offset=24 (local.get $fp)) (f64.load offset=24 (local.get $fp)))"#;
     is_lost(&format!(r#"(module (memory 1) {frame} (func (export "f") (param $x f64) (result f64) {between}))"#));
