@@ -159,13 +159,13 @@ fn check(loaded: &Loaded, line: &GradLine) -> Result<Vec<String>, String> {
     subject.protocol(&leave, &mut found)?;
     subject.linearity(&leave.outcome, &mut found)?;
     subject.threads(&leave.outcome, &mut found);
-    subject.tape(call, &leave.outcome, "", &mut found)?;
+    let noise = subject.tape(call, &leave.outcome, "", &mut found)?;
     let noisy = reseeded(call, 5);
     let outcome = subject.gradient(&noisy, LEAVE)?.outcome;
     subject.tape(&noisy, &outcome, "random seeds and shadows: ", &mut found)?;
     subject.forward_mode(&leave.outcome, &mut found)?;
     if !line.clauses.nofd {
-        subject.differences(&leave.outcome, &mut found);
+        subject.differences(&leave.outcome, noise, &mut found);
     }
     Ok(found)
 }
@@ -534,7 +534,8 @@ impl<'a> Subject<'a> {
         (oracle, args, owners)
     }
 
-    fn tape(&self, call: &Invocation, outcome: &Outcome, what: &str, found: &mut Vec<String>) -> Result<(), String> {
+    /// Compare with the tape, which also says how much noise roundings leave in the objective, in terms of the precision of the arithmetic.
+    fn tape(&self, call: &Invocation, outcome: &Outcome, what: &str, found: &mut Vec<String>) -> Result<f64, String> {
         let (instance, at) = self.place(call)?;
         let (oracle, args, owners) = self.oracle(call, &instance, &at);
         // SAFETY: the program runs in the memory of an instance that lives until the end.
@@ -542,9 +543,10 @@ impl<'a> Subject<'a> {
             Ok(tape) => tape,
             Err(e) => {
                 found.push(format!("{what}the tape cannot run: {e}"));
-                return Ok(());
+                return Ok(0.0);
             }
         };
+        let rounded = tape.noise;
         let value: Vec<_> = tape.values.iter().zip(&call.returns).map(|(v, t)| from_data(v, *t)).collect();
         let same =
             |a: &Item, b: &Item| compare::close(a.nums()[0].as_f64(), b.nums()[0].as_f64(), self.tolerances.tape);
@@ -572,7 +574,7 @@ impl<'a> Subject<'a> {
                 found.push(format!("{what}argument {i}, element {k}: {is:?}, but the tape says {tape:?}"));
             }
         }
-        Ok(())
+        Ok(rounded)
     }
 
     /// A random direction, one number per input.
@@ -637,14 +639,16 @@ impl<'a> Subject<'a> {
     }
 
     /// Finite differences along random directions, scaled so that no input moves more than by a part of itself.
-    fn differences(&self, outcome: &Outcome, found: &mut Vec<String>) {
+    fn differences(&self, outcome: &Outcome, noise: f64, found: &mut Vec<String>) {
+        let options = self.tolerances.differences;
+        let options = fd::Options { noise: (noise * options.precision).max(f64::MIN_POSITIVE), ..options };
         let all = inputs(&self.call);
         let x: Vec<f64> = all.iter().map(|i| i.value).collect();
         for seed in [11, 12, 13] {
             let noise = Self::direction(&all, seed);
             let direction: Vec<f64> = noise.iter().zip(&x).map(|(d, x)| d * x.abs().max(1e-2)).collect();
             let f = |at: &[f64]| Ok(self.objective(&with_inputs(&self.call, &all, at)));
-            let verdict = fd::directional(f, &x, &direction, &self.tolerances.differences);
+            let verdict = fd::directional(f, &x, &direction, &options);
             let slope: f64 = flatten(outcome, &all).iter().zip(&direction).map(|(g, d)| g * d).sum();
             let tolerance = if self.tolerances.differences.precision > 1e-12 { 2e-3 } else { 1e-6 };
             match verdict {

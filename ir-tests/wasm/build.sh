@@ -40,13 +40,13 @@ c() {
     one "$name" "$source" O3-simd -O3 -msimd128 "$@"
 }
 
-# optimised NAME FLAG...: at the two levels that keep in registers what they can.
+# optimised NAME SOURCE FLAG...: at the two levels that keep in registers what they can.
 optimised() {
-    name=$1
+    name=$1 source=$2
     selected "$name" || return 0
-    shift
-    one "$name" "$name" O2 -O2 "$@"
-    one "$name" "$name" O3-simd -O3 -msimd128 "$@"
+    shift 2
+    one "$name" "$source" O2 -O2 "$@"
+    one "$name" "$source" O3-simd -O3 -msimd128 "$@"
 }
 
 # cpp NAME FLAG...: C++, at two levels: without optimisation the library alone is 400 kB.
@@ -118,10 +118,10 @@ bare="-nostdlib -Wl,--no-entry"
     c precise precise $heap
     c bits bits $bare
     c rounded rounded $bare
-    c rounding rounding $bare
-    c rounding32 rounding $bare -DSINGLE
+    optimised rounding rounding $bare
+    optimised rounding32 rounding $bare -DSINGLE
     c remainders remainders $bare -Wl,--allow-undefined
-    optimised halves $bare
+    optimised halves halves $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
     linked lstm $heap

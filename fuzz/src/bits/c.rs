@@ -251,8 +251,8 @@ impl Writer<'_> {
         }
         self.line(&format!("{t} v0 = x, v1 = y, v2 = in0[0];"));
         self.line(&format!("{r} v3 = w, v4 = in1[1];"));
-        for a in 2..ARRAYS {
-            if used[a] {
+        for (a, &is_used) in used.iter().enumerate().skip(2) {
+            if is_used {
                 let at = self.lvalue(Place::Cell(a, Index::Turn(0)));
                 let tag = if p.tagged(a) { format!(" {} = 1;", self.tag(a, Index::Turn(0))) } else { String::new() };
                 self.line(&format!("for (int i = 0; i < {LENGTH}; i++) {{ {at} = 0.375 * (i + 1);{tag} }}"));
@@ -270,12 +270,12 @@ impl Writer<'_> {
     fn arrays(&self) -> [bool; ARRAYS] {
         let text = format!("{:?}", self.program.body);
         let mut used = [true; ARRAYS];
-        for a in 2..ARRAYS {
+        for (a, is_used) in used.iter_mut().enumerate().skip(2) {
             let said = ["Cell", "Tag", "CopyCell", "Lanes"].iter().any(|w| text.contains(&format!("{w}({a},")));
             let copied = (0..ARRAYS).any(|o| {
                 text.contains(&format!("CopyArray({a}, {o},")) || text.contains(&format!("CopyArray({o}, {a},"))
             });
-            used[a] = said || copied || self.program.out[NUMBERS + a - 2];
+            *is_used = said || copied || self.program.out[NUMBERS + a - 2];
         }
         if self.program.shared && (used[2] || used[3]) {
             (used[2], used[3]) = (true, true);

@@ -122,7 +122,7 @@ impl Case {
 
 /// How the programs of a module are compiled.
 pub fn level_of(number: u64, index: usize) -> Level {
-    Level { index, bulk: number / TOGETHER % 2 == 0 }
+    Level { index, bulk: (number / TOGETHER).is_multiple_of(2) }
 }
 
 /// A program alone, as a file.

@@ -229,9 +229,9 @@ fn tape(module: &Module, case: &Case) -> Result<[f64; INPUTS], String> {
             _ => OracleArg::constant(v.to_data()),
         });
     }
-    for a in 0..2 {
+    for (a, &first) in at.iter().enumerate().take(2) {
         let elem = if case.floats[a] == Float::Double { Elem::F64 } else { Elem::F32 };
-        let addr = instance.vmctx() as usize + at[a] as usize;
+        let addr = instance.vmctx() as usize + first as usize;
         let buffer = BufferRef { addr, len_bytes: elem.width() * LENGTH, elem };
         oracle = oracle.extra_buffer(buffer, Some(case.shadows[3 + LENGTH * a..][..LENGTH].to_vec()));
     }
