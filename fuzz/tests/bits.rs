@@ -30,9 +30,9 @@ fn case(name: &str, level: usize) -> (Module, Case) {
 #[test]
 fn committed_programs_are_right_at_every_level() {
     for name in NAMES {
-        for level in 0..LEVELS.len() {
-            let (module, case) = case(name, level);
-            assert_eq!(judge(&module, &case).verdict, Verdict::Right, "{name} at {}", LEVELS[level].0);
+        for (n, level) in LEVELS.iter().enumerate() {
+            let (module, case) = case(name, n);
+            assert_eq!(judge(&module, &case).verdict, Verdict::Right, "{name} at {}", level.0);
         }
     }
 }

@@ -54,6 +54,8 @@ c_functions! { floats:
 c_functions! { gnu:
     (_: f64) -> f64: exp10;
     (_: f32) -> f32: exp10f;
+    (_: f64, _: f64) -> f64: drem;
+    (_: f32, _: f32) -> f32: dremf;
     (_: f64) -> i32: __fpclassify __signbit __isnan __isinf __finite;
     (_: f32) -> i32: __fpclassifyf __signbitf __isnanf __isinff __finitef;
 }

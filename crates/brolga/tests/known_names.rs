@@ -137,6 +137,10 @@ fn each_name_runs_and_has_the_slope_of_its_value() {
         };
         // In the domain of all of them but one, which begins at 1.
         let (x, y) = if value(0.7, 0.4).is_nan() { (1.7, 0.4) } else { (0.7, 0.4) };
+        // What copies has to know what it moves, and has cases of its own (`memory/libc.clif`).
+        if matches!(rule.kind, MathKind::Memory(MemFn::Memcpy | MemFn::Memmove)) {
+            continue;
+        }
         let (found, slopes) = gradient(&p, x, y).unwrap_or_else(|e| panic!("{name}: {e}"));
         if name == "rand" {
             continue;
@@ -177,7 +181,8 @@ fn names_that_do_not_come_back_trap() {
 fn bad_pointers_are_traps() {
     for rule in math_rules().filter(|r| r.params.contains(&Ty::Ptr)) {
         let name = rule.symbol;
-        if matches!(name, "free" | "realloc") {
+        // Standard output belongs to C's library, which reads what it is given where no fault is expected.
+        if matches!(name, "free" | "realloc" | "puts") {
             continue;
         }
         let text = caller(rule).replace("v7 = stack_addr.i64 ss0", "v40 = stack_addr.i64 ss0\n    v7 = iconst.i64 24");
