@@ -562,7 +562,7 @@ block0(v0: f64):
 }
 ",
     );
-    for command in ["run", "grad", "check", "explain", "bench"] {
+    for command in ["run", "grad", "check", "bench"] {
         file.xtask(command, &["--call", "%g(0, 1.5)"]).expect(1).says("unknown_callee");
         file.xtask(command, &["--call", "%taken(8, 1.5)"]).expect(1).says("heap_oob");
         file.xtask(command, &["--call", "%ended(1.5)"]).expect(1).says("ended");

@@ -210,7 +210,9 @@ impl File {
         }
         let mut units = distinct(units, &mut problems);
         check_references(&units, &directives, &mut problems);
-        if !wanted.is_empty() && !problems.is_empty() {
+        // Of a function that is not there it is said what may have been meant to be it.
+        let all_there = wanted.iter().all(|w| units.iter().any(|u| u.symbol == *w));
+        if !wanted.is_empty() && !problems.is_empty() && all_there {
             let reached = reached(&units, wanted);
             problems.0.retain(|d| d.function.is_empty() || reached.contains(&d.function));
             units.retain(|u| reached.contains(&u.symbol));
