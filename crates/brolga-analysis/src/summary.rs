@@ -25,6 +25,7 @@ use crate::offsets;
 use crate::pointers::{self, Delta, PointerInput, RootKind};
 use crate::results::{self, Made, Sources};
 use crate::rewind;
+use crate::roots;
 use crate::turns::{Local, Turns};
 use crate::whole::{self, Delay};
 
@@ -91,9 +92,16 @@ pub struct Summaries {
     results: HashMap<FuncKey, Vec<Made>>,
     /// Which parameters are places in an instance's memory.
     offsets: HashMap<FuncKey, Vec<bool>>,
+    /// Which functions take a root.
+    roots: HashSet<FuncKey>,
 }
 
 impl Summaries {
+    /// Which functions take a root, or call one that does: [`roots::taking`].
+    pub fn roots(&self) -> &HashSet<FuncKey> {
+        &self.roots
+    }
+
     /// What each function may write.
     pub fn effects(&self) -> &HashMap<FuncKey, Effect> {
         &self.effects
@@ -215,6 +223,7 @@ impl Summaries {
             delays: whole::delays(program, funcs, &effects),
             results: results::compute(program, bodies),
             offsets: offsets::compute(program, bodies),
+            roots: roots::taking(program, funcs),
             effects,
             flows,
             rewinding: rewind::rewinding(program, funcs),
