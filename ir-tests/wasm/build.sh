@@ -117,6 +117,7 @@ bare="-nostdlib -Wl,--no-entry"
     c waves waves $libc
     c precise precise $heap
     c bits bits $bare
+    c kernels kernels $bare
     optimised halves $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
@@ -131,6 +132,7 @@ bare="-nostdlib -Wl,--no-entry"
     by_hand heat $heap
     by_hand quadrature $bare
     by_hand layers $heap
+    by_hand kernels $bare
 }
 for name in gp ode robust; do
     rust "$name"
