@@ -510,6 +510,44 @@ fn what_is_known_to_be_apart_is_not_compared() {
     }
 }
 
+/// However many there are of them: to know more is never to do less.
+#[test]
+fn what_is_known_to_be_apart_does_not_count() {
+    let isa = host_isa(&brolga::Options::full()).unwrap();
+    if !has_lanes(&*isa) {
+        return;
+    }
+    // Fourteen arrays, of which the sum is added to the fifteenth.
+    let params = (0..16).map(|i| format!("v{i}: i64")).collect::<Vec<_>>().join(", ");
+    let mut turn = String::from("v23 = ishl v20, v18\n");
+    for i in 0..15 {
+        writeln!(turn, "v{} = iadd v{i}, v23\nv{} = load.f64 v{}", 30 + i, 50 + i, 30 + i).unwrap();
+    }
+    writeln!(turn, "v70 = fadd v64, v50").unwrap();
+    for i in 1..14 {
+        writeln!(turn, "v{} = fadd v{}, v{}", 70 + i, 69 + i, 50 + i).unwrap();
+    }
+    let func = parse(&format!(
+        "function %f({}) system_v {{\nblock0({params}):\nv16 = iconst.i64 0\nv17 = iconst.i64 1\nv18 = iconst.i64 3\n\
+        jump block1(v16)\nblock1(v20: i64):\nv21 = icmp slt v20, v15\nbrif v21, block2, block3\nblock2:\n{turn}\
+        store v83, v44\nv24 = iadd v20, v17\njump block1(v24)\nblock3:\nreturn\n}}",
+        ["i64"; 16].join(", ")
+    ));
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let accesses: Vec<ir::Inst> =
+        insts.filter(|&i| func.dfg.insts[i].opcode().can_load() || func.dfg.insts[i].opcode().can_store()).collect();
+    assert_eq!(accesses.len(), 16);
+    let outcome = |shadows: &EntitySet<ir::Inst>| {
+        let watched = &EntitySet::new();
+        let how = How { reorder: &|_| false, watched, shadows, worth: false, lanes: true, stay: &|_| false };
+        brolga_transform::lanes::lanes(&mut func.clone(), how)[0].outcome.clone().map(|t| t.tests)
+    };
+    assert!(outcome(&EntitySet::new()).is_err());
+    let mut shadows = EntitySet::new();
+    shadows.extend(accesses[14..].iter().copied());
+    assert_eq!(outcome(&shadows), Ok(0));
+}
+
 /// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.
 #[test]
 fn an_index_that_overflows() {
