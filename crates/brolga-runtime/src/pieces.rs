@@ -21,12 +21,14 @@
 //! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is, and where the caller of the run
 //! knows what it has put into memory, it is added as that ([`There`]).
 //!
-//! **Errs** on the side of a trap. Floats at odd addresses lie in two windows, and are not put together.
+//! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together from two records ([`across`]); floats at odd addresses are not.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::segment::Segment;
 
+mod across;
 mod helpers;
 #[cfg(test)]
 mod tests;
@@ -53,6 +55,9 @@ struct Record {
     under_way: u32,
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is no two singles.
     of: usize,
+    /// The windows before it and behind it as they were, where there are such.
+    before: Option<[u8; WINDOW]>,
+    after: Option<[u8; WINDOW]>,
 }
 
 /// Bytes of a record that wait at a window.
@@ -144,8 +149,15 @@ impl Pieces {
         (self.waiting.len() + self.open.len()) as u64
     }
 
-    fn note(&mut self, bytes: [u8; WINDOW], home: usize) -> u32 {
-        let record = Record { bytes, home, left: 0xff, under_way: 0, of: 0 };
+    /// `valid` is memory that is there for certain.
+    fn note(&mut self, bytes: [u8; WINDOW], home: usize, valid: &Range<usize>) -> u32 {
+        let (mut before, mut after) = (None, None);
+        if home != 0 {
+            // SAFETY: windows are noted that are valid.
+            (before, after) =
+                unsafe { (across::beside(home, home - WINDOW, valid), across::beside(home, home + WINDOW, valid)) };
+        }
+        let record = Record { bytes, home, left: 0xff, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -198,11 +210,12 @@ impl Pieces {
         nonzero(&self.records[record as usize].bytes) & bytes != 0
     }
 
-    /// Take `n` bytes at `p`.
+    /// Take `n` bytes at `p`, which are some of those in `all`.
     ///
     /// # Safety
     /// They and the windows that they lie in are valid.
-    unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
+    unsafe fn take(&mut self, p: usize, n: usize, all: Range<usize>) -> u64 {
+        let valid = all.start & !(WINDOW - 1)..all.end.next_multiple_of(WINDOW);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);
         while base < p + n {
@@ -218,7 +231,7 @@ impl Pieces {
                 if ours == 0 || !is_open && unsafe { window_at(base) } == [0; WINDOW] {
                     continue;
                 }
-                let record = self.record_of(base, half, ours, there);
+                let record = self.record_of((base, half), ours, there, &valid);
                 let r = &mut self.records[record as usize];
                 let ours = ours & r.left;
                 if ours == 0 {
@@ -264,11 +277,12 @@ impl Pieces {
     }
 
     /// Add what a ticket stands for to `n` bytes at `p`, where there are floats of `of` bytes, or nobody knows of how many. False if something
-    /// stands for other bytes than these.
+    /// stands for other bytes than these. Doubles that are none of whole windows wait until they are settled.
     ///
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn add(&mut self, p: usize, n: usize, of: usize, ticket: u64) -> bool {
+        let of = if p.is_multiple_of(of.max(1)) { of } else { 0 };
         let mut places: Vec<usize> = Vec::new();
         for mut part in self.redeem(ticket) {
             let beyond = part.bytes & !within(part.at, 0, n as isize);
@@ -343,7 +357,13 @@ impl Pieces {
 
     /// The record from which more is taken in half a window: what is left of it there must be there still, and nothing where bytes are to be taken again. What
     /// a double has in one half goes with what it has in the other.
-    fn record_of(&mut self, base: usize, half: usize, asked: Mask, there: [u8; WINDOW]) -> u32 {
+    fn record_of(
+        &mut self,
+        (base, half): (usize, usize),
+        asked: Mask,
+        there: [u8; WINDOW],
+        valid: &Range<usize>,
+    ) -> u32 {
         let as_it_was = |r: &Record| {
             let same = |i: usize| r.left & 1 << i == 0 || r.bytes[i] == there[i];
             let gone = |i: usize| asked & !r.left & 1 << i == 0 || there[i] == 0;
@@ -353,7 +373,7 @@ impl Pieces {
         if let Some(record) = here.filter(|&i| as_it_was(&self.records[i as usize])) {
             return record;
         }
-        let record = self.note(there, base);
+        let record = self.note(there, base, valid);
         let other = base + (half ^ HALF);
         self.open.insert(base + half, record);
         // If the other half is being taken, that is of something else.
@@ -425,6 +445,10 @@ impl Pieces {
         all.retain(|w| w.have != 0);
         if !all.is_empty() {
             self.waiting.insert(base, all);
+            if of == WINDOW && double {
+                // SAFETY: our contract.
+                unsafe { self.doubles_at(base, false) };
+            }
         }
     }
 
@@ -436,10 +460,16 @@ impl Pieces {
     unsafe fn settle(&mut self, p: usize, n: usize, of: usize) -> bool {
         let mut base = p & !(WINDOW - 1);
         let mut known = true;
+        // SAFETY: our contract.
+        let across = of == WINDOW && p % WINDOW == HALF && unsafe { self.settle_across(p, n, &mut known) };
         while base < p + n {
             let at = base as isize - p as isize;
             let ours = within(at, 0, n as isize);
-            let floats: &[Mask] = if of == 4 { &[0xf, 0xf0] } else { &[0xff] };
+            let floats: &[Mask] = match of {
+                4 => &[0xf, 0xf0],
+                _ if across => &[],
+                _ => &[0xff],
+            };
             known &= of == 0 || !floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f));
             for half in [0, HALF] {
                 let part = ours & 0xf << half;
@@ -481,7 +511,7 @@ impl Pieces {
         if bytes == [0; WINDOW] {
             return 0;
         }
-        let (record, all) = (self.note(bytes, 0), within(0, 0, n as isize));
+        let (record, all) = (self.note(bytes, 0, &(0..0)), within(0, 0, n as isize));
         let r = &mut self.records[record as usize];
         (r.left, r.under_way, r.of) = (0, all.count_ones(), of);
         self.ticket(vec![Part { record, bytes: all, at: 0 }])
@@ -522,7 +552,8 @@ impl Pieces {
     /// The number of `n` bytes that a ticket stands for.
     fn number(&mut self, ticket: u64, n: usize) -> f64 {
         let parts = self.redeem(ticket);
-        let sum = self.sum(&parts, n);
+        let (across, left) = if n == WINDOW { self.sum_across(&parts) } else { (0.0, parts.clone()) };
+        let sum = across + self.sum(&left, n);
         parts.iter().for_each(|part| self.done(part.record, part.bytes));
         sum
     }

@@ -363,7 +363,7 @@ fn run(
             Ok(Became::Derived(mut stages)) => {
                 stages.serves = is_served.is_some() && at == 1;
                 look(&stages);
-                pieces |= stages.facts.activity.moves_pieces();
+                pieces |= stages.facts.activity.moves_pieces(stages.facts.program);
                 if is_root {
                     overwrites.clone_from(&stages.facts.overwrites.whole);
                 }
@@ -504,7 +504,7 @@ fn derive_one<'a>(
     glance: &mut dyn FnMut(&Facts<'_>, &AdStmts),
 ) -> Result<Became<'a>, Diagnostics> {
     let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, is_root, mode);
-    let pieces = pieces || facts.activity.moves_pieces();
+    let pieces = pieces || facts.activity.moves_pieces(program);
     let mut ids = Ids::default();
     let (mut lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
 

@@ -295,6 +295,28 @@ def copies():
     ]
 
 
+def records():
+    numbers = [0.5, -1.25, 2.0, 0.75]
+    return [
+        Case("doubled", [numbers[:3]], "Words that hold halves of two doubles, without optimisation."),
+        Case("rotated", [4, numbers], "Exchanged by assignment."),
+        Case("saved", [4, numbers], "A block that begins at a multiple of eight.", seed=0.5),
+        Case("reused", [3, numbers[:3]], "Written again."),
+        Case("shifted", [4, numbers], "Behind a header."),
+        # Differences are too small for singles.
+        Case("listed", [4, numbers], "Integers beside floats.", clauses="nofd"),
+    ]
+
+
+def unions():
+    return [
+        Case("split", [0.7], "The lower word is zero."),
+        Case("cubed", [-0.7], "Without its sign."),
+        Case("scaled", [0.7], "Another exponent."),
+        Case("power_of_two", [0.7, 3], "Of two words that are no float's."),
+    ]
+
+
 def phasors():
     return [
         Case("ladder", [3, [0.5, 1.0, 0.25], [0.01, 0.02, 0.005], [1e-4, 2e-4, 5e-5], 8.0, 50.0], "Mains."),
@@ -638,6 +660,8 @@ PROGRAMS = [
     structs,
     layers,
     copies,
+    records,
+    unions,
     phasors,
     waves,
     precise,

@@ -14,8 +14,9 @@ pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64
     }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
+    let p = p.wrapping_add(delta);
     // SAFETY: our contract.
-    let ticket = unsafe { seg.pieces.take(p.wrapping_add(delta) as usize, n as usize) };
+    let ticket = unsafe { seg.pieces.take(p as usize, n as usize, p as usize..(p + n) as usize) };
     seg.waiting = seg.pieces.places();
     ticket
 }
@@ -166,13 +167,15 @@ pub unsafe extern "C" fn brolga_singles_of_bytes(seg: *mut Segment, ticket: u64)
 /// Both are shadows, valid for `n` bytes and the multiples of eight around them; `seg` as for [`brolga_take_bytes`].
 pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usize, elem: usize) -> bool {
     let (dst, src) = (dst as usize, src as usize);
+    // What begins at such multiples need not be a float there: a double may stand behind a header of four bytes.
+    let elem = if elem == WINDOW && !(dst % WINDOW == 0 && src % WINDOW == 0 && n % WINDOW == 0) { 0 } else { elem };
     // SAFETY: our contract.
     let step = |at: usize| (WINDOW - (dst + at) % WINDOW).min(n - at);
     let mut taken = Vec::new();
     let mut at = 0;
     while at < n {
         // SAFETY: our contract.
-        let ticket = unsafe { seg.pieces.take(dst + at, step(at)) };
+        let ticket = unsafe { seg.pieces.take(dst + at, step(at), dst..dst + n) };
         taken.extend((ticket != 0).then_some((at, ticket)));
         at += step(at);
     }

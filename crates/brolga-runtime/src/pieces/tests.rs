@@ -60,9 +60,22 @@ fn origins(moves: &[Move]) -> [usize; 8 * WINDOWS] {
 
 /// The reverse of the moves on shadows, which belong to floats of a known size or not.
 fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> bool {
+    reverse_at(0, moves, shadow, of, typed)
+}
+
+/// Memory around shadows, on one page.
+#[repr(align(128))]
+struct Around([u8; 128]);
+
+/// The same where they begin so many bytes behind a multiple of eight, in the middle of a page.
+fn reverse_at(first: usize, moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> bool {
     let mut seg = Segment::new(1 << 20).unwrap();
     let seg: *mut Segment = &mut *seg;
-    let base = shadow.as_mut_ptr() as u64;
+    let mut around = Around([0; 128]);
+    let place = &raw mut around.0[32 + first];
+    // SAFETY: it is large enough.
+    unsafe { place.copy_from(shadow.as_ptr().cast(), 8 * WINDOWS) };
+    let base = place as u64;
     let mut known = true;
     // SAFETY: all places lie in the shadow; the segment lives as long as this function.
     unsafe {
@@ -74,7 +87,9 @@ fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> 
         for w in 0..WINDOWS as u64 {
             known &= brolga_settle_bytes(seg, 8 * w, base, 8, typed) == status::OK;
         }
-        known & (*seg).end_pullback(&|_| There::Unknown).is_ok()
+        known &= (*seg).end_pullback(&|_| There::Unknown).is_ok();
+        shadow.as_mut_ptr().cast::<u8>().copy_from(place, 8 * WINDOWS);
+        known
     }
 }
 
@@ -84,6 +99,7 @@ proptest! {
         copies in prop::collection::vec(prop_oneof![3 => copy(), 1 => swap()], 1..5),
         mut cts in prop::array::uniform5(prop_oneof![Just(0.0), Just(1.0), Just(-2.5), -1.0..1.0f64]),
         hint in prop::bool::ANY,
+        first in prop_oneof![Just(0_usize), Just(4)],
     ) {
         let moves: Vec<Move> = copies.concat();
         let from = origins(&moves);
@@ -98,7 +114,7 @@ proptest! {
             }
         }
         let asked = cts;
-        let known = reverse(&moves, &mut cts, if hint { 8 } else { 0 }, 8);
+        let known = reverse_at(first, &moves, &mut cts, if hint { 8 } else { 0 }, 8);
         // What is not whole may have moved nothing but zeros.
         prop_assert!(!whole || known, "{asked:?} by {moves:?}");
         if known {
