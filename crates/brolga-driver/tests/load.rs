@@ -190,7 +190,7 @@ fn what_is_not_used_need_not_be_right() {
          block0(v0: f64):\nreturn v0\n}}\n{F}"
     );
     let file = load(&text);
-    assert!(file.program.func("nowhere").is_none(), "what nobody calls is no import");
+    assert!(file.program.func("nowhere").is_none(), "what is not called is no import");
     let body = file.program.funcs[file.defined("g").unwrap()].body.as_ref().unwrap();
     assert!(body.dfg.ext_funcs.is_empty());
 }

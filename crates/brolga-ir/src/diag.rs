@@ -148,7 +148,7 @@ impl Diagnostics {
         self.0.is_empty()
     }
 
-    /// Add one, unless the same is there already, or so many that nobody reads them.
+    /// Add one, unless the same is there already, or there are too many to read.
     pub fn push(&mut self, d: Diagnostic) {
         match self.0.len() {
             _ if self.0.len() > MANY || self.0.contains(&d) => {}

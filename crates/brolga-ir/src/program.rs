@@ -192,7 +192,7 @@ pub fn symbols_used(func: &ir::Function) -> EntitySet<ir::GlobalValue> {
     used
 }
 
-/// Let every declared function be one that is called, and every signature one that is used, so that whoever walks the tables needs no exception.
+/// Let every declared function be one that is called, and every signature one that is used, so that walks over the tables need no exception.
 fn forget_unused(func: &mut ir::Function) {
     let used = functions_used(func);
     match used.iter().next().map(|r| func.dfg.ext_funcs[r].clone()) {

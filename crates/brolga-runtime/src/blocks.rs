@@ -251,7 +251,7 @@ mod tests {
         let before = resident();
         for _ in 0..N {
             let primal = allocate(SIZE).expect("there is memory");
-            // SAFETY: the block has so many bytes, the shadow as many, and nobody uses the block any more.
+            // SAFETY: the block has so many bytes, the shadow as many, and the block is not used any more.
             unsafe {
                 primal.as_ptr().write_bytes(1, SIZE);
                 let shadow = blocks.add(primal, SIZE).expect("there is memory");

@@ -4,8 +4,8 @@
 //! recurse as deep as their input is. A host may call on a thread with a small stack (fibers of a server, threads of musl,
 //! secondary threads of macOS), and to run out of stack is the end of the process.
 //!
-//! *Answer.* Who begins such work says how much stack it may need. If less is left, or nobody can tell, the work is done on a
-//! thread of its own, while the caller waits. Pages of a stack that nobody touches take no memory.
+//! *Answer.* The caller of such work says how much stack it may need. If less is left, or that is not known, the work is done on a
+//! thread of its own, while the caller waits. Untouched pages of a stack take no memory.
 
 use std::thread::{Builder, scope};
 

@@ -109,7 +109,7 @@ impl Region {
         let memories = self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize));
         for (from, n) in [header].into_iter().chain(memories).filter(|r| r.1 > 0) {
             let start = self.start.wrapping_add(self.span + from);
-            // SAFETY: the range is accessible, and nobody holds a reference into it.
+            // SAFETY: the range is accessible, and there are no references into it.
             if !unsafe { fill_touched(start, n) } {
                 // SAFETY: as in `shrink`. On Linux private anonymous pages read as zero afterwards.
                 unsafe { libc::madvise(start.cast(), n, libc::MADV_DONTNEED) };

@@ -6,7 +6,7 @@
 //!
 //! **Answer.** What becomes of the sum tells. It is followed *forwards* as long as it is only moved: over edges, through memory, into callees and back to callers ([`Held`]). If on all ways its constant comes off again
 //! or its bits are taken for an integer, on one at least, the sum has the slope zero. If something else is done to it as well, it is a sum; then what takes the constant off has the slope zero, where all that it
-//! is taken off are such sums ([`Follow::is_sum`], *backwards*), and bits that are taken are nobody's business here.
+//! is taken off are such sums ([`Follow::is_sum`], *backwards*), and bits that are taken are not looked at here.
 //!
 //! **Which constants.** `1.5·2ᵏ` for `k` from 40 (singles: 12) to the width of the mantissa, and all numbers whose unit in the last place is one.
 //!
@@ -233,7 +233,7 @@ impl Body {
         Some(found)
     }
 
-    /// Whether nobody but this function's own accesses by that name reads a cell: in a slot of which all uses are seen, or in a frame on the stack in an instance's memory.
+    /// Whether only this function's own accesses by that name read a cell: in a slot of which all uses are seen, or in a frame on the stack in an instance's memory.
     fn is_own(&self, program: &Program, (base, at): Cell) -> bool {
         let func = &self.func;
         match base {

@@ -116,7 +116,7 @@ pub fn install_handlers() {
     imp::install_again();
 }
 
-/// Whether nobody has installed other handlers for these signals since ours were.
+/// Whether no other handlers for these signals have been installed since ours were.
 pub fn handlers_are_in_place() -> bool {
     imp::in_place()
 }

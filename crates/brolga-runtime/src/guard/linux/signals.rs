@@ -63,7 +63,7 @@ pub(super) fn install_again() {
     }
 }
 
-/// Whether nobody has installed a handler since.
+/// Whether our handlers are still the installed ones.
 pub(super) fn in_place() -> bool {
     install();
     SIGNALS.iter().all(|&(number, _)| is_ours(&action(number, None)))
@@ -118,7 +118,7 @@ fn try_handle(number: c_int, info: &libc::siginfo_t, context: &mut libc::ucontex
     let (at, sp) = (arch::trap_pc(context, signal), arch::stack_pointer(context));
     let access = matches!(signal, Signal::Segv | Signal::Bus);
     let nowhere = access && fault_address == at;
-    // SAFETY: whoever has gone to `at` did so by a call or a return, with a stack that works.
+    // SAFETY: the code that went to `at` did so by a call or a return, with a stack that works.
     let callee_of = nowhere.then(|| unsafe { arch::return_address(context) });
     let Some(pc) = claim(frame, at, callee_of) else { return false };
     let cause = match () {
