@@ -462,7 +462,9 @@ impl Cx<'_> {
                 let whole = aligned && lane == self.a.lane[v] && (covers || bytes > lane);
                 return if whole { State::Varied { definite: true } } else { State::Taint { definite: true } };
             }
-            if found.offset == 0 && found.bytes == bytes {
+            // Something else may have been stored there since, by another address: then it is no constant.
+            let known = found.sure || self.a.state[x] != State::No;
+            if known && found.offset == 0 && found.bytes == bytes {
                 return match self.a.state[x] {
                     State::Varied { definite } => self.received(v, &[x], definite),
                     s => s,
@@ -502,7 +504,10 @@ impl Cx<'_> {
         let bytes = reach::access_bytes(func, inst);
         match reach::last_store(func, self.i.cfg, inst, cell, bytes) {
             Some(found) if found.offset == 0 && found.bytes == bytes => {
-                return self.tainted(&func.dfg.inst_args(found.store)[..1]);
+                let state = self.tainted(&func.dfg.inst_args(found.store)[..1]);
+                if found.sure || state != State::No {
+                    return state;
+                }
             }
             _ => {}
         }
