@@ -51,11 +51,13 @@ fn commands(name: &str) {
     }
 }
 
-/// Whether two lines say the same. Numbers may differ in their last digits, since math libraries do.
+/// Whether two lines say the same. Numbers may differ in their last digits, since math libraries do, and the error of a
+/// difference is such digits.
 fn same(old: &str, new: &str) -> bool {
     let same_word = |(old, new): (&str, &str)| {
         let number = |word: &str| word.trim_matches(|c| "[](),:".contains(c)).parse::<f64>().ok();
-        old == new || number(old).zip(number(new)).is_some_and(|(a, b)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()))
+        old == new
+            || number(old).zip(number(new)).is_some_and(|(a, b)| (a - b).abs() <= 1e-12 + 1e-9 * a.abs().max(b.abs()))
     };
     let (old_words, new_words) = (old.split_whitespace(), new.split_whitespace());
     old_words.clone().count() == new_words.clone().count() && old_words.zip(new_words).all(same_word)
