@@ -100,7 +100,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Look at a function. Without flows there is no allocator, and nothing is known but what its caller has said: to memory behind which
-    /// parameters nothing else leads.
+    /// parameters nothing else leads. If it has said nothing, the list is empty.
     pub fn compute(
         program: &Program,
         func: &ir::Function,
@@ -281,7 +281,7 @@ impl<'a> Pass<'a> {
         noalias: &[bool],
     ) -> Option<Self> {
         let instance = func.signature.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
-        if !instance || flows.is_empty() && !noalias.contains(&true) {
+        if !instance || flows.is_empty() && noalias.is_empty() {
             return None;
         }
         let mut pass = Self::new(program, func, cfg, flows);

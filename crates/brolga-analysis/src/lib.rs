@@ -37,6 +37,7 @@ pub mod callee;
 pub mod cell;
 pub mod cfg;
 pub mod clobber;
+pub mod constant;
 pub mod contents;
 pub mod effects;
 pub mod in_place;

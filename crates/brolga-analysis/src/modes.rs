@@ -84,6 +84,9 @@ pub struct Variant {
     pub fresh: Vec<bool>,
     /// One per parameter, or nothing: the caller does not read the memory behind it. Only what the caller has said.
     pub no_need: Vec<bool>,
+    /// One per parameter, or nothing: what lies at this address of an instance's memory has no cotangent that the caller asks for
+    /// ([`crate::constant`]).
+    pub constant: Vec<bool>,
     /// Which memory nobody writes until its pullback has run.
     pub kept: Kept,
 }
@@ -115,8 +118,16 @@ impl Variant {
             .collect();
         // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
         let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
-        let (noalias, fresh, no_need) = (said(&request.noalias), said(&request.fresh), said(&request.no_need));
-        Self { func: request.func, params, results, noalias, fresh, no_need, kept: Kept::NOTHING }
+        Self {
+            func: request.func,
+            params,
+            results,
+            noalias: said(&request.noalias),
+            fresh: said(&request.fresh),
+            no_need: said(&request.no_need),
+            constant: said(&request.constant),
+            kept: Kept::NOTHING,
+        }
     }
 
     /// Parameters that lead to memory which nothing else leads to, and of which the caller does not want to know what is there.
@@ -127,7 +138,8 @@ impl Variant {
 
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
-        Self { func, params, results, noalias: vec![], fresh: vec![], no_need: vec![], kept: Kept::NOTHING }
+        let [noalias, fresh, no_need, constant] = [const { Vec::new() }; 4];
+        Self { func, params, results, noalias, fresh, no_need, constant, kept: Kept::NOTHING }
     }
 
     /// The variant under which a function is reached through a pointer: everything that its signature allows to be active

@@ -123,6 +123,9 @@ impl Invocation {
             let mut request = Request::new(self.func, [ArgActivity::Duplicated].into_iter().chain(args));
             request.noalias[1..].clone_from_slice(&self.noalias);
             request.no_need[1..].clone_from_slice(&self.no_need);
+            for i in (0..self.args.len()).filter(|&i| self.buffer(i).is_some()) {
+                request.constant[i + 1] = self.activity[i] == ArgActivity::Const;
+            }
             return request;
         }
         let mut request = Request::new(self.func, self.activity.iter().copied());

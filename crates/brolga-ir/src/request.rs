@@ -61,6 +61,10 @@ pub struct Request {
     /// and the gradient are the same. Of use together with `noalias`, with [`MemoryMode::Leave`], and for stores that cannot fault, or in
     /// [`Mode::Gradient`].
     pub no_need: Vec<bool>,
+    /// One per parameter that is an address in a WebAssembly instance's memory, all of which has a shadow: the caller asks for no cotangent of
+    /// what lies there (Enzyme's `enzyme_const`), such as data and labels. What is read there has none, if nothing that runs is seen to write there;
+    /// otherwise the promise is of no use, and the gradient is the same. Of use together with `noalias` where the function writes to memory.
+    pub constant: Vec<bool>,
     /// One per result; those at the end that are missing are active.
     pub results: Vec<ResultActivity>,
 }
@@ -70,7 +74,7 @@ impl Request {
     pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
         let args: Vec<_> = args.into_iter().collect();
         let (elems, no) = (vec![None; args.len()], vec![false; args.len()]);
-        Self { func, args, elems, noalias: no.clone(), fresh: no.clone(), no_need: no, results: vec![] }
+        Self { func, args, elems, noalias: no.clone(), fresh: no.clone(), no_need: no.clone(), constant: no, results: vec![] }
     }
 }
 

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use brolga_analysis::activity::steps::Steps;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
 use brolga_analysis::clobber::{self, ClobberInput};
+use brolga_analysis::constant::{Constant, ConstantInput};
 use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
 use brolga_analysis::pointers::{PointerInput, access_address};
@@ -72,6 +73,8 @@ pub struct Facts<'a> {
     pub demanded: bool,
     /// What is known of callees.
     pub summaries: &'a Summaries,
+    /// What has no cotangent because the caller has said so.
+    pub constant: Constant,
     /// Whose cotangents cannot be spuriously zero.
     pub solid: EntitySet<ir::Value>,
     /// Whose cotangents are one.
@@ -95,7 +98,12 @@ impl<'a> Facts<'a> {
     ) -> (Self, Vec<Diagnostic>) {
         let func = &primal.func;
         let Normalised { cfg, loops, uses, .. } = primal;
-        let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), &variant.noalias);
+        // That something is constant is told by blocks, too.
+        let noalias = match (&variant.noalias[..], &variant.constant[..]) {
+            ([], [_, ..]) => &vec![false; variant.constant.len()],
+            (said, _) => said,
+        };
+        let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), noalias);
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
         let release = if waits { late::releases(program, func, cfg, &mut blocks) } else { None };
@@ -126,6 +134,10 @@ impl<'a> Facts<'a> {
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
         let summary::Solved { pointers, contents, lanes, steps } = summary::solve(&input, &variant.results, uses);
+        let constant = Constant::compute(
+            &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
+            root,
+        );
         let input = ActivityInput {
             program,
             key: variant.func,
@@ -140,6 +152,7 @@ impl<'a> Facts<'a> {
             lanes: &lanes,
             steps: &steps,
             summaries,
+            constant: &constant.loads,
             untracked: untracked(program, variant.func, options),
             demanded,
         };
@@ -191,6 +204,7 @@ impl<'a> Facts<'a> {
             steps,
             demanded,
             summaries,
+            constant,
             solid: EntitySet::new(),
             units: EntitySet::new(),
             whole,
@@ -200,6 +214,19 @@ impl<'a> Facts<'a> {
         facts.overwrites = overwrites(&facts);
         facts.chains(root);
         (facts, problems)
+    }
+
+    /// What is promised to a callee of arguments that lead to constant memory.
+    pub fn constant_arguments(&self, args: &[ir::Value]) -> Vec<bool> {
+        let input = ConstantInput {
+            program: self.program,
+            variant: self.variant,
+            func: self.func(),
+            cfg: self.cfg,
+            blocks: &self.blocks,
+            effects: self.summaries.effects(),
+        };
+        self.constant.passed(&input, args)
     }
 
     /// Whether an integer is computed from what may be a float's bits, and nobody follows what becomes of them.
@@ -223,6 +250,7 @@ impl<'a> Facts<'a> {
             lanes: &self.activity.lane,
             steps: &self.steps,
             summaries: self.summaries,
+            constant: &self.constant.loads,
             untracked: untracked(self.program, self.variant.func, self.options),
             demanded: false,
         };

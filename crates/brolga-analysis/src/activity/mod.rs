@@ -176,6 +176,8 @@ pub struct ActivityInput<'a> {
     pub steps: &'a Steps,
     /// What is known of callees.
     pub summaries: &'a Summaries,
+    /// Loads of memory that the caller has said to be constant.
+    pub constant: &'a EntitySet<ir::Inst>,
     /// Whether problems with bits are left to the run.
     pub untracked: Untracked,
     /// Whether some function of the program computes a float's bits from integers in memory (see [`demand`]).

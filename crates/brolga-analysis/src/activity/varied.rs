@@ -295,6 +295,7 @@ impl Cx<'_> {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);
         match s {
+            Structural::Load | Structural::IntLoad if self.i.constant.contains(inst) => State::No,
             Structural::Load | Structural::AtomicLoad => self.load(inst, v),
             Structural::IntLoad => {
                 let addr = access_address(func, inst).expect("a load has an address");
