@@ -74,7 +74,16 @@ impl Request {
     pub fn new(func: FuncKey, args: impl IntoIterator<Item = ArgActivity>) -> Self {
         let args: Vec<_> = args.into_iter().collect();
         let (elems, no) = (vec![None; args.len()], vec![false; args.len()]);
-        Self { func, args, elems, noalias: no.clone(), fresh: no.clone(), no_need: no.clone(), constant: no, results: vec![] }
+        Self {
+            func,
+            args,
+            elems,
+            noalias: no.clone(),
+            fresh: no.clone(),
+            no_need: no.clone(),
+            constant: no,
+            results: vec![],
+        }
     }
 }
 

@@ -60,6 +60,7 @@ pub mod inline;
 pub mod lanes;
 pub mod liveness;
 pub mod loops;
+mod mixtures;
 pub mod normalise;
 mod once;
 pub mod orient;

@@ -159,7 +159,8 @@ fn is_plain(func: &ir::Function, inst: ir::Inst) -> bool {
     whole && near && little(func, inst)
 }
 
-fn little(func: &ir::Function, inst: ir::Inst) -> bool {
+/// Whether the first byte of what an access moves is the lowest.
+pub(crate) fn little(func: &ir::Function, inst: ir::Inst) -> bool {
     let flags = func.dfg.insts[inst].memflags_data(&func.dfg);
     cfg!(target_endian = "little") && flags.is_none_or(|f| f.explicit_endianness() != Some(Endianness::Big))
 }

@@ -295,6 +295,24 @@ def copies():
     ]
 
 
+def unions():
+    return [
+        Case("split", [0.7], "The lower word is zero."),
+        Case("cubed", [-0.7], "Without its sign."),
+        Case("scaled", [0.7], "Another exponent."),
+        Case("power_of_two", [0.7, 3], "Of two words that are no float's."),
+        Case("logarithm", [5.3], "What is left when an exponent has been taken off."),
+        Case("logarithm", [0.3], "Less than one.", seed=-2.0),
+        Case("exponential", [1.7], "An exponent is added."),
+        Case("exponential", [-2.2], "Or subtracted.", seed=0.5),
+        Case("signed_as", [0.7, -1.0], "Another number's sign."),
+        Case("signed_as", [-0.7, 2.0], "Back to its own.", seed=-1.5),
+        Case("scaled_by", [0.7, 3], "An exponent that is computed from the number's own."),
+        Case("scaled_by", [-3.25, -2], "Smaller.", seed=0.75),
+        Case("cut", [0.7], "Some of the last digits by themselves."),
+    ]
+
+
 def phasors():
     return [
         Case("ladder", [3, [0.5, 1.0, 0.25], [0.01, 0.02, 0.005], [1e-4, 2e-4, 5e-5], 8.0, 50.0], "Mains."),
@@ -638,6 +656,7 @@ PROGRAMS = [
     structs,
     layers,
     copies,
+    unions,
     phasors,
     waves,
     precise,

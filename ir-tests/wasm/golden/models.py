@@ -503,6 +503,45 @@ def copied(n, x):
     return dot(x, x), {}
 
 
+# --- unions
+
+
+def split(x):
+    return x**2, {}
+
+
+def cubed(x):
+    return fabs(x) ** 3, {}
+
+
+def scaled(x):
+    return 64 * x**2, {}
+
+
+def power_of_two(x, k):
+    return x * 2**k, {}
+
+
+def logarithm(x):
+    return log(x), {}
+
+
+def exponential(x):
+    return exp(x), {}
+
+
+def signed_as(x, y):
+    return (fabs(x) if y > 0 else -fabs(x)) ** 3, {}
+
+
+def scaled_by(x, n):
+    return (x * 2**n) ** 2, {}
+
+
+def cut(x):
+    return x**2, {}
+
+
 # --- phasors
 
 

@@ -102,19 +102,29 @@ pub fn lowest(func: &ir::Function, v: ir::Value, incoming: Option<&dyn Fn(ir::Bl
 
 /// Whether a shift or a mask leaves nothing of a float but what is above its mantissa.
 pub(crate) fn leaves_exponent(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> bool {
+    leaves_exponent_beside(func, cfg, inst, &|_| false)
+}
+
+/// The same, where it is known of some parameters of the function that they are numbers, and no float's bits.
+pub(crate) fn leaves_exponent_beside(
+    func: &ir::Function,
+    cfg: &Cfg,
+    inst: ir::Inst,
+    number: &dyn Fn(usize) -> bool,
+) -> bool {
     let args = func.dfg.inst_args(inst);
     match func.dfg.insts[inst].opcode() {
         Opcode::Ushr | Opcode::Sshr => {
             let least = least_place(func.dfg.value_type(args[0]));
             let by = constant_int(func, args[1]);
-            by.zip(least).is_some_and(|(n, least)| n >= least && !reaches_mantissa(func, cfg, args[0], n))
+            by.zip(least).is_some_and(|(n, least)| n >= least && !reaches_mantissa(func, cfg, (args[0], n), number))
         }
         Opcode::Band => [(0, 1), (1, 0)].into_iter().any(|(x, mask)| {
             let incoming = |b: ir::Block, i: usize| cfg.incoming(b, i).collect();
             let ty = func.dfg.value_type(args[mask]);
             let least = least_place(ty).filter(|_| !ty.is_vector());
             let from = least.map(|_| lowest(func, args[mask], Some(&incoming)));
-            from.zip(least).is_some_and(|(n, least)| n >= least && !reaches_mantissa(func, cfg, args[x], n))
+            from.zip(least).is_some_and(|(n, least)| n >= least && !reaches_mantissa(func, cfg, (args[x], n), number))
         }),
         _ => false,
     }
@@ -143,8 +153,8 @@ pub fn upper_half_of(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
 const MOST: usize = 64;
 
 /// Whether what an integer has from a place upwards may have been in a mantissa, and was shifted there.
-fn reaches_mantissa(func: &ir::Function, cfg: &Cfg, v: ir::Value, from: i64) -> bool {
-    let mut seen = vec![(v, from)];
+fn reaches_mantissa(func: &ir::Function, cfg: &Cfg, place: (ir::Value, i64), number: &dyn Fn(usize) -> bool) -> bool {
+    let mut seen = vec![place];
     let mut next = 0;
     while let Some(&(v, n)) = seen.get(next) {
         next += 1;
@@ -159,6 +169,7 @@ fn reaches_mantissa(func: &ir::Function, cfg: &Cfg, v: ir::Value, from: i64) -> 
         let ty = func.dfg.value_type(v);
         let too_low = mantissa_bits(ty).is_some_and(|least| n < least);
         let inst = match func.dfg.value_def(v) {
+            ValueDef::Param(b, i) if b == cfg.blocks[0] && number(i) => continue,
             ValueDef::Param(b, _) if b == cfg.blocks[0] && too_low => return true,
             ValueDef::Param(b, i) => {
                 cfg.incoming(b, i).for_each(|x| goes_to(x, n));

@@ -22,7 +22,7 @@
 //! **Which additions are steps.** A step that is made of a number does no harm: nobody reads a float there, so no cotangent comes. But it costs, so an addition is one only where something
 //! says that it is made of a float's bits (and for a rough one, that it becomes such): one operand is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as such ([`Steps::of`]); or the result becomes
 //! one in that way, or is chosen where such bits are not, and the other operand is plainly a number. Where both operands might be a float's nobody knows which is, and it is none. Bytes that are put together by an addition
-//! ([`bytes_of`]) are no step, either.
+//! ([`bytes_of`]) are no step, either, and neither are bytes that are cut off at the end, unless the rest is used as a float and as nothing else.
 
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -215,7 +215,7 @@ impl Steps {
                 _ if steps.to.contains(func.dfg.first_result(inst)) => beside_number(func, args),
                 _ => None,
             };
-            if operand.is_some() && bytes_of(func, inst).is_none() {
+            if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, uses, inst)) {
                 steps.operand[inst] = operand;
                 found.push(inst);
             }
@@ -228,6 +228,20 @@ impl Steps {
         steps.to.extend(stepped.iter().filter(|&v| to.contains(v)));
         steps
     }
+}
+
+/// Whether a mask leaves a word that is used as a float, and as nothing else: bytes that it cuts off are digits, and those that it keeps no piece.
+fn is_cut_float(func: &ir::Function, uses: &Uses, inst: ir::Inst) -> bool {
+    let v = func.dfg.first_result(inst);
+    let is_float = |u: &Use| match *u {
+        Use::Inst(i, _) => {
+            func.dfg.insts[i].opcode() == Opcode::Bitcast
+                && matches!(func.dfg.value_type(func.dfg.first_result(i)), types::F32 | types::F64)
+        }
+        Use::Edge(..) => false,
+    };
+    let masked = func.dfg.insts[inst].opcode() == Opcode::Band && is_word(func, v);
+    masked && !uses.of(v).is_empty() && uses.of(v).iter().all(is_float)
 }
 
 /// The integers of which one is chosen, where control flow meets or by a `select`.

@@ -7,7 +7,7 @@ use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use smallvec::SmallVec;
 
-use super::exponent::leaves_exponent;
+use super::exponent::leaves_exponent_beside;
 use super::open::Open;
 use super::pieces::bytes_of;
 use super::{BITS_HELP, Cx, State, whole_lane};
@@ -376,7 +376,8 @@ impl Cx<'_> {
     fn is_exponent(&self, inst: ir::Inst, v: ir::Value) -> bool {
         let func = self.i.func;
         let goes = || goes_on(func, self.i.uses, v) || becomes_float(func, self.i.uses, v);
-        leaves_exponent(func, self.i.cfg, inst) && !(bytes_of(func, inst).is_some() && goes())
+        let number = |param: usize| self.i.params[param] == ParamMode::Const;
+        leaves_exponent_beside(func, self.i.cfg, inst, &number) && !(bytes_of(func, inst).is_some() && goes())
     }
 
     /// The sum of what may be a float's bits, and something else.

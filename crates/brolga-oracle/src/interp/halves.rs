@@ -1,16 +1,20 @@
-//! The upper half of a double as an integer of its own.
+//! Halves of a double as integers of their own.
 //!
 //! C's `log` and its like take the upper 32 bits of a double, add something, put another exponent in, and put that beside the lower half again. What becomes of the upper half is
 //! followed as long as it moves as the double's own does: a constant is added, or bits that are none of the mantissa's are set or cleared. Beside the lower half it is a double again,
 //! whose bits are those of the first plus a number.
+//!
+//! The halves may be put side by side in a register or in memory: then they are a double where one is read. If the last digits of
+//! what is read are zeros and the others those of one float, in order, that is the float without its last digits.
 
-use cranelift_codegen::ir::Opcode;
+use cranelift_codegen::ir::{Opcode, Type, types};
 
 use super::domain::{Domain, NodeId};
 use super::machine::{Machine, Stepped};
 use super::moves::Mask;
-use super::provenance::{Byte, Prov, write_float};
-use super::value::Val;
+use super::provenance::{Byte, Origin, Prov, write_float};
+use super::value::{Val, float_of, ones};
+use crate::real::Real;
 
 /// Bits of a mantissa in the upper half of an `f64`.
 const MANTISSA: u128 = 0xf_ffff;
@@ -56,6 +60,42 @@ impl<D: Domain> Machine<'_, D> {
             Mask::Or | Mask::Xor => other.bits & MANTISSA == 0,
         };
         (n == 4 && other.prov.is_clean() && keeps).then(|| self.upper(half))?
+    }
+
+    /// Some of the last digits of a lower half cut off.
+    pub(super) fn lower_masked(&self, mask: Mask, n: usize, x: &Val, y: &Val) -> Option<Prov> {
+        let (half, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
+        let m = other.bits as u32;
+        let cuts = m != 0 && m == u32::MAX >> m.trailing_zeros() << m.trailing_zeros();
+        let Prov::Bytes(bytes) = &half.prov else { return None };
+        let Byte::Part { node, index: 0, width: 8 } = bytes[0] else { return None };
+        let part = |i: usize| bytes[i] == Byte::Part { node, index: i as u8, width: 8 };
+        let whole = (0..16).all(|i| if i < 4 { part(i) } else { bytes[i] == Byte::Clean });
+        let cut = n == 4 && mask == Mask::And && other.prov.is_clean() && cuts && whole;
+        cut.then(|| half.prov.gather(4, |i| (m.to_le_bytes()[i] != 0).then_some(i)))
+    }
+
+    /// A value that is used as a float of this type from here on.
+    pub(super) fn used_as(&mut self, v: Val, ty: Type) -> Val {
+        let Prov::Bytes(bytes) = &v.prov else { return v };
+        if !matches!(ty, types::F32 | types::F64) {
+            return v;
+        }
+        let mut out = **bytes;
+        let width = ty.bytes() as usize;
+        self.join_halves(&mut out, width, v.bits);
+        let zeros = (0..width).take_while(|&i| out[i] == Byte::Clean && v.bits.to_le_bytes()[i] == 0).count();
+        let last = out.get(width - 1).copied();
+        if let Some(Byte::Part { node, width: w, .. }) = last.filter(|_| zeros > 0)
+            && usize::from(w) == width
+            && (zeros..width).all(|i| out[i] == Byte::Part { node, index: i as u8, width: w })
+        {
+            let (value, slope) = (float_of(v.bits & ones(ty.bits()), w), [Some(D::Num::constant(1.0)), None, None]);
+            if let Some(cut) = self.record(value, &[(Origin::Node(node), 0.0)], |_| slope) {
+                write_float(&mut out, 0, cut, w);
+            }
+        }
+        Val { prov: Prov::new(out), ..v }
     }
 
     /// Where a lower half stands beside what the upper one has become, a double.

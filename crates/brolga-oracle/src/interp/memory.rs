@@ -101,7 +101,10 @@ impl<D: Domain> Machine<'_, D> {
                 InstructionData::Load { opcode, arg, flags, offset } => {
                     let addr = self.address(dfg, flags, arg, offset.into())?;
                     match extending(opcode) {
-                        None => self.read(addr, ty.bytes() as usize).into(),
+                        None => {
+                            let v = self.read(addr, ty.bytes() as usize);
+                            self.used_as(v, ty).into()
+                        }
                         Some((width, count, signed)) => {
                             let raw = self.read(addr, (width * count) as usize);
                             self.extend_lanes(&raw, width, ty, signed).into()

@@ -116,7 +116,7 @@ impl<D: Domain> Machine<'_, D> {
         if x.prov.is_clean() && y.prov.is_clean() {
             return Prov::Clean;
         }
-        if let Some(prov) = self.upper_masked(mask, n, x, y) {
+        if let Some(prov) = self.upper_masked(mask, n, x, y).or_else(|| self.lower_masked(mask, n, x, y)) {
             return prov;
         }
         let origin = self.origin();

@@ -166,7 +166,10 @@ impl<D: Domain> Machine<'_, D> {
             Uextend | Sextend | Ireduce => self.resize_int(data.opcode(), arg_ty, ty, args[0]).into(),
             Isplit => self.split(arg_ty, args[0]).into(),
             Iconcat => self.concat(arg_ty, args[0], args[1]).into(),
-            Bitcast => self.get(args[0]).clone().into(),
+            Bitcast => {
+                let v = self.get(args[0]).clone();
+                self.used_as(v, ty).into()
+            }
             Select | SelectSpectreGuard => {
                 let taken = if self.bits(args[0]) != 0 { args[1] } else { args[2] };
                 self.get(taken).clone().into()
