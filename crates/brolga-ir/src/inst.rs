@@ -503,7 +503,8 @@ pub enum AdOp {
         off: i32,
         /// How many.
         bytes: u32,
-        /// Trap with [`Check::UntrackedBits`] if they were not zero.
+        /// Trap with [`Check::UntrackedBits`] if they were not zero; or, of less than four bytes, if the word that they lie in was not: it may be a
+        /// float of which they are a part that is zero.
         checked: bool,
     },
 

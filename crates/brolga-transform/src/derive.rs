@@ -129,6 +129,8 @@ pub struct Derivation {
     pub pieces: bool,
     /// Whether a function computes a float's bits from integers in memory.
     pub demanded: bool,
+    /// Of which sizes floats are that are moved as integers which may be none ([`Activity::guessed`](brolga_analysis::activity::Activity::guessed)).
+    pub guessed: u8,
     /// Bytes that the tape is to have room for beyond its limit: for a frame that would not be there if the root had a function of its own.
     pub spare: usize,
 }
@@ -314,6 +316,7 @@ fn run(
     let (mut pairs, mut wholes) = (Vec::new(), Vec::new());
     let mut captures = Vec::new();
     let mut overwrites = Vec::new();
+    let mut guessed = 0;
     let common = Common { program: &program, options, summaries: &summaries, demanded: manner.demanded, isa };
     // Who reads what others move in pieces has to know; who was derived before that was seen is derived again.
     let mut pieces = manner.pieces;
@@ -375,6 +378,7 @@ fn run(
                 stages.serves = is_served.is_some() && at == 1;
                 look(&stages);
                 pieces |= stages.facts.activity.moves_pieces();
+                guessed |= stages.facts.activity.guessed(stages.facts.func(), stages.facts.cfg);
                 if is_root {
                     overwrites.clone_from(&stages.facts.overwrites.whole);
                 }
@@ -443,6 +447,7 @@ fn run(
         normalised,
         pieces,
         demanded: manner.demanded,
+        guessed,
         spare,
     }))
 }

@@ -135,6 +135,25 @@ impl Activity {
         self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)
     }
 
+    /// Of which sizes floats are that this function moves as integers, or in blocks, without knowing that they are any: the lowest bit
+    /// stands for four bytes, the next for eight.
+    pub fn guessed(&self, func: &ir::Function, cfg: &Cfg) -> u8 {
+        let bit = |bytes: u32| if bytes == 4 { 1 } else { 2 };
+        let of = |&inst: &ir::Inst| match (self.mem[inst], func.dfg.inst_results(inst)) {
+            (MemRole::Float(shape), &[v])
+                if matches!(self.state[v], State::Varied { definite: false })
+                    && !matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }) =>
+            {
+                bit(shape.lane_bytes())
+            }
+            _ => match self.copies[inst] {
+                Some(CopyRole::Floats(bytes)) => bit(bytes),
+                _ => 0,
+            },
+        };
+        cfg.all_insts().iter().map(of).fold(0, |all, one| all | one)
+    }
+
     /// Whether this function computes what may become a float's bits from integers that may be a float's bits.
     pub fn computes_bits(&self) -> bool {
         self.computed.iter().any(|v| self.ct[v].is_some())

@@ -509,8 +509,14 @@ impl Cx<'_> {
                     Some(_) => self.shadow_or(b, of, *sure, segment::ZEROS),
                     None => (self.shadow_at(b, of, *sure, segment::ZEROS), 0),
                 };
+                let part = *checked && *bytes < 4;
+                if part {
+                    let first = b.ins().iadd_imm_s(at, i64::from(from));
+                    let word = b.ins().band_imm_s(first, !3);
+                    self.check_zero(b, word, 0, types::I32, inst.at);
+                }
                 for (o, ty) in pieces(*bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
-                    if *checked {
+                    if *checked && !part {
                         self.check_zero(b, at, o, ty, inst.at);
                     }
                     let z = if ty == types::I128 { ops::constant(b, types::F64X2, 0.0) } else { b.ins().iconst(ty, 0) };

@@ -5,7 +5,8 @@
 //! argument must not overlap one that has a shadow: what is read through it would have no derivative.
 //!
 //! What the caller has said of floats in memory ([`Arg::floats`]) is asked for when a pullback ends, by cotangents that have moved in pieces
-//! (`brolga_runtime::pieces`) to where the program has written nothing.
+//! (`brolga_runtime::pieces`) to where the program has written nothing. And where a program that has floats of one size moves words which may be floats, the
+//! shadows of floats of the other size must be the same before a pullback and behind it.
 
 use std::sync::Arc;
 
@@ -86,6 +87,8 @@ pub struct Places {
     known: Vec<(u64, Arc<[Floats]>)>,
     /// Shadows of arguments of which the caller has said no more than how long they are, or that they hold floats: address and length.
     whole: Vec<(u64, u64)>,
+    /// Shadows of floats of another size than those which a program moves as integers: address and length.
+    others: Vec<(u64, usize)>,
 }
 
 impl Places {
@@ -95,7 +98,30 @@ impl Places {
         let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
         let no_floats = |i: usize| matches!(elems.get(i), Some(Some(Elem::Int | Elem::Pointer)));
         let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
-        Self { known, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect() }
+        Self { known, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(), others: Vec::new() }
+    }
+
+    /// The same, and where floats are of another size than those that a program moves as integers, if it moves any: of 4 bytes if the lowest bit
+    /// of `guessed` is set, of 8 if the next is.
+    pub fn beside(mut self, args: &[Arg], guessed: u8) -> Self {
+        let other = |size: u32| size == 8 && guessed & 1 != 0 || size == 4 && guessed & 2 != 0;
+        for a in args.iter().filter(|a| guessed != 0 && a.shadow != 0) {
+            let all = a.floats.iter().flat_map(|f| f.iter()).filter(|f| other(f.size));
+            self.others.extend(all.map(|f| (a.shadow.wrapping_add(f.offset), f.len as usize)));
+        }
+        self
+    }
+
+    /// The shadows of those floats as they are now.
+    pub fn other_floats(&self) -> Vec<u8> {
+        // SAFETY: a shadow is as large as its primal, where the caller has said that there are floats.
+        let bytes = |&(at, len): &(u64, usize)| unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec();
+        self.others.iter().flat_map(bytes).collect()
+    }
+
+    /// Whether they have changed: nothing but moves as floats of the wrong size can have done that.
+    pub fn other_floats_have_moved(&self, before: &[u8]) -> bool {
+        !self.others.is_empty() && self.other_floats() != before
     }
 
     /// Where eight bytes of shadow are, for who can say what lies there.

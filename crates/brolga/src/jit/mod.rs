@@ -117,6 +117,8 @@ struct Inner {
     debug: bool,
     /// Whether a function moves floats in pieces.
     pieces: bool,
+    /// Of which sizes floats are that are moved as integers which may be none.
+    guessed: u8,
     /// Bytes of the tape beyond its limit.
     spare: usize,
     /// If it was made with little effort, until calls have paid for more.
@@ -373,6 +375,7 @@ impl DerivedRule {
             request: request.clone(),
             overwrites: d.overwrites,
             pieces: d.pieces,
+            guessed: d.guessed,
             spare: d.spare,
             debug: options.debug,
             pool: Arc::new(pool),
@@ -445,11 +448,13 @@ impl DerivedRule {
     }
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.
-    fn all_arrived(&self, tape: &mut Lease, places: &Places) -> Result<(), Error> {
-        let Err(Stuck(at)) =
-            tape.end_pullback(&|window| places.at(window as u64), &|byte| places.has_float(byte as u64))
-        else {
-            return Ok(());
+    fn all_arrived(&self, tape: Option<&mut Lease>, places: &Places, before: &[u8]) -> Result<(), Error> {
+        let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
+        let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
+        let message = match ended {
+            Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
+            Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
+            Ok(()) => return Ok(()),
         };
         let check = Check::UntrackedBits;
         let primal = &self.0.program.funcs[self.0.request.func];
@@ -463,7 +468,7 @@ impl DerivedRule {
             line: None,
             inlined: Vec::new(),
             phase: "pullback",
-            message: PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
+            message,
         })))
     }
 
@@ -533,7 +538,8 @@ impl DerivedRule {
 
     /// What the caller has said of floats in memory, if anybody is going to ask.
     fn places(&self, args: &[Arg]) -> Places {
-        if self.0.pieces { Places::of(args, &self.0.request.elems) } else { Places::default() }
+        let known = if self.0.pieces { Places::of(args, &self.0.request.elems) } else { Places::default() };
+        known.beside(args, self.0.guessed)
     }
 
     fn check_args(&self, args: &[Arg]) -> Result<(), Error> {
@@ -666,6 +672,8 @@ impl DerivedRule {
         let returns = if wanted { &inner.signature.returns[..] } else { &[] };
         let fixed = args.len() + inner.abi.deltas.len() + 1;
         let n = (fixed + inner.abi.seeds.len()).max(returns.len() + inner.abi.cotangents.len());
+        let places = self.places(args);
+        let before = places.other_floats();
         with_cells(n, |cells| {
             self.fill(cells, args, tape.as_mut())?;
             for (c, &i) in cells[fixed..].iter_mut().zip(&inner.abi.seeds) {
@@ -673,9 +681,7 @@ impl DerivedRule {
             }
             // SAFETY: our contract; the segment is ours alone.
             unsafe { self.enter(Phase::Whole, entry, cells) }?;
-            if let Some(tape) = &mut tape {
-                self.all_arrived(tape, &self.places(args))?;
-            }
+            self.all_arrived(tape.as_mut(), &places, &before)?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             self.cotangents(&cells[returns.len()..], seeds, cotangents);
@@ -721,6 +727,10 @@ impl DerivedRule {
 /// What is said of cotangents that moved in pieces and did not come together.
 const PIECES_LEFT: &str = "a cotangent that moved in pieces could not be put together again: a part of a float was moved without the others, or \
                            one float was made of two";
+
+/// What is said where floats have moved that are of another size than those of the program.
+const OTHER_FLOATS: &str = "words of memory were moved as floats of the size that the program itself loads and stores, but what lies there are floats of another \
+                            size, as the caller has said: their cotangents cannot be told apart. Load or store one of them as a float in the program";
 
 /// The type of a pointer.
 pub const POINTER: Type = types::I64;

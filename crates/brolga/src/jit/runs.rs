@@ -95,6 +95,7 @@ impl Pullback {
             self.tape.global_shadows_mut().zero();
         }
         self.tape.begin_pullback();
+        let before = self.places.other_floats();
         let seg = self.tape.as_mut_ptr() as i64;
         let n = (1 + inner.abi.seeds.len()).max(inner.abi.cotangents.len());
         with_cells(n, |cells| {
@@ -104,7 +105,7 @@ impl Pullback {
             }
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
-            self.rule.all_arrived(&mut self.tape, &self.places)?;
+            self.rule.all_arrived(Some(&mut self.tape), &self.places, &before)?;
             self.rule.cotangents(cells, seeds, out);
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");
