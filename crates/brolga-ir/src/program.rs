@@ -109,6 +109,9 @@ pub struct Program {
     /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among the last 65536 an access traps. So two accesses
     /// whose numbers differ by a few bytes are as far apart in memory. Frontends set this whose memories never have their last page.
     pub short_indices: bool,
+    /// Doubles may lie at 4 modulo 8, so that eight bytes at a multiple of eight may be halves of two. Frontends set this where accesses of doubles say so (WebAssembly, of packed
+    /// records).
+    pub packed_doubles: bool,
     /// Whatever traps a function has, its callers do not rely on them for their own accesses to be within memory: each access is within, or traps. So are
     /// those to shadows. Frontends of languages set this whose memory is bounded (WebAssembly).
     pub confined: bool,

@@ -21,12 +21,13 @@
 //! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is, and where the caller of the run
 //! knows what it has put into memory, it is added as that ([`There`]).
 //!
-//! **Errs** on the side of a trap. Floats at odd addresses lie in two windows, and are not put together.
+//! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together from two records ([`across`]); floats at odd addresses are not.
 
 use std::collections::HashMap;
 
 use crate::segment::Segment;
 
+mod across;
 mod demand;
 mod helpers;
 #[cfg(test)]
@@ -51,10 +52,15 @@ struct Record {
     home: usize,
     /// Bytes that have not been taken.
     left: Mask,
+    /// Bytes that have been taken, and are zeros where they were because of that.
+    away: Mask,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is no two singles.
     of: usize,
+    /// The windows before it and behind it as they were before anything was taken there, where there are such.
+    before: Option<[u8; WINDOW]>,
+    after: Option<[u8; WINDOW]>,
 }
 
 /// Bytes of a record that wait at a window.
@@ -104,12 +110,16 @@ pub(crate) struct Pieces {
     free: Vec<u32>,
     /// By half of a window: the record of which more may be taken there.
     open: HashMap<usize, u32>,
+    /// By half of a window: the record of which something was last taken there, while that is somewhere.
+    last: HashMap<usize, u32>,
     /// By window: what waits there.
     waiting: HashMap<usize, Vec<Waiting>>,
     /// What tickets stand for, until they are used; the first is that of ticket 1.
     tickets: Vec<Option<Vec<Part>>>,
     /// Bytes were to be a number, and were none.
     lost: bool,
+    /// Doubles may lie across windows ([`across`]).
+    across: bool,
     /// By window: bytes at which a demand waits ([`demand`]).
     demanded: HashMap<usize, Mask>,
 }
@@ -148,7 +158,7 @@ impl Pieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
         if !self.records.is_empty() || self.lost || !self.demanded.is_empty() {
-            *self = Self::default();
+            *self = Self { across: self.across, ..Self::default() };
         }
     }
 
@@ -158,7 +168,12 @@ impl Pieces {
     }
 
     fn note(&mut self, bytes: [u8; WINDOW], home: usize) -> u32 {
-        let record = Record { bytes, home, left: 0xff, under_way: 0, of: 0 };
+        let (mut before, mut after) = (None, None);
+        if home != 0 && self.across {
+            // SAFETY: windows are noted that are valid.
+            (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
+        }
+        let record = Record { bytes, home, left: 0xff, away: 0, under_way: 0, of: 0, before, after };
         match self.free.pop() {
             Some(i) => {
                 self.records[i as usize] = record;
@@ -183,8 +198,19 @@ impl Pieces {
         let r = &self.records[record as usize];
         if r.under_way == 0 && r.left == 0 {
             self.close(r.home, record);
-            self.free.push(record);
+            self.forget(record);
         }
+    }
+
+    /// A record may be used for something else.
+    fn forget(&mut self, record: u32) {
+        let home = self.records[record as usize].home;
+        for half in [home, home + HALF] {
+            if self.last.get(&half) == Some(&record) {
+                self.last.remove(&half);
+            }
+        }
+        self.free.push(record);
     }
 
     fn ticket(&mut self, parts: Vec<Part>) -> u64 {
@@ -216,6 +242,7 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
+        self.across |= p % WINDOW == HALF && n.is_multiple_of(WINDOW);
         let demanded = self.take_demand(p, n);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);
@@ -239,11 +266,13 @@ impl Pieces {
                     continue;
                 }
                 r.left &= !ours;
+                r.away |= ours;
                 r.under_way += ours.count_ones();
                 closed |= r.left & 0xf << half == 0;
                 if r.left == 0 {
                     self.close(base, record);
                 }
+                self.last.insert(base + half, record);
                 match parts.last_mut() {
                     Some(Part { record: last, bytes, at: a }) if (*last, *a) == (record, at) => *bytes |= ours,
                     _ => parts.push(Part { record, bytes: ours, at }),
@@ -269,7 +298,7 @@ impl Pieces {
                 }
                 if let Some(of) = of.filter(|_| closed) {
                     // SAFETY: our contract.
-                    unsafe { self.put_together(base, of) };
+                    unsafe { self.put_together(base, of, !self.across) };
                 }
             }
             base += WINDOW;
@@ -282,7 +311,7 @@ impl Pieces {
     }
 
     /// Add what a ticket stands for to `n` bytes at `p`, where there are floats of `of` bytes, or nobody knows of how many. False if something
-    /// stands for other bytes than these.
+    /// stands for other bytes than these. Doubles that are none of whole windows wait until they are settled.
     ///
     /// # Safety
     /// They and the windows that they lie in are valid.
@@ -291,6 +320,7 @@ impl Pieces {
             self.demand(p, n);
             return true;
         }
+        let of = if p.is_multiple_of(of.max(1)) { of } else { 0 };
         let mut places: Vec<usize> = Vec::new();
         for mut part in self.redeem(ticket) {
             let beyond = part.bytes & !within(part.at, 0, n as isize);
@@ -307,7 +337,11 @@ impl Pieces {
                 let shift = first - base as isize;
                 let have = part.bytes & within(shift, 0, WINDOW as isize);
                 // SAFETY: our contract.
-                if have != 0 && !(shift == 0 && unsafe { self.comes_home(base, part.record, have) }) {
+                let mut home = || unsafe {
+                    self.comes_home(base, part.record, have)
+                        || self.across && self.half_comes_home(base, part.record, have)
+                };
+                if have != 0 && !(shift == 0 && home()) {
                     let all = self.waiting.entry(base).or_default();
                     match all.iter_mut().find(|w| w.record == part.record && w.shift == shift) {
                         Some(w) if w.have & have != 0 => return false,
@@ -320,7 +354,7 @@ impl Pieces {
             }
         }
         // SAFETY: our contract: bytes wait in them.
-        places.into_iter().for_each(|base| unsafe { self.put_together(base, of) });
+        places.into_iter().for_each(|base| unsafe { self.put_together(base, of, !self.across) });
         true
     }
 
@@ -346,10 +380,11 @@ impl Pieces {
         }
         let r = &mut self.records[record as usize];
         r.left |= bytes;
+        r.away &= !bytes;
         r.under_way -= bytes.count_ones();
         if r.left == 0xff {
             self.close(base, record);
-            self.free.push(record);
+            self.forget(record);
         }
         true
     }
@@ -398,11 +433,11 @@ impl Pieces {
         })
     }
 
-    /// Add what waits at a window and is complete.
+    /// Add what waits at a window and is complete. If nothing is there, and it may be put there as it is, its size does not matter.
     ///
     /// # Safety
     /// The window is valid.
-    unsafe fn put_together(&mut self, base: usize, of: usize) {
+    unsafe fn put_together(&mut self, base: usize, of: usize, as_it_is: bool) {
         let Some(mut all) = self.waiting.remove(&base) else { return };
         let alone = all.len() == 1;
         let whole = |mask: Mask| !self.in_part(base, mask);
@@ -432,7 +467,13 @@ impl Pieces {
                 }
                 // Where nothing is, a sum is what is added, whatever kind of number that may be.
                 // SAFETY: our contract.
-                0 if alone && w.shift == 0 && w.have == 0xff && double && unsafe { window_at(base) } == [0; WINDOW] => {
+                0 if alone
+                    && as_it_is
+                    && w.shift == 0
+                    && w.have == 0xff
+                    && double
+                    && unsafe { window_at(base) } == [0; WINDOW] =>
+                {
                     // SAFETY: our contract: all of it has been copied.
                     unsafe { (base as *mut [u8; WINDOW]).write(bytes) };
                     added = w.have;
@@ -447,6 +488,10 @@ impl Pieces {
         all.retain(|w| w.have != 0);
         if !all.is_empty() {
             self.waiting.insert(base, all);
+            if of == WINDOW && double {
+                // SAFETY: our contract.
+                unsafe { self.doubles_at(base, false) };
+            }
         }
     }
 
@@ -458,13 +503,22 @@ impl Pieces {
     unsafe fn settle(&mut self, p: usize, n: usize, of: usize, forgets: bool) -> bool {
         let mut base = p & !(WINDOW - 1);
         let mut known = true;
+        // SAFETY: our contract.
+        let across = of == WINDOW && p % WINDOW == HALF && unsafe { self.settle_across(p, n, &mut known) };
         while base < p + n {
             let at = base as isize - p as isize;
             let ours = within(at, 0, n as isize);
-            let floats: &[Mask] = if of == 4 { &[0xf, 0xf0] } else { &[0xff] };
+            let floats: &[Mask] = match of {
+                4 => &[0xf, 0xf0],
+                _ if across => &[],
+                _ => &[0xff],
+            };
             known &= of == 0 || !floats.iter().any(|f| ours & f != 0 && self.in_part(base, *f));
             for half in [0, HALF] {
                 let part = ours & 0xf << half;
+                if let Some(&last) = self.last.get(&(base + half)).filter(|_| part != 0) {
+                    self.records[last as usize].away &= !part;
+                }
                 let Some(open) = self.open.get(&(base + half)).copied().filter(|_| part != 0) else { continue };
                 let left = &mut self.records[open as usize].left;
                 *left &= !part;
@@ -477,7 +531,11 @@ impl Pieces {
             }
             if of != 0 && p.is_multiple_of(of) {
                 // SAFETY: our contract.
-                unsafe { self.put_together(base, of) };
+                unsafe { self.put_together(base, of, !self.across) };
+                if self.across && of == WINDOW && !self.in_part(base, 0xff) {
+                    // SAFETY: the same.
+                    unsafe { self.doubles_at(base, true) };
+                }
             }
             if let Some(mut all) = self.waiting.remove(&base) {
                 for w in &mut all {
@@ -546,7 +604,8 @@ impl Pieces {
     fn number(&mut self, ticket: u64, n: usize) -> f64 {
         self.lost |= ticket == demand::DEMAND;
         let parts = self.redeem(ticket);
-        let sum = self.sum(&parts, n);
+        let (across, left) = if n == WINDOW { self.sum_across(&parts) } else { (0.0, parts.clone()) };
+        let sum = across + self.sum(&left, n);
         parts.iter().for_each(|part| self.done(part.record, part.bytes));
         sum
     }
@@ -588,7 +647,7 @@ impl Pieces {
             let there = known(base);
             let of = if let (0, There::Floats(of)) = (of, there) { of } else { of };
             // SAFETY: what waits there came by an access of these bytes; a window is never on two pages.
-            unsafe { self.put_together(base, of) };
+            unsafe { self.put_together(base, of, true) };
             if there == There::Constants && self.waiting.get(&base).is_some_and(|all| self.is_stuck(all)) {
                 self.waiting.remove(&base);
                 // SAFETY: the same.
@@ -613,6 +672,11 @@ unsafe fn add_number<T: Copy>(p: *mut T, x: T, sum: impl Fn(T, T) -> T) {
 }
 
 impl Segment {
+    /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of eight, those may be halves of two.
+    pub fn doubles_may_lie_across(&mut self) {
+        self.pieces.across = true;
+    }
+
     /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked for addresses of eight bytes of shadow: what is there
     /// of which it is the shadow? `holds_floats` is asked for single bytes of shadow: are they of a float that the caller of the run has put there, as far as
     /// that is known?

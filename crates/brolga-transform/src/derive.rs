@@ -377,7 +377,7 @@ fn run(
             Ok(Became::Derived(mut stages)) => {
                 stages.serves = is_served.is_some() && at == 1;
                 look(&stages);
-                pieces |= stages.facts.activity.moves_pieces();
+                pieces |= stages.facts.activity.moves_pieces(stages.facts.program);
                 guessed |= stages.facts.activity.guessed(stages.facts.func(), stages.facts.cfg);
                 if is_root {
                     overwrites.clone_from(&stages.facts.overwrites.whole);
@@ -528,7 +528,7 @@ fn derive_one<'a>(
     if !demanded && facts.activity.computes_bits() {
         return Ok(Became::Demanding);
     }
-    let pieces = pieces || facts.activity.moves_pieces();
+    let pieces = pieces || facts.activity.moves_pieces(program);
     let mut ids = Ids::default();
     let (mut lifted, forward_of) = lift(&primal.func, &program.funcs[variant.func].symbol, &mut ids);
 

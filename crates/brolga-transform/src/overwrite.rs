@@ -73,7 +73,7 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
         }
     }
     // What comes in pieces comes later than it seems, and is added.
-    if facts.activity.moves_pieces() {
+    if facts.activity.moves_pieces(facts.program) {
         out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
     } else {
         own(facts, &mut out);

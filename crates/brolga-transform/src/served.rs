@@ -64,7 +64,7 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
         Kind::Pair => straight && facts.whole.is_empty(),
     };
     let by = work.variants.iter().find(|(v, kind)| may(*kind) && serves(v, root, facts))?;
-    Some(Served { by: by.clone(), pieces: facts.activity.moves_pieces() })
+    Some(Served { by: by.clone(), pieces: facts.activity.moves_pieces(facts.program) })
 }
 
 /// Whether a variant takes and gives what another one does, that of these facts, but for seeds that are one. What memory is taken to hold may be what the

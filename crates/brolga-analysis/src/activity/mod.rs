@@ -129,9 +129,13 @@ impl Activity {
         matches!(self.state[v], State::Varied { .. })
     }
 
-    /// Whether this function moves anything active in pieces, or blocks in which floats are of unknown size.
-    pub fn moves_pieces(&self) -> bool {
-        let mixed = |c: &Option<CopyRole>| *c == Some(CopyRole::Mixed);
+    /// Whether this function moves anything active in pieces, or blocks in which floats are of unknown size, or doubles need not begin where the block does.
+    pub fn moves_pieces(&self, program: &Program) -> bool {
+        let mixed = |c: &Option<CopyRole>| match c {
+            Some(CopyRole::Mixed) => true,
+            Some(CopyRole::Floats(bytes)) => *bytes == 8 && program.packed_doubles,
+            _ => false,
+        };
         self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)
     }
 

@@ -392,15 +392,16 @@ impl Cx<'_> {
         }
         let k = self.i.contents.of_class(args[0]);
         let mixed = Kinds::F64.join(Kinds::F32);
-        let role = match k.moved() {
+        let moved = if self.i.program.packed_doubles && k.moved() == Kinds::F64 { mixed } else { k.moved() };
+        let role = match moved {
             Kinds::F64 => CopyRole::Floats(8),
             Kinds::F32 => CopyRole::Floats(4),
             Kinds::POINTER => CopyRole::Pointers,
             // Integers of which a float is made may be that float's bits.
             Kinds::NONE if self.i.demanded && self.i.program.vmctx_pointers_only => CopyRole::Mixed,
             Kinds::NONE if k.has(Kinds::INT) => CopyRole::Ints,
-            _ if let Some(fields) = self.fields(inst, mixed == k.moved())
-                && (mixed != k.moved() || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>
+            _ if let Some(fields) = self.fields(inst, mixed == moved)
+                && (mixed != moved || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>
             {
                 CopyRole::Fields(fields)
             }

@@ -58,12 +58,12 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
     found
 }
 
-/// Whether memory holds floats of both sizes, as far as the function, its callers and its callees see.
+/// Whether memory holds floats of both sizes, or halves of doubles where a double might be, as far as the function, its callers and its callees see.
 pub(super) fn is_mixed(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> bool {
     let data = i.func.dfg.insts[inst];
     let region = data.alias_region(&i.func.dfg).map(|r| i.func.dfg.alias_regions[r].user_id);
     let kinds = i.contents.of_class(addr).join(region.map_or(Kinds::NONE, |r| i.summaries.region(r)));
-    kinds.has(Kinds::F64.join(Kinds::F32))
+    kinds.has(Kinds::F64) && (kinds.has(Kinds::F32) || i.program.packed_doubles)
 }
 
 /// Whether all of so many bytes have been written as floats of this size, just before an instruction.

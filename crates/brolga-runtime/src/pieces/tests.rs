@@ -60,9 +60,23 @@ fn origins(moves: &[Move]) -> [usize; 8 * WINDOWS] {
 
 /// The reverse of the moves on shadows, which belong to floats of a known size or not.
 fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> bool {
+    reverse_at(0, moves, shadow, of, typed)
+}
+
+/// Memory around shadows, on one page.
+#[repr(align(128))]
+struct Around([u8; 128]);
+
+/// The same where they begin so many bytes behind a multiple of eight, in the middle of a page.
+fn reverse_at(first: usize, moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> bool {
     let mut seg = Segment::new(1 << 20).unwrap();
+    seg.pieces.across = first != 0;
     let seg: *mut Segment = &mut *seg;
-    let base = shadow.as_mut_ptr() as u64;
+    let mut around = Around([0; 128]);
+    let place = &raw mut around.0[32 + first];
+    // SAFETY: it is large enough.
+    unsafe { place.copy_from(shadow.as_ptr().cast(), 8 * WINDOWS) };
+    let base = place as u64;
     let mut known = true;
     // SAFETY: all places lie in the shadow; the segment lives as long as this function.
     unsafe {
@@ -74,7 +88,9 @@ fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> 
         for w in 0..WINDOWS as u64 {
             known &= brolga_settle_bytes(seg, 8 * w, base, 8, typed) == status::OK;
         }
-        known & (*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok()
+        known &= (*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok();
+        shadow.as_mut_ptr().cast::<u8>().copy_from(place, 8 * WINDOWS);
+        known
     }
 }
 
@@ -84,23 +100,26 @@ proptest! {
         copies in prop::collection::vec(prop_oneof![3 => copy(), 1 => swap()], 1..5),
         mut cts in prop::array::uniform5(prop_oneof![Just(0.0), Just(1.0), Just(-2.5), -1.0..1.0f64]),
         hint in prop::bool::ANY,
+        first in prop_oneof![Just(0_usize), Just(4)],
     ) {
         let moves: Vec<Move> = copies.concat();
         let from = origins(&moves);
         let mut wanted = [0.0; WINDOWS];
         let mut whole = true;
         for (w, ct) in cts.iter().enumerate() {
-            let first = from[8 * w];
-            if first.is_multiple_of(8) && (0..8).all(|i| from[8 * w + i] == first + i) {
-                wanted[first / 8] += ct;
+            // Of a double across windows a lower half of zeros may come from elsewhere: those are digits that were cut off.
+            let cut = if first == 4 && ct.to_bits() as u32 == 0 { 4 } else { 0 };
+            let begins = from[8 * w + cut].wrapping_sub(cut);
+            if begins.is_multiple_of(8) && (cut..8).all(|i| from[8 * w + i] == begins + i) {
+                wanted[begins / 8] += ct;
             } else {
                 whole &= *ct == 0.0;
             }
         }
         let asked = cts;
-        let known = reverse(&moves, &mut cts, if hint { 8 } else { 0 }, 8);
-        // What is not whole may have moved nothing but zeros.
-        prop_assert!(!whole || known, "{asked:?} by {moves:?}");
+        let known = reverse_at(first, &moves, &mut cts, if hint && first == 0 { 8 } else { 0 }, 8);
+        // What is not whole may have moved nothing but zeros. Across windows some orders are not followed (`packed_records_by_words` has those that compilers make).
+        prop_assert!(!whole || known || first == 4, "{asked:?} by {moves:?}");
         if known {
             let near = cts.iter().zip(&wanted).all(|(x, y)| (x - y).abs() < 1e-12);
             prop_assert!(whole && near, "{cts:?}, not {wanted:?}");
@@ -216,4 +235,59 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
         assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
     }
     assert!((shadow[1] - 100.0).abs() < 1e-9 && shadow[0] == 0.0, "{shadow:?}");
+}
+
+/// Two pages.
+#[repr(align(4096))]
+struct Pages([u8; 8192]);
+
+/// Records of a word and three doubles, without a gap, exchanged by words of eight and four bytes by way of the last, in the order in which compilers copy.
+#[test]
+fn packed_records_by_words() {
+    const RECORD: usize = 28;
+    let sets: [&[(usize, usize)]; 4] = [
+        &[(0, 8), (8, 8), (16, 8), (24, 4)],
+        &[(24, 4), (16, 8), (8, 8), (0, 8)],
+        &[(0, 4), (4, 8), (12, 8), (20, 8)],
+        &[(0, 4), (4, 4), (8, 4), (12, 4), (16, 4), (20, 4), (24, 4)],
+    ];
+    // On one page, and on two.
+    for (parts, first) in sets.iter().flat_map(|&parts| [(parts, 8), (parts, 4060)]) {
+        for cts in [[1.0, 0.5, -2.0], [0.1, -0.7, 1.3], [0.0, 0.3, 1.0], [1.0, 0.0, 0.0]] {
+            let mut seg = Segment::new(1 << 20).unwrap();
+            seg.doubles_may_lie_across();
+            let seg: *mut Segment = &mut *seg;
+            let mut pages = Box::new(Pages([0; 8192]));
+            let base = &raw mut pages.0[first] as u64;
+            let double = |record: usize, k: usize| (RECORD * record + 4 + 8 * k) as u64;
+            let copy =
+                |to: usize, from: usize| parts.iter().map(move |&(at, n)| (RECORD * to + at, RECORD * from + at, n));
+            // t = a; a = b; b = t; and then a is read twice, and t again.
+            let moves: Vec<_> = copy(2, 0).chain(copy(0, 1)).chain(copy(1, 2)).collect();
+            // SAFETY: all places lie in the array; the segment lives.
+            unsafe {
+                for record in 0..3 {
+                    for (k, ct) in cts.iter().enumerate() {
+                        ((base + double(record, k)) as *mut f64).write_unaligned(ct * (record + 1) as f64);
+                    }
+                }
+                for (to, from, n) in moves.into_iter().rev() {
+                    let ticket = brolga_take_bytes(seg, to as u64, base, n as u64);
+                    assert_eq!(brolga_add_bytes(seg, from as u64, base, n as u64, 0, ticket), status::OK);
+                }
+                for at in (0..3).flat_map(|record| (0..3).map(move |k| double(record, k))) {
+                    assert_eq!(brolga_settle_bytes(seg, at, base, 8, 8), status::OK);
+                }
+                assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok(), "{parts:?}, {cts:?}");
+                for (k, ct) in cts.iter().enumerate() {
+                    let there = |record| ((base + double(record, k)) as *const f64).read_unaligned();
+                    // b was t, which was a; a was b.
+                    let close = |x: f64, y: f64| assert!((x - y).abs() < 1e-12, "{parts:?}, {cts:?}: {x}, not {y}");
+                    close(there(0), ct * 2.0 + ct * 3.0);
+                    close(there(1), ct * 1.0);
+                    close(there(2), 0.0);
+                }
+            }
+        }
+    }
 }

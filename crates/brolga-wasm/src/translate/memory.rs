@@ -111,6 +111,11 @@ impl Fx<'_, '_, '_, '_> {
         true
     }
 
+    /// A double of a packed record is accessed with less than its own alignment.
+    fn double_at(&mut self, m: &MemArg) {
+        self.env.program.packed_doubles |= m.align < 3;
+    }
+
     /// Check a range of memory and give its address.
     pub(crate) fn range(&mut self, memory: u32, start: Value, length: Value) -> Value {
         let (start, length) = (self.wide(start), self.wide(length));
@@ -232,7 +237,10 @@ impl Fx<'_, '_, '_, '_> {
             O::I32Load { memarg } => self.load(memarg, types::I32),
             O::I64Load { memarg } => self.load(memarg, types::I64),
             O::F32Load { memarg } => self.load(memarg, types::F32),
-            O::F64Load { memarg } => self.load(memarg, types::F64),
+            O::F64Load { memarg } => {
+                self.double_at(memarg);
+                self.load(memarg, types::F64)
+            }
             O::V128Load { memarg } => self.load(memarg, types::I8X16),
             O::I32Load8S { memarg } => load!(memarg, sload8, 1, types::I32),
             O::I32Load8U { memarg } => load!(memarg, uload8, 1, types::I32),
@@ -244,11 +252,13 @@ impl Fx<'_, '_, '_, '_> {
             O::I64Load16U { memarg } => load!(memarg, uload16, 2, types::I64),
             O::I64Load32S { memarg } => load!(memarg, sload32, 4),
             O::I64Load32U { memarg } => load!(memarg, uload32, 4),
-            O::I32Store { memarg }
-            | O::I64Store { memarg }
-            | O::F32Store { memarg }
-            | O::F64Store { memarg }
-            | O::V128Store { memarg } => self.store(memarg),
+            O::F64Store { memarg } => {
+                self.double_at(memarg);
+                self.store(memarg)
+            }
+            O::I32Store { memarg } | O::I64Store { memarg } | O::F32Store { memarg } | O::V128Store { memarg } => {
+                self.store(memarg)
+            }
             O::I32Store8 { memarg } | O::I64Store8 { memarg } => store!(memarg, istore8, 1),
             O::I32Store16 { memarg } | O::I64Store16 { memarg } => store!(memarg, istore16, 2),
             O::I64Store32 { memarg } => store!(memarg, istore32, 4),

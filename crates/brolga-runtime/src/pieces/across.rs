@@ -1,0 +1,250 @@
+//! Doubles that lie across two windows, at 4 modulo 8: in packed records, behind a header of four bytes.
+//!
+//! **Problem.** Each half of such a double is in another window, so it is in another record, and a record alone does not say that two halves stood in
+//! one cotangent.
+//!
+//! **Answer.** A record also has what stood beside its window when it was noted. The upper half of a window and the lower half of the next are one double's
+//! if one that was noted had the other beside it as that was noted itself, and the other had the same, or zeros: the one had been taken by then. A half that was zero has no record if all of its
+//! window was, so an upper half with a window of zeros before it is a double as well, if no other comes with it.
+
+use super::{HALF, Mask, Part, Pieces, Record, WINDOW, add_number, low};
+
+/// Bytes of memory that are there in whole or not at all.
+const PAGE: usize = 4096;
+
+/// Half of a record: which record, and its first byte.
+type Half = (u32, usize);
+
+/// Read what need not be there.
+#[cfg(target_os = "linux")]
+fn read(at: usize) -> Option<[u8; WINDOW]> {
+    let mut bytes = [0; WINDOW];
+    let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: WINDOW };
+    let there = libc::iovec { iov_base: at as *mut _, iov_len: WINDOW };
+    // SAFETY: the kernel writes to our bytes, and answers with an error where the others cannot be read.
+    let n = unsafe { libc::process_vm_readv(libc::getpid(), &ours, 1, &there, 1, 0) };
+    (n == WINDOW as isize).then_some(bytes)
+}
+
+/// Nothing says whether it is there.
+#[cfg(not(target_os = "linux"))]
+fn read(_at: usize) -> Option<[u8; WINDOW]> {
+    None
+}
+
+/// The second half.
+fn last(bytes: &[u8; WINDOW]) -> [u8; HALF] {
+    *bytes.last_chunk().expect("a half is less than the whole")
+}
+
+impl Record {
+    fn half(&self, at: usize) -> [u8; HALF] {
+        std::array::from_fn(|i| self.bytes[at + i])
+    }
+}
+
+impl Pieces {
+    /// A window beside another one as it was before anything was taken from it, if it can be read. Windows of one page can, if one of them can.
+    ///
+    /// # Safety
+    /// The window at `near` is valid.
+    pub(super) unsafe fn beside(&self, near: usize, at: usize) -> Option<[u8; WINDOW]> {
+        // SAFETY: our contract; a page is readable or not.
+        let there = || Some(unsafe { super::window_at(at) });
+        let mut bytes = if near / PAGE == at / PAGE { there() } else { read(at).map(super::without_signs_of_zero) }?;
+        for half in [0, HALF] {
+            let Some(&record) = self.last.get(&(at + half)) else { continue };
+            let r = &self.records[record as usize];
+            for (i, byte) in bytes.iter_mut().enumerate().skip(half).take(HALF) {
+                if r.away & 1 << i != 0 && *byte == 0 {
+                    *byte = r.bytes[i];
+                }
+            }
+        }
+        Some(bytes)
+    }
+
+    /// Whether two halves are those of one double.
+    pub(super) fn one_double(&self, (first, i): Half, (second, j): Half) -> bool {
+        let (a, b) = (&self.records[first as usize], &self.records[second as usize]);
+        if [a, b].iter().any(|r| !matches!(r.of, 0 | WINDOW)) {
+            return false;
+        }
+        if first == second {
+            return (i, j) == (0, HALF);
+        }
+        let (Some(before), Some(after)) = (b.before, a.after) else { return false };
+        let as_noted = *low(&after) == b.half(0) && last(&before) == a.half(HALF);
+        (i, j) == (HALF, 0) && a.home != 0 && b.home == a.home + WINDOW && as_noted
+    }
+
+    /// The halves that wait at a multiple of four.
+    fn halves_at(&self, at: usize) -> Vec<Half> {
+        let base = at & !(WINDOW - 1);
+        let all = self.waiting.get(&base).map_or(&[][..], Vec::as_slice);
+        let half = |w: &super::Waiting| {
+            let first = usize::try_from((at - base) as isize - w.shift).ok()?;
+            (first.is_multiple_of(HALF) && first < WINDOW && w.have & 0xf << first == 0xf << first)
+                .then_some((w.record, first))
+        };
+        all.iter().filter_map(half).collect()
+    }
+
+    /// A half is added, or given up: it no longer waits.
+    fn take_half(&mut self, at: usize, (record, first): Half) {
+        let base = at & !(WINDOW - 1);
+        let Some(all) = self.waiting.get_mut(&base) else { return };
+        let mask: Mask = 0xf << first;
+        let shift = (at - base) as isize - first as isize;
+        let ours = all.iter_mut().filter(|w| w.record == record && w.shift == shift);
+        ours.for_each(|w| w.have &= !mask);
+        all.retain(|w| w.have != 0);
+        if all.is_empty() {
+            self.waiting.remove(&base);
+        }
+        self.done(record, mask);
+    }
+
+    /// Put halves of a window back that have been taken from here, where nothing else has happened since. The halves of the doubles that they are may be elsewhere.
+    ///
+    /// # Safety
+    /// The window is valid.
+    pub(super) unsafe fn half_comes_home(&mut self, base: usize, record: u32, bytes: Mask) -> bool {
+        // SAFETY: our contract.
+        let there = unsafe { super::window_at(base) };
+        let as_it_was = |half: usize| {
+            let mask = 0xf << half;
+            let r = &self.records[record as usize];
+            bytes & mask == 0
+                || bytes & mask == mask
+                    && r.away & mask == mask
+                    && self.last.get(&(base + half)) == Some(&record)
+                    && there[half..half + HALF] == [0; HALF]
+        };
+        if self.records[record as usize].home != base || ![0, HALF].into_iter().all(as_it_was) {
+            return false;
+        }
+        let r = &mut self.records[record as usize];
+        for i in (0..WINDOW).filter(|i| bytes & 1 << i != 0) {
+            // SAFETY: the byte lies in the window.
+            unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
+        }
+        r.left |= bytes;
+        r.away &= !bytes;
+        r.under_way -= bytes.count_ones();
+        for half in [0, HALF].into_iter().filter(|half| bytes & 0xf << half != 0) {
+            self.open.insert(base + half, record);
+        }
+        if self.records[record as usize].left == 0xff {
+            self.close(base, record);
+            self.forget(record);
+        }
+        true
+    }
+
+    /// Whether a double at 4 modulo 8 has been taken in part.
+    ///
+    /// # Safety
+    /// Its windows are valid.
+    pub(super) unsafe fn torn_at(&self, at: usize) -> bool {
+        [(at, at + HALF), (at + HALF, at)].into_iter().any(|(half, other)| {
+            let Some(&record) = self.last.get(&half) else { return false };
+            let r = &self.records[record as usize];
+            let mask = 0xf << (half % WINDOW);
+            if r.away & mask == 0 {
+                return false;
+            }
+            // SAFETY: our contract; both halves lie in the windows.
+            let [here, beside] = [half, other].map(|p| unsafe { (p as *const [u8; HALF]).read() });
+            let was = if other > half { r.after.map(|w| *low(&w)) } else { r.before.map(|w| last(&w)) };
+            let digits = self.any(record, mask);
+            r.away & mask != mask && here != [0; HALF]
+                || digits && beside != [0; HALF] && was.is_none_or(|was| was == beside)
+        })
+    }
+
+    /// Doubles have been written to `n` bytes at `p`, which is 4 modulo 8: add what waits for them. True; `known` becomes false if the cotangent of one has been
+    /// taken in part.
+    ///
+    /// # Safety
+    /// The bytes and the windows that they lie in are valid.
+    pub(super) unsafe fn settle_across(&mut self, p: usize, n: usize, known: &mut bool) -> bool {
+        for at in (p..p + n).step_by(WINDOW) {
+            // SAFETY: our contract.
+            if unsafe { self.torn_at(at) } {
+                *known = false;
+            } else {
+                // SAFETY: the same.
+                unsafe { self.doubles_at(at, true) };
+            }
+        }
+        true
+    }
+
+    /// Add the doubles that wait at a multiple of four, of which no part has been taken.
+    ///
+    /// # Safety
+    /// Their windows are valid.
+    pub(super) unsafe fn doubles_at(&mut self, at: usize, all: bool) {
+        // SAFETY: our contract.
+        let add = |bytes: [u8; WINDOW]| unsafe { add_number(at as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
+        let (lows, mut highs) = (self.halves_at(at), self.halves_at(at + HALF));
+        for low in lows {
+            if let Some(n) = highs.iter().position(|&high| self.one_double(low, high)) {
+                let high = highs.swap_remove(n);
+                add(self.joined(Some(low), high));
+                self.take_half(at, low);
+                self.take_half(at + HALF, high);
+            }
+        }
+        highs.retain(|&high| all && self.is_alone(high));
+        for high in highs {
+            add(self.joined(None, high));
+            self.take_half(at + HALF, high);
+        }
+    }
+
+    /// The sum of the doubles that some parts are of which each half is in another record, and the other parts.
+    pub(super) fn sum_across(&self, parts: &[Part]) -> (f64, Vec<Part>) {
+        let bytes_at = |record: u32, at: isize| {
+            let same = parts.iter().filter(|part| (part.record, part.at) == (record, at));
+            same.fold(0, |m, part| m | part.bytes)
+        };
+        let halves = |at: isize, first: usize| {
+            let mut found: Vec<Half> =
+                parts.iter().filter(|part| part.at == at).map(|part| (part.record, first)).collect();
+            found.sort_unstable();
+            found.dedup();
+            found.retain(|&(record, _)| bytes_at(record, at) == 0xf << first);
+            found
+        };
+        const AT: isize = HALF as isize;
+        let (lows, mut highs) = (halves(-AT, HALF), halves(AT, 0));
+        let (mut sum, mut used) = (0.0, Vec::new());
+        for low in lows {
+            if let Some(n) = highs.iter().position(|&high| self.one_double(low, high)) {
+                let high = highs.swap_remove(n);
+                sum += f64::from_le_bytes(self.joined(Some(low), high));
+                used.extend([(low.0, -AT), (high.0, AT)]);
+            }
+        }
+        for high in highs.into_iter().filter(|&high| self.is_alone(high)) {
+            sum += f64::from_le_bytes(self.joined(None, high));
+            used.push((high.0, AT));
+        }
+        (sum, parts.iter().filter(|part| !used.contains(&(part.record, part.at))).copied().collect())
+    }
+
+    /// Whether the upper half of a double had a window of zeros before it.
+    fn is_alone(&self, (record, first): Half) -> bool {
+        let r = &self.records[record as usize];
+        first == 0 && matches!(r.of, 0 | WINDOW) && r.before.is_some_and(|w| last(&w) == [0; HALF])
+    }
+
+    /// The bytes of a double, of which the lower half may be zero.
+    fn joined(&self, first: Option<Half>, second: Half) -> [u8; WINDOW] {
+        let half = |(record, at): Half| self.records[record as usize].half(at);
+        let (first, second) = (first.map_or([0; HALF], half), half(second));
+        std::array::from_fn(|i| if i < HALF { first[i] } else { second[i - HALF] })
+    }
+}

@@ -1,0 +1,138 @@
+/* Doubles at 4 modulo 8, and integers beside floats: packed records, a header before numbers, a table with names.
+ *
+ * Records are moved by whatever the compiler takes for it: words that hold halves of two doubles at -O0, blocks, the doubles themselves.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+typedef struct __attribute__((packed)) {
+    int tag;
+    double at[3];
+} Point;
+
+/* Of a size that is a multiple of eight. */
+typedef struct __attribute__((packed)) {
+    int first;
+    double at[3];
+    int last;
+} Framed;
+
+typedef struct {
+    float weight;
+    int place;
+    double length;
+} Row;
+
+static void fill(Point *p, int n, const double *x) {
+    for (int i = 0; i < n; i++) {
+        p[i].tag = i;
+        for (int j = 0; j < 3; j++) p[i].at[j] = x[i] * (j + 1);
+    }
+}
+
+static double moment(const Point *p, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 3; j++) sum += p[i].at[j] * p[i].at[j] * (i + 1);
+    return sum;
+}
+
+/* A copy of one record, and the record itself: sum of (j + 1) x_j^2 and of x_j^4. */
+EXPORT(doubled) double doubled(const double *x) {
+    Framed a, b;
+    a.first = 1;
+    a.last = 2;
+    for (int j = 0; j < 3; j++) a.at[j] = x[j] * x[j];
+    b = a;
+    double sum = 0;
+    for (int j = 0; j < 3; j++) sum += b.at[j] * (j + 1) + a.at[j] * a.at[j];
+    return sum;
+}
+
+/* Records one place on, the first last. */
+EXPORT(rotated) double rotated(int n, const double *x) {
+    Point *p = malloc(n * sizeof *p);
+    fill(p, n, x);
+    for (int i = 0; i + 1 < n; i++) {
+        Point t = p[i];
+        p[i] = p[i + 1];
+        p[i + 1] = t;
+    }
+    double sum = moment(p, n);
+    free(p);
+    return sum;
+}
+
+/* A block of records, copied; both count. */
+EXPORT(saved) double saved(int n, const double *x) {
+    Framed *p = malloc(n * sizeof *p), *q = malloc(n * sizeof *q);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 3; j++) p[i].at[j] = x[i] * (j + 1);
+    memcpy(q, p, n * sizeof *p);
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 3; j++) sum += q[i].at[j] * q[i].at[j] * (i + 1) + p[i].at[j] * x[i];
+    free(p);
+    free(q);
+    return sum;
+}
+
+/* Records in two places that are written again and again. */
+EXPORT(reused) double reused(int n, const double *x) {
+    Point a, b;
+    double sum = 0;
+    a.tag = n;
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < 3; j++) a.at[j] = x[i] * (j + 1) + sum;
+        b = a;
+        for (int j = 0; j < 3; j++) sum += b.at[j] * b.at[j] * 0.1;
+        a.at[1] = b.at[0];
+        b = a;
+        sum += b.at[1];
+    }
+    return sum;
+}
+
+/* Numbers behind a header of four bytes, moved over each other. */
+EXPORT(shifted) double shifted(int n, const double *x) {
+    char *block = malloc(8 * n + 4);
+    double sum = 0, y;
+    for (int i = 0; i < n; i++) {
+        y = x[i] * x[i];
+        memcpy(block + 4 + 8 * i, &y, 8);
+    }
+    memmove(block + 12, block + 4, 8 * (n - 1));
+    for (int i = 0; i < n; i++) {
+        memcpy(&y, block + 4 + 8 * i, 8);
+        sum += y * (i + 1);
+    }
+    free(block);
+    return sum;
+}
+
+/* The next number of a text. */
+__attribute__((noinline)) static int number(const char **at) {
+    while (**at == ' ') ++*at;
+    int value = 0;
+    while (**at >= '0' && **at <= '9') value = value * 10 + (*(*at)++ - '0');
+    return value;
+}
+
+/* A number that is read beside floats: sum of (i + 1) 3 x^3, where it is odd. */
+EXPORT(listed) double listed(int n, const double *x) {
+    static const char *text = "12 7 3 44 5 61 7 8 9 10";
+    const char *at = text;
+    Row *rows = calloc(n, sizeof *rows);
+    for (int i = 0; i < n; i++) {
+        rows[i].weight = (float)(x[i] * x[i]);
+        rows[i].place = number(&at);
+        rows[i].length = x[i] * 3;
+    }
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        if (rows[i].place & 1) sum += (i + 1) * (rows[i].weight * rows[i].length);
+    free(rows);
+    return sum;
+}
