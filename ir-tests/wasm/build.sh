@@ -113,6 +113,7 @@ bare="-nostdlib -Wl,--no-entry"
     c structs structs $heap
     c layers layers $heap
     c copies copies $heap
+    c records records $heap
     c unions unions $bare
     c phasors phasors $libc
     c waves waves $libc

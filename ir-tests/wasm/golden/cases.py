@@ -295,6 +295,19 @@ def copies():
     ]
 
 
+def records():
+    numbers = [0.5, -1.25, 2.0, 0.75]
+    return [
+        Case("doubled", [numbers[:3]], "Words that hold halves of two doubles, without optimisation."),
+        Case("rotated", [4, numbers], "Exchanged by assignment."),
+        Case("saved", [4, numbers], "A block that begins at a multiple of eight.", seed=0.5),
+        Case("reused", [3, numbers[:3]], "Written again."),
+        Case("shifted", [4, numbers], "Behind a header."),
+        # Differences are too small for singles.
+        Case("listed", [4, numbers], "Integers beside floats.", clauses="nofd"),
+    ]
+
+
 def unions():
     return [
         Case("split", [0.7], "The lower word is zero."),
@@ -656,6 +669,7 @@ PROGRAMS = [
     structs,
     layers,
     copies,
+    records,
     unions,
     phasors,
     waves,
