@@ -15,13 +15,14 @@
 //! one of `DerivedRule` costs on top is a column of its own.
 //!
 //! Beside these there are programs in C, as WebAssembly ([`wasm`]) and as native code, with adjoints in C ([`by_hand`]), and calls
-//! of any file ([`calls`]).
+//! of any file ([`calls`]). The constants by which passes decide are measured, too ([`costs`]).
 //!
 //! What is timed is generated code, so the profile under which this crate is built matters only to how long it takes to
 //! differentiate and to compile.
 
 pub mod by_hand;
 pub mod calls;
+pub mod costs;
 pub mod data;
 pub mod disasm;
 pub mod entry;

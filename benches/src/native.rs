@@ -19,7 +19,7 @@ pub struct Native {
 impl Native {
     /// Compile it; `None` without a C compiler.
     pub fn new(source: &Path, problem: &WasmProblem) -> Option<Self> {
-        let library = std::env::temp_dir().join(format!("brolga-{}-{}.so", problem.program, std::process::id()));
+        let library = std::env::temp_dir().join(format!("brolga-{}-{}.so", problem.export, std::process::id()));
         let flags = ["-O2", "-fno-math-errno", "-ffp-contract=off", "-shared", "-fPIC", "-w", "-o"];
         let done = Command::new("cc").args(flags).arg(&library).arg(source).arg("-lm").status().ok()?;
         let path = CString::new(library.to_string_lossy().into_owned()).ok()?;

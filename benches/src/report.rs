@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::calls::CallRow;
+use crate::costs::Measured;
 use crate::ideas::{Part, Worth};
 use crate::latency::Latency;
 use crate::measure::Row;
@@ -65,6 +66,17 @@ pub fn table(rows: &[Row]) -> String {
         if let Some(column) = table.column_mut(i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
+    }
+    table.trim_fmt()
+}
+
+/// Constants of the cost model, and what was measured.
+pub fn costs(all: &[Measured]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["constant", "model", "measured"]);
+    for (name, model, measured) in all {
+        table.add_row([(*name).to_owned(), format!("{model:.0}"), format!("{measured:.1}")]);
     }
     table.trim_fmt()
 }

@@ -50,15 +50,21 @@ pub struct WasmProblem {
     pub args: Vec<WasmArg>,
 }
 
+/// A collection of small programs.
+const KERNELS: &str = "kernels";
+
 /// Where the programs are.
 pub fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../ir-tests/wasm"))
 }
 
 impl WasmProblem {
-    /// How it is called in lists.
+    /// How it is called in lists: as the program, and as the function if the program is a collection.
     pub fn name(&self) -> String {
-        format!("wasm/{}", self.program)
+        match self.program {
+            KERNELS => format!("wasm/{KERNELS}/{}", self.export),
+            program => format!("wasm/{program}"),
+        }
     }
 
     /// The module, compiled at a level of optimisation that is a folder there, and the call.
@@ -162,6 +168,29 @@ fn laplace(n: i32) -> (Vec<i32>, Vec<i32>, Vec<f64>) {
     (starts, columns, values)
 }
 
+/// Those of the collection, each for something that the time of a gradient may depend on: pairs of accesses that are apart, a long turn, columns of a
+/// matrix, a recursion whose value is needed.
+fn kernels() -> Vec<WasmProblem> {
+    let p = |export, args| WasmProblem { program: KERNELS, export, args };
+    let side = |seed| Floats(noise(seed, 101, -1.0, 1.0));
+    let poses: Vec<f64> = (0..200)
+        .flat_map(|c| {
+            let mut all = noise(100 + c, 4, 0.2, 1.0);
+            all.extend(noise(300 + c, 2, -1.0, 1.0));
+            all.extend([6.0, 50.0, 52.0, 0.05, -0.01, 0.001, 0.002, 3.0, -2.0]);
+            all
+        })
+        .collect();
+    let (points, seen) = (noise(5, 600, -1.0, 1.0), noise(6, 400, -20.0, 20.0));
+    let matrix = |seed| Floats(noise(seed, 64 * 64, -1.0, 1.0));
+    vec![
+        p("outer", vec![Int(101), side(1), side(2), side(3), side(4), Written(vec![0.0; 101 * 101])]),
+        p("camera", vec![Int(200), Floats(poses), Floats(points), Floats(seen)]),
+        p("columns", vec![Int(64), matrix(7), matrix(8)]),
+        p("halving", vec![Int(4096), Floats(noise(9, 4096, -1.0, 1.0))]),
+    ]
+}
+
 /// All of them.
 pub fn problems() -> Vec<WasmProblem> {
     let (d, k, n) = (10, 25, 1000);
@@ -180,7 +209,7 @@ pub fn problems() -> Vec<WasmProblem> {
     let bodies: Vec<f64> = (0..10).map(f64::from).flat_map(|i| [3.0 * i, (3.0 * i).sin(), 0.1 * i]).collect();
     let power = [1, 0, 3, 2, 2, 1, 3, 3, 2, 2, 2, 0, 6, 3, 2, 2, 3, 1, 0, 5, 9, 3, 3, 16, 8, 2, 2, 0];
     let weights = 3 * 65 * 64 - 54 * 65;
-    vec![
+    let mut all = vec![
         p(
             "gmm",
             "gmm_objective",
@@ -289,5 +318,7 @@ pub fn problems() -> Vec<WasmProblem> {
                 Floats(noise(3, 10, -1.0, 1.0)),
             ],
         ),
-    ]
+    ];
+    all.extend(kernels());
+    all
 }

@@ -85,6 +85,29 @@ fn programs_in_webassembly() {
 }
 
 #[test]
+fn kernels_record_what_they_would_wait_for_and_nothing_else() {
+    let short = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
+    let mut seen = 0;
+    for problem in benches::wasm::problems().into_iter().filter(|p| p.program == "kernels") {
+        let tape = problem.measure(Mode::Gradient.into(), short).unwrap_or_else(|e| panic!("{e}")).tape_bytes;
+        let range = match problem.export {
+            // A number for each of 101 rows: how many columns there are.
+            "outer" => 0..1 << 10,
+            // Some numbers for each of two hundred points.
+            "camera" => 200 * 16..200 * 256,
+            // One number, and a count, for each of 64² products.
+            "columns" => 0..4096 * 24,
+            // The recursion runs twice.
+            "halving" => 0..1,
+            other => panic!("{other}"),
+        };
+        assert!(range.contains(&tape), "{}: {tape} bytes", problem.export);
+        seen += 1;
+    }
+    assert_eq!(seen, 4);
+}
+
+#[test]
 fn calls_of_a_file() {
     let text = "; grad: %f([1.0, 2.0], 3.0) == [[3.0, 3.0], 3.0]
         function %f(i64, f64) -> f64 system_v {

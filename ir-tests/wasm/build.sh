@@ -124,6 +124,7 @@ bare="-nostdlib -Wl,--no-entry"
     optimised rounding32 rounding $bare -DSINGLE
     c remainders remainders $bare -Wl,--allow-undefined
     optimised halves halves $bare
+    c kernels kernels $bare
     cpp containers $libc -DLINKED_MATH
     linked gmm $heap
     linked lstm $heap
@@ -138,6 +139,7 @@ bare="-nostdlib -Wl,--no-entry"
     by_hand heat $heap
     by_hand quadrature $bare
     by_hand layers $heap
+    by_hand kernels $bare
 }
 for name in gp ode robust; do
     rust "$name"

@@ -1,6 +1,8 @@
 //! `bench`: what gradients cost.
 
-use benches::{CallRow, Effort, How, Ideas, Mode, calls, disasm, ideas, latency, measure, peers, report, scaling};
+use benches::{
+    CallRow, Effort, How, Ideas, Mode, calls, costs, disasm, ideas, latency, measure, peers, report, scaling,
+};
 use brolga_driver::File;
 
 use crate::cli::{BenchArgs, BenchMode, CallOptions};
@@ -21,7 +23,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let usual = if args.latency { crate::cli::Effort::Tiered } else { crate::cli::Effort::Full };
     let effort = args.effort.unwrap_or(usual).into();
     let how = How { mode, ideas, inline: args.inline.into(), effort, threads: args.threads };
-    let text = if args.ideas {
+    let text = if args.costs {
+        report::costs(&costs::run().map_err(failure)?) + "\n"
+    } else if args.ideas {
         let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }
     } else if let Some(path) = args.file() {

@@ -377,6 +377,9 @@ pub struct BenchArgs {
     /// Measure what each of the planner's ideas is worth instead: gradients with all of them beside gradients without one.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "disasm"])]
     pub ideas: bool,
+    /// Measure what the constants of the cost model stand for instead, and print both.
+    #[arg(long, conflicts_with_all = ["filter", "calls", "peers", "scaling", "latency", "ideas", "disasm", "json"])]
+    pub costs: bool,
     /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,

@@ -90,6 +90,8 @@ pub struct Summaries {
     rewinding: HashMap<FuncKey, bool>,
     /// Which functions can run later than in the primal.
     delays: HashMap<FuncKey, Delay>,
+    /// Which recursions may as well run once more.
+    twice: HashSet<FuncKey>,
     /// What results are made from.
     results: HashMap<FuncKey, Vec<Made>>,
     /// Which parameters are places in an instance's memory.
@@ -117,6 +119,11 @@ impl Summaries {
     /// Which functions can run later than in the primal, and what is to be known of them.
     pub fn delays(&self) -> &HashMap<FuncKey, Delay> {
         &self.delays
+    }
+
+    /// Which recursions may as well run once more, where their caller needs what they return.
+    pub fn twice(&self) -> &HashSet<FuncKey> {
+        &self.twice
     }
 
     /// Whether a parameter of `f` is used as an address.
@@ -221,8 +228,10 @@ impl Summaries {
         let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = blocks::flows(program, funcs);
         let effects = effects::compute(program, bodies, &flows);
+        let delays = whole::delays(program, funcs, &effects);
         let mut all = Summaries {
-            delays: whole::delays(program, funcs, &effects),
+            twice: whole::twice(program, bodies, &delays),
+            delays,
             results: results::compute(program, bodies),
             offsets: offsets::compute(program, bodies),
             effects,

@@ -25,13 +25,18 @@
 //!   a function returns nobody wants if it is itself derived without a value, and only of such functions is this asked. If the
 //!   callee calls others, the same question is put again for it.
 //!
+//! **Twice.** If the caller does need the result of a recursion, its primal runs in the first half, as in the primal, and the recursion whole in the second.
+//! A pair pushes a frame for each call, and pops it; to compute what is cheap once more takes less ([`FOR_A_FRAME`]). That holds of recursions whose own calls are unwanted:
+//! those run whole within it, so that nothing runs a third time ([`twice`]).
+//!
 //! **Invariants.** Whatever is listed here, the gradient has the same bits: the callee's reverse runs at the same point of the
 //! caller's, adds to the same shadows in the same order, and reads the same numbers. A result that is thought unwanted and is needed
 //! after all costs time only, since the primal call is there until it is pruned. Runs are taken to end: what never returns
 //! protects nobody from what stands behind it.
 
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{FuncKey, Program};
+use brolga_rules::cost::{CHEAP, FOR_A_FRAME, cost};
 use brolga_rules::{MathKind, MathRule, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -40,6 +45,7 @@ use crate::callee::CalleeKind;
 use crate::clobber::{Access, ClobberInput, Writes};
 use crate::contents::{Use, Uses};
 use crate::effects::{self, Effect};
+use crate::summary::Body;
 
 /// What is to be known of a function that can run later than in the primal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,6 +147,51 @@ fn of_inst(program: &Program, func: &ir::Function, inst: ir::Inst, all: &HashMap
     })
 }
 
+/// Recursions that may as well run once more: they can be delayed wherever they are called, they do not need what they return to themselves, and what a call of
+/// theirs computes is cheap.
+pub fn twice(
+    program: &Program,
+    bodies: &HashMap<FuncKey, Body<'_>>,
+    delays: &HashMap<FuncKey, Delay>,
+) -> HashSet<FuncKey> {
+    let may = |d: &Delay| !d.pointers && (!d.traps || program.confined);
+    let callee = |func: &ir::Function, inst| match CalleeKind::of(program, func, inst) {
+        Some(CalleeKind::Derived(k)) => Some(k),
+        _ => None,
+    };
+    let is_plain = |k: &FuncKey| {
+        let Body { func, cfg, uses } = bodies[k];
+        let calls: Vec<ir::Inst> = cfg.calls.iter().copied().filter(|&i| callee(func, i) == Some(*k)).collect();
+        // What is active is not known here.
+        let may_be_active = |v: ir::Value| match func.dfg.value_def(v).inst() {
+            Some(i) => !matches!(func.dfg.insts[i].opcode(), Opcode::F64const | Opcode::F32const),
+            None => true,
+        };
+        let own = |i: &ir::Inst| calls.contains(i);
+        let in_block = |&b: &ir::Block| {
+            let turns = if cfg.cyclic.contains(b) { TURNS } else { 1 };
+            cfg.insts(b).iter().filter(|i| !own(i)).map(|&i| turns * dear(func, i)).sum::<u32>()
+        };
+        let results = || calls.iter().flat_map(|&i| func.dfg.inst_results(i));
+        !calls.is_empty()
+            && cfg.blocks.iter().map(in_block).sum::<u32>() <= FOR_A_FRAME
+            && results().all(|&r| unwanted(func, uses, &may_be_active, r))
+    };
+    let found = delays.iter().filter(|(_, d)| may(d)).map(|(k, _)| *k).filter(is_plain);
+    found.collect()
+}
+
+/// Turns that a loop is taken to have.
+const TURNS: u32 = 8;
+
+/// What an instruction costs that would be recorded rather than done again.
+fn dear(func: &ir::Function, inst: ir::Inst) -> u32 {
+    let op = func.dfg.insts[inst].opcode();
+    let computes = !op.can_load() && !op.can_store() && !op.is_terminator();
+    let cost = cost(op);
+    if computes && cost > CHEAP { cost } else { 0 }
+}
+
 /// Whether a known function accesses memory.
 fn reads(rule: &MathRule) -> bool {
     !matches!(rule.kind, MathKind::Expr(_))
@@ -178,6 +229,8 @@ pub struct WholeInput<'a> {
     pub is_active: &'a dyn Fn(ir::Value) -> bool,
     /// Which functions can be delayed.
     pub delays: &'a HashMap<FuncKey, Delay>,
+    /// Which may run once more ([`twice`]).
+    pub twice: &'a HashSet<FuncKey>,
 }
 
 /// What may come to pass between two points.
@@ -218,7 +271,7 @@ pub fn whole_calls(cx: &WholeInput<'_>) -> EntitySet<ir::Inst> {
                 && ahead.returns
                 && !(delay.traps && (ahead.foreign || ahead.accesses && !program.confined))
                 && !(delay.pointers && slots)
-                && func.dfg.inst_results(inst).iter().all(|&r| cx.unwanted(r))
+                && (cx.runs_twice(inst) || func.dfg.inst_results(inst).iter().all(|&r| cx.unwanted(r)))
             {
                 calls.push((block, inst, effects::loaded(cx.at.places(), inst, cx.at.effects)));
             }
@@ -281,38 +334,46 @@ impl WholeInput<'_> {
         behind
     }
 
-    /// Whether nobody needs what a value is, only what its cotangent is.
-    fn unwanted(&self, v: ir::Value) -> bool {
-        let func = self.at.func;
-        let mut seen: EntitySet<ir::Value> = EntitySet::new();
-        let mut work = vec![v];
-        while let Some(v) = work.pop() {
-            if !seen.insert(v) {
-                continue;
-            }
-            for &u in self.uses.of(v) {
-                match u {
-                    Use::Edge(_, p) => work.push(p),
-                    Use::Inst(inst, _) if func.dfg.insts[inst].opcode() == Opcode::Return => {}
-                    Use::Inst(inst, n) if self.passes(inst, n) => work.push(func.dfg.first_result(inst)),
-                    Use::Inst(..) => return false,
-                }
-            }
-        }
-        true
+    /// Whether an instruction calls what may run once more.
+    fn runs_twice(&self, inst: ir::Inst) -> bool {
+        matches!(self.callee(inst), Some(CalleeKind::Derived(k)) if self.twice.contains(&k))
     }
 
-    /// Whether an instruction is linear in an operand, and its reverse does not ask what that operand is.
-    fn passes(&self, inst: ir::Inst, n: usize) -> bool {
-        let args = self.at.func.dfg.inst_args(inst);
-        let inactive = |k: usize| !(self.is_active)(args[k]);
-        match self.at.func.dfg.insts[inst].opcode() {
-            Opcode::Fadd | Opcode::Fsub | Opcode::Fneg | Opcode::Fpromote | Opcode::Fdemote => true,
-            Opcode::Fmul => inactive(1 - n),
-            Opcode::Fdiv => n == 0 && inactive(1),
-            Opcode::Fma => n == 2 || inactive(1 - n),
-            Opcode::Select => n > 0,
-            _ => false,
+    fn unwanted(&self, v: ir::Value) -> bool {
+        unwanted(self.at.func, self.uses, self.is_active, v)
+    }
+}
+
+/// Whether the value itself is not needed, only its cotangent.
+fn unwanted(func: &ir::Function, uses: &Uses, is_active: &dyn Fn(ir::Value) -> bool, v: ir::Value) -> bool {
+    let mut seen: EntitySet<ir::Value> = EntitySet::new();
+    let mut work = vec![v];
+    while let Some(v) = work.pop() {
+        if !seen.insert(v) {
+            continue;
         }
+        for &u in uses.of(v) {
+            match u {
+                Use::Edge(_, p) => work.push(p),
+                Use::Inst(inst, _) if func.dfg.insts[inst].opcode() == Opcode::Return => {}
+                Use::Inst(inst, n) if passes(func, is_active, inst, n) => work.push(func.dfg.first_result(inst)),
+                Use::Inst(..) => return false,
+            }
+        }
+    }
+    true
+}
+
+/// Whether an instruction is linear in an operand, and its reverse does not ask what that operand is.
+fn passes(func: &ir::Function, is_active: &dyn Fn(ir::Value) -> bool, inst: ir::Inst, n: usize) -> bool {
+    let args = func.dfg.inst_args(inst);
+    let inactive = |k: usize| !is_active(args[k]);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Fadd | Opcode::Fsub | Opcode::Fneg | Opcode::Fpromote | Opcode::Fdemote => true,
+        Opcode::Fmul => inactive(1 - n),
+        Opcode::Fdiv => n == 0 && inactive(1),
+        Opcode::Fma => n == 2 || inactive(1 - n),
+        Opcode::Select => n > 0,
+        _ => false,
     }
 }

@@ -8,11 +8,13 @@
 //! - [`table`]: one row per CLIF opcode, without a wildcard.
 //! - [`libm`]: rules for C functions known by name.
 //! - [`check`]: compares rows with functions.
-//! - [`sig`]: the signatures of those functions.
+//! - [`sig`]: the signatures of those functions;
+//! - [`cost`](mod@cost): what instructions and records cost.
 //!
 //! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes and symbols.
 
 pub mod check;
+pub mod cost;
 pub mod expr;
 pub mod gamma;
 pub mod libm;
@@ -21,9 +23,10 @@ pub mod row;
 pub mod sig;
 pub mod table;
 
+pub use cost::cost;
 pub use expr::{Cond, E, Node, Reads};
 pub use libm::{MathKind, MathRule, MemFn, OF_C, OutPtr, math_rule, math_rules};
 pub use math_fn::MathFn;
 pub use row::{ExprRow, Partial, Scale};
 pub use sig::Ty;
-pub use table::{OpcodeRule, Refusal, Structural, cost, is_pure, opcode_rule};
+pub use table::{OpcodeRule, Refusal, Structural, is_pure, opcode_rule};

@@ -308,22 +308,3 @@ pub fn is_pure(op: Opcode) -> bool {
     };
     !(effect || control || frame)
 }
-
-/// A rough cost of computing the result again, where an addition is 1 and a load about 4.
-pub fn cost(op: Opcode) -> u32 {
-    match op {
-        // Folded into the instruction that uses them, or free.
-        Opcode::Iconst | Opcode::Bitcast | Opcode::Ireduce | Opcode::Uextend | Opcode::Nop => 0,
-        Opcode::F32const | Opcode::F64const | Opcode::F128const | Opcode::F16const | Opcode::Vconst => 1,
-        Opcode::Fdiv => 8,
-        Opcode::Sqrt => 10,
-        Opcode::Udiv | Opcode::Sdiv | Opcode::Urem | Opcode::Srem => 12,
-        // Sequences of several instructions on x86-64.
-        Opcode::Fmin | Opcode::Fmax | Opcode::FcvtFromUint | Opcode::FcvtToUintSat | Opcode::FcvtToSintSat => 4,
-        Opcode::Fcmp | Opcode::Fcopysign | Opcode::Select | Opcode::Bitrev | Opcode::Swizzle => 2,
-        Opcode::Imul | Opcode::Umulhi | Opcode::Smulhi => 2,
-        op if is_pure(op) => 1,
-        op if op.is_call() => 100,
-        _ => 4,
-    }
-}

@@ -23,6 +23,10 @@
 //! if loops inside of it record nothing, and if much would be recorded otherwise: a turn of many values in variables is no faster
 //! than a few bytes on the tape, and saves nothing but those.
 //!
+//! **When not.** A turn does what the primal does and then the reverse of that, and waits for the one before it begins with the other. If it is
+//! so long that no next turn begins meanwhile, and the primal is a long chain of divisions and roots, two loops and a record between them are quicker
+//! ([`is_waited_for`]): there a processor does the chains of several turns at once.
+//!
 //! **Invariants.** Contributions are the same as ever. They are added up in another order where several turns add to one place, so
 //! gradients may differ by rounding, and by nothing else. A loop of which the forward half needs anything (its value, a trap) runs
 //! there, and then backwards: `derive` sees that when the graph has been pruned.
@@ -34,6 +38,7 @@ use brolga_analysis::LoopId;
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Tape, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
 use brolga_rules::MathKind;
+use brolga_rules::cost::{MANY_BYTES, cost, is_waited_for, latency};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
@@ -46,9 +51,6 @@ use crate::forward::delta_params;
 use crate::liveness::{Liveness, active_args};
 use crate::plan::{Plan, PredSource, def_block};
 use crate::stmt::AdStmts;
-
-/// Bytes a turn from which on recording takes longer than keeping everything in variables for the length of a turn.
-const MANY_BYTES: u32 = 64;
 
 /// A loop that is run again.
 #[derive(Clone, Debug)]
@@ -96,6 +98,11 @@ fn on_edge<'a>(
     b: ir::Block,
 ) -> impl Iterator<Item = ir::Value> + 'a {
     active_args(facts, p, b).map(|a| a.0).chain(live.live_in[b].iter())
+}
+
+/// When the last of some values is there.
+pub fn chain(at: &HashMap<ir::Value, u32>, values: &[ir::Value]) -> u32 {
+    values.iter().filter_map(|v| at.get(v)).copied().max().unwrap_or(0)
 }
 
 /// Whether a block records anything.
@@ -190,9 +197,38 @@ impl Finder<'_, '_> {
             if !pays || !self.has_turns(id, &found.blocks) || !all(&found) {
                 return None;
             }
+        } else if self.is_slower(id, &found) {
+            return None;
         }
         found.outer = self.outer(entry, l.header, &found.blocks)?;
         Some(found)
+    }
+
+    /// Whether a loop that is reversed block by block waits longer for what its turns repeat than its record would take.
+    fn is_slower(&self, id: LoopId, found: &Again) -> bool {
+        let facts = self.facts;
+        let dfg = &facts.func().dfg;
+        let flat = found.blocks.iter().all(|&b| facts.loops.innermost[b] == Some(id));
+        if !facts.options.ideas.worth || !flat {
+            return false;
+        }
+        let insts = || found.blocks.iter().flat_map(|&b| facts.cfg.insts(b));
+        let takes = |i: &ir::Inst| cost(dfg.insts[*i].opcode()) > 0;
+        let mut at: HashMap<ir::Value, u32> = HashMap::default();
+        let (mut primal, mut repeated) = (0, 0);
+        for &i in insts() {
+            let end = chain(&at, dfg.inst_args(i)) + latency(dfg.insts[i].opcode());
+            at.extend(dfg.inst_results(i).iter().map(|&r| (r, end)));
+            primal = primal.max(end);
+        }
+        for &b in &found.blocks {
+            repeated = repeated.max(self.plan.blocks[b].chain(dfg));
+        }
+        is_waited_for(
+            primal.saturating_sub(repeated),
+            insts().filter(|i| takes(i)).count() as u32,
+            self.recorded(found),
+        )
     }
 
     /// Bytes that blocks of a loop record otherwise, each once.

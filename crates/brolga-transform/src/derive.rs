@@ -45,6 +45,7 @@ use crate::rules;
 use crate::segments;
 use crate::served::{self, Served, on_tape, served};
 use crate::stmt::{AdStmt, AdStmts, Given, Translation};
+use crate::tail::jump_back;
 use crate::tidy::tidy;
 use crate::worklist::{Kind, Worklist};
 
@@ -433,6 +434,9 @@ fn run(
             whole = Some(served::root(variant, by, callees, (symbol, options.mode), primal, &mut names));
         }
         segments::forget(whole.as_mut(), &mut wholes, &mut pairs, &names);
+        if options.effort != Effort::Quick {
+            wholes.iter_mut().for_each(|w| jump_back(&mut w.func, &w.symbol, &names));
+        }
     }
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     problems.or_ok(Some(Derivation {

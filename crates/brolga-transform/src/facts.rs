@@ -179,6 +179,7 @@ impl<'a> Facts<'a> {
                 uses,
                 is_active: &|v| activity.ct[v].is_some(),
                 delays: summaries.delays(),
+                twice: summaries.twice(),
             });
         }
         let mut facts = Self {

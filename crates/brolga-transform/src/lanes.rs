@@ -60,7 +60,7 @@
 //!
 //! *Flags.* A vector access is not `aligned`; other claims of its elements hold for it.
 //!
-//! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`SHORT`] turns or more. In short loops the way to
+//! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`FEW_TURNS`] turns or more. In short loops the way to
 //! the vectors takes as long as they save, and a vector that is read just after its elements were written one by one has to wait for
 //! them to arrive in the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few accesses do two vectors a turn.
 //!
@@ -68,6 +68,7 @@
 //! that place.
 
 use brolga_ir::block::Role;
+use brolga_rules::cost::FEW_TURNS;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -87,6 +88,8 @@ pub struct Looked {
     pub header: ir::Block,
     /// How many turns are run at a time and under which conditions, or why only one is.
     pub outcome: Result<Taken, &'static str>,
+    /// Instructions of turns that are run one by one in front of it, each with the one that it is a copy of.
+    pub copies: Vec<(ir::Inst, ir::Inst)>,
 }
 
 /// How a loop is run.
@@ -135,9 +138,6 @@ pub fn has_lanes(isa: &dyn TargetIsa) -> bool {
     matches!(isa.name(), "x64" | "aarch64")
 }
 
-/// Fewer turns than this are run one by one, if it is to be worth it.
-const SHORT: i64 = 16;
-
 /// Blocks that were put in front of loops: five for each, in a row, of which the fourth goes to itself and moves vectors. They make a
 /// function longer, but no harder to compile. (Vectors of the primal's own look the same.)
 pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
@@ -164,6 +164,8 @@ pub struct How<'a> {
     pub watched: &'a EntitySet<ir::Value>,
     /// Loads and stores in memory that no other load or store touches.
     pub shadows: &'a EntitySet<ir::Inst>,
+    /// Of two of these: whether they are known never to be to the same bytes, in any two turns.
+    pub apart: &'a dyn Fn(ir::Inst, ir::Inst) -> bool,
     /// Whether it is only done where there are enough turns.
     pub worth: bool,
     /// Whether the target has vectors, and they are wanted.
@@ -175,14 +177,17 @@ pub struct How<'a> {
 impl How<'_> {
     /// Whether two accesses are known not to meet.
     fn apart(&self, a: ir::Inst, b: ir::Inst) -> bool {
-        self.shadows.contains(a) != self.shadows.contains(b)
+        match (self.shadows.contains(a), self.shadows.contains(b)) {
+            (true, true) => (self.apart)(a, b),
+            (a, b) => a != b,
+        }
     }
 }
 
 /// Run loops of a function several turns at a time.
 pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
     let How { worth, lanes, stay, .. } = how;
-    let least = if worth { SHORT } else { 0 };
+    let least = if worth { FEW_TURNS } else { 0 };
     let loops = turn::loops(func);
     if loops.is_empty() {
         return Vec::new();
@@ -203,7 +208,9 @@ pub fn lanes(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
                 _ => Err(why),
             },
         };
-        looked.push(Looked { header, outcome });
+        let (outcome, copies) =
+            outcome.map_or_else(|why| (Err(why), Vec::new()), |(taken, copies)| (Ok(taken), copies));
+        looked.push(Looked { header, outcome, copies });
     }
     looked
 }
@@ -214,5 +221,5 @@ pub(crate) fn is_short(func: &ir::Function, l: &turn::Loop, count: &body::Count)
     let bound = bound.map_or_else(turn::Linear::default, turn::Linear::value);
     let ahead = bound.plus_times(first, -1);
     let sum = if *step > 0 { ahead } else { turn::Linear::default().plus_times(&ahead, -1) };
-    turn::at_most(func, l, &sum).is_some_and(|most| most / step.abs().max(1) < SHORT)
+    turn::at_most(func, l, &sum).is_some_and(|most| most / step.abs().max(1) < FEW_TURNS)
 }

@@ -30,12 +30,13 @@
 //! derive       all of it, for a function and everything that it calls (worklist: by name)
 //! served       a root that does what one of its callees does calls that
 //! segments     what nobody asks for is not passed on
+//! tail         a call of itself that a function ends with is a jump
 //! door         what Rust calls takes its arguments from memory
 //! tidy         and is rid of what Cranelift need not look at
 //! fallback     the same with less inlining, where that is in the way
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `slp`, `hoist`, `orient` and `door`
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers. `room`, `lanes`, `slp`, `hoist`, `orient`, `tail` and `door`
 //! change what was lowered; `served` makes a function that only calls.
 
 mod abi;
@@ -84,6 +85,7 @@ pub mod shape;
 pub mod slp;
 pub mod stmt;
 pub mod summed;
+mod tail;
 pub mod tidy;
 pub mod wide;
 mod worklist;

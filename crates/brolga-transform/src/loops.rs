@@ -3,9 +3,10 @@
 //! Each of these passes reads CLIF and knows nothing of derivatives; what it must know of a loop, whether it is one that reverses, follows
 //! from the role of the block that was lowered to its header.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
-use brolga_analysis::places::{Place, Places};
+use brolga_analysis::places::{Origin, Place, Places};
 use brolga_ir::block::{CfgBlocks, Role};
 use brolga_ir::lower::Shadows;
 use brolga_ir::map::HashMap;
@@ -113,12 +114,27 @@ impl Loops {
         if ideas.preaccumulate {
             self.multiply_out(func, graph, mode, ideas.worth, Choice::Branch);
         }
+        let found: RefCell<HashMap<ir::Inst, Place>> = RefCell::default();
+        // Copies of accesses, each with the access.
+        let copies: RefCell<HashMap<ir::Inst, ir::Inst>> = RefCell::default();
+        let place = |access: ir::Inst| {
+            let of = |(p, off, bytes)| places.of_bytes(p, off, bytes);
+            let access = copies.borrow().get(&access).copied().unwrap_or(access);
+            *found.borrow_mut().entry(access).or_insert_with(|| shadows.of(access).map_or(Place::ANYWHERE, of))
+        };
+        let mut all = Cow::Borrowed(&shadows.all);
         let wanted = ideas.lanes && has_lanes(isa);
         if wanted || ideas.stay {
             let reorder = |header| ideas.partial && reverses(header);
             // Shadows are undefined after a trap, what the primal stores is not.
             let stay = |header| ideas.stay && role(header).is_some_and(|r| !r.is_forward());
+            // From one origin to two shadows it is as far as to the primals.
+            let apart = |a, b| {
+                let (a, b) = (place(a), place(b));
+                a.origin == b.origin && a.origin != Origin::Unknown && places.apart(&a, &b)
+            };
             let how = How {
+                apart: &apart,
                 reorder: &reorder,
                 watched,
                 shadows: &shadows.all,
@@ -126,18 +142,20 @@ impl Loops {
                 lanes: wanted,
                 stay: &stay,
             };
-            self.in_lanes.extend(lanes(func, how).into_iter().filter_map(|l| Some((role(l.header)?, l.outcome))));
+            for looked in lanes(func, how) {
+                let of_shadows = looked.copies.into_iter().filter(|c| shadows.all.contains(c.1));
+                copies.borrow_mut().extend(of_shadows);
+                self.in_lanes.extend(role(looked.header).map(|r| (r, looked.outcome)));
+            }
+            if !copies.borrow().is_empty() {
+                all.to_mut().extend(copies.borrow().keys().copied());
+            }
         }
         if ideas.slp && has_lanes(isa) {
-            let found: RefCell<HashMap<ir::Inst, Place>> = RefCell::default();
-            let place = |access: ir::Inst| {
-                let of = |(p, off, bytes)| places.of_bytes(p, off, bytes);
-                *found.borrow_mut().entry(access).or_insert_with(|| shadows.of(access).map_or(Place::ANYWHERE, of))
-            };
             // From one place to two shadows it is as far as to the primals.
             let apart = |a, b| places.apart(&place(a), &place(b));
             let short_indices = places.program.short_indices;
-            let looked = slp(func, slp::How { shadows: &shadows.all, apart: &apart, short_indices });
+            let looked = slp(func, slp::How { shadows: &all, apart: &apart, short_indices });
             self.abreast.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.stores))));
         }
         if ideas.quotient && has_lanes(isa) {

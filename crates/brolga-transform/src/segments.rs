@@ -93,7 +93,8 @@ fn conduct(w: &DerivedWhole, places: &HashMap<String, usize>, names: &Names) -> 
     found
 }
 
-fn callee(func: &ir::Function, inst: ir::Inst, names: &Names) -> Option<String> {
+/// The symbol of what an instruction calls, if it calls something directly.
+pub fn callee(func: &ir::Function, inst: ir::Inst, names: &Names) -> Option<String> {
     let InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { return None };
     let spelled = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
     Some(names.symbol(&spelled).map_or(spelled.clone(), str::to_owned))

@@ -67,7 +67,34 @@ fn a_seed_of_one_is_passed_on_by_a_sum() {
 fn nobody_keeps_a_segment_for_nothing() {
     let d = gradient(HALVES, ResultActivity::Unit);
     assert!(!d.wholes[0].segment && !d.whole.as_ref().unwrap().segment);
-    assert_eq!(arity(&d), (3, vec![3, 3]));
+    // Of two calls the last one is a jump to the beginning.
+    assert_eq!(arity(&d), (3, vec![3]));
+}
+
+#[test]
+fn a_call_of_itself_that_a_function_ends_with_is_a_jump() {
+    let blocks_to = |body: &str| {
+        let func = gradient(body, ResultActivity::Active).wholes.remove(0).func;
+        let entry = func.layout.entry_block().unwrap();
+        let begin = func.block_successors(entry).next().unwrap();
+        let to = func.layout.blocks().filter(|&b| func.block_successors(b).any(|s| s == begin)).count();
+        (arity(&gradient(body, ResultActivity::Active)).1.len(), to)
+    };
+    // From the entry, and from behind the first call.
+    assert_eq!(blocks_to(HALVES), (1, 2));
+    // The first call is the last one of the reverse; behind it a cotangent is added in memory here.
+    let last = HALVES
+        .replace("v9 = call fn0(v0, v4)", "v20 = load.f64 v0\n    v21 = call fn0(v0, v4)\n    v9 = fadd v20, v21");
+    assert_eq!(blocks_to(&last).0, 2);
+    // A slot of the caller's could be looked at by what it calls.
+    let slot = format!(
+        "ss0 = explicit_slot 8\n{}",
+        HALVES.replace(
+            "v12 = load.f64 v0",
+            "v20 = load.f64 v0\n    v21 = stack_addr.i64 ss0\n    store v20, v21\n    v12 = load.f64 v21"
+        )
+    );
+    assert_eq!(blocks_to(&slot).0, 2);
 }
 
 #[test]
@@ -102,4 +129,41 @@ fn who_records_asks_for_the_segment() {
     assert!(d.wholes[0].segment && d.whole.as_ref().unwrap().segment);
     // Each run squares often enough for a pullback without guards beside that with them.
     assert_eq!(arity(&d), (4, vec![4, 4]));
+}
+
+/// `g`, which squares what a recursion with this body returns.
+fn square_of(body: &str) -> Derivation {
+    let text = format!(
+        "function %f(i64, i64) -> f64 {{\n    fn0 = %f(i64, i64) -> f64\n{body}\n}}
+        function %g(i64, i64) -> f64 {{
+            fn0 = %f(i64, i64) -> f64
+        block0(v0: i64, v1: i64):
+            v2 = call fn0(v0, v1)
+            v3 = fmul v2, v2
+            return v3
+        }}"
+    );
+    let mut program = Program::new();
+    let funcs = cranelift_reader::parse_functions(&text).unwrap();
+    let keys: Vec<_> = ["f", "g"].iter().zip(funcs).map(|(name, f)| program.define(name, f, |_| 0).unwrap()).collect();
+    let request = Request::new(keys[1], [ArgActivity::Duplicated, ArgActivity::Const]);
+    let isa = host::isa();
+    derive(&program, &request, &Options { mode: Mode::Gradient, ..Options::full() }, &*isa).unwrap()
+}
+
+#[test]
+fn a_recursion_whose_value_is_needed_runs_plainly_and_then_whole() {
+    let counts = |body: &str| {
+        let d = square_of(body);
+        (d.wholes.len(), d.pairs.len())
+    };
+    assert_eq!(counts(HALVES), (1, 0));
+    // Halves and constants are no reason to need what it returns to itself.
+    let weighed = "v14 = f64const 0x1.0p-1\n    v15 = fadd v9, v10\n    v11 = fmul v14, v15";
+    assert_eq!(counts(&HALVES.replace("v11 = fadd v9, v10", weighed)), (1, 0));
+    // It needs that itself, and would run once more on each level.
+    assert_eq!(counts(&HALVES.replace("v11 = fadd v9, v10", "v11 = fmul v9, v10")), (0, 1));
+    // What is dear is not computed once more.
+    let dear = "v14 = fmul v12, v12\n    v15 = sqrt v14\n    v13 = fdiv v15, v12";
+    assert_eq!(counts(&HALVES.replace("v13 = fmul v12, v12", dear)), (0, 1));
 }

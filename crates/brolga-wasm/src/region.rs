@@ -3,15 +3,23 @@
 //! One reservation holds both, laid out alike (see [`crate::layout`]). Pages become accessible as memories grow and stay
 //! where they are. The kernel gives them memory when they are first touched, so a shadow that nothing differentiates costs
 //! nothing.
+//!
+//! The shadow half is shifted by a few lines of the cache ([`SHIFT`]). At a distance of whole pages a float and its cotangent would be in the same set of a
+//! first-level cache, and a reverse that walks down a column of a matrix with rows of a power of two would have two elements for each place that there is.
 
 use crate::error::Error;
-use crate::layout::Layout;
+use crate::layout::{Layout, PAGE};
+
+/// By how many bytes the shadow half is shifted: whole lines, half of the sets, and no multiple of a row of 512 bytes.
+const SHIFT: usize = 2048 + 320;
+/// How many more bytes are accessible for that behind each part of the shadow half: a page of any size that there is.
+const MORE: usize = PAGE as usize;
 
 /// A reservation of address space; given back when dropped.
 #[derive(Debug)]
 pub struct Region {
     start: *mut u8,
-    /// Bytes of the primal half; the shadow half is as large and follows it.
+    /// Bytes of the primal half; the shadow half is as large and follows it, a little shifted.
     span: usize,
     header: usize,
     /// For each memory: offset from `vmctx`, and how many bytes are accessible.
@@ -29,7 +37,7 @@ impl Region {
         let p = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                2 * span,
+                2 * span + MORE,
                 libc::PROT_NONE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
@@ -38,14 +46,14 @@ impl Region {
         };
         if p == libc::MAP_FAILED {
             return Err(Error::NoRoom {
-                bytes: 2 * span,
+                bytes: 2 * span + MORE,
                 why: brolga_runtime::mappings::explained(std::io::Error::last_os_error()).to_string(),
             });
         }
         let memories = (0..layout.memory_size.len() as u32).map(|m| (layout.memory(m) as usize, 0)).collect();
         let region = Self { start: p.cast(), span, header, memories };
         region.protect(0, header, true)?;
-        region.protect(span, header, true)?;
+        region.protect(span, header + MORE, true)?;
         Ok(region)
     }
 
@@ -56,7 +64,7 @@ impl Region {
 
     /// The shadow of the instance pointer.
     pub fn shadow(&self) -> *mut u8 {
-        self.vmctx().wrapping_add(self.span)
+        self.vmctx().wrapping_add(self.span + SHIFT)
     }
 
     fn protect(&self, from: usize, bytes: usize, open: bool) -> Result<(), Error> {
@@ -80,7 +88,7 @@ impl Region {
         if bytes > open {
             let at = self.header + offset + open as usize;
             self.protect(at, (bytes - open) as usize, true)?;
-            self.protect(at + self.span, (bytes - open) as usize, true)?;
+            self.protect(at + self.span, (bytes - open) as usize + MORE, true)?;
             self.memories[memory as usize].1 = bytes;
         }
         Ok(())
@@ -92,9 +100,14 @@ impl Region {
         let (offset, open) = self.memories[memory as usize];
         if bytes < open {
             let (at, n) = (self.header + offset + bytes as usize, (open - bytes) as usize);
-            for from in [at, at + self.span] {
-                // SAFETY: the range lies in our reservation, is anonymous, and nobody holds a reference into it.
-                unsafe { libc::madvise(self.start.wrapping_add(from).cast(), n, libc::MADV_DONTNEED) };
+            let shadow = at + self.span;
+            // SAFETY: the ranges lie in our reservation, are accessible and anonymous, and there are no references into them. What is in front of the
+            // shift is the shadow of bytes that stay.
+            unsafe {
+                self.start.wrapping_add(shadow + SHIFT).write_bytes(0, MORE - SHIFT);
+                for from in [at, shadow + MORE] {
+                    libc::madvise(self.start.wrapping_add(from).cast(), n, libc::MADV_DONTNEED);
+                }
             }
             self.protect(at, n, false)?;
             self.memories[memory as usize].1 = bytes;
@@ -108,8 +121,8 @@ impl Region {
         let header = (0, self.header);
         let memories = self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize));
         for (from, n) in [header].into_iter().chain(memories).filter(|r| r.1 > 0) {
-            let start = self.start.wrapping_add(self.span + from);
-            // SAFETY: the range is accessible, and there are no references into it.
+            let (start, n) = (self.start.wrapping_add(self.span + from), n + MORE);
+            // SAFETY: the range is accessible, and there are no references into it. In front of the shift and behind the end there is shadow, or nothing.
             if !unsafe { fill_touched(start, n) } {
                 // SAFETY: as in `shrink`. On Linux private anonymous pages read as zero afterwards.
                 unsafe { libc::madvise(start.cast(), n, libc::MADV_DONTNEED) };
@@ -163,6 +176,42 @@ unsafe fn fill_touched(_start: *mut u8, _bytes: usize) -> bool {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the whole of our mapping, and nobody uses it any more.
-        unsafe { libc::munmap(self.start.cast(), 2 * self.span) };
+        unsafe { libc::munmap(self.start.cast(), 2 * self.span + MORE) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_shifted_and_cleared_to_the_byte() {
+        let layout = Layout { header: PAGE, memory_size: vec![0], memory_max: vec![4 * PAGE], ..Layout::default() };
+        let mut region = Region::new(&layout).unwrap();
+        let apart = region.shadow() as usize - region.vmctx() as usize;
+        assert!(apart % 64 == 0 && apart % 512 != 0 && apart % 4096 != 0, "{apart}");
+        let page = PAGE as usize;
+        region.open(0, 2 * PAGE).unwrap();
+        let all = |region: &Region, from: usize, n: usize, value: u8| {
+            for half in [region.vmctx(), region.shadow()] {
+                // SAFETY: the ranges have been opened, and there are no other references into them.
+                unsafe { std::slice::from_raw_parts_mut(half.wrapping_add(from), n) }.fill(value);
+            }
+        };
+        let shadow = |region: &Region, from: usize, n: usize, value: u8| {
+            // SAFETY: as above.
+            unsafe { std::slice::from_raw_parts(region.shadow().wrapping_add(from), n) }.iter().all(|&x| x == value)
+        };
+        all(&region, 0, 2 * page, 7);
+        region.shrink(0, PAGE).unwrap();
+        // What is left is as it was, to the last byte, and what comes back is zero.
+        assert!(shadow(&region, 0, page, 7));
+        region.open(0, 2 * PAGE).unwrap();
+        assert!(shadow(&region, page, page, 0));
+        all(&region, 0, 2 * page, 9);
+        region.clear_shadow();
+        assert!(shadow(&region, 0, 2 * page, 0));
+        // SAFETY: as above.
+        assert!(unsafe { std::slice::from_raw_parts(region.vmctx(), 2 * page) }.iter().all(|&x| x == 9));
     }
 }

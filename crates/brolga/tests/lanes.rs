@@ -10,7 +10,7 @@ use std::fmt::Write;
 use brolga::jit::host_isa;
 use brolga_transform::lanes::{How, Looked, has_lanes};
 use cranelift_codegen::entity::EntitySet;
-use cranelift_codegen::ir;
+use cranelift_codegen::ir::{self, Opcode};
 use cranelift_jit::JITModule;
 
 mod compiled;
@@ -37,6 +37,7 @@ fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
             reorder: &|_| false,
             watched: &EntitySet::new(),
             shadows: &EntitySet::new(),
+            apart: &|_, _| false,
             worth: false,
             lanes: false,
             stay: &|_| true,
@@ -51,6 +52,7 @@ fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
             reorder: &|_| reorder,
             watched: &EntitySet::new(),
             shadows: &EntitySet::new(),
+            apart: &|_, _| false,
             worth,
             lanes: true,
             stay: &|_| true,
@@ -455,7 +457,8 @@ fn places() {
     // Not where it is not wanted.
     let mut func = parse(&text(add, 8));
     let (watched, shadows) = (&EntitySet::new(), &EntitySet::new());
-    let how = How { reorder: &|_| true, watched, shadows, worth: false, lanes: true, stay: &|_| false };
+    let how =
+        How { reorder: &|_| true, watched, shadows, worth: false, lanes: true, apart: &|_, _| false, stay: &|_| false };
     assert!(brolga_transform::lanes::lanes(&mut func, how).iter().all(|l| l.outcome.is_err()));
 }
 
@@ -504,10 +507,129 @@ fn what_is_known_to_be_apart_is_not_compared() {
         let mut shadows = EntitySet::new();
         shadows.extend(in_shadows);
         let watched = &EntitySet::new();
-        let how = How { reorder: &|_| false, watched, shadows: &shadows, worth: false, lanes: true, stay: &|_| false };
+        let how = How {
+            reorder: &|_| false,
+            watched,
+            shadows: &shadows,
+            worth: false,
+            lanes: true,
+            apart: &|_, _| false,
+            stay: &|_| false,
+        };
         let looked = brolga_transform::lanes::lanes(&mut func.clone(), how);
         assert_eq!(looked[0].outcome.map(|t| t.tests), Ok(wanted), "{shadows:?}, {of_x}");
     }
+}
+
+/// A turn that adds to one place twice, as an unrolled one does, waits for one addition, and reads what does not change in front of the loop.
+#[test]
+fn several_terms_of_a_turn_are_added_to_each_other_first() {
+    let func = parse(
+        "function %f(i64, i64, i64, i64) system_v {
+        block0(v0: i64, v1: i64, v2: i64, v3: i64):
+            v4 = iconst.i64 0
+            v5 = iconst.i64 16
+            jump block1(v4)
+        block1(v6: i64):
+            v7 = icmp ult v6, v3
+            brif v7, block2, block3
+        block2:
+            v8 = iadd v0, v6
+            v9 = load.f64 v8
+            v10 = load.f64 v2
+            v11 = fmul v9, v10
+            v12 = load.f64 v1
+            v13 = fadd v12, v11
+            store v13, v1
+            v14 = load.f64 v8+8
+            v15 = load.f64 v2
+            v16 = fmul v14, v15
+            v17 = load.f64 v1
+            v18 = fadd v17, v16
+            store v18, v1
+            v19 = iadd v6, v5
+            jump block1(v19)
+        block3:
+            return
+        }",
+    );
+    let of_cell = |i: &ir::Inst| {
+        let op = func.dfg.insts[*i].opcode();
+        (op.can_load() || op.can_store()) && func.dfg.inst_args(*i).iter().any(|v| v.as_u32() == 1)
+    };
+    let mut shadows = EntitySet::new();
+    shadows.extend(func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).filter(of_cell));
+    // Additions that the place goes through, and what is read in a turn.
+    let turn = |reorder: bool, shadows: &EntitySet<ir::Inst>| {
+        let mut func = func.clone();
+        let watched = &EntitySet::new();
+        let apart = &|_, _| false;
+        let how = How { reorder: &|_| reorder, watched, shadows, worth: false, lanes: true, apart, stay: &|_| true };
+        let looked = brolga_transform::lanes::lanes(&mut func, how).remove(0);
+        assert_eq!(looked.outcome.map(|t| (t.turns, t.cells)), Ok((1, 1)));
+        let same = |&(new, old): &(ir::Inst, ir::Inst)| func.dfg.insts[new].opcode() == func.dfg.insts[old].opcode();
+        assert!(!looked.copies.is_empty() && looked.copies.iter().all(same));
+        let v = func.layout.blocks().find(|&b| func.block_successors(b).any(|s| s == b)).unwrap();
+        let insts = || func.layout.block_insts(v);
+        let is_float = |v: &ir::Value| func.dfg.value_type(*v).is_float();
+        let mut sums: Vec<ir::Value> = func.dfg.block_params(v).iter().copied().filter(is_float).collect();
+        assert_eq!(sums.len(), 1);
+        for i in insts().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Fadd) {
+            if func.dfg.inst_args(i).iter().any(|a| sums.contains(a)) {
+                sums.push(func.dfg.first_result(i));
+            }
+        }
+        (sums.len() - 1, insts().filter(|&i| func.dfg.insts[i].opcode().can_load()).count())
+    };
+    assert_eq!(turn(true, &shadows), (1, 2));
+    assert_eq!(turn(false, &shadows), (2, 2));
+    assert_eq!(turn(true, &EntitySet::new()), (1, 4));
+}
+
+/// However many there are of them: to know more is never to do less.
+#[test]
+fn what_is_known_to_be_apart_does_not_count() {
+    let isa = host_isa(&brolga::Options::full()).unwrap();
+    if !has_lanes(&*isa) {
+        return;
+    }
+    // Fourteen arrays, of which the sum is added to the fifteenth.
+    let params = (0..16).map(|i| format!("v{i}: i64")).collect::<Vec<_>>().join(", ");
+    let mut turn = String::from("v23 = ishl v20, v18\n");
+    for i in 0..15 {
+        writeln!(turn, "v{} = iadd v{i}, v23\nv{} = load.f64 v{}", 30 + i, 50 + i, 30 + i).unwrap();
+    }
+    writeln!(turn, "v70 = fadd v64, v50").unwrap();
+    for i in 1..14 {
+        writeln!(turn, "v{} = fadd v{}, v{}", 70 + i, 69 + i, 50 + i).unwrap();
+    }
+    let func = parse(&format!(
+        "function %f({}) system_v {{\nblock0({params}):\nv16 = iconst.i64 0\nv17 = iconst.i64 1\nv18 = iconst.i64 3\n\
+        jump block1(v16)\nblock1(v20: i64):\nv21 = icmp slt v20, v15\nbrif v21, block2, block3\nblock2:\n{turn}\
+        store v83, v44\nv24 = iadd v20, v17\njump block1(v24)\nblock3:\nreturn\n}}",
+        ["i64"; 16].join(", ")
+    ));
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    let accesses: Vec<ir::Inst> =
+        insts.filter(|&i| func.dfg.insts[i].opcode().can_load() || func.dfg.insts[i].opcode().can_store()).collect();
+    assert_eq!(accesses.len(), 16);
+    let outcome = |shadows: &EntitySet<ir::Inst>| {
+        let watched = &EntitySet::new();
+        let how = How {
+            reorder: &|_| false,
+            watched,
+            shadows,
+            worth: false,
+            lanes: true,
+            apart: &|_, _| false,
+            stay: &|_| false,
+        };
+        brolga_transform::lanes::lanes(&mut func.clone(), how)[0].outcome.clone().map(|t| t.tests)
+    };
+    assert!(outcome(&EntitySet::new()).is_err());
+    let mut shadows = EntitySet::new();
+    shadows.extend(accesses[14..].iter().copied());
+    assert_eq!(outcome(&shadows), Ok(0));
 }
 
 /// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.

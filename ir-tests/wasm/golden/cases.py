@@ -652,6 +652,23 @@ def robust():
     ]
 
 
+def kernels():
+    poses = [0.9, 0.2, -0.3, 0.4, 0.1, -0.2, 6.0, 50.0, 52.0, 0.05, -0.01, 0.001, 0.002, 3.0, -2.0]
+    poses += [0.3, -0.7, 0.5, 0.6, -0.4, 0.3, 7.0, 40.0, 41.0, -0.02, 0.03, -0.004, 0.001, 1.0, 2.5]
+    points, seen = sequence(1, 6), sequence(2, 4, -8.0, 8.0)
+    rows = [sequence(s, 3) for s in (3, 4, 5, 6)]
+    before = sequence(7, 9)
+    return [
+        Case("outer", [3, *rows, before], "Whatever was in the matrix.", shadow={5: sequence(8, 9)}, buffers=True),
+        Case("outer", [3, *rows, before], "Promises.", clauses="noalias 1, 2, 3, 4, 5 noneed 5"),
+        Case("outer", [0, [0.5], [0.5], [0.5], [0.5], [0.5]], "Nothing."),
+        Case("camera", [2, poses, points, seen], "Two points.", seed=-1.5),
+        Case("columns", [4, sequence(9, 16), sequence(10, 16)], "Rows of four."),
+        Case("halving", [5, sequence(11, 5)], "An odd number.", seed=2.5),
+        Case("halving", [1, [0.75]], "No call within."),
+    ]
+
+
 PROGRAMS = [
     loss,
     gmm,
@@ -678,4 +695,5 @@ PROGRAMS = [
     gp,
     ode,
     robust,
+    kernels,
 ]

@@ -717,3 +717,38 @@ def orbit(n, x, y, c):
     ordered = sorted(sizes)
     # What nth_element leaves on both sides of the middle one is in no order that C++ promises: four are few enough to be sorted.
     return dot(sums, ordered[::-1]) + mpmath.arg(z) * ordered[n // 2], {}
+
+
+# --- kernels
+
+
+def outer(n, u, v, p, q, b):
+    product = [u[i] * v[j] + p[i] * q[j] for i in range(n) for j in range(n)]
+    return sum((x * x for x in product), mpf(0)), {5: product + list(b[n * n :])}
+
+
+def camera(n, poses, points, seen):
+    def residual(c, x, s):
+        w, *u = (t / sqrt(dot(c[:4], c[:4])) for t in c[:4])
+        cross = lambda a, b: [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+        # v + 2 w u×v + 2 u×(u×v), the rotation by a unit quaternion.
+        once = cross(u, x)
+        there = [a + 2 * w * o + 2 * t + d for a, o, t, d in zip(x, once, cross(u, once), c[4:7])]
+        a, b = there[0] / there[2], there[1] / there[2]
+        r = a * a + b * b
+        radial = 1 + c[9] * r + c[10] * r * r
+        d = c[7] * (a * radial + 2 * c[11] * a * b + c[12] * (r + 2 * a * a)) + c[13] - s[0]
+        e = c[8] * (b * radial + 2 * c[12] * a * b + c[11] * (r + 2 * b * b)) + c[14] - s[1]
+        return sqrt(1 + d * d + e * e) - 1
+
+    all_of = zip(chunks(poses, 15), chunks(points, 3), chunks(seen, 2))
+    return sum((residual(c, x, s) for c, x, s in all_of), mpf(0)), {}
+
+
+def columns(n, a, b):
+    product = [dot(row, b[j::n]) for row in chunks(a, n) for j in range(n)]
+    return dot(product, product), {}
+
+
+def halving(n, x):
+    return sqrt(1 + dot(x, x) ** 2), {}

@@ -5,6 +5,7 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::map::HashMap;
+use brolga_rules::cost::{FEW_ACCESSES, MOST_TESTS};
 use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Value, types};
 use cranelift_entity::EntitySet;
@@ -18,10 +19,6 @@ use super::turn::{Home, Linear, Loop, Steps};
 pub const VECTOR: i64 = 16;
 /// Longer turns are left alone: there are not enough registers for what they would gain.
 pub const MOST_INSTS: usize = 300;
-/// With so few accesses in a turn, counting takes a good part of it.
-const FEW: usize = 4;
-/// More comparisons than this take longer than a short loop.
-pub const MOST_TESTS: usize = 12;
 
 /// Why loops that push are left alone.
 const RECORDS: &str = "it records";
@@ -104,23 +101,19 @@ pub enum Test {
     Distinct(Linear, i64, i64),
 }
 
-/// Pairs of accesses that might meet, and those of them that have to be asked about.
+/// Pairs of accesses that have to be asked about.
 #[derive(Default)]
 pub struct Tests {
-    all: Vec<Test>,
     pub asked: Vec<Test>,
 }
 
 impl Tests {
-    /// A pair. Those that are known to be apart are not asked about, but count: so much is done in a turn that it does not pay.
+    /// A pair. One that is known to be apart costs nothing, so it does not count either: to know more is never to do less.
     pub fn add(&mut self, test: Test, apart: bool) -> Result<(), &'static str> {
         if !apart && !self.asked.contains(&test) {
-            self.asked.push(test.clone());
+            self.asked.push(test);
         }
-        if !self.all.contains(&test) {
-            self.all.push(test);
-        }
-        if self.all.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
+        if self.asked.len() > MOST_TESTS { Err(MANY) } else { Ok(()) }
     }
 }
 
@@ -205,7 +198,7 @@ impl Body {
         let tests = tests(func, &accesses, &cells, &once, step, how)?;
         let widened = steps.widened.iter().map(|(&v, &(step, signed))| (v, step, signed)).collect();
         let alias = steps.aliases();
-        let vectors = if accesses.len() <= FEW { 2 } else { 1 };
+        let vectors = if accesses.len() <= FEW_ACCESSES { 2 } else { 1 };
         let nexts = std::mem::take(&mut steps.nexts);
         Ok(Self {
             one: false,

@@ -15,15 +15,20 @@
 //! does not begin by reading what is there, so that a cell is loaded only where the loop would load it: there is a turn, and each
 //! turn runs through.
 //!
-//! **What stays the same.** The numbers, bit for bit, and their order: what is read from a cell is what was written there last. Traps as well,
+//! **Several terms a turn.** Where a compiler has unrolled a loop, a turn adds to one place twice, or more often, and the next one waits for
+//! all of these additions. If sums may be added up in another order (`reorder`), the terms are added to each other, and their sum to
+//! the cell. What a turn reads in one place that is known to be apart from all that the loop writes is read in front of it as well: the
+//! other factor of each term, for the most part.
+//!
+//! **What stays the same.** But for that the numbers, bit for bit, and their order: what is read from a cell is what was written there last. Traps as well,
 //! but not what is in memory when one happens, so this is done with reverses only: after a trap shadows are undefined, and what the primal has
 //! stored is not. (A reverse that restores memory and is cut short has restored some of it.)
 
 use brolga_ir::map::HashMap;
-use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 
 use super::How;
-use super::body::{Access, Body, HANDED, Kind, MOST_INSTS, Test, Tests, accessed, chain, count};
+use super::body::{Access, Body, HANDED, Kind, MOST_INSTS, Param, Test, Tests, accessed, chain, count};
 use super::turn::{Linear, Loop, Steps};
 
 /// A place that is in a register as long as the loop runs.
@@ -36,7 +41,7 @@ pub struct Cell {
     pub accesses: Vec<ir::Inst>,
     /// The last store.
     pub store: ir::Inst,
-    /// If it is a sum, what is done to it in a turn.
+    /// If it is a sum, what is done to it in a turn; where turns are run one by one, only if its terms may be added to each other first.
     pub chain: Vec<ir::Inst>,
     /// Whether there are partial sums.
     pub split: bool,
@@ -158,17 +163,31 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<Body> 
         flags.is_some_and(|flags| steps.is_tape(func.dfg.mem_flags[flags]))
     });
     let (mut accesses, mut fixed) = (Vec::new(), Vec::new());
-    for inst in insts {
+    for &inst in &insts {
         if let Some(a) = touched(&mut steps, inst).ok()? {
             if a.step == 0 { fixed.push(a) } else { accesses.push(a) }
         }
     }
     let (places, once) = places(&mut steps, fixed).ok()?;
-    let cells: Vec<Cell> = places.into_iter().map(Cell::new).collect();
+    let mut cells: Vec<Cell> = places.into_iter().map(Cell::new).collect();
+    if (how.reorder)(l.blocks[0]) {
+        cells.iter_mut().for_each(|c| c.chain = additions(&steps, &insts, c).unwrap_or_default());
+    }
     let count = count(&mut steps, l).filter(|_| !cells.is_empty())?;
     let mut found = Tests::default();
+    // What is known to be apart from all that is written.
+    let is_steady = |a: &&Access| {
+        let mut written = accesses.iter().filter(|s| s.stores).map(|s| s.inst).chain(cells.iter().map(Cell::load));
+        func.dfg.insts[a.inst].opcode() == Opcode::Load && written.all(|w| how.apart(w, a.inst))
+    };
+    let steady = once.iter().filter(is_steady).map(|a| (a.inst, a.at.clone())).collect();
     let read: Vec<(&Linear, i64, ir::Inst)> = once.iter().map(|a| (&a.at, a.width, a.inst)).collect();
     tests(&cells, &accesses, &read, how, &mut found).ok()?;
+    let mut params = Vec::new();
+    for (i, &p) in func.dfg.block_params(l.blocks[0]).iter().enumerate() {
+        let counts = matches!(func.dfg.value_type(p), types::I32 | types::I64);
+        params.push(steps.step(i).filter(|_| counts).map_or(Param::Becomes(steps.nexts[i]), Param::Step));
+    }
     Some(Body {
         one: true,
         nexts: std::mem::take(&mut steps.nexts),
@@ -182,9 +201,31 @@ pub fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<Body> 
         width: 0,
         step: 0,
         kinds: HashMap::default(),
-        once: HashMap::default(),
-        params: Vec::new(),
+        once: steady,
+        params,
     })
+}
+
+/// The additions to a cell in a turn, if these are all that is done with it, and several.
+fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &Cell) -> Option<Vec<ir::Inst>> {
+    let func = steps.func;
+    let end = steps.args(cell.store)[0];
+    let (mut chain, mut sum) = (Vec::new(), func.dfg.first_result(cell.load()));
+    loop {
+        let reads = |i: &&ir::Inst| !cell.accesses.contains(*i) && steps.args(**i).contains(&sum);
+        let mut users = insts.iter().filter(reads);
+        match (users.next(), users.next(), sum == end, steps.nexts.contains(&sum)) {
+            (None, None, true, false) => return (chain.len() > 1).then_some(chain),
+            (Some(&inst), None, false, false) if func.dfg.insts[inst].opcode() == Opcode::Fadd => {
+                if steps.args(inst).iter().all(|&a| a == sum) {
+                    return None;
+                }
+                chain.push(inst);
+                sum = func.dfg.first_result(inst);
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// Where an instruction reads or writes, apart from the tape; an error if that is not known, or if it does more than that.

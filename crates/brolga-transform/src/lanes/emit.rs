@@ -9,6 +9,7 @@ use cranelift_codegen::ir::{
 
 use super::Taken;
 use super::body::{Body, Count, Kind, Param, Test, VECTOR, accessed};
+use super::cells::Cell;
 use super::front::Front;
 use super::turn::{Linear, Loop};
 
@@ -19,8 +20,9 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
-/// Put the blocks in front of a loop; fewer turns than `least` are left to it.
-pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken {
+/// Put the blocks in front of a loop; fewer turns than `least` are left to it. Beside how it is run: instructions that are copies, each with that which it
+/// is a copy of.
+pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();
@@ -46,15 +48,17 @@ pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> Taken
     };
     let turns = e.enough(&entered, header, least);
     e.compare(turns, &entered, header);
+    let mut copies = Vec::new();
     if body.one {
-        e.one_by_one(turns, x);
+        e.one_by_one(turns, x, &mut copies);
     } else {
         e.vectors(turns, x, header);
     }
     let is_split = |p: &&Param| matches!(p, Param::Sum { split: true, watched: false, .. });
     let sums = body.params.iter().filter(is_split).count();
     let split = body.cells.iter().filter(|c| c.split).count();
-    Taken { turns: body.at_a_time() as u32, tests: body.tests.len(), sums: sums + split, cells: body.cells.len() }
+    let (turns, cells) = (body.at_a_time() as u32, body.cells.len());
+    (Taken { turns, tests: body.tests.len(), sums: sums + split, cells }, copies)
 }
 
 struct Emit<'a> {
@@ -265,19 +269,7 @@ impl Emit<'_> {
                     match *k {
                         // As far as the vectors have come.
                         k if k == step && ty == types::I64 => self.at(x, None).ins().iadd(first, end),
-                        k => {
-                            let narrow = ty == types::I32;
-                            let n = if narrow { self.at(x, None).ins().ireduce(types::I32, turns) } else { turns };
-                            match k {
-                                1 => self.at(x, None).ins().iadd(first, n),
-                                -1 => self.at(x, None).ins().isub(first, n),
-                                k => {
-                                    let k = self.int(x, ty, k);
-                                    let far = self.at(x, None).ins().imul(n, k);
-                                    self.at(x, None).ins().iadd(first, far)
-                                }
-                            }
-                        }
+                        k => self.stepped(x, first, k, turns),
                     }
                 }
                 Param::Sum { split, .. } => {
@@ -295,8 +287,23 @@ impl Emit<'_> {
         self.at(x, None).ins().jump(header, &args);
     }
 
+    /// What goes in steps, so many turns later.
+    fn stepped(&mut self, x: ir::Block, first: Value, step: i64, turns: Value) -> Value {
+        let ty = self.front.func.dfg.value_type(first);
+        let n = if ty == types::I32 { self.at(x, None).ins().ireduce(ty, turns) } else { turns };
+        match step {
+            1 => self.at(x, None).ins().iadd(first, n),
+            -1 => self.at(x, None).ins().isub(first, n),
+            k => {
+                let k = self.int(x, ty, k);
+                let far = self.at(x, None).ins().imul(n, k);
+                self.at(x, None).ins().iadd(first, far)
+            }
+        }
+    }
+
     /// The loop as it is, with its cells in registers: turns until none is left, then the cells go back to memory.
-    fn one_by_one(&mut self, turns: Value, x: ir::Block) {
+    fn one_by_one(&mut self, turns: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
         let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
         let left = self.front.func.dfg.append_block_param(v, types::I64);
         let mut firsts: Vec<BlockArg> = vec![turns.into()];
@@ -316,14 +323,31 @@ impl Emit<'_> {
             now.insert(self.front.func.dfg.first_result(cell.load()), self.front.func.dfg.append_block_param(v, ty));
             cells.push((cell, at));
         }
+        let insts: Vec<ir::Inst> = self.l.blocks.iter().flat_map(|&b| self.front.func.layout.block_insts(b)).collect();
+        let mut read: Vec<(&Linear, Type, Value)> = Vec::new();
+        for &inst in &insts {
+            let Some(at) = body.once.get(&inst) else { continue };
+            let ty = accessed(self.front.func, inst);
+            let known = read.iter().find(|r| (r.0, r.1) == (at, ty)).map(|r| r.2);
+            let found = known.unwrap_or_else(|| {
+                let (place, flags) = (self.linear(p, at, types::I64), self.data_flags(inst));
+                self.at(p, Some(inst)).ins().load(ty, flags, place, 0)
+            });
+            read.push((at, ty, found));
+            now.insert(self.front.func.dfg.first_result(inst), found);
+        }
         let in_cells = |inst| body.cells.iter().any(|c| c.accesses.contains(&inst));
-        let insts = self.l.blocks.iter().flat_map(|&b| self.front.func.layout.block_insts(b));
-        for inst in insts.collect::<Vec<_>>() {
-            if self.front.func.dfg.insts[inst].opcode().is_terminator() || in_cells(inst) {
+        for inst in insts {
+            let is_there = in_cells(inst) || body.once.contains_key(&inst);
+            if self.front.func.dfg.insts[inst].opcode().is_terminator() || is_there {
                 continue;
             }
             let args: Vec<Value> = self.args(inst).iter().map(|a| now.get(a).copied().unwrap_or(*a)).collect();
+            if self.sum_up(inst, &args, &mut now) {
+                continue;
+            }
             let new = self.front.copy(inst, v, args);
+            copies.push((new, inst));
             let (old, new) = (self.front.func.dfg.inst_results(inst), self.front.func.dfg.inst_results(new));
             now.extend(old.iter().copied().zip(new.iter().copied()));
         }
@@ -340,7 +364,32 @@ impl Emit<'_> {
             let sum = sum.as_value().expect("a value");
             self.at(x, Some(cell.store)).ins().store(flags, sum, at, 0);
         }
-        self.at(x, None).ins().jump(header, &ends);
+        // What goes in steps is not kept alive for this.
+        let mut behind = ends;
+        for (i, param) in body.params.iter().enumerate() {
+            if let Param::Step(k) = *param {
+                let old = self.front.func.dfg.block_params(header)[i];
+                let first = self.at0(old);
+                behind[i] = self.stepped(x, first, k, turns).into();
+            }
+        }
+        self.at(x, None).ins().jump(header, &behind);
+    }
+
+    /// An instruction that adds to a cell to which others of the turn add as well: they are added to each other first, so that a turn waits for one addition.
+    fn sum_up(&mut self, inst: ir::Inst, args: &[Value], now: &mut HashMap<Value, Value>) -> bool {
+        let added = |c: &'_ Cell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
+        let Some((load, chain, k)) = self.body.cells.iter().find_map(added) else { return false };
+        let result = |e: &Self, inst| e.front.func.dfg.first_result(inst);
+        let (cell, v) = (now[&result(self, load)], self.v);
+        let sum = result(self, if k == 0 { load } else { chain[k - 1] });
+        let by = args[usize::from(self.args(inst)[0] == sum)];
+        let mut so_far = if k == 0 { by } else { self.at(v, Some(inst)).ins().fadd(now[&sum], by) };
+        if k + 1 == chain.len() {
+            so_far = self.at(v, Some(inst)).ins().fadd(cell, so_far);
+        }
+        now.insert(result(self, inst), so_far);
+        true
     }
 
     /// A sum of partial sums.

@@ -11,6 +11,7 @@ use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet, one_each};
 use brolga_ir::{Effort, MemoryMode, Mode};
+use brolga_rules::cost::{CHEAP, MANY_AGAIN, OF_ALL};
 use brolga_rules::{cost, is_pure};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef, types};
@@ -42,17 +43,11 @@ const MAX_SPILLED: usize = 8000;
 const MAX_ON_STACK: u32 = 64 << 10;
 /// Most values of one block that the minimum cut is asked about.
 const MAX_CUT: usize = 20_000;
-/// Floats that a block computes again at which that begins to take longer than the tape: a chain of them is waited for.
-const MANY_AGAIN: u32 = 24;
-/// Bytes that are recorded instead of each.
-const BYTES_FOR_EACH: u32 = 6;
-/// What part of a block's record may be left for quotients to be computed again: otherwise the division is waited for longer than the tape.
-const OF_ALL: (u32, u32) = (3, 5);
 /// Operands of an instruction.
 type Operands = SmallVec<[Val; 3]>;
 
 /// How far expressions are followed.
-const MAX_DEPTH: u32 = 64;
+pub(super) const MAX_DEPTH: u32 = 64;
 
 /// The instruction of each value that is cheap to have again.
 fn cheap(facts: &Facts<'_>, combined: bool) -> SecondaryMap<ir::Value, PackedOption<ir::Inst>> {
@@ -62,7 +57,7 @@ fn cheap(facts: &Facts<'_>, combined: bool) -> SecondaryMap<ir::Value, PackedOpt
         let op = dfg.insts[inst].opcode();
         let again = || {
             facts.reload.contains(inst)
-                || is_pure(op) && cost(op) <= 2 && op != Opcode::FuncAddr
+                || is_pure(op) && cost(op) <= CHEAP && op != Opcode::FuncAddr
                 || op == Opcode::StackAddr && combined
         };
         if let &[v] = dfg.inst_results(inst)
@@ -100,7 +95,7 @@ pub struct Planner<'a, 'f> {
     pub(super) stmts: &'a AdStmts,
     pub(super) loops: &'a Loops,
     pub(super) plan: Plan,
-    aux: &'a IndexMap<Val, Type>,
+    pub(super) aux: &'a IndexMap<Val, Type>,
     carry: Carry,
     /// The instruction of each value that is cheap to have again: pure arithmetic, or memory that still holds it.
     again: SecondaryMap<ir::Value, PackedOption<ir::Inst>>,
@@ -293,7 +288,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// [`Self::operands`] in the reverse of a block, where memory may be again what it was.
-    fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
+    pub(super) fn operands_in(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         self.operands(v).or_else(|| self.divided(b, v)).or_else(|| {
             let at = *self.had_at.get(&v)?;
             let (inst, args) = self.load(v)?;
@@ -368,11 +363,11 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// Whether a value is the same in all turns of the loop of `b`, and to be had there without a record.
-    fn steady(&self, b: ir::Block, v: Val) -> bool {
+    pub(super) fn steady(&self, b: ir::Block, v: Val) -> bool {
         self.is_constant(v) || self.once(v) || self.holder(b, v).is_some()
     }
 
-    fn is_carried(&self, b: ir::Block, v: Val) -> bool {
+    pub(super) fn is_carried(&self, b: ir::Block, v: Val) -> bool {
         matches!(v, Val::Primal(p) if self.carry.known(b, p))
     }
 
@@ -530,6 +525,9 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         let bytes = nodes.keys().map(|&v| type_of(self.facts, self.aux, v).bytes().into());
         let found: Vec<Val> = cheapest(bytes, n_needed, &leaves, &computed_from).into_iter().map(name).collect();
+        if let Some(ends) = self.ends_of_chains(b, &found) {
+            return (ends, divides);
+        }
         let may_be_dear = self.facts.options.ideas.worth && nodes.len() - found.len() >= MANY_AGAIN as usize;
         if may_be_dear && self.is_dear(b, needed(), &found) {
             return (needed(), divides);
@@ -537,28 +535,12 @@ impl<'a, 'f> Planner<'a, 'f> {
         (found, divides)
     }
 
-    fn bytes<'v>(&self, all: impl IntoIterator<Item = &'v Val>) -> u32 {
+    pub(super) fn bytes<'v>(&self, all: impl IntoIterator<Item = &'v Val>) -> u32 {
         all.into_iter().map(|&v| type_of(self.facts, self.aux, v).bytes()).sum()
     }
 
-    /// Whether a block would compute so much from what is recorded that it is better to record what it needs.
-    fn is_dear(&mut self, b: ir::Block, needed: Vec<Val>, recorded: &[Val]) -> bool {
-        let more = self.bytes(&needed).saturating_sub(self.bytes(recorded));
-        let mut seen: IndexSet<Val> = recorded.iter().copied().collect();
-        let mut work = needed;
-        let mut floats = 0;
-        while let Some(v) = work.pop() {
-            if !seen.insert(v) || self.is_free(b, v) {
-                continue;
-            }
-            floats += u32::from(type_of(self.facts, self.aux, v).lane_type().is_float());
-            work.extend(self.made_of(b, v).into_iter().flatten());
-        }
-        floats >= MANY_AGAIN && more <= BYTES_FOR_EACH * floats
-    }
-
     /// What the reverse of a block can compute a name from, if it does not record that.
-    fn made_of(&self, b: ir::Block, v: Val) -> Option<Operands> {
+    pub(super) fn made_of(&self, b: ir::Block, v: Val) -> Option<Operands> {
         let args = self.operands_in(b, v).map(|x| operands(x.1));
         args.or_else(|| Some(self.last_of(b, v)?.operands().map(Val::Primal).collect()))
     }

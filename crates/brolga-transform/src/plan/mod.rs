@@ -16,7 +16,8 @@
 //!   by the same number, where much less is recorded by that ([`crate::quotients`]);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per execution (Mooncake's comms
 //!   stack). Which values those are is a minimum cut ([`flow`]) between what must be recorded and what is read, by bytes; but where
-//!   long chains of floats would be computed again to save a few bytes for each, what is read is recorded as it is.
+//!   long chains of floats would be computed again to save a few bytes for each, what is read is recorded as it is, and so is what stands at the end of a chain
+//!   that a long turn would wait for ([`is_waited_for`](brolga_rules::cost::is_waited_for)), even if all of it could be had for nothing.
 //!
 //! The predecessor of a loop's header is the block that enters the loop if its induction variable has its first value, else
 //! the latch. The predecessor of a block behind a branch follows from the branch's condition, if that is to be had
@@ -34,6 +35,7 @@
 
 mod build;
 mod carry;
+mod chains;
 mod flow;
 mod names;
 mod preds;
@@ -45,11 +47,12 @@ use brolga_ir::inst::{FrameSlot, Val};
 #[expect(unused_imports, reason = "named in the documentation above")]
 use brolga_ir::lower::FrameHome;
 use brolga_ir::lower::FrameLayout;
-use brolga_ir::map::IndexMap;
+use brolga_ir::map::{HashMap, IndexMap};
+use brolga_rules::cost::latency;
 use cranelift_codegen::ir::{self, Type, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::again::Again;
+use crate::again::{Again, chain};
 use crate::canonical::Induction;
 use crate::facts::Facts;
 use crate::stmt::AdStmts;
@@ -192,6 +195,19 @@ pub struct BlockPlan {
     pub keeps: Vec<(FrameSlot, Val)>,
     /// Frame slots in which it keeps its number.
     pub keep_ids: Vec<FrameSlot>,
+}
+
+impl BlockPlan {
+    /// Cycles until all is there that the reverse block computes again.
+    pub fn chain(&self, dfg: &ir::DataFlowGraph) -> u32 {
+        let mut at: HashMap<ir::Value, u32> = HashMap::default();
+        for &(v, source) in &self.sources {
+            if let (Val::Primal(v), Source::Recompute(i)) = (v, source) {
+                at.insert(v, chain(&at, dfg.inst_args(i)) + latency(dfg.insts[i].opcode()));
+            }
+        }
+        at.into_values().max().unwrap_or(0)
+    }
 }
 
 /// The plan of a function.

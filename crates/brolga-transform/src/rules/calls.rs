@@ -1,5 +1,5 @@
 //! Calls of derived functions: run the callee's forward pass now and its pullback later, on the same tape. Where nobody wants
-//! what the call returns (`brolga_analysis::whole`), run both of them later, as one function.
+//! what the call returns, or a recursion may as well run twice (`brolga_analysis::whole`), run both of them later, as one function.
 //!
 //! Signatures of derived functions follow from the primal signature and the modes of the call site alone
 //! (`brolga_analysis::modes`), so recursive functions need no more than a name.
@@ -61,7 +61,7 @@ fn by_value(variant: &Variant) -> bool {
     variant.params.iter().all(param) && variant.results.iter().all(result)
 }
 
-/// The callee runs once, in the reverse fragment. The primal call stays for whoever reads its results, which nobody does.
+/// The callee runs in the reverse fragment. The primal call stays as long as its results are read: for the most part they are not, and it is pruned.
 fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
     let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()).into());
     let args = cx.args().to_vec();

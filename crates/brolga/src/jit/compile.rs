@@ -20,7 +20,7 @@ use brolga_rules::OF_C;
 use brolga_transform::Derivation;
 use brolga_transform::door::entry_signature;
 use brolga_transform::parts::{Part, PartRole};
-use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, UserExternalName, UserFuncName};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -423,7 +423,8 @@ const SHORT: usize = 150;
 /// they are then all computed at the end, from loads that live until there; or, with many branches, once in every arm.
 /// Measured on generated functions: code five to thirty times as large, compiled in quadratic time. The transform already
 /// emits what a large function needs. Where nothing is repeated there is nothing to hoist either, which is most of what the
-/// mid-end is good for: a chain of 400 multiplications is compiled twice as fast without it, and runs by a third faster.
+/// mid-end is good for: a chain of 400 multiplications is compiled twice as fast without it, and runs by a third faster. But
+/// only the mid-end replaces divisions of integers by constants.
 ///
 /// Where blocks are short no long chain is there to be moved, and more branches and instructions do no harm: loops that a C compiler has
 /// unrolled, with what they leave over, are many short blocks. There, blocks for rare runs do not count, as whatever becomes of them costs no time
@@ -431,9 +432,10 @@ const SHORT: usize = 150;
 ///
 /// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
+    let divides = divides_by_constants(func);
     // What the mid-end would do for a short function has been done.
     if brolga_transform::hoist::is_short(func) {
-        return true;
+        return !divides;
     }
     let lanes = brolga_transform::lanes::in_front(func);
     // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that asks at its end adds no arm.
@@ -461,7 +463,19 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
         true => (all, (3000, 64)),
         false => (all, (2000, 32)),
     };
-    !loops || insts > most.0 || branches > most.1 || !has_cycle(func)
+    insts > most.0 || branches > most.1 || !divides && (!loops || !has_cycle(func))
+}
+
+/// Whether integers are divided by constants, which the mid-end replaces by shifts and multiplications: a recursion by halves waits for nothing else.
+fn divides_by_constants(func: &ir::Function) -> bool {
+    let is_constant = |v: ir::Value| {
+        let inst = func.dfg.value_def(func.dfg.resolve_aliases(v)).inst();
+        inst.is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Iconst)
+    };
+    func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| {
+        let divides = matches!(func.dfg.insts[i].opcode(), Opcode::Sdiv | Opcode::Udiv | Opcode::Srem | Opcode::Urem);
+        divides && is_constant(func.dfg.inst_args(i)[1])
+    })
 }
 
 /// Whether control flow leads from some block to itself.
@@ -682,6 +696,19 @@ mod tests {
             let func = cranelift_reader::parse_functions(&text(last)).unwrap_or_else(|e| panic!("{e}")).remove(0);
             assert!(!brolga_transform::hoist::is_short(&func));
             assert_eq!(is_better_plain(&func, false), plain, "{last}");
+        }
+    }
+
+    #[test]
+    fn divisions_by_constants_are_for_the_mid_end() {
+        for (op, by, plain) in
+            [("sdiv", "v2", false), ("urem", "v2", false), ("sdiv", "v1", true), ("iadd", "v2", true)]
+        {
+            let text = format!(
+                "function %f(i64, i64) -> i64 {{\nblock0(v0: i64, v1: i64):\n v2 = iconst.i64 2\n v3 = {op} v0, {by}\n return v3\n}}"
+            );
+            let func = cranelift_reader::parse_functions(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+            assert_eq!(is_better_plain(&func, false), plain, "{op} {by}");
         }
     }
 
