@@ -596,6 +596,9 @@ impl Cx<'_> {
             AdOp::Primal(i) => {
                 let src = self.env.primal;
                 let data = src.dfg.insts[*i];
+                if data.opcode().is_call() {
+                    self.join_watched(b);
+                }
                 if let Some(bits) = bits_of(&data).filter(|_| self.env.short) {
                     let (name, ty) = inst.defs[0];
                     let r = self.constant_once(b, data, ty, bits);

@@ -84,6 +84,11 @@ pub fn any_bit(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
     b.ins().icmp(IntCC::NotEqual, x, zero)
 }
 
+/// Whether a number that is zero or NaN is NaN, in any lane.
+pub fn is_not_zero(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+    if b.func.dfg.value_type(x).is_vector() { any_bit(b, x) } else { b.ins().fcmp(FloatCC::Unordered, x, x) }
+}
+
 /// The 128-bit vector of a float type.
 fn vector_of(ty: Type) -> Type {
     match ty {

@@ -2,7 +2,7 @@
 //!
 //! **Problem.** An addition for each number is what watching costs, but each waits for the one before it, and the sum wants a register
 //! from the first number to the last. **Answer.** What a block watches is added up by itself, and joins a sum at the end of the
-//! block: that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
+//! block, or before a call (what would be alive across it is stored where it is made, in a loop before it, say): that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
 //! memory ([`Sum::Aside`]). A sum of a loop joins that of the function behind the loop.
 //!
 //! Flags are simpler: a variable is set if any of them is.
@@ -109,7 +109,7 @@ impl Cx<'_> {
         all.filter(|x| x.0.0 == Sum::Loop(header)).map(|(&(_, ty), &var)| (ty, var)).collect()
     }
 
-    /// At the end of a block: what it has watched joins the sums.
+    /// At the end of a block, or before a call: what it has watched joins the sums.
     pub fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
         for (sum, ty, found) in std::mem::take(&mut self.watching.here) {
             if sum == Sum::Aside {
@@ -121,7 +121,8 @@ impl Cx<'_> {
             }
             let var = self.watching.variables[&(sum, ty)];
             let so_far = b.use_var(var);
-            let all = b.ins().fadd(so_far, found);
+            // The first is the sum.
+            let all = if self.zeros.get(&ty) == Some(&so_far) { found } else { b.ins().fadd(so_far, found) };
             self.env.watched.as_mut().map(|w| w.insert(all));
             b.def_var(var, all);
         }
@@ -130,21 +131,19 @@ impl Cx<'_> {
     /// Whether any number that was watched so far is infinite or NaN, or any flag set: not zero if so.
     pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         self.join_watched(b);
-        let none = match self.watching.flag {
-            Some(flag) => b.use_var(flag),
-            None => b.ins().iconst(types::I8, 0),
-        };
         let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::Whole);
         let mut sums: Vec<ir::Value> = whole.map(|(_, &var)| b.use_var(var)).collect();
         for (&ty, &slot) in &self.watching.aside {
             let at = b.ins().stack_addr(types::I64, slot, 0);
             sums.push(b.ins().load(ty, MemFlagsData::trusted(), at, 0));
         }
-        sums.into_iter().fold(none, |any, sum| {
-            // Zero, unless the sum is infinite or NaN.
+        let mut any = self.watching.flag.map(|flag| b.use_var(flag));
+        for sum in sums {
+            // Zero, unless the sum is infinite or NaN: then NaN.
             let bits = b.ins().fsub(sum, sum);
-            let flag = ops::any_bit(b, bits);
-            b.ins().bor(any, flag)
-        })
+            let flag = ops::is_not_zero(b, bits);
+            any = Some(any.map_or(flag, |any| b.ins().bor(any, flag)));
+        }
+        any.unwrap_or_else(|| b.ins().iconst(types::I8, 0))
     }
 }
