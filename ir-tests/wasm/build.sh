@@ -114,6 +114,7 @@ bare="-nostdlib -Wl,--no-entry"
     c layers layers $heap
     c copies copies $heap
     c phasors phasors $libc
+    c norms norms $libc
     c waves waves $libc
     c precise precise $heap
     c bits bits $bare
