@@ -30,7 +30,7 @@
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use brolga_analysis::cfg::edge_args;
@@ -65,6 +65,8 @@ const SHORT: usize = 16;
 const LONG: usize = 40;
 /// Blocks that are looked at between one that runs and another that runs whenever it has.
 const MOST_BLOCKS: usize = 64;
+/// Ends that are known of the chains from one number.
+const MOST_ENDS: usize = 4;
 /// Turns that a loop is taken to have.
 const TURNS: f64 = 8.0;
 
@@ -93,6 +95,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         ends: RefCell::default(),
         once: Once::new(facts),
         recursive: calls_itself(facts),
+        order: in_order(facts),
     };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
     let placed: Vec<(&AdStmt, ir::Block)> = placed.filter_map(|(stmt, b)| Some((stmt, b?))).collect();
@@ -178,7 +181,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
                 apart.insert(l);
                 Sum::Loop(facts.loops.loops[l].header)
             }
-            _ if is_passed_by(facts, place.block) => Sum::Aside,
+            Some(_) if is_passed_by(facts, place.block) || call_behind(facts, &place, asks) => Sum::Aside,
             _ => Sum::Whole,
         };
         watch(facts, &mut watching, place, asks, sum, ids);
@@ -195,6 +198,13 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         half(s, none(), none(), rvs)
     };
     Some(Watched { watching, free: stmts.values().map(free).collect(), clearing, once })
+}
+
+/// How many blocks come before each.
+fn in_order(facts: &Facts<'_>) -> SecondaryMap<ir::Block, usize> {
+    let mut order = SecondaryMap::new();
+    facts.cfg.blocks.iter().enumerate().for_each(|(n, &b)| order[b] = n);
+    order
 }
 
 /// Whether a function calls itself: each of its blocks then runs many times, as those of a loop do.
@@ -244,6 +254,18 @@ fn run_apart(facts: &Facts<'_>, stmts: &mut AdStmts, l: LoopId, ids: &mut Ids) {
 /// few, as they are around such a block, and each turn loads and stores it, also those that watch nothing.
 fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
     facts.cfg.insts(b).len() >= LONG && can_be_passed(facts, b, 2 * SHORT)
+}
+
+/// Whether a call follows in the block of a loop where a number is watched. What is in a register is stored before a call, and loaded behind it; a number that is only
+/// watched would be, too, since Cranelift adds behind the call what is asked for behind it: and an inner loop that made the number stores it in each turn.
+fn call_behind(facts: &Facts<'_>, place: &Place, asks: ir::Inst) -> bool {
+    let func = facts.func();
+    let insts = facts.cfg.insts(place.block);
+    let at = |inst: ir::Inst| insts.iter().position(|&x| x == inst);
+    // Behind what makes it, or in front of the statement that asks.
+    let made = func.dfg.value_def(place.value).inst().and_then(at).map(|i| i + 1);
+    let from = made.or_else(|| at(asks)).unwrap_or(0);
+    insts[from..].iter().any(|&i| func.dfg.insts[i].opcode().is_call())
 }
 
 /// Whether a turn of the loop around a block can pass it by, with so many instructions at most.
@@ -303,6 +325,9 @@ struct Place {
     once: Option<LoopId>,
 }
 
+/// Ends of chains.
+type Ends = SmallVec<[ir::Value; MOST_ENDS]>;
+
 /// Which numbers are finite if others are.
 struct Chains<'a, 'f> {
     facts: &'a Facts<'f>,
@@ -310,10 +335,12 @@ struct Chains<'a, 'f> {
     /// What has been found out by [`Chains::always_behind`].
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
     /// What has been found out by [`Chains::end`]: none where nothing can be watched.
-    ends: RefCell<HashMap<ir::Value, Option<ir::Value>>>,
+    ends: RefCell<HashMap<ir::Value, Ends>>,
     once: Once<'a, 'f>,
     /// Whether the function calls itself.
     recursive: bool,
+    /// The order of blocks.
+    order: SecondaryMap<ir::Block, usize>,
 }
 
 /// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
@@ -336,15 +363,25 @@ impl Chains<'_, '_> {
     fn options(&self, stmt: ir::Inst, needs: &Numbers, b: ir::Block) -> Vec<Vec<Place>> {
         let func = self.facts.func();
         let mut options = Vec::new();
+        let each = |v: ir::Value| self.ends(v).into_iter().rev().map(|end| self.places(end, b));
         // What a product is finite for, its factors are.
         if matches!(func.dfg.insts[stmt].opcode(), Opcode::Fmul | Opcode::Fma) {
-            options.extend(self.end(func.dfg.first_result(stmt)).map(|v| self.places(v, b)));
+            options.extend(each(func.dfg.first_result(stmt)));
         }
-        options.extend(self.operands(needs, b, false));
+        match (&needs.finite[..], needs.nonzero) {
+            (&[v], None) => options.extend(each(v)),
+            _ => options.extend(self.operands(needs, b, false)),
+        }
         if self.facts.options.ideas.once {
             options.extend(self.operands(needs, b, true).filter(|places| places.iter().any(|p| p.once.is_some())));
         }
-        options
+        let mut seen: SmallVec<[Vec<Place>; 4]> = SmallVec::new();
+        for option in options {
+            if !seen.contains(&option) {
+                seen.push(option);
+            }
+        }
+        seen.into_vec()
     }
 
     /// The numbers themselves, or what follows from them; or those that can be are watched once.
@@ -453,9 +490,14 @@ impl Chains<'_, '_> {
         if loops.innermost[home] == loops.innermost[b] && loops.dominates(home, b) { b } else { home }
     }
 
-    /// The end of a chain that is finite only if this is. What is added to a number in memory at last is watched before that: Cranelift makes a load a part of
-    /// the addition only where the sum has one reader. Of several the last: those that it serves as well are most.
+    /// The end of a chain that is finite only if this is. Of several the last: those that it serves as well are most.
     fn end(&self, v: ir::Value) -> Option<ir::Value> {
+        self.ends(v).last().copied()
+    }
+
+    /// The ends of chains that are finite only if this is, in the order in which they are computed, the last ones of many. What is added to a number
+    /// in memory at last is watched before that: Cranelift makes a load a part of the addition only where the sum has one reader.
+    fn ends(&self, v: ir::Value) -> Ends {
         let mut ends = self.ends.borrow_mut();
         // From where it is not known yet: an end is known if those of all that come next are.
         let mut work: Vec<ir::Value> = vec![v];
@@ -471,15 +513,21 @@ impl Chains<'_, '_> {
                 continue;
             }
             let of = |&(inst, z): &(Option<ir::Inst>, ir::Value)| {
-                let end = ends[&z]?;
-                let in_memory = end == z && inst.is_some_and(|i| self.adds_to_memory(i, v));
-                Some(if in_memory { v } else { end })
+                let found = &ends[&z];
+                let in_memory = found[..] == [z] && inst.is_some_and(|i| self.adds_to_memory(i, v));
+                if in_memory { Ends::from([v].as_slice()) } else { found.clone() }
             };
-            let layout = &self.facts.func().layout;
-            let last = next.iter().filter_map(of).max_by(|&x, &y| layout.pp_cmp(self.point(x), self.point(y)));
-            ends.insert(v, last.or(Some(v)).filter(|&v| (self.live)(v)));
+            let mut found: Ends = next.iter().flat_map(of).collect();
+            if found.is_empty() {
+                found.push(v);
+            }
+            found.retain(|v| (self.live)(*v));
+            found.sort_unstable_by(|&x, &y| self.in_order(x, y));
+            found.dedup();
+            let many = found.len().saturating_sub(MOST_ENDS);
+            ends.insert(v, found[many..].into());
         }
-        ends[&v]
+        ends[&v].clone()
     }
 
     /// What is computed from a value, or what it is passed to, and is finite only if it is.
@@ -506,6 +554,14 @@ impl Chains<'_, '_> {
         };
         let mut operands = func.dfg.inst_args(inst).iter().enumerate().filter(|(_, a)| **a == v);
         operands.any(|(k, _)| passes_on(op, k) || op == Opcode::Call && circular())
+    }
+
+    /// The order in which values are computed.
+    fn in_order(&self, x: ir::Value, y: ir::Value) -> Ordering {
+        let def_block = &self.facts.cfg.def_block;
+        let block = |v: ir::Value| def_block[v].map(|b| self.order[b]);
+        let in_block = || self.facts.func().layout.pp_cmp(self.point(x), self.point(y));
+        block(x).cmp(&block(y)).then_with(in_block).then(x.cmp(&y))
     }
 
     /// Where a value is defined.

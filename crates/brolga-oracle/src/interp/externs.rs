@@ -233,7 +233,7 @@ impl<D: Domain> Machine<'_, D> {
                     let along = if n == 1 { 0.0 } else { k * (k - 1.0) * p.powi(n - 2) };
                     [(n != 0).then(|| x.chain(k * p.powi(n - 1), along)), None, None]
                 };
-                return Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], slope)]);
+                return Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], false, slope)]);
             }
             _ => return None,
         };
@@ -241,7 +241,8 @@ impl<D: Domain> Machine<'_, D> {
         // SAFETY: promised by the caller.
         unsafe { self.write(place, 4, &Val::clean(left as u32 as u128)) };
         let floats = &args[..args.len() - 1];
-        Some(vec![self.extern_float(bits_of(value, width), width, floats, |x, value| libm::slopes(math, x, value))])
+        let slopes = |x, value| libm::slopes(math, x, value);
+        Some(vec![self.extern_float(bits_of(value, width), width, floats, math.is_root(), slopes)])
     }
 
     /// Sine and cosine at once, written behind two pointers.
