@@ -11,10 +11,11 @@
 //! - `z̄ x`: `x`;
 //! - `z̄ / y` in the reverse of `z = x / y`: `z`, which is finite only if `y` is neither zero nor NaN;
 //! - `z̄ / 2s` in the reverse of `s = sqrt x`: `s`, which must not be zero either, unless that follows from what else is watched:
-//!   a divisor of which it is a factor was not zero.
+//!   a divisor of which it is a factor was not zero. In the innermost loops it is a NaN in the sum if it is zero; elsewhere the least of such numbers is kept.
 //!
 //! A sum, a difference or a product is finite only if both of its operands are, and so on for a chain of them: in the chain that
-//! is computed from a number, it is enough to watch the end; a product is the beginning of one. A chain goes on where the number is passed to another
+//! is computed from a number, it is enough to watch the end; a product is the beginning of one. If chains from a number have several ends, one is watched that serves
+//! most products. A chain goes on where the number is passed to another
 //! block, or read there, if that block runs whenever the number has been computed, in the same turn of the same loop: four terms of a stencil, each behind a
 //! condition, are watched as their sum. (Not out of a block that a turn may pass by which does little else: it would watch for the others.) What a loop adds up
 //! is watched behind the loop. Rows that may or may not lie one behind another are watched, too ([`crate::ascending`]). So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
@@ -22,7 +23,7 @@
 //!
 //! Numbers that are the same in each turn of a loop may be watched in its first turn alone ([`crate::once`]).
 //!
-//! **Where.** In loops, and in functions that call themselves, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
+//! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
 //! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for.
 //! If there is a loop around it, each run of the inner one has a sum of its own, and the processor goes on to the next run while it is still adding
 //! for the last: then an addition is an instruction again (`spmv` took 20.1 us with one chain and 18.2 with guards).
@@ -116,7 +117,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     }
     let cost = |p: &Place| {
         let turns = if p.once.is_some() { 1.0 / TURNS } else { 1.0 };
-        chains.turns(p.block) * turns * if p.not_zero { 4.0 } else { 1.0 }
+        chains.turns(p.block) * turns * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 }
     };
     let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
@@ -177,11 +178,12 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
             continue;
         }
         let sum = match facts.loops.innermost[place.block] {
+            _ if place.not_zero && is_least(facts, &place) => Sum::Least,
             Some(l) if short.contains(l) && facts.loops.loops[l].parent.is_some() => {
                 apart.insert(l);
                 Sum::Loop(facts.loops.loops[l].header)
             }
-            Some(_) if is_passed_by(facts, place.block) || call_behind(facts, &place, asks) => Sum::Aside,
+            Some(_) if is_passed_by(facts, place.block) || has_call(facts, place.block) => Sum::Aside,
             _ => Sum::Whole,
         };
         watch(facts, &mut watching, place, asks, sum, ids);
@@ -256,16 +258,16 @@ fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
     facts.cfg.insts(b).len() >= LONG && can_be_passed(facts, b, 2 * SHORT)
 }
 
-/// Whether a call follows in the block of a loop where a number is watched. What is in a register is stored before a call, and loaded behind it; a number that is only
-/// watched would be, too, since Cranelift adds behind the call what is asked for behind it: and an inner loop that made the number stores it in each turn.
-fn call_behind(facts: &Facts<'_>, place: &Place, asks: ir::Inst) -> bool {
-    let func = facts.func();
-    let insts = facts.cfg.insts(place.block);
-    let at = |inst: ir::Inst| insts.iter().position(|&x| x == inst);
-    // Behind what makes it, or in front of the statement that asks.
-    let made = func.dfg.value_def(place.value).inst().and_then(at).map(|i| i + 1);
-    let from = made.or_else(|| at(asks)).unwrap_or(0);
-    insts[from..].iter().any(|&i| func.dfg.insts[i].opcode().is_call())
+/// Whether the least of a number that must not be zero is kept, instead of a sum: where no vector of it is formed, since the loop around it, if any, has another one in it.
+fn is_least(facts: &Facts<'_>, place: &Place) -> bool {
+    let inner = |l: LoopId| facts.loops.loops.values().any(|x| x.parent == Some(l));
+    facts.loops.innermost[place.block].is_none_or(inner) && !facts.func().dfg.value_type(place.value).is_vector()
+}
+
+/// Whether a block calls. What is in a register is stored before a call, and loaded behind it; a number that is only watched would be, too, since Cranelift adds
+/// behind the call what is asked for behind it: and an inner loop that made the number would store it in each turn.
+fn has_call(facts: &Facts<'_>, b: ir::Block) -> bool {
+    facts.cfg.insts(b).iter().any(|&i| facts.func().dfg.insts[i].opcode().is_call())
 }
 
 /// Whether a turn of the loop around a block can pass it by, with so many instructions at most.
@@ -369,7 +371,10 @@ impl Chains<'_, '_> {
             options.extend(each(func.dfg.first_result(stmt)));
         }
         match (&needs.finite[..], needs.nonzero) {
-            (&[v], None) => options.extend(each(v)),
+            (&[v], None) => {
+                options.extend(each(v));
+                options.extend(self.finite_of(v).into_iter().flat_map(each));
+            }
             _ => options.extend(self.operands(needs, b, false)),
         }
         if self.facts.options.ideas.once {
@@ -392,8 +397,11 @@ impl Chains<'_, '_> {
             match self.divides(s) {
                 Some(finite) => numbers = finite,
                 None if (self.live)(s) => {
-                    numbers.clear();
-                    places.push(Place { value: s, block: self.place(s, b), not_zero: true, once: None });
+                    let place = Place { value: s, block: self.place(s, b), not_zero: true, once: None };
+                    if !is_least(self.facts, &place) {
+                        numbers.clear();
+                    }
+                    places.push(place);
                 }
                 None => return None,
             }
@@ -487,7 +495,8 @@ impl Chains<'_, '_> {
     fn place(&self, v: ir::Value, b: ir::Block) -> ir::Block {
         let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
         let loops = &self.facts.loops;
-        if loops.innermost[home] == loops.innermost[b] && loops.dominates(home, b) { b } else { home }
+        let around = loops.innermost[b].is_none_or(|l| loops.around(home).any(|x| x == l));
+        if around && loops.dominates(home, b) { b } else { home }
     }
 
     /// The end of a chain that is finite only if this is. Of several the last: those that it serves as well are most.
@@ -554,6 +563,20 @@ impl Chains<'_, '_> {
         };
         let mut operands = func.dfg.inst_args(inst).iter().enumerate().filter(|(_, a)| **a == v);
         operands.any(|(k, _)| passes_on(op, k) || op == Opcode::Call && circular())
+    }
+
+    /// Of what is a number for every number: that.
+    fn finite_of(&self, v: ir::Value) -> Option<ir::Value> {
+        let func = self.facts.func();
+        let inst = func.dfg.value_def(v).inst()?;
+        match CalleeKind::of(self.facts.program, func, inst)? {
+            CalleeKind::Known(rule) => {
+                let bounded =
+                    matches!(rule.symbol, "tanh" | "atan" | "erf" | "erfc" | "tanhf" | "atanf" | "erff" | "erfcf");
+                bounded.then(|| func.dfg.inst_args(inst)[0])
+            }
+            _ => None,
+        }
     }
 
     /// The order in which values are computed.

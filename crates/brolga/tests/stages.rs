@@ -48,9 +48,9 @@ block0(v0: f64):
             ; %f (f64 active) -> (f64 active)
 
             block0:  ; runs at most once
-              v0: f64  ; active f64, solid
+              v0: f64  ; active f64
               inst0 v1 = sqrt.f64 v0
-                  facts    v1 active f64, solid
+                  facts    v1 active f64
                   reverse  d1 = take ct(v1)
                            d2 = fadd.f64 v1, v1
                            d3 = fabs.f64 d2

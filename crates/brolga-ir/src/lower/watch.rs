@@ -5,11 +5,14 @@
 //! block, or before a call (what would be alive across it is stored where it is made, in a loop before it, say): that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
 //! memory ([`Sum::Aside`]). A sum of a loop joins that of the function behind the loop.
 //!
+//! Of numbers that must not be zero the least may be kept instead ([`Sum::Least`]).
+//!
 //! Flags are simpler: a variable is set if any of them is.
 //!
 //! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front of their loops
 //! ([`AdOp::WatchFrom`](crate::inst::AdOp)). Whoever asks ([`Cx::watched`]) comes behind all loops, so those have joined by then.
 
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
@@ -24,6 +27,8 @@ use crate::map::IndexMap;
 pub struct Sums {
     /// In variables.
     variables: IndexMap<(Sum, Type), Variable>,
+    /// The least of what must not be zero.
+    least: IndexMap<Type, Variable>,
     /// In memory.
     aside: IndexMap<Type, StackSlot>,
     /// Whether any flag that is watched was set.
@@ -44,6 +49,13 @@ impl Cx<'_> {
         for &(v, sum) in &seen.watched {
             let ty = self.env.primal.dfg.value_type(v);
             match sum {
+                Sum::Least if self.watching.least.contains_key(&ty) => {}
+                Sum::Least => {
+                    let var = b.declare_var(ty);
+                    let most = ops::constant(b, ty, f64::INFINITY);
+                    b.def_var(var, most);
+                    self.watching.least.insert(ty, var);
+                }
                 Sum::Aside if self.watching.aside.contains_key(&ty) => {}
                 Sum::Aside => {
                     let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, ty.bytes(), ty.bytes().ilog2() as u8);
@@ -67,13 +79,22 @@ impl Cx<'_> {
 
     /// Watch a number.
     pub fn watch(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value, not_zero: bool, sum: Sum) {
+        let ty = b.func.dfg.value_type(v);
+        if sum == Sum::Least {
+            let var = self.watching.least[&ty];
+            let so_far = b.use_var(var);
+            // One instruction on x86-64. A NaN is not less.
+            let less = b.ins().fcmp(FloatCC::LessThan, v, so_far);
+            let least = b.ins().select(less, v, so_far);
+            b.def_var(var, least);
+            return;
+        }
         let mut found = v;
         if not_zero {
             // All bits set are a NaN.
             let zero = ops::is_zero(self, b, v);
             found = b.ins().bor(found, zero);
         }
-        let ty = b.func.dfg.value_type(v);
         match self.watching.here.iter_mut().find(|w| (w.0, w.1) == (sum, ty)) {
             Some((.., so_far)) => *so_far = b.ins().fadd(*so_far, found),
             None => self.watching.here.push((sum, ty, found)),
@@ -115,7 +136,8 @@ impl Cx<'_> {
             if sum == Sum::Aside {
                 let at = b.ins().stack_addr(types::I64, self.watching.aside[&ty], 0);
                 let so_far = b.ins().load(ty, MemFlagsData::trusted(), at, 0);
-                let all = b.ins().fadd(so_far, found);
+                // A difference of finite numbers is as finite as a sum, and the address of what something is added to would want a register.
+                let all = b.ins().fsub(so_far, found);
                 b.ins().store(MemFlagsData::trusted(), all, at, 0);
                 continue;
             }
@@ -142,6 +164,12 @@ impl Cx<'_> {
             // Zero, unless the sum is infinite or NaN: then NaN.
             let bits = b.ins().fsub(sum, sum);
             let flag = ops::is_not_zero(b, bits);
+            any = Some(any.map_or(flag, |any| b.ins().bor(any, flag)));
+        }
+        for (&ty, &var) in &self.watching.least {
+            let least = b.use_var(var);
+            let zero = ops::constant(b, ty, 0.0);
+            let flag = b.ins().fcmp(FloatCC::LessThanOrEqual, least, zero);
             any = Some(any.map_or(flag, |any| b.ins().bor(any, flag)));
         }
         any.unwrap_or_else(|| b.ins().iconst(types::I8, 0))
