@@ -1,12 +1,14 @@
 //! Whose cotangent may be infinite because a root is at the edge of its domain.
 //!
-//! **Problem.** The slope of `sqrt` at zero is infinite, and that of what it is the root of may be zero there: `∞ · 0` is NaN, though a norm has a
-//! cone's tip at zero, and its mean slope is zero (`docs/KINKS.md`). A product that such a cotangent may reach asks whether it is infinite and the other factor is zero.
-//! All others need not.
+//! **Problem.** The slope of `sqrt` at zero is infinite, and that of what it is the root of may be
+//! zero there: `∞ · 0` is NaN, though a norm has a cone's tip at zero, and its mean slope is zero
+//! (`docs/KINKS.md`). A product that such a cotangent may reach asks whether it is infinite and the
+//! other factor is zero. All others need not.
 //!
-//! **Answer.** The operand of a root ([`Scale::edge`](brolga_rules::Scale)) is *under a root*, and so is whatever passes its cotangent on: operands of instructions with such a result,
-//! arguments of parameters. Memory is one place here: what is stored is under a root if anything is that was loaded. At the border of a function it
-//! counts whether there is any root on the other side.
+//! **Answer.** The operand of a root ([`Scale::edge`](brolga_rules::Scale)) is *under a root*, and
+//! so is whatever passes its cotangent on: operands of instructions with such a result, arguments
+//! of parameters. Memory is one place here: what is stored is under a root if anything is that was
+//! loaded. At the border of a function it counts whether there is any root on the other side.
 //!
 //! **Least fixpoint.** It errs on the side of what is under a root.
 

@@ -183,7 +183,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
                 apart.insert(l);
                 Sum::Loop(facts.loops.loops[l].header)
             }
-            Some(_) if is_passed_by(facts, place.block) || has_call(facts, place.block) => Sum::Aside,
+            Some(_) if is_passed_by(facts, place.block) || waits_for_call(facts, &place) => Sum::Aside,
             _ => Sum::Whole,
         };
         watch(facts, &mut watching, place, asks, sum, ids);
@@ -264,10 +264,11 @@ fn is_least(facts: &Facts<'_>, place: &Place) -> bool {
     facts.loops.innermost[place.block].is_none_or(inner) && !facts.func().dfg.value_type(place.value).is_vector()
 }
 
-/// Whether a block calls. What is in a register is stored before a call, and loaded behind it; a number that is only watched would be, too, since Cranelift adds
-/// behind the call what is asked for behind it: and an inner loop that made the number would store it in each turn.
-fn has_call(facts: &Facts<'_>, b: ir::Block) -> bool {
-    facts.cfg.insts(b).iter().any(|&i| facts.func().dfg.insts[i].opcode().is_call())
+/// Whether a number comes from an inner loop, and is watched in a block that calls. Cranelift adds behind the call what is asked for behind it. So the number would be alive across
+/// the call, where it can only be in memory, and the inner loop would store it in each turn.
+fn waits_for_call(facts: &Facts<'_>, place: &Place) -> bool {
+    let is_call = |&i: &ir::Inst| facts.func().dfg.insts[i].opcode().is_call();
+    facts.cfg.def_block[place.value] != Some(place.block) && facts.cfg.insts(place.block).iter().any(is_call)
 }
 
 /// Whether a turn of the loop around a block can pass it by, with so many instructions at most.

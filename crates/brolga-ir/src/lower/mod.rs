@@ -593,7 +593,7 @@ impl Cx<'_> {
                 let src = self.env.primal;
                 let data = src.dfg.insts[*i];
                 if data.opcode().is_call() {
-                    self.join_watched(b);
+                    self.join_aside(b);
                 }
                 if let Some(bits) = bits_of(&data).filter(|_| self.env.short) {
                     let (name, ty) = inst.defs[0];

@@ -2,8 +2,8 @@
 //!
 //! **Problem.** An addition for each number is what watching costs, but each waits for the one before it, and the sum wants a register
 //! from the first number to the last. **Answer.** What a block watches is added up by itself, and joins a sum at the end of the
-//! block, or before a call (what would be alive across it is stored where it is made, in a loop before it, say): that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
-//! memory ([`Sum::Aside`]). A sum of a loop joins that of the function behind the loop.
+//! block: that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
+//! memory ([`Sum::Aside`]), which it joins before a call, too. A sum of a loop joins that of the function behind the loop.
 //!
 //! Of numbers that must not be zero the least may be kept instead ([`Sum::Least`]).
 //!
@@ -130,7 +130,16 @@ impl Cx<'_> {
         all.filter(|x| x.0.0 == Sum::Loop(header)).map(|(&(_, ty), &var)| (ty, var)).collect()
     }
 
-    /// At the end of a block, or before a call: what it has watched joins the sums.
+    /// Before a call: what is added up in memory joins what is there, so that it is not alive across the call.
+    pub fn join_aside(&mut self, b: &mut FunctionBuilder<'_>) {
+        let here = std::mem::take(&mut self.watching.here);
+        let (aside, others) = here.into_iter().partition(|w| w.0 == Sum::Aside);
+        self.watching.here = aside;
+        self.join_watched(b);
+        self.watching.here = others;
+    }
+
+    /// At the end of a block: what it has watched joins the sums.
     pub fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
         for (sum, ty, found) in std::mem::take(&mut self.watching.here) {
             if sum == Sum::Aside {
