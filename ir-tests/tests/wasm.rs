@@ -413,12 +413,12 @@ impl<'a> Subject<'a> {
     /// One function for value and gradient gives the numbers that two give, bit by bit; but where loops are run again, or calls are
     /// inlined, in another order.
     fn as_one(&self, leave: &Run, restore: &Run, found: &mut Vec<String>) -> Result<(), String> {
-        // Some of the planner's ideas, others for each call; `solid` may tell zero from NaN, and a module's own functions may round in
+        // Some of the planner's ideas, others for each call; a module's own functions may round in
         // another way than the host's (`share`).
         let hash = |h: u32, b: u8| (h ^ u32::from(b)).wrapping_mul(0x0100_0193);
         let bits = format!("{}{:?}", self.call.symbol, self.call.args).bytes().fold(0x811c_9dc5, hash) >> 7;
         let bit = |name| Ok::<_, String>(1 << Ideas::NAMES.iter().position(|n| *n == name).ok_or("no such idea")?);
-        let some = bits | bit("solid")? | bit("share")?;
+        let some = bits | bit("share")?;
         let in_order = !bit("again")?;
         let again = !bit("worth")?;
         for kind in [

@@ -116,6 +116,7 @@ bare="-nostdlib -Wl,--no-entry"
     c records records $heap
     c unions unions $bare
     c phasors phasors $libc
+    c norms norms $libc
     c waves waves $libc
     c precise precise $heap
     c bits bits $bare

@@ -25,7 +25,7 @@
 //! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
 //! - [`reach`]: the last store to a place before a load, where that is certain.
 //! - [`rewind`]: which loads a pullback that undoes every write can do again, and where.
-//! - [`solid`]: whose cotangent can be zero only because the result does not depend on it.
+//! - [`roots`]: whose cotangent may be infinite because of a root at zero.
 //! - [`summary`]: what a callee's parameters are, for callers.
 //! - [`turns`]: places that hold pointers and floats by turns, across calls.
 //! - [`whole`]: which calls can be derived whole, in the reverse half.
@@ -53,7 +53,7 @@ pub mod private;
 pub mod reach;
 pub mod results;
 pub mod rewind;
-pub mod solid;
+pub mod roots;
 pub mod summary;
 pub mod turns;
 pub mod unit;

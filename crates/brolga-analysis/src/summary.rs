@@ -26,6 +26,7 @@ use crate::offsets;
 use crate::pointers::{self, Delta, PointerInput, RootKind};
 use crate::results::{self, Made, Sources};
 use crate::rewind;
+use crate::roots;
 use crate::turns::{Local, Turns};
 use crate::whole::{self, Delay};
 
@@ -98,9 +99,16 @@ pub struct Summaries {
     offsets: HashMap<FuncKey, Vec<bool>>,
     /// Whether some function computes a float's bits from integers in memory.
     demanded: bool,
+    /// Which functions take a root.
+    roots: HashSet<FuncKey>,
 }
 
 impl Summaries {
+    /// Which functions take a root, or call one that does: [`roots::taking`].
+    pub fn roots(&self) -> &HashSet<FuncKey> {
+        &self.roots
+    }
+
     /// What each function may write.
     pub fn effects(&self) -> &HashMap<FuncKey, Effect> {
         &self.effects
@@ -234,6 +242,7 @@ impl Summaries {
             delays,
             results: results::compute(program, bodies),
             offsets: offsets::compute(program, bodies),
+            roots: roots::taking(program, funcs),
             effects,
             flows,
             rewinding: rewind::rewinding(program, funcs),

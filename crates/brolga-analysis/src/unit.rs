@@ -9,15 +9,18 @@
 //!
 //! **Greatest fixpoint**: everything is assumed to have it, then taken back. Scalar floats only.
 
+use brolga_ir::map::one_each;
 use brolga_rules::{OpcodeRule, Partial, opcode_rule};
-use cranelift_codegen::ir::{self, Opcode};
-use cranelift_entity::EntitySet;
+use cranelift_codegen::ir::{self, Opcode, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 
 use crate::activity::ActivityInput;
 use crate::contents::Use;
 use crate::modes::ResultMode;
-use crate::solid::{Left, Through, unit};
+
+/// Of a store whose value gets the cotangent of another value, whatever else happens: that value.
+pub type Through<'a> = &'a dyn Fn(ir::Inst) -> Option<ir::Value>;
 
 /// Most blocks that are followed from one definition.
 const MAX_BLOCKS: u32 = 64;
@@ -97,9 +100,7 @@ impl Units<'_> {
             OpcodeRule::Expr(row) => match row.partial(0, n) {
                 Partial::Zero => Passes::Nothing,
                 // A factor that chooses (0 or 1) has no name.
-                Partial::Scale(s) if s == unit(false) && matches!(op, Opcode::Fadd | Opcode::Fsub) => {
-                    Passes::Same(results[0])
-                }
+                p if p == Partial::ONE && matches!(op, Opcode::Fadd | Opcode::Fsub) => Passes::Same(results[0]),
                 Partial::Scale(_) => Passes::Other,
             },
             _ => Passes::Other,
@@ -158,5 +159,65 @@ impl Units<'_> {
             }
         }
         true
+    }
+}
+
+/// Values of which something is assumed that is to be looked at again: last ones first, round by round. In later rounds those whose uses pass on
+/// the cotangent of a value that has lost it.
+struct Left<'a> {
+    all: &'a [(ir::Value, ir::Block)],
+    /// Where each is in the list, one more.
+    at: SecondaryMap<ir::Value, u32>,
+    /// Which of them are to be looked at.
+    open: Vec<bool>,
+    /// How many come before those that have been looked at in this round.
+    before: usize,
+    /// Whether some are for another round.
+    again: bool,
+    /// Whether a store passes on the cotangent of a value that is not its result: then all are looked at again.
+    through: bool,
+}
+
+impl<'a> Left<'a> {
+    fn new(i: &ActivityInput<'_>, all: &'a [(ir::Value, ir::Block)], through: Through<'_>) -> Self {
+        let mut at = one_each(i.func.dfg.num_values());
+        all.iter().zip(1..).for_each(|(x, n)| at[x.0] = n);
+        let stores = |inst: &ir::Inst| i.func.dfg.insts[*inst].opcode().can_store();
+        let through = i.cfg.all_insts().iter().any(|inst| stores(inst) && through(*inst).is_some());
+        Self { all, at, open: vec![true; all.len()], before: all.len(), again: false, through }
+    }
+
+    fn next(&mut self) -> Option<(ir::Value, ir::Block)> {
+        loop {
+            match self.open[..self.before].iter().rposition(|&open| open) {
+                Some(at) => {
+                    self.before = at;
+                    self.open[at] = false;
+                    return Some(self.all[at]);
+                }
+                None if std::mem::take(&mut self.again) => self.before = self.all.len(),
+                None => return None,
+            }
+        }
+    }
+
+    /// What was assumed of a value is not so.
+    fn lost(&mut self, i: &ActivityInput<'_>, v: ir::Value) {
+        if self.through {
+            self.open.fill(true);
+            self.again = true;
+            return;
+        }
+        let mut open = |v: ir::Value| {
+            if let Some(at) = (self.at[v] as usize).checked_sub(1) {
+                self.open[at] = true;
+                self.again |= at >= self.before;
+            }
+        };
+        match i.func.dfg.value_def(v) {
+            ValueDef::Result(inst, _) => i.func.dfg.inst_args(inst).iter().for_each(|&a| open(a)),
+            ValueDef::Param(b, k) => i.cfg.incoming(b, k).for_each(open),
+            ValueDef::Union(..) => {}
+        }
     }
 }

@@ -92,11 +92,10 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     let (bits, choice) = chosen(call);
     let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(choice & 3) as usize];
     let memory = if choice >> 2 & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
-    // A guard that is not needed makes zero of what is zero times infinity without it.
     let all = Ideas::of_bits(bits);
-    let some = Ideas { solid: true, ..all.in_order() };
+    let some = all.in_order();
     // Loops that are run again, wherever that can be done, add in another order.
-    let again = Ideas { worth: false, solid: true, prune: true, reload: true, again: true, ..all };
+    let again = Ideas { worth: false, prune: true, reload: true, again: true, ..all };
     // What adds in the same order must give the same bits where little effort is made, too.
     let same_order = Ideas::default().in_order();
     let (full, quick) = (Effort::Full, Effort::Quick);

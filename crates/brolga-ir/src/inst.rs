@@ -353,6 +353,9 @@ pub enum Sum {
     Aside,
     /// That of one run of the loop with this header, in a variable: what is added in one run waits for nothing of the run before.
     Loop(ir::Block),
+    /// None: the least number so far, in a variable, is to be greater than zero. (Whether all are finite is for a sum to tell.) That is an instruction, where a sum
+    /// takes four for a number that must not be zero; but no vector of such numbers is formed.
+    Least,
 }
 
 /// What a derived instruction does.
@@ -536,7 +539,7 @@ pub enum AdOp {
         value: Val,
         /// Whether it must not be zero, either.
         not_zero: bool,
-        /// Which sum it is added to.
+        /// Which sum it is added to, if to any.
         sum: Sum,
     },
     /// The sum of what a loop watches begins as zero, in front of the loop, which is named by its header.

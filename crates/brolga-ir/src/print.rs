@@ -346,11 +346,12 @@ impl Display for DisplayInst<'_> {
             AdOp::Lookup { addr, signature } => write!(f, "lookup {addr}, signature {signature:#018x}"),
             AdOp::TrapIf(v, check) => write!(f, "trap if {v}, {}", check.name()),
             AdOp::TrapIfBytes(v) => write!(f, "trap if bytes of {v}, {}", crate::inst::Check::UntrackedBits.name()),
+            AdOp::Watch { value, sum: Sum::Least, .. } => write!(f, "watch {value}, which is to be greater than zero"),
             AdOp::Watch { value, not_zero, sum } => {
                 let more = if *not_zero { " and not zero" } else { "" };
                 write!(f, "watch {value}, which is to be finite{more}")?;
                 match sum {
-                    Sum::Whole => Ok(()),
+                    Sum::Whole | Sum::Least => Ok(()),
                     Sum::Aside => write!(f, ", in memory"),
                     Sum::Loop(header) => write!(f, ", in the loop of {header}"),
                 }

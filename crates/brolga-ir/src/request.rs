@@ -162,8 +162,6 @@ ideas! {
     rewind,
     /// Additions in place leave cotangents where they are.
     in_place,
-    /// Products are guarded only where a cotangent may be zero by accident.
-    solid,
     /// What nobody needs is removed.
     prune,
     /// Where all numbers are finite, products need no guards.

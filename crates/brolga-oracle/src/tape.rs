@@ -17,6 +17,8 @@
 //!
 //! - `prev` of a node has smaller ids than the node.
 //! - A cotangent that is exactly zero passes nothing on, whatever the slope (also infinite or NaN).
+//! - What roots are made of (`sqrt` and others that end with a number and an infinite slope) has a cotangent that may be infinite. That passes
+//!   zero on to an operand with slope zero: along that operand the root turns back where it ends, and the mean slope is zero.
 //! - A node of untracked bits has no operands, and an error if its cotangent is not exactly zero.
 //!
 //! Every float operation costs a node, so memory grows with the length of the run. That is what a compiled pullback is
@@ -24,7 +26,7 @@
 
 use std::collections::HashMap;
 
-use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, SecondaryMap};
 
 use crate::error::Site;
 use crate::interp::{Domain, NodeId};
@@ -54,11 +56,13 @@ pub struct Tape<T = f64> {
     edges: Vec<(NodeId, T)>,
     /// Nodes of untracked bits, with the instruction that made the bits. Looked up only, never iterated.
     untracked: HashMap<NodeId, Site>,
+    /// Operands of roots.
+    rooted: Vec<NodeId>,
 }
 
 impl<T> Default for Tape<T> {
     fn default() -> Self {
-        Tape { nodes: PrimaryMap::new(), edges: Vec::new(), untracked: HashMap::new() }
+        Tape { nodes: PrimaryMap::new(), edges: Vec::new(), untracked: HashMap::new(), rooted: Vec::new() }
     }
 }
 
@@ -162,6 +166,7 @@ impl<T: Real> Tape<T> {
         for &(n, seed) in seeds {
             grad[n] = grad[n] + seed;
         }
+        let under = self.under_roots();
         for n in order {
             let g: T = grad[n];
             if g.is_zero() {
@@ -171,15 +176,29 @@ impl<T: Real> Tape<T> {
                 return Err(site);
             }
             for &(p, slope) in self.prev(n) {
-                grad[p] = grad[p] + term(T::strong_mul(g, slope));
+                if !(under.contains(n) && turns_back(g.primal(), slope.primal())) {
+                    grad[p] = grad[p] + term(T::strong_mul(g, slope));
+                }
             }
         }
         Ok(grad)
     }
 
+    /// What roots are made of.
+    pub fn under_roots(&self) -> EntitySet<NodeId> {
+        let mut under = EntitySet::new();
+        let mut work = self.rooted.clone();
+        while let Some(n) = work.pop() {
+            if under.insert(n) {
+                work.extend(self.prev(n).iter().map(|e| e.0));
+            }
+        }
+        under
+    }
+
     /// The nodes that some of `roots` depend on, each before its operands: depth-first postorder, reversed.
     pub fn depth_first(&self, roots: &[NodeId]) -> Vec<NodeId> {
-        let mut seen = cranelift_entity::EntitySet::<NodeId>::new();
+        let mut seen = EntitySet::<NodeId>::new();
         let mut post = Vec::new();
         for &root in roots {
             // Nodes with the number of operands that have been visited; an explicit stack, since chains are long.
@@ -204,6 +223,11 @@ impl<T: Real> Tape<T> {
     }
 }
 
+/// Whether a cotangent that is infinite because of a root meets a slope of zero.
+pub(crate) fn turns_back(ct: f64, slope: f64) -> bool {
+    ct.is_infinite() && slope == 0.0
+}
+
 impl<T: Real> Domain for Tape<T> {
     type Num = T;
     const TRACKS: bool = true;
@@ -216,6 +240,10 @@ impl<T: Real> Domain for Tape<T> {
         let value = T::from_chain(value, prev.iter().map(|&(p, slope)| (self.nodes[p].value, slope)));
         self.edges.extend_from_slice(prev);
         self.push(value, Some(site))
+    }
+
+    fn root(&mut self, node: NodeId) {
+        self.rooted.extend(self.prev(node).first().map(|e| e.0));
     }
 
     fn untracked(&mut self, value: f64, origin: Site) -> NodeId {

@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 
 use crate::error::Site;
 use crate::interp::{Domain, Event, NodeId};
-use crate::tape::Tape;
+use crate::tape::{Tape, turns_back};
 
 /// What a float is to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,6 +142,10 @@ impl Domain for Recorder {
         self.tape.float(value, prev, site)
     }
 
+    fn root(&mut self, node: NodeId) {
+        self.tape.root(node);
+    }
+
     fn untracked(&mut self, value: f64, origin: Site) -> NodeId {
         self.tape.untracked(value, origin)
     }
@@ -179,6 +183,8 @@ pub struct Trace<'p> {
     pub(crate) program: &'p Program,
     pub(crate) recorder: Recorder,
     pub(crate) grad: SecondaryMap<NodeId, f64>,
+    /// What roots are made of.
+    pub(crate) under_roots: EntitySet<NodeId>,
     /// Inputs.
     pub(crate) leaves: Vec<(Port, NodeId)>,
     /// What each node is to the caller at the end, where that has a seed of zero.
@@ -212,6 +218,12 @@ impl Trace<'_> {
     /// Floats recorded.
     pub fn n_nodes(&self) -> usize {
         self.recorder.tape.n_nodes()
+    }
+
+    /// What a node passes on to an operand.
+    fn term(&self, user: NodeId, slope: f64) -> f64 {
+        let ct = self.grad[user];
+        if self.under_roots.contains(user) && turns_back(ct, slope) { 0.0 } else { ct * slope }
     }
 
     fn site(&self, n: NodeId) -> Option<Site> {
@@ -407,7 +419,7 @@ impl Trace<'_> {
         loop {
             let size = |t: f64| if t.is_nan() { f64::INFINITY } else { t.abs() };
             let terms = self.users[at].iter().filter(|u| self.grad[u.0] != 0.0);
-            let terms = terms.map(|&(u, slope)| (u, slope, self.grad[u] * slope));
+            let terms = terms.map(|&(u, slope)| (u, slope, self.term(u, slope)));
             let Some((user, slope, term)) = terms.reduce(|a, b| if size(b.2) > size(a.2) { b } else { a }) else {
                 break;
             };
@@ -439,7 +451,7 @@ impl Trace<'_> {
                 if let Some(site) = self.site(user)
                     && self.grad[user] != 0.0
                 {
-                    add(site, self.grad[user] * slope);
+                    add(site, self.term(user, slope));
                 }
             }
         }

@@ -190,8 +190,8 @@ fn elementary(m: &mut Rules) {
     def!(m, "cos", x => z: -times(sin(x)).bounded());
     def!(m, "tan", x => z: times(1.0 + z * z).bounded());
     // (1 - x)(1 + x) keeps the digits that 1 - x² loses near ±1.
-    def!(m, "asin", x => z: over(((1.0 - x) * (1.0 + x)).sqrt()));
-    def!(m, "acos", x => z: -over(((1.0 - x) * (1.0 + x)).sqrt()));
+    def!(m, "asin", x => z: over(((1.0 - x) * (1.0 + x)).sqrt()).at_edge());
+    def!(m, "acos", x => z: -over(((1.0 - x) * (1.0 + x)).sqrt()).at_edge());
     def!(m, "atan", x => z: over(1.0 + x * x).bounded());
     // Of (y, x) in C's order: here x is the first argument. Divided twice by the length, since its square overflows.
     def!(m, "atan2", x, y => z: times(per_square(y, hypot(x, y))), -times(per_square(x, hypot(x, y))));
@@ -199,7 +199,7 @@ fn elementary(m: &mut Rules) {
     def!(m, "cosh", x => z: times(sinh(x)));
     def!(m, "tanh", x => z: times(1.0 - z * z).bounded());
     def!(m, "asinh", x => z: over(hypot(x, 1.0.into())).bounded());
-    def!(m, "acosh", x => z: over((x - 1.0).sqrt() * (x + 1.0).sqrt()));
+    def!(m, "acosh", x => z: over((x - 1.0).sqrt() * (x + 1.0).sqrt()).at_edge());
     def!(m, "atanh", x => z: over((1.0 - x) * (1.0 + x)));
 
     def!(m, "exp", x => z: times(z));
@@ -211,7 +211,7 @@ fn elementary(m: &mut Rules) {
     def!(m, "log10", x => z: over(x * LN_10));
     def!(m, "log1p", x => z: over(1.0 + x));
 
-    def!(m, "pow", x, y => z: times(power_less_one(x, y)), times(z.eq(0.0).select(0.0, z * log(x))));
+    def!(m, "pow", x, y => z: times(power_less_one(x, y)).at_edge(), times(z.eq(0.0).select(0.0, z * log(x))));
     m.float(["sqrt", "sqrtf"], as_opcode(cranelift_codegen::ir::Opcode::Sqrt));
     def!(m, "cbrt", x => z: over(3.0 * (z * z)));
     def!(m, "hypot", x, y => z: times(z.eq(0.0).select(0.0, x / z)).bounded(), times(z.eq(0.0).select(0.0, y / z)).bounded());

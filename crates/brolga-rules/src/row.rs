@@ -31,13 +31,19 @@ pub struct Scale {
     /// Whether the factor may be infinite or NaN although operands and results are finite. Where it may, a cotangent of
     /// zero must be guarded to stay zero.
     pub may_blow_up: bool,
+    /// Whether the factor is infinite where the operand is at the edge of the function's domain and the result is a number, as at the zero of a
+    /// square root. Where the operand itself has the slope zero there, it turns back at the edge, and contributes zero.
+    pub edge: bool,
 }
+
+/// The factor 1.
+const PLAIN: Scale = Scale { neg: false, over: None, times: None, may_blow_up: false, edge: false };
 
 impl Partial {
     /// The factor 1.
-    pub const ONE: Partial = Partial::Scale(Scale { neg: false, over: None, times: None, may_blow_up: false });
+    pub const ONE: Partial = Partial::Scale(PLAIN);
     /// The factor -1.
-    pub const MINUS_ONE: Partial = Partial::Scale(Scale { neg: true, over: None, times: None, may_blow_up: false });
+    pub const MINUS_ONE: Partial = Partial::Scale(Scale { neg: true, ..PLAIN });
 
     /// Whether nothing flows.
     pub fn is_zero(self) -> bool {
@@ -63,7 +69,7 @@ impl Partial {
     pub fn eval(self, ct: f64, operands: &[f64], results: &[f64]) -> f64 {
         match self {
             Partial::Zero => 0.0,
-            Partial::Scale(Scale { neg, over, times, may_blow_up: _ }) => {
+            Partial::Scale(Scale { neg, over, times, .. }) => {
                 let ct = over.map_or(ct, |e| ct / e.eval(operands, results));
                 let ct = times.map_or(ct, |e| ct * e.eval(operands, results));
                 if neg { -ct } else { ct }
@@ -77,6 +83,19 @@ impl Partial {
             Partial::Zero => self,
             Partial::Scale(s) => Partial::Scale(Scale { may_blow_up: false, ..s }),
         }
+    }
+
+    /// Say that the factor is infinite at an edge of the domain: [`Scale::edge`].
+    pub fn at_edge(self) -> Self {
+        match self {
+            Partial::Zero => self,
+            Partial::Scale(s) => Partial::Scale(Scale { edge: true, ..s }),
+        }
+    }
+
+    /// Whether the factor is infinite at an edge of the domain: [`Scale::edge`].
+    pub fn is_edge(self) -> bool {
+        matches!(self, Partial::Scale(Scale { edge: true, .. }))
     }
 }
 
@@ -92,17 +111,17 @@ impl std::ops::Neg for Partial {
 
 /// The factor `e`.
 pub(crate) fn times(e: E) -> Partial {
-    Partial::Scale(Scale { neg: false, over: None, times: Some(e), may_blow_up: !e.is_finite() })
+    Partial::Scale(Scale { times: Some(e), may_blow_up: !e.is_finite(), ..PLAIN })
 }
 
 /// The factor `1/e`.
 pub(crate) fn over(e: E) -> Partial {
-    Partial::Scale(Scale { neg: false, over: Some(e), times: None, may_blow_up: true })
+    Partial::Scale(Scale { over: Some(e), may_blow_up: true, ..PLAIN })
 }
 
 /// The factor `times/over`, in the order in which it is applied.
 pub(crate) fn over_times(over: E, times: E) -> Partial {
-    Partial::Scale(Scale { neg: false, over: Some(over), times: Some(times), may_blow_up: true })
+    Partial::Scale(Scale { over: Some(over), times: Some(times), may_blow_up: true, ..PLAIN })
 }
 
 /// The partial derivatives of one instruction or function.
@@ -189,7 +208,7 @@ pub(crate) use row;
 
 impl fmt::Display for Partial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Partial::Scale(Scale { neg, over, times, may_blow_up: _ }) = *self else { return f.write_str("0") };
+        let Partial::Scale(Scale { neg, over, times, .. }) = *self else { return f.write_str("0") };
         let sign = if neg { "-" } else { "" };
         match (over, times) {
             (None, None) => write!(f, "{sign}1"),

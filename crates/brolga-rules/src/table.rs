@@ -191,7 +191,7 @@ pub fn opcode_rule(op: Opcode) -> OpcodeRule {
         Opcode::Fdiv => Expr(row!(x, y => z: over(y), -over_times(y, z))),
         Opcode::Fma => Expr(row!(x, y, c => z: times(y), times(x), ONE)),
         // The absolute value is for x = -0, where z is -0 and the derivative is +∞ all the same.
-        Opcode::Sqrt => Expr(row!(x => z: over((z + z).abs()))),
+        Opcode::Sqrt => Expr(row!(x => z: over((z + z).abs()).at_edge())),
         Opcode::Fneg => Expr(row!(x => z: MINUS_ONE)),
         Opcode::Fabs => Expr(row!(x => z: times(sign(x)))),
         Opcode::Fmax => Expr(row!(x, y => z: times(share_of_larger(x, y)), times(share_of_larger(y, x)))),

@@ -31,7 +31,7 @@ use crate::canonical::{exit_test, induction};
 use crate::facts::Facts;
 use crate::overwrite::{Access, LONG_STEP, MOST_TURNS, SHORT_STEP, each_turn, is_fixed};
 use crate::plan::Plan;
-use crate::stmt::{AdStmt, AdStmts};
+use crate::stmt::{AdStmt, AdStmts, RootGuards};
 
 /// Loads in rows.
 #[derive(Clone, Debug)]
@@ -176,7 +176,18 @@ pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
             }
         }
         let (before, after) = (Fragment::default(), Fragment::default());
-        (stmt.primal, AdStmt { primal: stmt.primal, before, keep: stmt.keep, after, rvs, guards: vec![] })
+        (
+            stmt.primal,
+            AdStmt {
+                primal: stmt.primal,
+                before,
+                keep: stmt.keep,
+                after,
+                rvs,
+                guards: vec![],
+                roots: RootGuards::default(),
+            },
+        )
     };
     stmts.values().map(of).collect()
 }

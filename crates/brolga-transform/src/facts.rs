@@ -9,15 +9,16 @@ use brolga_analysis::constant::{Constant, ConstantInput};
 use brolga_analysis::contents::{Kinds, Uses};
 use brolga_analysis::places::Places;
 use brolga_analysis::pointers::{PointerInput, access_address};
+use brolga_analysis::roots::Roots;
 use brolga_analysis::whole::{WholeInput, whole_calls};
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, ResultMode, Summaries, Variant, in_place,
-    kept, late, solid, summary, unit,
+    Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, Summaries, Variant, in_place, kept, late,
+    roots, summary, unit,
 };
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet, IndexMap};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
-use cranelift_codegen::ir::{self, InstructionData};
+use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
 use crate::ahead;
@@ -75,8 +76,8 @@ pub struct Facts<'a> {
     pub summaries: &'a Summaries,
     /// What has no cotangent because the caller has said so.
     pub constant: Constant,
-    /// Whose cotangents cannot be spuriously zero.
-    pub solid: EntitySet<ir::Value>,
+    /// Whose cotangents may be infinite because of a root at zero.
+    pub roots: Roots,
     /// Whose cotangents are one.
     pub units: EntitySet<ir::Value>,
     /// Calls of functions that may run whole, in the reverse half.
@@ -206,7 +207,7 @@ impl<'a> Facts<'a> {
             demanded,
             summaries,
             constant,
-            solid: EntitySet::new(),
+            roots: Roots::default(),
             units: EntitySet::new(),
             whole,
             overwrites: Overwrites::default(),
@@ -258,18 +259,8 @@ impl<'a> Facts<'a> {
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);
         let units = unit::compute(&input, &|v| self.is_active(v), &through);
-        let mut solid = EntitySet::new();
-        if self.options.ideas.solid {
-            let n_active = self.variant.results.iter().filter(|r| **r != ResultMode::None).count();
-            let asked_for = root && n_active == 1;
-            solid = solid::compute(&input, &|v| self.is_active(v), asked_for, &through);
-            // A pair is the same function for the caller and for who calls it again.
-            let idle = || may_be_idle(self.program, self.summaries, self.variant, self.func(), &solid);
-            if asked_for && self.mode == Mode::Split && idle() {
-                solid = solid::compute(&input, &|v| self.is_active(v), false, &through);
-            }
-        }
-        (self.solid, self.units) = (solid, units);
+        let roots = roots::compute(&input, &|v| self.is_active(v));
+        (self.units, self.roots) = (units, roots);
     }
 
     /// Whether floats may be stored where an address leads to: as such, or as integers of which it is not certain that they are any, half of
@@ -351,28 +342,4 @@ impl<'a> Facts<'a> {
 /// What becomes of operations on bits in a function.
 fn untracked(program: &Program, func: FuncKey, options: &Options) -> Untracked {
     if program.funcs[func].untracked { Untracked::Trap } else { options.untracked }
-}
-
-/// Whether what is derived with a function may call it with a cotangent that is zero by accident.
-fn may_be_idle(
-    program: &Program,
-    summaries: &Summaries,
-    variant: &Variant,
-    func: &ir::Function,
-    solid: &EntitySet<ir::Value>,
-) -> bool {
-    let is_it = |f: &ir::Function, r: ir::FuncRef| program.callee(f, r) == Some(variant.func);
-    let refers = |f: &ir::Function| f.dfg.ext_funcs.keys().any(|r| is_it(f, r));
-    let mut others = summaries.effects().keys().filter(|&&f| f != variant.func);
-    let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-    let idle = |i: ir::Inst| {
-        let mut results = func.dfg.inst_results(i).iter().zip(&variant.results);
-        results.any(|(r, mode)| *mode != ResultMode::None && !solid.contains(*r))
-    };
-    others.any(|&f| program.funcs[f].body.as_ref().is_some_and(refers))
-        || insts.any(|i| match func.dfg.insts[i] {
-            InstructionData::Call { func_ref, .. } => is_it(func, func_ref) && idle(i),
-            InstructionData::FuncAddr { func_ref, .. } => is_it(func, func_ref),
-            _ => false,
-        })
 }

@@ -11,10 +11,11 @@
 //! - `z̄ x`: `x`;
 //! - `z̄ / y` in the reverse of `z = x / y`: `z`, which is finite only if `y` is neither zero nor NaN;
 //! - `z̄ / 2s` in the reverse of `s = sqrt x`: `s`, which must not be zero either, unless that follows from what else is watched:
-//!   a divisor of which it is a factor was not zero.
+//!   a divisor of which it is a factor was not zero. In the innermost loops it is a NaN in the sum if it is zero; elsewhere the least of such numbers is kept.
 //!
 //! A sum, a difference or a product is finite only if both of its operands are, and so on for a chain of them: in the chain that
-//! is computed from a number, it is enough to watch the end; a product is the beginning of one. A chain goes on where the number is passed to another
+//! is computed from a number, it is enough to watch the end; a product is the beginning of one. If chains from a number have several ends, one is watched that serves
+//! most products. A chain goes on where the number is passed to another
 //! block, or read there, if that block runs whenever the number has been computed, in the same turn of the same loop: four terms of a stencil, each behind a
 //! condition, are watched as their sum. (Not out of a block that a turn may pass by which does little else: it would watch for the others.) What a loop adds up
 //! is watched behind the loop. Rows that may or may not lie one behind another are watched, too ([`crate::ascending`]). So that no forward code lives on for being watched alone, only what [`crate::prune`] has left there
@@ -22,7 +23,7 @@
 //!
 //! Numbers that are the same in each turn of a loop may be watched in its first turn alone ([`crate::once`]).
 //!
-//! **Where.** In loops, and in functions that call themselves, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
+//! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
 //! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for.
 //! If there is a loop around it, each run of the inner one has a sum of its own, and the processor goes on to the next run while it is still adding
 //! for the last: then an addition is an instruction again (`spmv` took 20.1 us with one chain and 18.2 with guards).
@@ -30,12 +31,12 @@
 //! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::contents::Use;
+use brolga_analysis::{CalleeKind, LoopId};
 use brolga_ir::Mode;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Sum, Val};
@@ -47,12 +48,15 @@ use smallvec::SmallVec;
 use crate::ascending::{self, Order, Rows};
 use crate::facts::Facts;
 use crate::once::{Nests, Once};
-use crate::stmt::{AdStmt, AdStmts, Guard};
+use crate::stmt::{AdStmt, AdStmts, Guard, Numbers, RootGuards};
 
 /// Instructions of a function beyond which it is not worth the code.
-const MOST: usize = 4000;
+const MOST: usize = 12_000;
 /// Instructions that must be saved in a run, for a pullback that is there twice to be worth compiling; and which part of all.
-const LEAST: f64 = 200.0;
+const LEAST: f64 = 16.0;
+/// What it costs to ask whether all numbers were finite: at once, or later, by what has been left in the frame.
+const ASKED: f64 = 3.0;
+const ASKED_LATER: f64 = 7.0;
 const PART: f64 = 0.2;
 /// How many instructions must be saved for each that is spent.
 const MARGIN: f64 = 3.0;
@@ -60,6 +64,10 @@ const MARGIN: f64 = 3.0;
 const SHORT: usize = 16;
 /// Instructions of a block that take longer than to add to a number in memory.
 const LONG: usize = 40;
+/// Blocks that are looked at between one that runs and another that runs whenever it has.
+const MOST_BLOCKS: usize = 64;
+/// Ends that are known of the chains from one number.
+const MOST_ENDS: usize = 4;
 /// Turns that a loop is taken to have.
 const TURNS: f64 = 8.0;
 
@@ -81,41 +89,66 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let short = short_loops(facts);
-    let chains =
-        Chains { facts, live, behind: RefCell::default(), once: Once::new(facts), recursive: calls_itself(facts) };
+    let chains = Chains {
+        facts,
+        live,
+        behind: RefCell::default(),
+        ends: RefCell::default(),
+        once: Once::new(facts),
+        recursive: calls_itself(facts),
+        order: in_order(facts),
+    };
     let placed = stmts.values().map(|stmt| (stmt, facts.func().layout.inst_block(stmt.primal)));
-    let placed =
-        placed.filter_map(|(stmt, b)| Some((stmt, b?))).filter(|(_, b)| !facts.cfg.once(*b) || chains.recursive);
-    let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = placed
-        .flat_map(|(stmt, b)| stmt.guards.iter().map(move |g| (stmt.primal, g, b)))
-        .map(|(inst, g, b)| (inst, g, b, chains.options(inst, g, b)))
+    let placed: Vec<(&AdStmt, ir::Block)> = placed.filter_map(|(stmt, b)| Some((stmt, b?))).collect();
+    let guarded = placed.iter().flat_map(|&(stmt, b)| stmt.guards.iter().map(move |g| (stmt.primal, g, b)));
+    if guarded.clone().next().is_none() && facts.overwrites.rows.is_empty() {
+        return None;
+    }
+    let guards: Vec<(ir::Inst, &Guard, ir::Block, Vec<Vec<Place>>)> = guarded
+        .map(|(inst, g, b)| (inst, g, b, chains.options(inst, &g.needs, b)))
         .filter(|g| !g.3.is_empty())
         .collect();
+    let roots = chains.roots(&placed);
     // What many ask for is cheap for each of them.
     let mut popular: HashMap<Place, f64> = HashMap::default();
-    for place in guards.iter().flat_map(|g| &g.3).flatten() {
+    let watchable = roots.iter().flatten().flat_map(|r| &r.1);
+    for place in guards.iter().flat_map(|g| &g.3).chain(watchable).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
     let cost = |p: &Place| {
         let turns = if p.once.is_some() { 1.0 / TURNS } else { 1.0 };
-        chains.turns(p.block) * turns * if p.not_zero { 4.0 } else { 1.0 }
+        chains.turns(p.block) * turns * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 }
     };
     let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
     let mut saved = 0.0;
-    for (inst, guard, b, options) in &guards {
+    let mut choose = |inst: ir::Inst, options: &[Vec<Place>]| {
         let price = |option: &Vec<Place>| -> f64 {
             option.iter().filter(|p| !chosen.contains_key(*p)).map(|p| cost(p) / popular[p]).sum()
         };
         let best = options.iter().min_by(|x, y| price(x).total_cmp(&price(y))).expect("there is one").clone();
         for place in best {
-            chosen.entry(place).or_insert(*inst);
+            chosen.entry(place).or_insert(inst);
         }
+    };
+    for (inst, guard, b, options) in &guards {
+        choose(*inst, options);
         superfluous.insert(guard.kept);
         saved += chains.turns(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
     }
-    let spent: f64 = chosen.keys().map(cost).sum();
+    // Where no root is at an edge, no cotangent is infinite for that.
+    if let Some(roots) = &roots {
+        roots.iter().for_each(|(inst, options)| choose(*inst, options));
+        for (stmt, b) in &placed {
+            superfluous.extend(stmt.roots.products.iter().copied());
+            saved += chains.turns(*b) * 4.0 * stmt.roots.products.len() as f64;
+        }
+    }
+    // Who is called many times leaves the flag and looks it up as often.
+    let flag = if facts.mode == Mode::Split { ASKED_LATER } else { ASKED };
+    let calls = if chains.recursive { TURNS } else { 1.0 };
+    let spent: f64 = chosen.keys().map(cost).sum::<f64>() + calls * flag;
     // Rows that are asked about: a load and an addition of each turn, for a comparison and an operation of each row; a few more where the
     // forward half has nothing else to do with rows.
     let rows: &[Rows] = if facts.mode == Mode::Split { &[] } else { &facts.overwrites.rows };
@@ -131,7 +164,8 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     let half = |stmt: &AdStmt, before, after, rvs| {
-        (stmt.primal, AdStmt { primal: stmt.primal, before, keep: stmt.keep, after, rvs, guards: vec![] })
+        let (guards, roots) = (vec![], RootGuards::default());
+        (stmt.primal, AdStmt { primal: stmt.primal, before, keep: stmt.keep, after, rvs, guards, roots })
     };
     let none = Fragment::default;
     let halves = stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), none()));
@@ -144,11 +178,12 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
             continue;
         }
         let sum = match facts.loops.innermost[place.block] {
+            _ if place.not_zero && is_least(facts, &place) => Sum::Least,
             Some(l) if short.contains(l) && facts.loops.loops[l].parent.is_some() => {
                 apart.insert(l);
                 Sum::Loop(facts.loops.loops[l].header)
             }
-            _ if is_passed_by(facts, place.block) => Sum::Aside,
+            Some(_) if is_passed_by(facts, place.block) || waits_for_call(facts, &place) => Sum::Aside,
             _ => Sum::Whole,
         };
         watch(facts, &mut watching, place, asks, sum, ids);
@@ -165,6 +200,13 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         half(s, none(), none(), rvs)
     };
     Some(Watched { watching, free: stmts.values().map(free).collect(), clearing, once })
+}
+
+/// How many blocks come before each.
+fn in_order(facts: &Facts<'_>) -> SecondaryMap<ir::Block, usize> {
+    let mut order = SecondaryMap::new();
+    facts.cfg.blocks.iter().enumerate().for_each(|(n, &b)| order[b] = n);
+    order
 }
 
 /// Whether a function calls itself: each of its blocks then runs many times, as those of a loop do.
@@ -216,6 +258,19 @@ fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
     facts.cfg.insts(b).len() >= LONG && can_be_passed(facts, b, 2 * SHORT)
 }
 
+/// Whether the least of a number that must not be zero is kept, instead of a sum: where no vector of it is formed, since the loop around it, if any, has another one in it.
+fn is_least(facts: &Facts<'_>, place: &Place) -> bool {
+    let inner = |l: LoopId| facts.loops.loops.values().any(|x| x.parent == Some(l));
+    facts.loops.innermost[place.block].is_none_or(inner) && !facts.func().dfg.value_type(place.value).is_vector()
+}
+
+/// Whether a number comes from an inner loop, and is watched in a block that calls. Cranelift adds behind the call what is asked for behind it. So the number would be alive across
+/// the call, where it can only be in memory, and the inner loop would store it in each turn.
+fn waits_for_call(facts: &Facts<'_>, place: &Place) -> bool {
+    let is_call = |&i: &ir::Inst| facts.func().dfg.insts[i].opcode().is_call();
+    facts.cfg.def_block[place.value] != Some(place.block) && facts.cfg.insts(place.block).iter().any(is_call)
+}
+
 /// Whether a turn of the loop around a block can pass it by, with so many instructions at most.
 fn can_be_passed(facts: &Facts<'_>, b: ir::Block, most: usize) -> bool {
     let insts = |b: ir::Block| facts.cfg.insts(b).len();
@@ -243,10 +298,12 @@ fn renamed(rvs: &Fragment, superfluous: &IndexSet<Val>, ids: &mut Ids) -> Fragme
     for inst in rvs.values() {
         let mut inst = inst.clone();
         if inst.defs.first().is_some_and(|d| superfluous.contains(&d.0))
-            && let AdOp::Arith(op @ Arith::KeepWhere, args, _) = &mut inst.op
+            && let AdOp::Arith(op @ (Arith::KeepWhere | Arith::Select), args, _) = &mut inst.op
         {
+            // What is selected where a root is at an edge comes before the product.
+            let product = if *op == Arith::Select { args[2] } else { args[0] };
             *op = Arith::Copy;
-            *args = [args[0]].into();
+            *args = [product].into();
         }
         inst.rename(|v| names.iter().find(|n| n.0 == v).map_or(v, |n| n.1));
         for (name, _) in &mut inst.defs {
@@ -271,15 +328,22 @@ struct Place {
     once: Option<LoopId>,
 }
 
+/// Ends of chains.
+type Ends = SmallVec<[ir::Value; MOST_ENDS]>;
+
 /// Which numbers are finite if others are.
 struct Chains<'a, 'f> {
     facts: &'a Facts<'f>,
     live: &'a dyn Fn(ir::Value) -> bool,
     /// What has been found out by [`Chains::always_behind`].
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
+    /// What has been found out by [`Chains::end`]: none where nothing can be watched.
+    ends: RefCell<HashMap<ir::Value, Ends>>,
     once: Once<'a, 'f>,
     /// Whether the function calls itself.
     recursive: bool,
+    /// The order of blocks.
+    order: SecondaryMap<ir::Block, usize>,
 }
 
 /// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
@@ -299,30 +363,46 @@ fn short_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
 
 impl Chains<'_, '_> {
     /// What may be watched so that a product needs no guard: one of these.
-    fn options(&self, stmt: ir::Inst, guard: &Guard, b: ir::Block) -> Vec<Vec<Place>> {
+    fn options(&self, stmt: ir::Inst, needs: &Numbers, b: ir::Block) -> Vec<Vec<Place>> {
         let func = self.facts.func();
         let mut options = Vec::new();
+        let each = |v: ir::Value| self.ends(v).into_iter().rev().map(|end| self.places(end, b));
         // What a product is finite for, its factors are.
         if matches!(func.dfg.insts[stmt].opcode(), Opcode::Fmul | Opcode::Fma) {
-            options.extend(self.end(func.dfg.first_result(stmt)).map(|v| self.places(v, b)));
+            options.extend(each(func.dfg.first_result(stmt)));
         }
-        options.extend(self.operands(guard, b, false));
+        match (&needs.finite[..], needs.nonzero) {
+            (&[v], None) => {
+                options.extend(each(v));
+                options.extend(self.finite_of(v).into_iter().flat_map(each));
+            }
+            _ => options.extend(self.operands(needs, b, false)),
+        }
         if self.facts.options.ideas.once {
-            options.extend(self.operands(guard, b, true).filter(|places| places.iter().any(|p| p.once.is_some())));
+            options.extend(self.operands(needs, b, true).filter(|places| places.iter().any(|p| p.once.is_some())));
         }
-        options
+        let mut seen: SmallVec<[Vec<Place>; 4]> = SmallVec::new();
+        for option in options {
+            if !seen.contains(&option) {
+                seen.push(option);
+            }
+        }
+        seen.into_vec()
     }
 
     /// The numbers themselves, or what follows from them; or those that can be are watched once.
-    fn operands(&self, guard: &Guard, b: ir::Block, once: bool) -> Option<Vec<Place>> {
-        let mut numbers = guard.needs.finite.to_vec();
+    fn operands(&self, needs: &Numbers, b: ir::Block, once: bool) -> Option<Vec<Place>> {
+        let mut numbers = needs.finite.to_vec();
         let mut places = Vec::new();
-        if let Some(s) = guard.needs.nonzero {
+        if let Some(s) = needs.nonzero {
             match self.divides(s) {
-                Some((product, quotient)) => numbers = vec![product, quotient],
+                Some(finite) => numbers = finite,
                 None if (self.live)(s) => {
-                    numbers.clear();
-                    places.push(Place { value: s, block: self.place(s, b), not_zero: true, once: None });
+                    let place = Place { value: s, block: self.place(s, b), not_zero: true, once: None };
+                    if !is_least(self.facts, &place) {
+                        numbers.clear();
+                    }
+                    places.push(place);
                 }
                 None => return None,
             }
@@ -339,16 +419,43 @@ impl Chains<'_, '_> {
         Some(places)
     }
 
+    /// What may be watched so that each root is within its domain; none if that is not known of all of them.
+    fn roots(&self, placed: &[(&AdStmt, ir::Block)]) -> Option<Vec<(ir::Inst, Vec<Vec<Place>>)>> {
+        if self.facts.roots.foreign || placed.iter().any(|p| p.0.roots.open) {
+            return None;
+        }
+        let within = |&(stmt, b): &(&AdStmt, ir::Block)| {
+            let needs = stmt.roots.finite.as_ref()?;
+            Some((stmt.primal, self.options(stmt.primal, needs, b)))
+        };
+        let all: Vec<_> = placed.iter().filter_map(within).collect();
+        all.iter().all(|r| !r.1.is_empty()).then_some(all)
+    }
+
     /// How often a block is taken to run.
     fn turns(&self, b: ir::Block) -> f64 {
         let loops = &self.facts.loops;
         TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32 + i32::from(self.recursive))
     }
 
-    /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was.
-    fn places(&self, v: ir::Value, b: ir::Block) -> Vec<Place> {
-        let places = self.sum(v).unwrap_or_else(|| vec![(v, self.place(v, b))]);
-        places.into_iter().map(|(value, block)| Place { value, block, not_zero: false, once: None }).collect()
+    /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was, and
+    /// so is what is computed from that behind the loop.
+    fn places(&self, mut v: ir::Value, b: ir::Block) -> Vec<Place> {
+        let at = |(value, block)| Place { value, block, not_zero: false, once: None };
+        let mut places = vec![at((v, self.place(v, b)))];
+        while let Some(exits) = self.sum(v) {
+            places = exits.iter().copied().map(at).collect();
+            let [(value, behind)] = exits[..] else { break };
+            let Some(end) = self
+                .users_in(value, behind)
+                .find_map(|(inst, z)| (self.passes(inst, value) && (self.live)(z)).then(|| self.end(z)).flatten())
+            else {
+                break;
+            };
+            v = end;
+            places = vec![at((v, self.facts.cfg.def_block[v].expect("a value is defined in a block")))];
+        }
+        places
     }
 
     /// The value behind its loop, on all ways out, if each turn computes it from what it was before.
@@ -389,29 +496,103 @@ impl Chains<'_, '_> {
     fn place(&self, v: ir::Value, b: ir::Block) -> ir::Block {
         let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
         let loops = &self.facts.loops;
-        if loops.innermost[home] == loops.innermost[b] && loops.dominates(home, b) { b } else { home }
+        let around = loops.innermost[b].is_none_or(|l| loops.around(home).any(|x| x == l));
+        if around && loops.dominates(home, b) { b } else { home }
     }
 
-    /// The end of a chain that is finite only if this is. What is added to a number in memory at last is watched before that: Cranelift makes a load a part of
-    /// the addition only where the sum has one reader.
-    fn end(&self, mut v: ir::Value) -> Option<ir::Value> {
-        let mut before = None;
-        loop {
-            let next = self.users(v).chain(self.users_behind(v)).find(|&(inst, z)| {
-                let func = self.facts.func();
-                let op = func.dfg.insts[inst].opcode();
-                func.dfg.inst_args(inst).iter().enumerate().any(|(k, &a)| a == v && passes_on(op, k)) && (self.live)(z)
-            });
-            match next {
-                Some((inst, z)) => {
-                    before = self.adds_to_memory(inst, v).then_some(v);
-                    v = z;
-                }
-                None => match self.passed(v) {
-                    Some(p) => (before, v) = (None, p),
-                    None => return before.or(Some(v)).filter(|&v| (self.live)(v)),
-                },
+    /// The end of a chain that is finite only if this is. Of several the last: those that it serves as well are most.
+    fn end(&self, v: ir::Value) -> Option<ir::Value> {
+        self.ends(v).last().copied()
+    }
+
+    /// The ends of chains that are finite only if this is, in the order in which they are computed, the last ones of many. What is added to a number
+    /// in memory at last is watched before that: Cranelift makes a load a part of the addition only where the sum has one reader.
+    fn ends(&self, v: ir::Value) -> Ends {
+        let mut ends = self.ends.borrow_mut();
+        // From where it is not known yet: an end is known if those of all that come next are.
+        let mut work: Vec<ir::Value> = vec![v];
+        while let Some(&v) = work.last() {
+            if ends.contains_key(&v) {
+                work.pop();
+                continue;
             }
+            let next: SmallVec<[(Option<ir::Inst>, ir::Value); 4]> = self.next(v);
+            let open: SmallVec<[ir::Value; 4]> = next.iter().map(|n| n.1).filter(|z| !ends.contains_key(z)).collect();
+            if !open.is_empty() {
+                work.extend(open);
+                continue;
+            }
+            let of = |&(inst, z): &(Option<ir::Inst>, ir::Value)| {
+                let found = &ends[&z];
+                let in_memory = found[..] == [z] && inst.is_some_and(|i| self.adds_to_memory(i, v));
+                if in_memory { Ends::from([v].as_slice()) } else { found.clone() }
+            };
+            let mut found: Ends = next.iter().flat_map(of).collect();
+            if found.is_empty() {
+                found.push(v);
+            }
+            found.retain(|v| (self.live)(*v));
+            found.sort_unstable_by(|&x, &y| self.in_order(x, y));
+            found.dedup();
+            let many = found.len().saturating_sub(MOST_ENDS);
+            ends.insert(v, found[many..].into());
+        }
+        ends[&v].clone()
+    }
+
+    /// What is computed from a value, or what it is passed to, and is finite only if it is.
+    fn next(&self, v: ir::Value) -> SmallVec<[(Option<ir::Inst>, ir::Value); 4]> {
+        let users = self.users(v).chain(self.users_behind(v));
+        let computed = users.filter(|&(inst, z)| z != v && self.passes(inst, v) && (self.live)(z));
+        let mut next: SmallVec<_> = computed.map(|(inst, z)| (Some(inst), z)).collect();
+        if next.is_empty() {
+            next.extend(self.passed(v).map(|p| (None, p)));
+        }
+        next
+    }
+
+    /// Whether the result of an instruction is infinite or NaN if this operand is.
+    fn passes(&self, inst: ir::Inst, v: ir::Value) -> bool {
+        let func = self.facts.func();
+        let op = func.dfg.insts[inst].opcode();
+        let circular = || {
+            let rule = match CalleeKind::of(self.facts.program, func, inst) {
+                Some(CalleeKind::Known(rule)) => rule,
+                _ => return false,
+            };
+            matches!(rule.symbol, "sin" | "cos" | "tan" | "sinf" | "cosf" | "tanf")
+        };
+        let mut operands = func.dfg.inst_args(inst).iter().enumerate().filter(|(_, a)| **a == v);
+        operands.any(|(k, _)| passes_on(op, k) || op == Opcode::Call && circular())
+    }
+
+    /// Of what is a number for every number: that.
+    fn finite_of(&self, v: ir::Value) -> Option<ir::Value> {
+        let func = self.facts.func();
+        let inst = func.dfg.value_def(v).inst()?;
+        match CalleeKind::of(self.facts.program, func, inst)? {
+            CalleeKind::Known(rule) => {
+                let bounded =
+                    matches!(rule.symbol, "tanh" | "atan" | "erf" | "erfc" | "tanhf" | "atanf" | "erff" | "erfcf");
+                bounded.then(|| func.dfg.inst_args(inst)[0])
+            }
+            _ => None,
+        }
+    }
+
+    /// The order in which values are computed.
+    fn in_order(&self, x: ir::Value, y: ir::Value) -> Ordering {
+        let def_block = &self.facts.cfg.def_block;
+        let block = |v: ir::Value| def_block[v].map(|b| self.order[b]);
+        let in_block = || self.facts.func().layout.pp_cmp(self.point(x), self.point(y));
+        block(x).cmp(&block(y)).then_with(in_block).then(x.cmp(&y))
+    }
+
+    /// Where a value is defined.
+    fn point(&self, v: ir::Value) -> ir::ProgramPoint {
+        match self.facts.func().dfg.value_def(v) {
+            ir::ValueDef::Param(b, _) => b.into(),
+            def => def.unwrap_inst().into(),
         }
     }
 
@@ -428,14 +609,18 @@ impl Chains<'_, '_> {
         func.dfg.insts[inst].opcode() == Opcode::Fadd && func.dfg.inst_args(inst).iter().any(loaded)
     }
 
-    /// A product of which this is a factor, and a quotient by that product.
-    fn divides(&self, s: ir::Value) -> Option<(ir::Value, ir::Value)> {
+    /// Numbers that are finite only if this is not zero: a quotient by it, or one by a product of which it is a factor, and that product.
+    fn divides(&self, s: ir::Value) -> Option<Vec<ir::Value>> {
         let func = self.facts.func();
         let op = |i: ir::Inst| func.dfg.insts[i].opcode();
-        self.users(s).filter(|x| op(x.0) == Opcode::Fmul).find_map(|(_, product)| {
-            let by = |x: &(ir::Inst, ir::Value)| op(x.0) == Opcode::Fdiv && func.dfg.inst_args(x.0)[1] == product;
-            self.users(product).find(by).map(|(_, quotient)| (product, quotient))
-        })
+        let by =
+            |s: ir::Value| move |x: &(ir::Inst, ir::Value)| op(x.0) == Opcode::Fdiv && func.dfg.inst_args(x.0)[1] == s;
+        if let Some((_, quotient)) = self.users(s).find(|x| by(s)(x) && (self.live)(x.1)) {
+            return Some(vec![quotient]);
+        }
+        self.users(s)
+            .filter(|x| op(x.0) == Opcode::Fmul)
+            .find_map(|(_, product)| self.users(product).find(by(product)).map(|(_, quotient)| vec![product, quotient]))
     }
 
     /// What is computed from a value in other blocks, whenever it has been computed itself.
@@ -468,25 +653,29 @@ impl Chains<'_, '_> {
     /// Whether a block runs whenever another one has run, in the same turn of the loop that is around both, unless there is a trap.
     fn always_behind(&self, b: ir::Block, later: ir::Block) -> bool {
         let (func, loops, cfg) = (self.facts.func(), &self.facts.loops, self.facts.cfg);
-        let Some(l) = loops.innermost[b].filter(|_| loops.innermost[b] == loops.innermost[later]) else { return false };
-        let l = &loops.loops[l];
-        if later == b || later == l.header || self.is_rare(b) {
+        if later == b || loops.innermost[b] != loops.innermost[later] || self.is_rare(b) {
+            return false;
+        }
+        let l = loops.innermost[b].map(|l| &loops.loops[l]);
+        if l.is_some_and(|l| later == l.header) {
             return false;
         }
         if let Some(&known) = self.behind.borrow().get(&(b, later)) {
             return known;
         }
         // Ways from the one that do not come by the other.
-        let traps = |x: ir::Block| func.layout.last_inst(x).is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Trap);
+        let ends = |x: ir::Block| func.layout.last_inst(x).map(|i| func.dfg.insts[i].opcode());
         let mut seen: EntitySet<ir::Block> = EntitySet::new();
         let mut work = vec![b];
-        let mut always = true;
+        let (mut always, mut steps) = (true, 0);
         while let Some(x) = work.pop().filter(|_| always) {
+            steps += 1;
+            always &= ends(x) != Some(Opcode::Return) && steps <= MOST_BLOCKS;
             for &s in &cfg.succs[x] {
-                if s == later || traps(s) {
+                if s == later || ends(s) == Some(Opcode::Trap) {
                     continue;
                 }
-                always &= s != l.header && l.blocks.contains(s);
+                always &= l.is_none_or(|l| s != l.header && l.blocks.contains(s));
                 if seen.insert(s) {
                     work.push(s);
                 }
@@ -501,17 +690,22 @@ impl Chains<'_, '_> {
         is_passed_by(self.facts, b) || can_be_passed(self.facts, b, SHORT)
     }
 
-    /// What is computed from a value in the block that defines it.
-    fn users(&self, v: ir::Value) -> impl Iterator<Item = (ir::Inst, ir::Value)> + '_ {
-        let home = self.facts.cfg.def_block[v];
+    /// What is computed from a value in a block.
+    fn users_in(&self, v: ir::Value, b: ir::Block) -> impl Iterator<Item = (ir::Inst, ir::Value)> + '_ {
         let func = self.facts.func();
         self.facts.uses.of(v).iter().filter_map(move |u| match u {
-            Use::Inst(i, ..) if func.layout.inst_block(*i) == home => match func.dfg.inst_results(*i) {
+            Use::Inst(i, ..) if func.layout.inst_block(*i) == Some(b) => match func.dfg.inst_results(*i) {
                 [z] => Some((*i, *z)),
                 _ => None,
             },
             _ => None,
         })
+    }
+
+    /// What is computed from a value in the block that defines it.
+    fn users(&self, v: ir::Value) -> impl Iterator<Item = (ir::Inst, ir::Value)> + '_ {
+        let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
+        self.users_in(v, home)
     }
 }
 

@@ -8,6 +8,7 @@ use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Callee, Defs, Shape, Tape, Val};
 use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{Diagnostic, Diagnostics};
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
 
@@ -28,6 +29,19 @@ pub struct AdStmt {
     pub rvs: Fragment,
     /// Products in the reverse that are guarded.
     pub guards: Vec<Guard>,
+    /// What it knows of roots.
+    pub roots: RootGuards,
+}
+
+/// Products under a root (`brolga_analysis::roots`), and what would make do without asking about their cotangents.
+#[derive(Clone, Debug, Default)]
+pub struct RootGuards {
+    /// Products that are zero where the cotangent is infinite and the factor zero.
+    pub products: SmallVec<[Val; 2]>,
+    /// What must be so that a root has a finite slope here; if it is the reverse of one, and that is known.
+    pub finite: Option<Numbers>,
+    /// Whether it is the reverse of a root, and that is not known.
+    pub open: bool,
 }
 
 /// A product of a cotangent that contributes zero if the cotangent is zero, whatever the factor: see [`StmtCx::strong`].
@@ -110,6 +124,8 @@ pub struct StmtCx<'t, 'a, 'f> {
     stmt: AdStmt,
     /// A cotangent, and where it is not zero.
     nonzero: Option<(Val, Val)>,
+    /// A cotangent, and where it is infinite.
+    infinite: Option<(Val, Val)>,
     /// A cotangent that is one.
     one: Option<Val>,
 }
@@ -138,7 +154,9 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Begin a statement.
     pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
         let [before, after, rvs] = std::mem::take(&mut t.fragments);
-        Self { t, stmt: AdStmt { primal, before, keep: true, after, rvs, guards: vec![] }, nonzero: None, one: None }
+        let roots = RootGuards::default();
+        let stmt = AdStmt { primal, before, keep: true, after, rvs, guards: vec![], roots };
+        Self { t, stmt, nonzero: None, infinite: None, one: None }
     }
 
     /// The facts.
@@ -178,10 +196,10 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// Finish.
     pub fn finish(self) -> AdStmt {
-        let AdStmt { primal, mut before, keep, mut after, mut rvs, guards } = self.stmt;
+        let AdStmt { primal, mut before, keep, mut after, mut rvs, guards, roots } = self.stmt;
         let [b, a, r] = [&mut before, &mut after, &mut rvs].map(Fragment::take);
         self.t.fragments = [before, after, rvs];
-        AdStmt { primal, before: b, keep, after: a, rvs: r, guards }
+        AdStmt { primal, before: b, keep, after: a, rvs: r, guards, roots }
     }
 
     /// Report a problem at this instruction.
@@ -350,6 +368,37 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let kept = self.arith(Arith::KeepWhere, &[product, mask], ty);
         self.stmt.guards.extend(why.map(|needs| Guard { kept, mask, needs }));
         kept
+    }
+}
+
+impl StmtCx<'_, '_, '_> {
+    /// `product` of a cotangent under a root, and zero where that is infinite and `factor` is zero.
+    pub fn unless_at_root(&mut self, ct: Val, factor: Val, product: Val, ty: Type) -> Val {
+        if !self.facts().options.strong_zero || self.is_one(ct) {
+            return product;
+        }
+        let mask = mask_type(ty);
+        let infinite = match self.infinite {
+            Some((of, infinite)) if of == ct => infinite,
+            _ => {
+                let size = self.arith(Arith::Fabs, &[ct], ty);
+                let infinity = self.constant(f64::INFINITY, ty);
+                self.arith(Arith::Fcmp(FloatCC::Equal), &[size, infinity], mask)
+            }
+        };
+        self.infinite = Some((ct, infinite));
+        let zero = self.constant(0.0, ty);
+        let nothing = self.arith(Arith::Fcmp(FloatCC::Equal), &[factor, zero], mask);
+        let turns = self.arith(Arith::Band, &[infinite, nothing], mask);
+        let kept = self.arith(Arith::Select, &[turns, zero, product], ty);
+        self.stmt.roots.products.push(kept);
+        kept
+    }
+
+    /// This is the reverse of a root; what would make its slope finite, if that is known.
+    pub fn at_root(&mut self, finite: Option<Numbers>) {
+        self.stmt.roots.open |= finite.is_none();
+        self.stmt.roots.finite = finite;
     }
 }
 

@@ -191,8 +191,8 @@ fn check<F: Float>(huge: f64) {
         assert!(with.clif().0.contains("x2") || with.clif().0.contains("x4"), "in lanes");
         assert!(asks(with.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
         let guarded = cold(with.clif().0);
-        assert!(guarded.contains(" fcmp") && guarded.contains(" select"), "guarded by few instructions");
-        assert!(!guarded.contains("x2") && !guarded.contains("x4"), "turn by turn");
+        assert!(guarded.contains(" fcmp") && guarded.contains(" band"), "guarded");
+        assert!(!guarded.contains("load.f64x2") && !guarded.contains("load.f32x4"), "turn by turn");
         assert_eq!(cold(without.clif().0), "", "the only pullback");
         let a: Vec<F> = (0..COLUMNS * ROWS).map(|i| F::of((i % 7) as f64 - 2.5)).collect();
         let x: Vec<F> = (0..ROWS).map(|i| F::of((i % 5) as f64 - 1.5)).collect();
@@ -673,10 +673,8 @@ fn each_activation_of_a_recursion() {
 #[test]
 fn a_recursion_is_worth_watching() {
     let text = BY_HALVES.replace("FLOAT", "f64").replace("WIDTH", "8");
-    // The same products again and again: more of them than one activation alone is worth a second pullback for.
-    let more: String =
-        (100..108).map(|k| format!("v{k} = fmul v{}, v20\n", if k == 100 { 27 } else { k - 1 })).collect();
-    let text = text.replace("v28 = load.i64 v2", &format!("{more}v28 = load.i64 v2")).replace("v28, v27", "v28, v107");
+    // One activation alone has too few products for a second pullback.
+    let text = text.replace("v26 = fmul v25, v25", "v26 = fadd v25, v25");
     let once = text.replace("call fn0(v10, v1, v13, v7)", "load.f64 v10");
     let once = once.replace("call fn0(v0, v1, v2, v6)", "load.f64 v0");
     for (text, watched) in [(text, true), (once, false)] {
@@ -687,4 +685,95 @@ fn a_recursion_is_worth_watching() {
         let rule = DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(asks(rule.clif().0), watched, "{}", rule.clif().0);
     }
+}
+
+/// `Σᵢ √sᵢ + tanh sᵢ` over those `i` whose `w[i]` is not zero, where `sᵢ = Σⱼ (a[i][j] - x[j])²`: a root and a call behind an inner loop.
+const DISTANCES: &str = "
+function %distances(i64, i64, i64, i64, i64) -> FLOAT system_v {
+    fn0 = %tanhSUFFIX(FLOAT) -> FLOAT system_v
+block0(v0: i64, v1: i64, v2: i64, v3: i64, v4: i64):
+    v5 = FLOATconst 0.0
+    v6 = iconst.i64 0
+    v7 = iconst.i64 1
+    v8 = iconst.i64 WIDTH
+    v9 = iconst.i64 3
+    jump block1(v6, v5)
+block1(v10: i64, v11: FLOAT):
+    v12 = icmp slt v10, v3
+    brif v12, block2, block6
+block2:
+    v13 = imul v10, v4
+    v14 = imul v13, v8
+    v15 = iadd v0, v14
+    jump block3(v6, v5)
+block3(v16: i64, v17: FLOAT):
+    v18 = icmp slt v16, v4
+    brif v18, block4, block5
+block4:
+    v19 = imul v16, v8
+    v20 = iadd v15, v19
+    v21 = load.FLOAT v20
+    v22 = iadd v1, v19
+    v23 = load.FLOAT v22
+    v24 = fsub v21, v23
+    v25 = fmul v24, v24
+    v26 = fadd v17, v25
+    v27 = iadd v16, v7
+    jump block3(v27, v26)
+block5:
+    v28 = sqrt v17
+    v29 = call fn0(v17)
+    v30 = fadd v28, v29
+    v31 = ishl v10, v9
+    v32 = iadd v2, v31
+    v33 = load.i64 v32
+    v34 = select v33, v30, v5
+    v35 = fadd v11, v34
+    v36 = iadd v10, v7
+    jump block1(v36, v35)
+block6:
+    return v11
+}";
+
+fn check_distances<F: Float>() {
+    use ArgActivity::{Const, Duplicated};
+    let text = DISTANCES.replace("SUFFIX", if F::CLIF == "f32" { "f" } else { "" });
+    let activity = [Duplicated, Duplicated, Const, Const, Const];
+    let (rows, columns) = (4_usize, 3_usize);
+    for mode in [Mode::Combined, Mode::Gradient, Mode::Split] {
+        let both = [true, false].map(|finite| rule_of::<F>(&text, "distances", &activity, finite, mode));
+        assert!(asks(both[0].clif().0) && !asks(both[1].clif().0), "one is watched, the other is not");
+        for counts in [[1_i64; 4], [0; 4], [1, 0, 0, 1]] {
+            for place in 0..(rows + 1) * columns {
+                for bad in [1.5, 0.0, 1e300, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+                    let mut numbers: Vec<F> = (0..(rows + 1) * columns).map(|i| F::of((i % 7) as f64 - 2.5)).collect();
+                    // The first row is where the point is.
+                    numbers.copy_within(..columns, rows * columns);
+                    numbers[place] = F::of(bad);
+                    let found = both.each_ref().map(|rule| {
+                        let (a, x) = (cells(&numbers[..rows * columns]), cells(&numbers[rows * columns..]));
+                        let (da, dx) = (cells(&[F::of(0.5); 12]), cells(&[F::of(0.25); 3]));
+                        let args = [Arg::duplicated(at(&a), at(&da)), Arg::duplicated(at(&x), at(&dx))];
+                        let sizes = [int(counts.as_ptr() as i64), int(rows as i64), int(columns as i64)];
+                        twice::<F>(rule, &args.into_iter().chain(sizes).collect::<Vec<_>>());
+                        da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
+                    });
+                    let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
+                    assert_eq!(other, None, "{} with {bad} at {place}, {counts:?}, {mode:?}", F::CLIF);
+                    let idle =
+                        |i: usize| counts[i] == 0 || i == 0 && !(0..columns).contains(&(place % (rows * columns)));
+                    for i in (0..rows).filter(|&i| idle(i)) {
+                        let none = found[0][i * columns..][..columns].iter().all(|d| d.same(F::of(0.5)));
+                        assert!(none, "row {i} has slope zero: {bad} at {place}, {counts:?}, {mode:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn roots_and_calls_behind_inner_loops() {
+    check_distances::<f64>();
+    check_distances::<f32>();
 }

@@ -2,15 +2,14 @@
 //!
 //! Everything else leaves calls alone ([`Options::as_calls`]). Here they are replaced: once as two functions, watched as closely as without, and once as
 //! one function, with bounds that differ from call to call, the default among them, so that they are met here and there. Values and memory must be the
-//! same bit for bit. A gradient must be the same but for roundings: what a callee adds up by itself is added where its caller adds. Where all seeds are zero, a
-//! callee guards its products, and its caller does not; so where NaN comes of that, all products are guarded ([`Ideas::solid`] off), as is said of such seeds.
+//! same bit for bit. A gradient must be the same but for roundings: what a callee adds up by itself is added where its caller adds.
 
 use brolga::{Ideas, Inline, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::InstructionData;
 
 use super::{Deriver, Subject, describe, run_anywhere, same_contents};
 use crate::bind::Invocation;
-use crate::run::{Outcome, items};
+use crate::run::Outcome;
 
 /// What comes out otherwise if calls are replaced, or if they are not. `bits` and `choice` are those of the call; `leave` and `restore` are what
 /// came out in both memory modes.
@@ -30,35 +29,22 @@ pub fn violations(
     let memory = [MemoryMode::Leave, MemoryMode::Restore];
     let memory = if choice >> 5 & 1 == 0 { memory } else { [memory[1], memory[0]] };
     let mode = if choice >> 6 & 1 == 0 { Mode::Combined } else { Mode::Gradient };
-    let ideas = if choice >> 7 & 3 == 0 { Ideas { solid: true, ..Ideas::of_bits(bits) } } else { Ideas::default() };
-    let compare = |solid: bool| {
-        let options = |memory, mode, ideas: Ideas| {
-            let ideas = Ideas { solid, ..ideas };
-            Options { memory, inline, mode, ideas, ..Options::full() }
-        };
-        let mut broken = Vec::new();
-        let split = options(memory[0], Mode::Split, Ideas::default());
-        let split = Subject::new(program, call, split, rule).and_then(|s| s.one_run(&mut broken));
-        let one = rule(&options(memory[1], mode, ideas)).and_then(|rule| run_anywhere(&rule, call));
-        let (mut found, mut nan) = (Vec::new(), false);
-        for (mode, memory, outcome) in [(Mode::Split, memory[0], split), (mode, memory[1], one)] {
-            let expected = if memory == MemoryMode::Leave { leave } else { restore };
-            match outcome {
-                Ok(outcome) => {
-                    nan |= outcome.apart(expected, tol).is_some_and(|(_, _, a, b)| a.is_nan() && !b.is_nan());
-                    broken.extend(differences(&outcome, expected, mode, tol));
-                }
-                Err(e) => broken.push(e.to_string()),
-            }
-            found.extend(broken.drain(..).map(|c| format!("{mode:?}, {memory:?} with {inline:?}: {c}")));
+    let ideas = if choice >> 7 & 3 == 0 { Ideas::of_bits(bits) } else { Ideas::default() };
+    let options = |memory, mode, ideas: Ideas| Options { memory, inline, mode, ideas, ..Options::full() };
+    let mut broken = Vec::new();
+    let split = options(memory[0], Mode::Split, Ideas::default());
+    let split = Subject::new(program, call, split, rule).and_then(|s| s.one_run(&mut broken));
+    let one = rule(&options(memory[1], mode, ideas)).and_then(|rule| run_anywhere(&rule, call));
+    let mut found = Vec::new();
+    for (mode, memory, outcome) in [(Mode::Split, memory[0], split), (mode, memory[1], one)] {
+        let expected = if memory == MemoryMode::Leave { leave } else { restore };
+        match outcome {
+            Ok(outcome) => broken.extend(differences(&outcome, expected, mode, tol)),
+            Err(e) => broken.push(e.to_string()),
         }
-        (found, nan)
-    };
-    let unasked = items(call, &call.seeds).iter().all(|seed| seed.nums().iter().all(|n| n.as_f64() == 0.0));
-    match compare(true) {
-        (_, true) if unasked => compare(false).0,
-        (found, _) => found,
+        found.extend(broken.drain(..).map(|c| format!("{mode:?}, {memory:?} with {inline:?}: {c}")));
     }
+    found
 }
 
 /// Whether a function of the program calls another one.

@@ -525,6 +525,7 @@ impl Cx<'_> {
                 }
             }
             AdOp::Call { callee, args, sig, tape } => {
+                self.join_aside(b);
                 match tape {
                     Tape::Moves => self.publish(b),
                     Tape::Above if self.uses_tape => self.publish_as(b, segment::TOP),

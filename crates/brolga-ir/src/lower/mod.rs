@@ -255,7 +255,6 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         kept_ids: Variables::default(),
         held: HashMap::default(),
         forward: true,
-        short: false,
         uses_tape: seen.uses_tape || env_frame.is_some_and(|f| f.home == FrameHome::Tape),
         turns: seen.turns,
         tape: None,
@@ -277,7 +276,6 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
             b.set_cold_block(clif);
         }
         cx.forward = block.role.is_forward();
-        cx.short = block.cold || cx.env.short;
         cx.known.clear();
         cx.known.reserve(block.insts.len() / 2);
         cx.zero_vectors.clear();
@@ -430,8 +428,6 @@ struct Cx<'a> {
     held: HashMap<Val, Variable>,
     /// Whether the block that is being lowered belongs to the forward half.
     forward: bool,
-    /// Whether products in it are guarded by as few instructions as there are.
-    short: bool,
     uses_tape: bool,
     /// Whether this function does both halves at once: it then gives back what it records.
     turns: bool,
@@ -596,6 +592,9 @@ impl Cx<'_> {
             AdOp::Primal(i) => {
                 let src = self.env.primal;
                 let data = src.dfg.insts[*i];
+                if data.opcode().is_call() {
+                    self.join_aside(b);
+                }
                 if let Some(bits) = bits_of(&data).filter(|_| self.env.short) {
                     let (name, ty) = inst.defs[0];
                     let r = self.constant_once(b, data, ty, bits);

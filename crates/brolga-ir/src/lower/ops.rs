@@ -84,6 +84,11 @@ pub fn any_bit(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
     b.ins().icmp(IntCC::NotEqual, x, zero)
 }
 
+/// Whether a number that is zero or NaN is NaN, in any lane.
+pub fn is_not_zero(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+    if b.func.dfg.value_type(x).is_vector() { any_bit(b, x) } else { b.ins().fcmp(FloatCC::Unordered, x, x) }
+}
+
 /// The 128-bit vector of a float type.
 fn vector_of(ty: Type) -> Type {
     match ty {
@@ -169,16 +174,9 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Bor => b.ins().bor(a[0], a[1]),
         Arith::Bxor => b.ins().bxor(a[0], a[1]),
         Arith::Bitselect => b.ins().bitselect(a[0], a[1], a[2]),
-        // Masks of vectors even for scalars: a select between two floats is two branches on x86-64.
-        Arith::NonZero if cx.short && !ty.is_vector() => {
-            let zero = cx.zero(b, ty);
-            b.ins().fcmp(FloatCC::NotEqual, a[0], zero)
-        }
+        // Masks of vectors even for scalars: a select between two floats is two branches on x86-64, for each product of a cotangent. A mask is one comparison for
+        // all of them, and takes less to compile.
         Arith::NonZero => compared_with_zero(cx, b, FloatCC::NotEqual, a[0]),
-        Arith::KeepWhere if b.func.dfg.value_type(a[1]) == types::I8 => {
-            let zero = cx.zero(b, ty);
-            b.ins().select(a[1], a[0], zero)
-        }
         Arith::KeepWhere => b.ins().band(a[0], a[1]),
         Arith::FromInt => {
             let x = if b.func.dfg.value_type(a[0]).bits() < 32 { b.ins().sextend(types::I32, a[0]) } else { a[0] };

@@ -3,13 +3,16 @@
 //! **Problem.** An addition for each number is what watching costs, but each waits for the one before it, and the sum wants a register
 //! from the first number to the last. **Answer.** What a block watches is added up by itself, and joins a sum at the end of the
 //! block: that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
-//! memory ([`Sum::Aside`]). A sum of a loop joins that of the function behind the loop.
+//! memory ([`Sum::Aside`]), which it joins before a call, too. A sum of a loop joins that of the function behind the loop.
+//!
+//! Of numbers that must not be zero the least may be kept instead ([`Sum::Least`]).
 //!
 //! Flags are simpler: a variable is set if any of them is.
 //!
 //! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front of their loops
 //! ([`AdOp::WatchFrom`](crate::inst::AdOp)). Whoever asks ([`Cx::watched`]) comes behind all loops, so those have joined by then.
 
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
@@ -24,6 +27,8 @@ use crate::map::IndexMap;
 pub struct Sums {
     /// In variables.
     variables: IndexMap<(Sum, Type), Variable>,
+    /// The least of what must not be zero.
+    least: IndexMap<Type, Variable>,
     /// In memory.
     aside: IndexMap<Type, StackSlot>,
     /// Whether any flag that is watched was set.
@@ -44,6 +49,13 @@ impl Cx<'_> {
         for &(v, sum) in &seen.watched {
             let ty = self.env.primal.dfg.value_type(v);
             match sum {
+                Sum::Least if self.watching.least.contains_key(&ty) => {}
+                Sum::Least => {
+                    let var = b.declare_var(ty);
+                    let most = ops::constant(b, ty, f64::INFINITY);
+                    b.def_var(var, most);
+                    self.watching.least.insert(ty, var);
+                }
                 Sum::Aside if self.watching.aside.contains_key(&ty) => {}
                 Sum::Aside => {
                     let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, ty.bytes(), ty.bytes().ilog2() as u8);
@@ -67,13 +79,22 @@ impl Cx<'_> {
 
     /// Watch a number.
     pub fn watch(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value, not_zero: bool, sum: Sum) {
+        let ty = b.func.dfg.value_type(v);
+        if sum == Sum::Least {
+            let var = self.watching.least[&ty];
+            let so_far = b.use_var(var);
+            // One instruction on x86-64. A NaN is not less.
+            let less = b.ins().fcmp(FloatCC::LessThan, v, so_far);
+            let least = b.ins().select(less, v, so_far);
+            b.def_var(var, least);
+            return;
+        }
         let mut found = v;
         if not_zero {
             // All bits set are a NaN.
             let zero = ops::is_zero(self, b, v);
             found = b.ins().bor(found, zero);
         }
-        let ty = b.func.dfg.value_type(v);
         match self.watching.here.iter_mut().find(|w| (w.0, w.1) == (sum, ty)) {
             Some((.., so_far)) => *so_far = b.ins().fadd(*so_far, found),
             None => self.watching.here.push((sum, ty, found)),
@@ -109,19 +130,30 @@ impl Cx<'_> {
         all.filter(|x| x.0.0 == Sum::Loop(header)).map(|(&(_, ty), &var)| (ty, var)).collect()
     }
 
+    /// Before a call: what is added up in memory joins what is there, so that it is not alive across the call.
+    pub fn join_aside(&mut self, b: &mut FunctionBuilder<'_>) {
+        let here = std::mem::take(&mut self.watching.here);
+        let (aside, others) = here.into_iter().partition(|w| w.0 == Sum::Aside);
+        self.watching.here = aside;
+        self.join_watched(b);
+        self.watching.here = others;
+    }
+
     /// At the end of a block: what it has watched joins the sums.
     pub fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
         for (sum, ty, found) in std::mem::take(&mut self.watching.here) {
             if sum == Sum::Aside {
                 let at = b.ins().stack_addr(types::I64, self.watching.aside[&ty], 0);
                 let so_far = b.ins().load(ty, MemFlagsData::trusted(), at, 0);
-                let all = b.ins().fadd(so_far, found);
+                // A difference of finite numbers is as finite as a sum, and the address of what something is added to would want a register.
+                let all = b.ins().fsub(so_far, found);
                 b.ins().store(MemFlagsData::trusted(), all, at, 0);
                 continue;
             }
             let var = self.watching.variables[&(sum, ty)];
             let so_far = b.use_var(var);
-            let all = b.ins().fadd(so_far, found);
+            // The first is the sum.
+            let all = if self.zeros.get(&ty) == Some(&so_far) { found } else { b.ins().fadd(so_far, found) };
             self.env.watched.as_mut().map(|w| w.insert(all));
             b.def_var(var, all);
         }
@@ -130,21 +162,25 @@ impl Cx<'_> {
     /// Whether any number that was watched so far is infinite or NaN, or any flag set: not zero if so.
     pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         self.join_watched(b);
-        let none = match self.watching.flag {
-            Some(flag) => b.use_var(flag),
-            None => b.ins().iconst(types::I8, 0),
-        };
         let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::Whole);
         let mut sums: Vec<ir::Value> = whole.map(|(_, &var)| b.use_var(var)).collect();
         for (&ty, &slot) in &self.watching.aside {
             let at = b.ins().stack_addr(types::I64, slot, 0);
             sums.push(b.ins().load(ty, MemFlagsData::trusted(), at, 0));
         }
-        sums.into_iter().fold(none, |any, sum| {
-            // Zero, unless the sum is infinite or NaN.
+        let mut any = self.watching.flag.map(|flag| b.use_var(flag));
+        for sum in sums {
+            // Zero, unless the sum is infinite or NaN: then NaN.
             let bits = b.ins().fsub(sum, sum);
-            let flag = ops::any_bit(b, bits);
-            b.ins().bor(any, flag)
-        })
+            let flag = ops::is_not_zero(b, bits);
+            any = Some(any.map_or(flag, |any| b.ins().bor(any, flag)));
+        }
+        for (&ty, &var) in &self.watching.least {
+            let least = b.use_var(var);
+            let zero = ops::constant(b, ty, 0.0);
+            let flag = b.ins().fcmp(FloatCC::LessThanOrEqual, least, zero);
+            any = Some(any.map_or(flag, |any| b.ins().bor(any, flag)));
+        }
+        any.unwrap_or_else(|| b.ins().iconst(types::I8, 0))
     }
 }

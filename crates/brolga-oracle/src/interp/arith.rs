@@ -72,6 +72,9 @@ impl<D: Domain> Machine<'_, D> {
             bits |= y << (n * i);
             let value = float_of(y, width);
             if let Some(node) = self.record(value, &operands[..args.len()], |x| float::slopes(op, x, value)) {
+                if op == Opcode::Sqrt {
+                    self.domain.root(node);
+                }
                 write_float(&mut bytes, at, node, width);
             }
         }

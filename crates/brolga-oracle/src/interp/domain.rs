@@ -55,6 +55,9 @@ pub trait Domain {
     /// A float that was computed at `site` from `prev`, each with ∂ value / ∂ operand.
     fn float(&mut self, value: f64, prev: &[(NodeId, Self::Num)], site: Site) -> NodeId;
 
+    /// The node is a root of its first operand that is active, and that is at or inside the edge where roots are infinitely steep.
+    fn root(&mut self, _node: NodeId) {}
+
     /// A float whose bits were computed at `origin` from those of active floats by means that are not followed. It is no
     /// error unless a derivative goes through it.
     fn untracked(&mut self, value: f64, origin: Site) -> NodeId;

@@ -68,7 +68,7 @@ impl<D: Domain> Machine<'_, D> {
             let bits = bits_of((custom.value)(&x), width);
             let slopes = (custom.slopes)(&x);
             let slopes = slopes.map(|s| Some(D::Num::constant(s)));
-            return Ok(vec![self.extern_float(bits, width, args, |_, _| slopes)]);
+            return Ok(vec![self.extern_float(bits, width, args, false, |_, _| slopes)]);
         }
         if let Some(address) = f.host {
             let words: Vec<u64> = args.iter().map(|a| a.bits as u64).collect();
@@ -84,13 +84,15 @@ impl<D: Domain> Machine<'_, D> {
             let x = std::array::from_fn(|i| args.get(i).map_or(0, |a| a.bits));
             self.nan_sign |= math == Math::Copysign && float_of(x[1], width).is_nan();
             let bits = math.eval(width, x);
-            return Ok(vec![self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value))]);
+            return Ok(vec![
+                self.extern_float(bits, width, args, math.is_root(), |x, value| libm::slopes(math, x, value)),
+            ]);
         }
         if let (Some(width @ (4 | 8)), "brolga_with_value" | "brolga_with_valuef") =
             (float_signature(&f.signature, 2), f.symbol.as_str())
         {
             let one = D::Num::constant(1.0);
-            return Ok(vec![self.extern_float(args[1].bits, width, &args[..1], |_, _| [Some(one), None, None])]);
+            return Ok(vec![self.extern_float(args[1].bits, width, &args[..1], false, |_, _| [Some(one), None, None])]);
         }
         let ret = f.signature.returns.first().map(|r| r.value_type);
         // SAFETY: promised by the caller.
@@ -128,13 +130,19 @@ impl<D: Domain> Machine<'_, D> {
         if let Some("ldexp" | "ldexpf" | "scalbn" | "scalbnf") = f.computes {
             let (width, n) = (f.signature.returns[0].value_type.bytes() as u8, args[2].bits as u32 as i32);
             let one = D::Num::constant(scale(1.0, n, 8));
-            return Ok(vec![self.extern_float(value[0].bits, width, &args[1..2], |_, _| [Some(one), None, None])]);
+            return Ok(vec![
+                self.extern_float(value[0].bits, width, &args[1..2], false, |_, _| [Some(one), None, None]),
+            ]);
         }
         let known = f.computes.and_then(Math::by_symbol);
         let Some((math, width)) = known.filter(|(math, _)| math.arity() + 1 == args.len()) else {
             return Err(self.unsupported(format!("%{} with signature {}", f.symbol, f.signature)));
         };
-        Ok(vec![self.extern_float(value[0].bits, width, &args[1..], |x, value| libm::slopes(math, x, value))])
+        Ok(vec![
+            self.extern_float(value[0].bits, width, &args[1..], math.is_root(), |x, value| {
+                libm::slopes(math, x, value)
+            }),
+        ])
     }
 
     /// The result of a function of floats.
@@ -143,6 +151,7 @@ impl<D: Domain> Machine<'_, D> {
         bits: u128,
         width: u8,
         args: &[Val],
+        is_root: bool,
         slopes: impl FnOnce([D::Num; 3], f64) -> [Option<D::Num>; 3],
     ) -> Val {
         let value = float_of(bits, width);
@@ -150,6 +159,10 @@ impl<D: Domain> Machine<'_, D> {
             args.iter().map(|a| (a.prov.float(0, width), float_of(a.bits, width))).collect();
         let mut bytes = [Byte::Clean; 16];
         if let Some(node) = self.record(value, &operands, |x| slopes(x, value)) {
+            // Of a power only the base is under a root.
+            if is_root && operands[0].0 != Origin::Clean {
+                self.domain.root(node);
+            }
             write_float(&mut bytes, 0, node, width);
         }
         Val { bits, prov: Prov::new(bytes) }
@@ -188,7 +201,7 @@ impl<D: Domain> Machine<'_, D> {
             _ => return None,
         };
         let one = D::Num::constant(slope);
-        Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], |_, _| [Some(one), None, None])])
+        Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], false, |_, _| [Some(one), None, None])])
     }
 
     /// `remquo` and `lgamma_r`, which leave an integer behind a pointer, and powers with an integer exponent.
@@ -220,7 +233,7 @@ impl<D: Domain> Machine<'_, D> {
                     let along = if n == 1 { 0.0 } else { k * (k - 1.0) * p.powi(n - 2) };
                     [(n != 0).then(|| x.chain(k * p.powi(n - 1), along)), None, None]
                 };
-                return Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], slope)]);
+                return Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], false, slope)]);
             }
             _ => return None,
         };
@@ -228,7 +241,8 @@ impl<D: Domain> Machine<'_, D> {
         // SAFETY: promised by the caller.
         unsafe { self.write(place, 4, &Val::clean(left as u32 as u128)) };
         let floats = &args[..args.len() - 1];
-        Some(vec![self.extern_float(bits_of(value, width), width, floats, |x, value| libm::slopes(math, x, value))])
+        let slopes = |x, value| libm::slopes(math, x, value);
+        Some(vec![self.extern_float(bits_of(value, width), width, floats, math.is_root(), slopes)])
     }
 
     /// Sine and cosine at once, written behind two pointers.
@@ -236,7 +250,7 @@ impl<D: Domain> Machine<'_, D> {
         for (math, address) in [(Math::Sin, sin), (Math::Cos, cos)] {
             let bits = math.eval(width, [x.bits, 0, 0]);
             let args = std::slice::from_ref(x);
-            let result = self.extern_float(bits, width, args, |x, value| libm::slopes(math, x, value));
+            let result = self.extern_float(bits, width, args, math.is_root(), |x, value| libm::slopes(math, x, value));
             // SAFETY: promised by the caller.
             unsafe { self.write(address, width.into(), &result) };
         }

@@ -118,6 +118,13 @@ functions! {
     Nextafter: nextafter nextafterf (x, y);
 }
 
+impl Math {
+    /// Whether it ends at a point of its first operand, with a number and an infinite slope.
+    pub fn is_root(self) -> bool {
+        matches!(self, Math::Sqrt | Math::Pow | Math::Asin | Math::Acos | Math::Acosh)
+    }
+}
+
 /// ∂ value / ∂ x[i]; `v` is the value.
 pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
     let c = R::constant;

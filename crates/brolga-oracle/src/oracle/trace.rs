@@ -79,6 +79,7 @@ impl<'p> Oracle<'p> {
         for (port, n, _) in roots.into_iter().filter(|r| r.2 == 0.0) {
             unseeded.entry(n).or_default().push(port);
         }
-        Ok(Trace { program: self.program, recorder, grad, leaves, unseeded, users, func })
+        let under_roots = recorder.tape.under_roots();
+        Ok(Trace { program: self.program, recorder, grad, under_roots, leaves, unseeded, users, func })
     }
 }

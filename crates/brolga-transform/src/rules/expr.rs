@@ -32,15 +32,19 @@ pub fn apply(
     args: &[ir::Value],
     results: &[ir::Value],
 ) {
-    let solid = results.first().is_some_and(|&z| result == 0 && cx.facts().solid.contains(z));
-    let mut w = Walker { ct, operands: args, results, ty: ir::types::INVALID, seen: HashMap::default() };
+    // What is written through a pointer has no name.
+    let under_root = match results.get(result) {
+        Some(&z) => cx.facts().roots.holds(z),
+        None => args.iter().any(|&x| cx.facts().roots.holds(x)),
+    };
+    let mut w = Walker { ct, operands: args, results, ty: ir::types::INVALID, under_root, seen: HashMap::default() };
     for (i, &x) in args.iter().enumerate() {
         if !cx.facts().is_active(x) {
             continue;
         }
         w.ty = cx.ty(x);
         let Partial::Scale(s) = row.partial(result, i) else { continue };
-        let by = w.scale(cx, s, solid);
+        let by = w.scale(cx, s);
         cx.add_ct(x, by);
     }
 }
@@ -76,13 +80,15 @@ struct Walker<'e> {
     operands: &'e [ir::Value],
     results: &'e [ir::Value],
     ty: Type,
+    under_root: bool,
     seen: HashMap<*const Node, Val>,
 }
 
 impl Walker<'_> {
-    fn scale(&mut self, cx: &mut StmtCx<'_, '_, '_>, s: Scale, solid: bool) -> Val {
+    fn scale(&mut self, cx: &mut StmtCx<'_, '_, '_>, s: Scale) -> Val {
         let mut r = self.ct;
         let mut guard = false;
+        let mut factor = None;
         if let Some(e) = s.over {
             // Zero divided by a number that is not zero is zero.
             guard = !matches!(*e.node(), Node::Operand(i) if self.is_nonzero(cx, i));
@@ -91,6 +97,7 @@ impl Walker<'_> {
         }
         if let Some(t) = s.times.filter(|t| !self.is_one(cx, *t)) {
             let e = self.expr(cx, t);
+            factor = self.may_be_zero(cx, t).then_some(e);
             r = if cx.is_one(r) { e } else { cx.arith(Arith::Fmul, &[r, e], self.ty) };
             let (func, operands) = (cx.func(), self.operands);
             guard |= !bounded(t, &|i| constant(func, operands[i]).is_some_and(f64::is_finite));
@@ -98,7 +105,14 @@ impl Walker<'_> {
         if s.neg {
             r = cx.arith(Arith::Fneg, &[r], self.ty);
         }
-        if guard && (s.may_blow_up || !solid) {
+        if s.edge {
+            let why = self.harmless(cx, s);
+            cx.at_root(why);
+        }
+        if let Some(factor) = factor.filter(|_| self.under_root) {
+            r = cx.unless_at_root(self.ct, factor, r, self.ty);
+        }
+        if guard {
             let why = self.harmless(cx, s);
             cx.strong(self.ct, r, self.ty, why)
         } else {
@@ -119,36 +133,35 @@ impl Walker<'_> {
         constant(cx.func(), self.operands[operand]).is_some_and(|c| c != 0.0 && !c.is_nan())
     }
 
+    /// Whether a factor may be zero, for all that is known here.
+    fn may_be_zero(&self, cx: &StmtCx<'_, '_, '_>, e: E) -> bool {
+        match *e.node() {
+            Node::Const(c) => c == 0.0,
+            Node::Operand(i) => !self.is_nonzero(cx, i),
+            _ => true,
+        }
+    }
+
     /// What makes zero times a factor zero.
     fn harmless(&self, cx: &StmtCx<'_, '_, '_>, s: Scale) -> Option<Numbers> {
         let mut why = Numbers::default();
         match (s.over, cx.func().dfg.insts[cx.inst()].opcode()) {
-            (None, _) if s.may_blow_up => return None,
-            (None, _) => {}
-            // A quotient by zero is infinite or NaN.
+            // A quotient by zero is infinite or NaN; what it is multiplied by is the quotient.
             (Some(_), ir::Opcode::Fdiv) => why.finite.push(self.results[0]),
             (Some(_), ir::Opcode::Sqrt) => {
                 why.finite.push(self.results[0]);
                 why.nonzero = Some(self.results[0]);
             }
-            (Some(_), _) => return None,
-        }
-        s.times.is_none_or(|t| self.leaves(t, &mut why.finite)).then_some(why)
-    }
-
-    /// The operands and results that an expression is made of, if it is made of such.
-    fn leaves(&self, e: E, out: &mut SmallVec<[ir::Value; 2]>) -> bool {
-        match *e.node() {
-            Node::Operand(i) => out.push(self.operands[i]),
-            Node::Result(i) => out.push(self.results[i]),
-            Node::Const(_) | Node::IntOperand(_) => {}
-            Node::Neg(a) | Node::Abs(a) | Node::Sqrt(a) => return self.leaves(a, out),
-            Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
-                return self.leaves(a, out) && self.leaves(b, out);
+            _ if s.may_blow_up => return None,
+            // Finite, if all that it is made of is.
+            _ => {
+                let reads = Partial::Scale(s).reads();
+                let operands = reads.operands().map(|i| self.operands[i]);
+                let all = operands.chain(reads.results().map(|i| self.results[i]));
+                why.finite.extend(all.filter(|&v| cx.ty(v).lane_type().is_float()));
             }
-            Node::Select(..) | Node::Math(..) => return false,
         }
-        true
+        Some(why)
     }
 
     fn expr(&mut self, cx: &mut StmtCx<'_, '_, '_>, e: E) -> Val {

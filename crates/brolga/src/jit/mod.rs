@@ -607,28 +607,13 @@ impl DerivedRule {
         Ok(())
     }
 
-    /// Whether there is no cotangent at all: all seeds are zero, and no memory has a shadow. That somebody asks for the only result
-    /// is taken for granted otherwise (`brolga_analysis::solid`), and zero times infinity is no number.
-    fn idle(&self, seeds: &[DataValue]) -> bool {
-        let inner = &*self.0;
-        let zero = |i: &usize| match seeds[*i] {
-            DataValue::F64(x) => x.as_f64() == 0.0,
-            DataValue::F32(x) => x.as_f32() == 0.0,
-            _ => false,
-        };
-        let by_value = inner.abi.deltas.is_empty() && !inner.program.data.values().any(|o| o.writable);
-        by_value && !inner.request.results.contains(&ResultActivity::Unit) && inner.abi.seeds.iter().all(zero)
-    }
-
     /// Cotangents by argument, from cells that hold those of active arguments one after the other.
-    fn cotangents(&self, cells: &[Cell], seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) {
+    fn cotangents(&self, cells: &[Cell], out: &mut Vec<Option<DataValue>>) {
         let inner = &*self.0;
         out.clear();
         out.resize(inner.request.args.len(), None);
-        let idle = self.idle(seeds);
         for (k, &i) in inner.abi.cotangents.iter().enumerate() {
-            let cell = if idle { &Cell([0; 16]) } else { &cells[k] };
-            out[i] = Some(read(cell, inner.cotangent_types[k]));
+            out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
         }
         debug_assert!(inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
     }
@@ -687,7 +672,7 @@ impl DerivedRule {
             self.all_arrived(tape.as_mut(), &places, &before)?;
             results.clear();
             results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
-            self.cotangents(&cells[returns.len()..], seeds, cotangents);
+            self.cotangents(&cells[returns.len()..], cotangents);
             Ok(Run { rule: self.clone(), tape })
         })
     }

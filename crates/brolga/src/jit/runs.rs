@@ -106,7 +106,7 @@ impl Pullback {
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
             self.rule.all_arrived(Some(&mut self.tape), &self.places, &before)?;
-            self.rule.cotangents(cells, seeds, out);
+            self.rule.cotangents(cells, out);
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");
             if inner.debug && left != 0 {

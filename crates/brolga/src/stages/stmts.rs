@@ -8,8 +8,8 @@
 //!     comms    v1, v1'
 //! ```
 //!
-//! Of a value: `active` with the shape of its cotangent; `solid` if that cannot be zero by accident, so that products with
-//! it need no guard; `shadow by v1'` names the delta that leads to its shadow. `before` and `after` stand around the primal instruction in the forward pass, `instead` takes its place. An instruction
+//! Of a value: `active` with the shape of its cotangent; `under a root` if that may be infinite because a root is at zero, so that products with
+//! it ask for that; `shadow by v1'` names the delta that leads to its shadow. `before` and `after` stand around the primal instruction in the forward pass, `instead` takes its place. An instruction
 //! without any of these stays as it is and has no reverse.
 
 use std::fmt::Write;
@@ -111,8 +111,8 @@ fn value(f: &Facts<'_>, v: ir::Value) -> String {
     let mut parts: Vec<String> = Vec::new();
     match (f.activity.ct[v], f.activity.state[v]) {
         (Some(shape), _) => {
-            let solid = if f.solid.contains(v) { ", solid" } else { "" };
-            parts.push(format!("active {shape}{solid}"));
+            let root = if f.roots.holds(v) { ", under a root" } else { "" };
+            parts.push(format!("active {shape}{root}"));
         }
         (None, State::Varied { .. }) => parts.push("varied, but no result depends on it".to_owned()),
         (None, State::Taint { .. }) => parts.push("computed from the bits of a float".to_owned()),

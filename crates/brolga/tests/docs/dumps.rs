@@ -91,7 +91,10 @@ fn shown(path: &Path, stage: &str) -> String {
         _ => None,
     });
     let request = line.map_or_else(|| guess::request(&file.program, func), |call| call.request());
-    dump(&file.program, &request, &Options::as_calls(), stage).unwrap_or_else(|e| panic!("{e}"))
+    // Each pullback once, with its guards.
+    let mut options = Options::as_calls();
+    options.ideas.finite = false;
+    dump(&file.program, &request, &options, stage).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The named units of a dump's first function: each begins with a line whose first word is the name, and goes on while lines are indented
