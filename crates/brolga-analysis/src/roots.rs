@@ -25,7 +25,8 @@ use crate::callee::CalleeKind;
 #[derive(Debug, Default)]
 pub struct Roots {
     found: EntitySet<ir::Value>,
-    /// Whether an infinite cotangent may come from a root in another function.
+    /// Whether an infinite cotangent may come from a root in another function. Another run of the same one does not count: where its root is at zero, what
+    /// it was made of has turned back there.
     pub foreign: bool,
 }
 
@@ -56,13 +57,23 @@ fn formula(kind: &MathKind) -> Option<&'static ExprRow> {
     }
 }
 
+/// Which functions take a root.
+#[derive(Clone, Debug, Default)]
+pub struct Taking {
+    /// Those that do themselves.
+    direct: HashSet<FuncKey>,
+    /// Those as well that call one that does.
+    all: HashSet<FuncKey>,
+}
+
 /// Functions that take a root, or call one that does.
-pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashSet<FuncKey> {
+pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Taking {
     let insts = |f: &ir::Function| f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).collect::<Vec<_>>();
     let takes = |f: &ir::Function| {
         insts(f).into_iter().any(|i| row(program, f, i).is_some_and(|(row, _)| row.partials().any(|p| p.2.is_edge())))
     };
-    let mut found: HashSet<FuncKey> = funcs.iter().filter(|(_, f)| takes(f)).map(|(&k, _)| k).collect();
+    let direct: HashSet<FuncKey> = funcs.iter().filter(|(_, f)| takes(f)).map(|(&k, _)| k).collect();
+    let mut found = direct.clone();
     let mut left: Vec<(FuncKey, &ir::Function)> = funcs.iter().map(|(&k, &f)| (k, f)).collect();
     while !found.is_empty() {
         let before = found.len();
@@ -81,13 +92,13 @@ pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Has
             break;
         }
     }
-    found
+    Taking { direct, all: found }
 }
 
 /// Compute what is under a root among the values that `active` says have a cotangent.
 pub fn compute(i: &ActivityInput<'_>, active: &dyn Fn(ir::Value) -> bool) -> Roots {
     let (func, cfg) = (i.func, i.cfg);
-    let taking = i.summaries.roots();
+    let Taking { direct, all: taking } = i.summaries.roots();
     let calls = |inst: ir::Inst| match CalleeKind::of(i.program, func, inst) {
         Some(CalleeKind::Derived(g)) => taking.contains(&g),
         Some(CalleeKind::Indirect(_)) => !taking.is_empty(),
@@ -95,7 +106,7 @@ pub fn compute(i: &ActivityInput<'_>, active: &dyn Fn(ir::Value) -> bool) -> Roo
     };
     let mut roots = Roots {
         found: EntitySet::new(),
-        foreign: !i.root && !taking.is_empty() || cfg.calls.iter().any(|&c| calls(c)),
+        foreign: !i.root && direct.iter().any(|&f| f != i.key) || cfg.calls.iter().any(|&c| calls(c)),
     };
     let edge = |inst: ir::Inst| {
         row(i.program, func, inst)

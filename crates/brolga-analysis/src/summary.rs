@@ -26,7 +26,7 @@ use crate::offsets;
 use crate::pointers::{self, Delta, PointerInput, RootKind};
 use crate::results::{self, Made, Sources};
 use crate::rewind;
-use crate::roots;
+use crate::roots::{self, Taking};
 use crate::turns::{Local, Turns};
 use crate::whole::{self, Delay};
 
@@ -100,12 +100,12 @@ pub struct Summaries {
     /// Whether some function computes a float's bits from integers in memory.
     demanded: bool,
     /// Which functions take a root.
-    roots: HashSet<FuncKey>,
+    roots: Taking,
 }
 
 impl Summaries {
     /// Which functions take a root, or call one that does: [`roots::taking`].
-    pub fn roots(&self) -> &HashSet<FuncKey> {
+    pub fn roots(&self) -> &Taking {
         &self.roots
     }
 

@@ -229,7 +229,10 @@ block2:
 
 #[test]
 fn the_first_cotangent_that_is_not_finite() {
-    let (found, _) = explained(NORM, "%norm([0.0, 0.0], 2)", None);
+    // A cube root does not turn back at zero.
+    let text = NORM.replace("sqrt v8", "call fn0(v8)");
+    let text = text.replace("{\nblock0", "{\n    fn0 = %cbrt(f64) -> f64 system_v\nblock0");
+    let (found, _) = explained(&text, "%norm([0.0, 0.0], 2)", None);
     expect![[r#"
         %norm([0.0, 0.0], 2)
 

@@ -66,6 +66,8 @@ const SHORT: usize = 16;
 const LONG: usize = 40;
 /// Blocks that are looked at between one that runs and another that runs whenever it has.
 const MOST_BLOCKS: usize = 64;
+/// Blocks of a function in which nothing runs more than once, beyond which it is not worth the code.
+const MOST_ONCE: usize = 64;
 /// Ends that are known of the chains from one number.
 const MOST_ENDS: usize = 4;
 /// Turns that a loop is taken to have.
@@ -86,6 +88,10 @@ pub struct Watched {
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that the forward half computes.
 pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> bool, ids: &mut Ids) -> Option<Watched> {
     if !facts.options.ideas.finite || facts.options.ideas.worth && stmts.len() > MOST {
+        return None;
+    }
+    // Each block of code that runs once is there twice for little, and what both halves of a frame ask for is alive for long.
+    if facts.options.ideas.worth && facts.cfg.blocks.len() > MOST_ONCE && is_straight(facts) {
         return None;
     }
     let short = short_loops(facts);
@@ -200,6 +206,11 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         half(s, none(), none(), rvs)
     };
     Some(Watched { watching, free: stmts.values().map(free).collect(), clearing, once })
+}
+
+/// Whether nothing runs more than once in a call.
+fn is_straight(facts: &Facts<'_>) -> bool {
+    facts.loops.loops.is_empty() && !calls_itself(facts)
 }
 
 /// How many blocks come before each.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use brolga::{Error, MemoryMode, Options, Request, Stage, dot, dump};
+use brolga::{Error, Ideas, MemoryMode, Options, Request, Stage, dot, dump};
 use brolga_driver::{File, guess};
 use expect_test::{Expect, expect};
 
@@ -31,6 +31,11 @@ fn examples() -> Vec<(String, File)> {
 
 fn modes() -> [Options; 2] {
     [MemoryMode::Leave, MemoryMode::Restore].map(|memory| Options { memory, ..Options::full() })
+}
+
+/// Each pullback once, with its guards.
+fn guarded() -> Options {
+    Options { ideas: Ideas { finite: false, ..Ideas::default() }, ..Options::full() }
 }
 
 #[test]
@@ -197,7 +202,7 @@ block2:
 }";
     check(
         source,
-        &Options::full(),
+        &guarded(),
         Stage::Forward,
         expect![[r#"
             ; %f (f64 active, i32 const) -> (f64 active)
@@ -250,7 +255,7 @@ block2:
     );
     check(
         source,
-        &Options::full(),
+        &guarded(),
         Stage::Pullback,
         expect![[r#"
             ; %f (f64 active, i32 const) -> (f64 active)

@@ -78,7 +78,7 @@ fn cotangents(call: impl Fn(&[Arg], &[DataValue], &mut Vec<DataValue>, &mut Vec<
 
 /// What is there with full effort only.
 fn lanes(rule: &DerivedRule) -> bool {
-    rule.clif().0.contains("f64x2") || rule.clif().1.contains("f64x2")
+    rule.clif().0.contains("load.f64x2") || rule.clif().1.contains("load.f64x2")
 }
 
 /// A rule that is not asked for any effort.
