@@ -1,7 +1,7 @@
 //! Explanations: for each way in which a gradient becomes zero a small function, the instruction that does it, and where a
 //! gradient stops being finite, what it is made of, and what is recorded for it.
 
-use brolga::Mode;
+use brolga::{Effort, Mode};
 use brolga_driver::explain::{Explanation, Wanted, explain, json, text};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation};
@@ -21,7 +21,9 @@ fn explained_in(
     let file = File::parse("test.clif", source).unwrap_or_else(|e| panic!("{e}"));
     let (parsed, clauses) = call_with_clauses(call).unwrap();
     let bound = Invocation::bind(&file.program, call, &parsed, &clauses).unwrap();
-    let found = explain(&file.program, &bound, Wanted { wrt, top: 5, mode, ..Wanted::default() }).unwrap();
+    // What is recorded is what a run of the explained plan records.
+    let wanted = Wanted { wrt, top: 5, mode, effort: Effort::Full, ..Wanted::default() };
+    let found = explain(&file.program, &bound, wanted).unwrap();
     (found, bound)
 }
 
@@ -241,23 +243,23 @@ fn the_first_cotangent_that_is_not_finite() {
           0[1]     nan            at 0.0
 
         First cotangent that is not finite, and how it came about
-          %norm, line 15: `v13 = sqrt.f64 v8`
+          %norm, line 16: `v13 = call fn0(v8)`
               value 0.0, cotangent 1.0
               passes on 1.0 · inf = inf
-          %norm, line 8: `v8 = fadd.f64 v5, v7`
+          %norm, line 9: `v8 = fadd.f64 v5, v7`
               value 0.0, cotangent inf
 
         Largest contributions (cotangent · slope)
           nan in 4 terms, the largest nan
-              at %norm, line 7: `v7 = fmul.f64 v6, v6`
+              at %norm, line 8: `v7 = fmul.f64 v6, v6`
           inf in 3 terms, the largest inf
-              at %norm, line 8: `v8 = fadd.f64 v5, v7`
+              at %norm, line 9: `v8 = fadd.f64 v5, v7`
           inf
-              at %norm, line 15: `v13 = sqrt.f64 v8`
+              at %norm, line 16: `v13 = call fn0(v8)`
 
-        Recorded: 64 bytes
-          %norm: an activation frame of 40 bytes
-            block0 (line 3), entered 1 time: pushes nothing
+        Recorded: 72 bytes
+          %norm: an activation frame of 48 bytes
+            block0 (line 4), entered 1 time: pushes nothing
               keeps parameter 1 of the function, 8 bytes
                 for computing v4, parameter 0 of block1 again
                 for the reverse of block1, which holds it
@@ -268,19 +270,19 @@ fn the_first_cotangent_that_is_not_finite() {
               keeps the shadow of the pointer parameter 0 of the function, 8 bytes
                 for the reverse of block1, which holds it
                 since the caller passes it to the forward pass only
-            block1 (line 6), entered 2 times: pushes 8 bytes each time
+            block1 (line 7), entered 2 times: pushes 8 bytes each time
               its loop runs turn by turn, since it records
               the reverse of its loop runs 4 turns at a time
               its loop asks once whether there is room on the tape, for 8 bytes a turn
-              pushes `v6 = load.f64 v3` (line 6), 8 bytes
-                for the reverse of `v7 = fmul.f64 v6, v6` (line 7)
+              pushes `v6 = load.f64 v3` (line 7), 8 bytes
+                for the reverse of `v7 = fmul.f64 v6, v6` (line 8)
                 since the memory may be another when the pullback runs
               holds v4, parameter 0 of block1
-                for the reverse of `v6 = load.f64 v3` (line 6)
+                for the reverse of `v6 = load.f64 v3` (line 7)
                 for the reverse of block1, which holds it
                 since its value before a step of the loop follows from the value after it
               holds the shadow of the pointer parameter 0 of the function
-                for the reverse of `v6 = load.f64 v3` (line 6)
+                for the reverse of `v6 = load.f64 v3` (line 7)
                 since all turns of the loop read the same value
               holds v5, parameter 1 of block1
                 for the reverse of block1, which holds it
@@ -289,23 +291,23 @@ fn the_first_cotangent_that_is_not_finite() {
               holds parameter 1 of the function
                 for finding the way back
                 since all turns of the loop read the same value
-              computes again `v9 = iconst.i64 8` (line 9)
+              computes again `v9 = iconst.i64 8` (line 10)
                 for the reverse of block1, which begins with v4, parameter 0 of block1 from it
                 since it is the same wherever it is computed
-              computes again `v11 = iconst.i64 -1` (line 11)
+              computes again `v11 = iconst.i64 -1` (line 12)
                 for the reverse of block1, which begins with v5, parameter 1 of block1 from it
                 since it is the same wherever it is computed
-            block2 (line 15), entered 1 time: pushes nothing
-              keeps `v13 = sqrt.f64 v8` (line 15), 8 bytes
-                for the reverse of `v13 = sqrt.f64 v8` (line 15)
-                since a place for it costs less than computing it again
+            block2 (line 16), entered 1 time: pushes nothing
+              keeps `v13 = call fn0(v8)` (line 16), 8 bytes
+                for the reverse of `v13 = call fn0(v8)` (line 16)
+                since a call is not made again
               knows v4, parameter 0 of block1
                 for the reverse of block1, which holds it
                 since it has gone as many steps as a number that was compared with its bound
               knows v5, parameter 1 of block1
                 for the reverse of block1, which holds it
                 since the loop has ended where it was compared with its bound
-              computes again `v3 = iconst.i64 0` in front of `jump block1(v0, v1, v2)` (line 4)
+              computes again `v3 = iconst.i64 0` in front of `jump block1(v0, v1, v2)` (line 5)
                 for computing v4, parameter 0 of block1 again
                 for computing v5, parameter 1 of block1 again
                 since it is the same wherever it is computed
@@ -442,8 +444,8 @@ fn a_loop_in_every_mode() {
     let kinds: Vec<&str> = seen[0].0.iter().map(|c| c.0).collect();
     expect!["rounded"].assert_eq(&kinds.join(" "));
     expect![[r#"
-        : 88 bytes
-          %f: an activation frame of 56 bytes
+        : 96 bytes
+          %f: an activation frame of 64 bytes
             block0 (line 4), entered 1 time: pushes nothing
               keeps `v20 = call fn0(v2)` (line 6), 8 bytes
                 for the reverse of `v20 = call fn0(v2)` (line 6)

@@ -68,6 +68,8 @@ const LONG: usize = 40;
 const MOST_BLOCKS: usize = 64;
 /// Blocks of a function in which nothing runs more than once, beyond which it is not worth the code.
 const MOST_ONCE: usize = 64;
+/// Blocks of any other.
+const MOST_TWICE: usize = 512;
 /// Ends that are known of the chains from one number.
 const MOST_ENDS: usize = 4;
 /// Turns that a loop is taken to have.
@@ -90,8 +92,9 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     if !facts.options.ideas.finite || facts.options.ideas.worth && stmts.len() > MOST {
         return None;
     }
-    // Each block of code that runs once is there twice for little, and what both halves of a frame ask for is alive for long.
-    if facts.options.ideas.worth && facts.cfg.blocks.len() > MOST_ONCE && is_straight(facts) {
+    // What is alive for long has an entry for each block, and there are twice as many of both.
+    let most = if is_straight(facts) { MOST_ONCE } else { MOST_TWICE };
+    if facts.options.ideas.worth && facts.cfg.blocks.len() > most {
         return None;
     }
     let short = short_loops(facts);

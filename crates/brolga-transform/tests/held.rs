@@ -59,8 +59,8 @@ fn comes_back(f: &Function, b: Block) -> bool {
 
 #[test]
 fn only_records_are_read_in_a_loop() {
-    // One number is recorded in each turn. (Lanes would have the loop twice.)
-    let held = Ideas { lanes: false, partial: false, ..Ideas::default() };
+    // One number is recorded in each turn. (Lanes would have the loop twice, and so would a pullback without guards.)
+    let held = Ideas { lanes: false, partial: false, finite: false, ..Ideas::default() };
     assert_eq!(in_loops(held), 1);
     let each_time = in_loops(Ideas { hold: false, ..held });
     assert!(each_time > 3, "{each_time}");

@@ -209,7 +209,7 @@ block2:
 
             ; Plan: an activation frame of 16 bytes.
             ; block0 runs at most once, as the entry
-            ;   keeps v1 at frame+12
+            ;   keeps v1 at frame+8
             ; block1 runs in a loop, entered from block0 if v6 is v1, else from block1
             ;   pushes v5, v4: 16 bytes each time
             ;   reads v5 from the record, for inst3
@@ -224,7 +224,7 @@ block2:
             ; block2 runs at most once, entered from block1 only
             ;   computes v3 = iconst.i32 0, for v6
             ;   knows v6 behind its loop: its next value would be v3, for holding v6
-            ;   reads v1 from frame+12, kept by block0, for holding v1
+            ;   reads v1 from frame+8, kept by block0, for holding v1
             ;   on the way back to block1, v6 is v6
             ;   on the way back to block1, v1 is v1
 
@@ -232,7 +232,7 @@ block2:
 
             bb0(v0: f64, v1: i32, seg: i64):  ; forward of block0
                 enter frame
-                keep frame+12 = v1
+                keep frame+8 = v1
                 v2 = f64const 0x1.0000000000000p0
                 v3 = iconst.i32 0
                 jump bb1(v0, v2, v1)
@@ -246,9 +246,6 @@ block2:
                 brif v10, bb1(v5, v7, v9), bb2
 
             bb2:  ; forward of block2, from bb1
-                watch v7, which is to be finite
-                d15 = watched.i8
-                keep frame+8 = d15
                 leave frame
                 return v7
         "#]],
@@ -262,30 +259,26 @@ block2:
 
             %f__pullback(i64, f64) -> f64 fast
 
-            bb15(seg: i64, d0: f64):  ; entry
+            bb3(seg: i64, d0: f64):  ; entry
                 open frame
-                d32 = restore.i8 frame+8
-                brif d32, bb3, bb9
-
-            bb3:  ; entry, cold, from bb15
                 jump bb4
 
-            bb4:  ; reverse of block2, cold, from bb3
+            bb4:  ; reverse of block2, from bb3
                 ct(v7) = 0
                 ; return v7
                 ct(v7) += d0
                 v3 = iconst.i32 0
-                d16 = iconst.i32 -1
-                v6 = isub.i32 v3, d16
-                d17 = copy.i32 v6
-                v1 = restore.i32 frame+12
-                d18 = copy.i32 v1
-                hold v6 = d17
-                hold v1 = d18
+                d9 = iconst.i32 -1
+                v6 = isub.i32 v3, d9
+                d10 = copy.i32 v6
+                v1 = restore.i32 frame+8
+                d11 = copy.i32 v1
+                hold v6 = d10
+                hold v1 = d11
                 ct(v5) = 0
                 jump bb5
 
-            bb5:  ; reverse of block1, cold, from bb4, bb8
+            bb5:  ; reverse of block1, from bb4, bb8
                 pop [v5, v4]
                 ct(v4) = 0
                 ; v7 = fmul.f64 v4, v5
@@ -299,94 +292,34 @@ block2:
                 ct(v5) += d6
                 v6 = held.i32 v6
                 v8 = iconst.i32 1
-                d19 = iadd.i32 v6, v8
+                d12 = iadd.i32 v6, v8
                 ; parameters of block1
-                d20 = take ct(v4)
-                d21 = take ct(v5)
+                d13 = take ct(v4)
+                d14 = take ct(v5)
                 v1 = held.i32 v1
                 ; v7 = fmul.f64 v4, v5
-                d22 = icmp.i8 eq v6, v1
-                brif d22, bb6, bb8
+                d15 = icmp.i8 eq v6, v1
+                brif d15, bb6, bb8
 
-            bb8:  ; edge block1 -> block1, cold, from bb5
-                hold v6 = d19
+            bb8:  ; edge block1 -> block1, from bb5
+                hold v6 = d12
                 ct(v5), ct(v7) = 0
                 ; brif.i8 v10, block1(v5, v7, v9), block2
-                ct(v5) += d20
-                ct(v7) += d21
+                ct(v5) += d13
+                ct(v7) += d14
                 jump bb5
 
-            bb6:  ; reverse of block0, cold, from bb5
+            bb6:  ; reverse of block0, from bb5
                 ct(v0) = 0
                 ; jump block1(v0, v2, v1)  ; v2 = 0x1.0000000000000p0
-                ct(v0) += d20
+                ct(v0) += d13
                 jump bb7
 
-            bb7:  ; exit, cold, from bb6
+            bb7:  ; exit, from bb6
                 ; parameters of block0
-                d23 = take ct(v0)
+                d16 = take ct(v0)
                 close frame
-                return d23
-
-            bb9:  ; entry, from bb15
-                jump bb10
-
-            bb10:  ; reverse of block2, from bb9
-                ct(v7) = 0
-                ; return v7
-                ct(v7) += d0
-                v3 = iconst.i32 0
-                d24 = iconst.i32 -1
-                v6 = isub.i32 v3, d24
-                d25 = copy.i32 v6
-                v1 = restore.i32 frame+12
-                d26 = copy.i32 v1
-                hold v6 = d25
-                hold v1 = d26
-                ct(v5) = 0
-                jump bb11
-
-            bb11:  ; reverse of block1, from bb10, bb14
-                pop [v5, v4]
-                ct(v4) = 0
-                ; v7 = fmul.f64 v4, v5
-                d8 = take ct(v7)
-                d9 = fmul.f64 d8, v5
-                d11 = copy.f64 d9
-                ct(v4) += d11
-                d12 = fmul.f64 d8, v4
-                d13 = copy.f64 d12
-                ct(v5) += d13
-                v6 = held.i32 v6
-                v8 = iconst.i32 1
-                d27 = iadd.i32 v6, v8
-                ; parameters of block1
-                d28 = take ct(v4)
-                d29 = take ct(v5)
-                v1 = held.i32 v1
-                ; v7 = fmul.f64 v4, v5
-                d30 = icmp.i8 eq v6, v1
-                brif d30, bb12, bb14
-
-            bb14:  ; edge block1 -> block1, from bb11
-                hold v6 = d27
-                ct(v5), ct(v7) = 0
-                ; brif.i8 v10, block1(v5, v7, v9), block2
-                ct(v5) += d28
-                ct(v7) += d29
-                jump bb11
-
-            bb12:  ; reverse of block0, from bb11
-                ct(v0) = 0
-                ; jump block1(v0, v2, v1)  ; v2 = 0x1.0000000000000p0
-                ct(v0) += d28
-                jump bb13
-
-            bb13:  ; exit, from bb12
-                ; parameters of block0
-                d31 = take ct(v0)
-                close frame
-                return d31
+                return d16
         "#]],
     );
 }
