@@ -378,7 +378,7 @@ impl Emit<'_> {
 
     /// An instruction that adds to a cell to which others of the turn add as well: they are added to each other first, so that a turn waits for one addition.
     fn sum_up(&mut self, inst: ir::Inst, args: &[Value], now: &mut HashMap<Value, Value>) -> bool {
-        let added = |c: &'_ Cell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
+        let added = |c: &Cell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
         let Some((load, chain, k)) = self.body.cells.iter().find_map(added) else { return false };
         let result = |e: &Self, inst| e.front.func.dfg.first_result(inst);
         let (cell, v) = (now[&result(self, load)], self.v);
