@@ -189,7 +189,7 @@ mod tests {
         let layout = Layout { header: PAGE, memory_size: vec![0], memory_max: vec![4 * PAGE], ..Layout::default() };
         let mut region = Region::new(&layout).unwrap();
         let apart = region.shadow() as usize - region.vmctx() as usize;
-        assert!(apart % 64 == 0 && apart % 512 != 0 && apart % 4096 != 0, "{apart}");
+        assert!(apart.is_multiple_of(64) && !apart.is_multiple_of(512) && !apart.is_multiple_of(4096), "{apart}");
         let page = PAGE as usize;
         region.open(0, 2 * PAGE).unwrap();
         let all = |region: &Region, from: usize, n: usize, value: u8| {

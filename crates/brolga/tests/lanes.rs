@@ -624,7 +624,7 @@ fn what_is_known_to_be_apart_does_not_count() {
             apart: &|_, _| false,
             stay: &|_| false,
         };
-        brolga_transform::lanes::lanes(&mut func.clone(), how)[0].outcome.clone().map(|t| t.tests)
+        brolga_transform::lanes::lanes(&mut func.clone(), how)[0].outcome.map(|t| t.tests)
     };
     assert!(outcome(&EntitySet::new()).is_err());
     let mut shadows = EntitySet::new();
