@@ -242,7 +242,6 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
-        self.across |= p % WINDOW == HALF && n.is_multiple_of(WINDOW);
         let demanded = self.take_demand(p, n);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);

@@ -177,10 +177,6 @@ pub unsafe extern "C" fn brolga_singles_of_bytes(seg: *mut Segment, ticket: u64)
 pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usize, elem: usize) -> bool {
     let (dst, src) = (dst as usize, src as usize);
     seg.pieces.move_demand(dst, src, n);
-    // What begins at such multiples need not be a float there: a double may stand behind a header of four bytes.
-    let aligned = dst.is_multiple_of(WINDOW) && src.is_multiple_of(WINDOW) && n.is_multiple_of(WINDOW);
-    seg.pieces.across |= elem == WINDOW && !aligned;
-    let elem = if elem == WINDOW && !aligned { 0 } else { elem };
     // SAFETY: our contract.
     let step = |at: usize| (WINDOW - (dst + at) % WINDOW).min(n - at);
     let mut taken = Vec::new();
