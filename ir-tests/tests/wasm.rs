@@ -265,9 +265,13 @@ impl<'a> Subject<'a> {
             at.push(match arg {
                 BoundArg::Value(_) => None,
                 BoundArg::Same(other) => at[*other],
-                BoundArg::Buffer { data, .. } => {
+                BoundArg::Buffer { elem, data, .. } => {
                     let p = instance.alloc(data.len().max(1) as u32).map_err(described)?;
                     instance.memory_mut()[p as usize..][..data.len()].copy_from_slice(data);
+                    if elem.is_float() {
+                        let n = data.len() / elem.bytes();
+                        instance.declare_floats(p, n, elem.bytes() as u32).map_err(described)?;
+                    }
                     Some(p)
                 }
             });

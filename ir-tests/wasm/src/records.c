@@ -1,4 +1,4 @@
-/* Doubles at 4 modulo 8, and integers beside floats: packed records, a header before numbers, a table with names.
+/* Doubles at 4 modulo 8: packed records, a header before numbers.
  *
  * Records are moved by whatever the compiler takes for it: words that hold halves of two doubles at -O0, blocks, the doubles themselves.
  */
@@ -18,12 +18,6 @@ typedef struct __attribute__((packed)) {
     double at[3];
     int last;
 } Framed;
-
-typedef struct {
-    float weight;
-    int place;
-    double length;
-} Row;
 
 static void fill(Point *p, int n, const double *x) {
     for (int i = 0; i < n; i++) {
@@ -79,22 +73,6 @@ EXPORT(saved) double saved(int n, const double *x) {
     return sum;
 }
 
-/* Records in two places that are written again and again. */
-EXPORT(reused) double reused(int n, const double *x) {
-    Point a, b;
-    double sum = 0;
-    a.tag = n;
-    for (int i = 0; i < n; i++) {
-        for (int j = 0; j < 3; j++) a.at[j] = x[i] * (j + 1) + sum;
-        b = a;
-        for (int j = 0; j < 3; j++) sum += b.at[j] * b.at[j] * 0.1;
-        a.at[1] = b.at[0];
-        b = a;
-        sum += b.at[1];
-    }
-    return sum;
-}
-
 /* Numbers behind a header of four bytes, moved over each other. */
 EXPORT(shifted) double shifted(int n, const double *x) {
     char *block = malloc(8 * n + 4);
@@ -109,30 +87,5 @@ EXPORT(shifted) double shifted(int n, const double *x) {
         sum += y * (i + 1);
     }
     free(block);
-    return sum;
-}
-
-/* The next number of a text. */
-__attribute__((noinline)) static int number(const char **at) {
-    while (**at == ' ') ++*at;
-    int value = 0;
-    while (**at >= '0' && **at <= '9') value = value * 10 + (*(*at)++ - '0');
-    return value;
-}
-
-/* A number that is read beside floats: sum of (i + 1) 3 x^3, where it is odd. */
-EXPORT(listed) double listed(int n, const double *x) {
-    static const char *text = "12 7 3 44 5 61 7 8 9 10";
-    const char *at = text;
-    Row *rows = calloc(n, sizeof *rows);
-    for (int i = 0; i < n; i++) {
-        rows[i].weight = (float)(x[i] * x[i]);
-        rows[i].place = number(&at);
-        rows[i].length = x[i] * 3;
-    }
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        if (rows[i].place & 1) sum += (i + 1) * (rows[i].weight * rows[i].length);
-    free(rows);
     return sum;
 }

@@ -133,27 +133,35 @@ impl Activity {
     pub fn moves_pieces(&self, program: &Program) -> bool {
         let mixed = |c: &Option<CopyRole>| match c {
             Some(CopyRole::Mixed) => true,
-            Some(CopyRole::Floats(bytes)) => *bytes == 8 && program.packed_doubles,
+            Some(CopyRole::Floats(bytes)) => *bytes == 8 && program.packed_doubles(),
             _ => false,
         };
         self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)
     }
 
     /// Of which sizes floats are that this function moves as integers, or in blocks, without knowing that they are any: the lowest bit
-    /// stands for four bytes, the next for eight.
+    /// stands for four bytes, the next for eight. And of which sizes those are that it loads and stores: the next two bits.
     pub fn guessed(&self, func: &ir::Function, cfg: &Cfg) -> u8 {
         let bit = |bytes: u32| if bytes == 4 { 1 } else { 2 };
-        let of = |&inst: &ir::Inst| match (self.mem[inst], func.dfg.inst_results(inst)) {
-            (MemRole::Float(shape), &[v])
-                if matches!(self.state[v], State::Varied { definite: false })
-                    && !matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }) =>
-            {
-                bit(shape.lane_bytes())
-            }
-            _ => match self.copies[inst] {
-                Some(CopyRole::Floats(bytes)) => bit(bytes),
+        let of = |&inst: &ir::Inst| {
+            let op = func.dfg.insts[inst].opcode();
+            let accessed = match op {
+                Opcode::Load | Opcode::AtomicLoad => Some(func.dfg.first_result(inst)),
+                Opcode::Store | Opcode::AtomicStore => Some(func.dfg.inst_args(inst)[0]),
+                _ => None,
+            };
+            let float = accessed.and_then(|v| Shape::of_float(func.dfg.value_type(v)));
+            match (self.mem[inst], func.dfg.inst_results(inst), self.copies[inst].as_ref()) {
+                _ if let Some(shape) = float => bit(shape.lane_bytes()) << 2,
+                (MemRole::Float(shape), &[v], _)
+                    if matches!(self.state[v], State::Varied { definite: false })
+                        && !matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. }) =>
+                {
+                    bit(shape.lane_bytes())
+                }
+                (_, _, Some(&CopyRole::Floats(bytes))) => bit(bytes),
                 _ => 0,
-            },
+            }
         };
         cfg.all_insts().iter().map(of).fold(0, |all, one| all | one)
     }

@@ -63,7 +63,7 @@ pub(super) fn is_mixed(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> bo
     let data = i.func.dfg.insts[inst];
     let region = data.alias_region(&i.func.dfg).map(|r| i.func.dfg.alias_regions[r].user_id);
     let kinds = i.contents.of_class(addr).join(region.map_or(Kinds::NONE, |r| i.summaries.region(r)));
-    kinds.has(Kinds::F64) && (kinds.has(Kinds::F32) || i.program.packed_doubles)
+    kinds.has(Kinds::F64) && (kinds.has(Kinds::F32) || i.program.packed_doubles())
 }
 
 /// Whether all of so many bytes have been written as floats of this size, just before an instruction.

@@ -55,10 +55,10 @@ impl Pieces {
         for half in [0, HALF] {
             let Some(&record) = self.last.get(&(at + half)) else { continue };
             let r = &self.records[record as usize];
-            for (i, byte) in bytes.iter_mut().enumerate().skip(half).take(HALF) {
-                if r.away & 1 << i != 0 && *byte == 0 {
-                    *byte = r.bytes[i];
-                }
+            let away = |i: usize| r.away & 1 << i != 0;
+            // Something else may have come there since.
+            if (half..half + HALF).all(|i| bytes[i] == if away(i) { 0 } else { r.bytes[i] }) {
+                bytes[half..half + HALF].copy_from_slice(&r.bytes[half..half + HALF]);
             }
         }
         Some(bytes)
@@ -103,6 +103,68 @@ impl Pieces {
             self.waiting.remove(&base);
         }
         self.done(record, mask);
+    }
+
+    /// Eight bytes at an odd address are a double: it is taken as one, if it is there whole. (Records without gaps, with single bytes.)
+    ///
+    /// # Safety
+    /// As for [`Pieces::take`].
+    pub(super) unsafe fn take_odd(&mut self, p: usize, n: usize) -> Option<u64> {
+        if !self.across || n != WINDOW || p.is_multiple_of(HALF) || !self.demanded.is_empty() {
+            return None;
+        }
+        let first = p & !(WINDOW - 1);
+        let ours = |base: usize| super::within(base as isize - p as isize, 0, n as isize);
+        let touched = |base: usize| {
+            let waits = self.waiting.get(&base).is_some_and(|all| {
+                let at = base as isize - p as isize;
+                all.iter().any(|w| w.have & super::within(at + w.shift, 0, n as isize) != 0)
+            });
+            let away =
+                |half: &usize| self.open.get(half).is_some_and(|&r| self.records[r as usize].away & ours(base) != 0);
+            waits || [base, base + HALF].iter().any(away)
+        };
+        if [first, first + WINDOW].into_iter().any(touched) {
+            return None;
+        }
+        // Nothing more is taken of what was noted of these bytes.
+        for base in [first, first + WINDOW] {
+            for half in [base, base + HALF] {
+                let Some(&record) = self.open.get(&half) else { continue };
+                let mine = ours(base) & 0xf << (half - base);
+                let left = &mut self.records[record as usize].left;
+                *left &= !mine;
+                if *left == 0 {
+                    self.close(base, record);
+                    self.release(record);
+                }
+            }
+        }
+        // SAFETY: our contract.
+        let there = unsafe { (p as *const [u8; WINDOW]).read() };
+        // SAFETY: the same.
+        unsafe { (p as *mut [u8; WINDOW]).write([0; WINDOW]) };
+        Some(self.of_number(there, WINDOW, WINDOW))
+    }
+
+    /// Add a double at an odd address, if a ticket stands for all bytes of one.
+    ///
+    /// # Safety
+    /// As for [`Pieces::add`].
+    pub(super) unsafe fn add_odd(&mut self, p: usize, n: usize, ticket: u64) -> bool {
+        let parts = self.tickets.get((ticket as usize).wrapping_sub(1)).and_then(Option::as_deref);
+        let [part] = parts.unwrap_or_default() else { return false };
+        let whole = part.at == 0 && part.bytes == 0xff && matches!(self.records[part.record as usize].of, 0 | WINDOW);
+        if !self.across || n != WINDOW || p.is_multiple_of(HALF) || !whole {
+            return false;
+        }
+        let part = *part;
+        self.redeem(ticket);
+        let x = f64::from_le_bytes(self.records[part.record as usize].bytes);
+        // SAFETY: our contract.
+        unsafe { add_number(p as *mut f64, x, |x, y| x + y) };
+        self.done(part.record, part.bytes);
+        true
     }
 
     /// Put halves of a window back that have been taken from here, where nothing else has happened since. The halves of the doubles that they are may be elsewhere.

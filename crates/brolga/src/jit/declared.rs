@@ -102,9 +102,9 @@ impl Places {
     }
 
     /// The same, and where floats are of another size than those that a program moves as integers, if it moves any: of 4 bytes if the lowest bit
-    /// of `guessed` is set, of 8 if the next is.
+    /// of `guessed` is set, of 8 if the next is; and loads or stores none of that other size, as the next two bits say of either size.
     pub fn beside(mut self, args: &[Arg], guessed: u8) -> Self {
-        let other = |size: u32| size == 8 && guessed & 1 != 0 || size == 4 && guessed & 2 != 0;
+        let other = |size: u32| size == 8 && guessed & 0b1001 == 0b0001 || size == 4 && guessed & 0b0110 == 0b0010;
         for a in args.iter().filter(|a| guessed != 0 && a.shadow != 0) {
             let all = a.floats.iter().flat_map(|f| f.iter()).filter(|f| other(f.size));
             self.others.extend(all.map(|f| (a.shadow.wrapping_add(f.offset), f.len as usize)));
