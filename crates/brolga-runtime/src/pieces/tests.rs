@@ -237,6 +237,21 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
     assert!((shadow[1] - 100.0).abs() < 1e-9 && shadow[0] == 0.0, "{shadow:?}");
 }
 
+/// Where the last byte that is left of a number is the sign of what might be a single, it is a byte of the number.
+#[test]
+fn the_last_byte_may_be_a_sign() {
+    for (last, bytes) in [(3, 0x3fe9_47d0_8012_3456_u64), (7, 0x8001_0203_0405_0607)] {
+        let mut shadow = [0.0, f64::from_bits(bytes), 0.0];
+        let order = (0..8).filter(|&i| i != last).chain([last]).map(|i| Move { to: 8 + i, from: i, n: 1 });
+        let moves: Vec<Move> = order.rev().collect();
+        let mut all = [0.0; WINDOWS];
+        all[..3].copy_from_slice(&shadow);
+        assert!(reverse(&moves, &mut all, 0, 8), "{bytes:x}");
+        shadow.swap(0, 1);
+        assert_eq!(all[..3], shadow, "{bytes:x}");
+    }
+}
+
 /// Two pages.
 #[repr(align(4096))]
 struct Pages([u8; 8192]);
