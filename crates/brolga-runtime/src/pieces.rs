@@ -21,7 +21,7 @@
 //! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is, and where the caller of the run
 //! knows what it has put into memory, it is added as that ([`There`]).
 //!
-//! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together from two records ([`across`]); floats at odd addresses are not.
+//! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together from two records ([`across`]) if it is said that there may be such; floats at other addresses are not.
 
 use std::collections::HashMap;
 
@@ -259,6 +259,9 @@ impl Pieces {
             let mut closed = false;
             for half in [0, HALF] {
                 let ours = asked & 0xf << half;
+                if self.is_taken(base, half, &there) {
+                    continue;
+                }
                 let is_open = self.open.contains_key(&(base + half));
                 // SAFETY: our contract.
                 if ours == 0 || !is_open && unsafe { window_at(base) } == [0; WINDOW] {
@@ -277,7 +280,9 @@ impl Pieces {
                 if r.left == 0 {
                     self.close(base, record);
                 }
-                self.last.insert(base + half, record);
+                if self.across {
+                    self.last.insert(base + half, record);
+                }
                 match parts.last_mut() {
                     Some(Part { record: last, bytes, at: a }) if (*last, *a) == (record, at) => *bytes |= ours,
                     _ => parts.push(Part { record, bytes: ours, at }),

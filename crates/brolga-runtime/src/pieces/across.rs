@@ -3,9 +3,16 @@
 //! **Problem.** Each half of such a double is in another window, so it is in another record, and a record alone does not say that two halves stood in
 //! one cotangent.
 //!
-//! **Answer.** A record also has what stood beside its window when it was noted. The upper half of a window and the lower half of the next are one double's
-//! if one that was noted had the other beside it as that was noted itself, and the other had the same, or zeros: the one had been taken by then. A half that was zero has no record if all of its
-//! window was, so an upper half with a window of zeros before it is a double as well, if no other comes with it.
+//! **Answer.** A record also has what stood in the windows before and behind its own when it was noted, with what had been taken from there before. The upper half of
+//! a window and the lower half of the next are one double's if each had the other beside it. A lower half of zeros need not come: it may have no record, and a number
+//! without its last digits is that number.
+//!
+//! Nothing is put into the shadow before it is settled what lies there, by a store of a double or at the end of the run: eight bytes at a multiple of eight may be halves
+//! of two. At an address that is no multiple of four, eight bytes that move are taken for a double.
+//!
+//! **Cost.** Where doubles are known to lie at multiples of eight, nothing: the windows beside are neither read nor kept.
+//!
+//! **Errs** on the side of a trap, where a place has had other numbers since.
 
 use super::{HALF, Mask, Part, Pieces, Record, WINDOW, add_number, low};
 
@@ -167,34 +174,42 @@ impl Pieces {
         true
     }
 
-    /// Put halves of a window back that have been taken from here, where nothing else has happened since. The halves of the doubles that they are may be elsewhere.
+    /// Put halves of a window back that have been taken from here, where nothing else has happened since, with what has come of them already. The halves of the
+    /// doubles that they are may be elsewhere.
     ///
     /// # Safety
     /// The window is valid.
     pub(super) unsafe fn half_comes_home(&mut self, base: usize, record: u32, bytes: Mask) -> bool {
         // SAFETY: our contract.
         let there = unsafe { super::window_at(base) };
-        let as_it_was = |half: usize| {
+        let here = self.waiting.get(&base).and_then(|all| all.iter().find(|w| w.record == record && w.shift == 0));
+        let all = bytes | here.map_or(0, |w| w.have);
+        let r = &self.records[record as usize];
+        let is_back = |half: usize| {
             let mask = 0xf << half;
-            let r = &self.records[record as usize];
-            bytes & mask == 0
-                || bytes & mask == mask
-                    && r.away & mask == mask
-                    && self.last.get(&(base + half)) == Some(&record)
-                    && there[half..half + HALF] == [0; HALF]
+            let last = self.last.get(&(base + half)) == Some(&record);
+            all & mask == mask && r.away & mask == mask && last && there[half..half + HALF] == [0; HALF]
         };
-        if self.records[record as usize].home != base || ![0, HALF].into_iter().all(as_it_was) {
+        let back = [0, HALF].into_iter().filter(|&half| is_back(half)).fold(0, |m, half| m | 0xf << half);
+        if r.home != base || bytes & !back != 0 {
             return false;
         }
+        if let Some(waiting) = self.waiting.get_mut(&base) {
+            waiting.iter_mut().filter(|w| w.record == record && w.shift == 0).for_each(|w| w.have &= !back);
+            waiting.retain(|w| w.have != 0);
+            if waiting.is_empty() {
+                self.waiting.remove(&base);
+            }
+        }
         let r = &mut self.records[record as usize];
-        for i in (0..WINDOW).filter(|i| bytes & 1 << i != 0) {
+        for i in (0..WINDOW).filter(|i| back & 1 << i != 0) {
             // SAFETY: the byte lies in the window.
             unsafe { (base as *mut u8).add(i).write(r.bytes[i]) };
         }
-        r.left |= bytes;
-        r.away &= !bytes;
-        r.under_way -= bytes.count_ones();
-        for half in [0, HALF].into_iter().filter(|half| bytes & 0xf << half != 0) {
+        r.left |= back;
+        r.away &= !back;
+        r.under_way -= back.count_ones();
+        for half in [0, HALF].into_iter().filter(|half| back & 0xf << half != 0) {
             self.open.insert(base + half, record);
         }
         if self.records[record as usize].left == 0xff {
@@ -202,6 +217,15 @@ impl Pieces {
             self.forget(record);
         }
         true
+    }
+
+    /// Whether half of a window is zero because it has been taken, while the other half is as it was then: there is nothing more to take.
+    pub(super) fn is_taken(&self, base: usize, half: usize, there: &[u8; WINDOW]) -> bool {
+        let Some(&record) = self.last.get(&(base + half)) else { return false };
+        let r = &self.records[record as usize];
+        let as_it_was = |i: usize| there[i] == if r.away & 1 << i != 0 { 0 } else { r.bytes[i] };
+        let mask = 0xf << half;
+        self.across && r.away & mask == mask && (0..WINDOW).all(as_it_was)
     }
 
     /// Whether a double at 4 modulo 8 has been taken in part.
