@@ -114,6 +114,7 @@ bare="-nostdlib -Wl,--no-entry"
     c layers layers $heap
     c copies copies $heap
     c records records $heap
+    c records_beside_singles records $heap -DSINGLES
     c unions unions $bare
     c phasors phasors $libc
     c norms norms $libc

@@ -55,7 +55,8 @@ pub enum Shape {
     Bytes {
         /// How many.
         n: u8,
-        /// Bytes of a float in the memory where they lie; 0 if that is not known, or if they are no place in memory.
+        /// Bytes of a float in the memory where they lie; 0 if that is not known, or if they are no place in memory; [`DOUBLES_ANYWHERE`] for
+        /// doubles of which it is not known where they begin.
         of: u8,
     },
     /// Bits from which integer arithmetic computes others. What is held is not a cotangent but whether one that is not zero has
@@ -65,6 +66,9 @@ pub enum Shape {
         n: u8,
     },
 }
+
+/// In place of the size of a float, in [`Shape::Bytes`]: doubles that need not lie at multiples of eight.
+pub const DOUBLES_ANYWHERE: u8 = 0x88;
 
 impl Shape {
     /// The CLIF type that holds a cotangent of this shape.

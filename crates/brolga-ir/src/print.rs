@@ -27,7 +27,7 @@ use crate::map::IndexMap;
 use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
-use crate::inst::{AdInst, AdOp, Arith, Callee, FrameSlot, Shape, Sum, Tape, Val};
+use crate::inst::{AdInst, AdOp, Arith, Callee, DOUBLES_ANYWHERE, FrameSlot, Shape, Sum, Tape, Val};
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
 
@@ -51,6 +51,7 @@ impl Display for Shape {
             Shape::F64X2 => f.write_str("f64x2"),
             Shape::F32Pair => f.write_str("f32pair"),
             Shape::Bytes { n, of: 0 } => write!(f, "{n} bytes"),
+            Shape::Bytes { n, of: DOUBLES_ANYWHERE } => write!(f, "{n} bytes of f64 anywhere"),
             Shape::Bytes { n, of } => write!(f, "{n} bytes of f{}", 8 * of),
             Shape::Demand { n } => write!(f, "demand of {n} bytes"),
         }

@@ -109,10 +109,9 @@ pub struct Program {
     /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among the last 65536 an access traps. So two accesses
     /// whose numbers differ by a few bytes are as far apart in memory. Frontends set this whose memories never have their last page.
     pub short_indices: bool,
-    /// Some access of a double says that it is less aligned than a double. Frontends set this whose accesses say so (WebAssembly, of packed records).
+    /// Some access of a double says that it is less aligned than a double, so that doubles may lie at 4 modulo 8, and eight bytes at a multiple of eight may be halves of two.
+    /// Frontends set this whose accesses say so (WebAssembly, of packed records).
     pub unaligned_doubles: bool,
-    /// Some access of memory is one of a single. Frontends set this that set [`Self::unaligned_doubles`].
-    pub singles: bool,
     /// Whatever traps a function has, its callers do not rely on them for their own accesses to be within memory: each access is within, or traps. So are
     /// those to shadows. Frontends of languages set this whose memory is bounded (WebAssembly).
     pub confined: bool,
@@ -254,11 +253,6 @@ pub fn libcall_symbol(call: ir::LibCall) -> &'static str {
 }
 
 impl Program {
-    /// Whether doubles may lie at 4 modulo 8, so that eight bytes at a multiple of eight may be halves of two. Where there are singles as well, such bytes are pieces in any case.
-    pub fn packed_doubles(&self) -> bool {
-        self.unaligned_doubles && !self.singles
-    }
-
     /// An empty program.
     pub fn new() -> Self {
         Self::default()

@@ -242,10 +242,6 @@ impl Pieces {
     /// # Safety
     /// They and the windows that they lie in are valid.
     unsafe fn take(&mut self, p: usize, n: usize) -> u64 {
-        // SAFETY: our contract.
-        if let Some(ticket) = unsafe { self.take_odd(p, n) } {
-            return ticket;
-        }
         let demanded = self.take_demand(p, n);
         let mut parts = Vec::new();
         let mut base = p & !(WINDOW - 1);
@@ -331,10 +327,6 @@ impl Pieces {
             return true;
         }
         let of = if p.is_multiple_of(of.max(1)) { of } else { 0 };
-        // SAFETY: our contract.
-        if unsafe { self.add_odd(p, n, ticket) } {
-            return true;
-        }
         let mut places: Vec<usize> = Vec::new();
         for mut part in self.redeem(ticket) {
             let beyond = part.bytes & !within(part.at, 0, n as isize);

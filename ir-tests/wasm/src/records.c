@@ -73,6 +73,22 @@ EXPORT(saved) double saved(int n, const double *x) {
     return sum;
 }
 
+/* Records in two places that are written again and again. */
+EXPORT(reused) double reused(int n, const double *x) {
+    Point a, b;
+    double sum = 0;
+    a.tag = n;
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < 3; j++) a.at[j] = x[i] * (j + 1) + sum;
+        b = a;
+        for (int j = 0; j < 3; j++) sum += b.at[j] * b.at[j] * 0.1;
+        a.at[1] = b.at[0];
+        b = a;
+        sum += b.at[1];
+    }
+    return sum;
+}
+
 /* Numbers behind a header of four bytes, moved over each other. */
 EXPORT(shifted) double shifted(int n, const double *x) {
     char *block = malloc(8 * n + 4);
@@ -89,3 +105,12 @@ EXPORT(shifted) double shifted(int n, const double *x) {
     free(block);
     return sum;
 }
+
+#ifdef SINGLES
+/* A module that has floats of the other size as well: sum of x. */
+EXPORT(single) float single(int n, const float *x) {
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+#endif

@@ -133,7 +133,7 @@ impl Activity {
     pub fn moves_pieces(&self, program: &Program) -> bool {
         let mixed = |c: &Option<CopyRole>| match c {
             Some(CopyRole::Mixed) => true,
-            Some(CopyRole::Floats(bytes)) => *bytes == 8 && program.packed_doubles(),
+            Some(CopyRole::Floats(bytes)) => *bytes == 8 && program.unaligned_doubles,
             _ => false,
         };
         self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)

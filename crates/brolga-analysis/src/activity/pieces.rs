@@ -8,13 +8,13 @@
 //! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added ([`super::steps`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
 //! it returns checks that no cotangent comes.)
 
-use brolga_ir::inst::Shape;
+use brolga_ir::inst::{DOUBLES_ANYWHERE, Shape};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
-use super::unsure::is_mixed;
+use super::unsure::{is_mixed, is_packed};
 use super::{Cx, State};
 use crate::bits::sign_of_piece;
 use crate::callee::CalleeKind;
@@ -431,6 +431,7 @@ impl Cx<'_> {
             return Shape::Demand { n };
         }
         let of = match self.kinds_at(inst, addr).moved() {
+            _ if is_packed(self.i, inst, addr) => DOUBLES_ANYWHERE,
             // What this function takes a place for need not be what is there now.
             _ if is_mixed(self.i, inst, addr) => 0,
             Kinds::F64 => 8,

@@ -392,7 +392,7 @@ impl Cx<'_> {
         }
         let k = self.i.contents.of_class(args[0]);
         let mixed = Kinds::F64.join(Kinds::F32);
-        let moved = if self.i.program.packed_doubles() && k.moved() == Kinds::F64 { mixed } else { k.moved() };
+        let moved = if self.i.program.unaligned_doubles && k.moved() == Kinds::F64 { mixed } else { k.moved() };
         let role = match moved {
             Kinds::F64 => CopyRole::Floats(8),
             Kinds::F32 => CopyRole::Floats(4),

@@ -58,12 +58,22 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
     found
 }
 
-/// Whether memory holds floats of both sizes, or halves of doubles where a double might be, as far as the function, its callers and its callees see.
-pub(super) fn is_mixed(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> bool {
+/// What memory holds where an access leads, as far as the function, its callers and its callees see.
+fn kinds(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> Kinds {
     let data = i.func.dfg.insts[inst];
     let region = data.alias_region(&i.func.dfg).map(|r| i.func.dfg.alias_regions[r].user_id);
-    let kinds = i.contents.of_class(addr).join(region.map_or(Kinds::NONE, |r| i.summaries.region(r)));
-    kinds.has(Kinds::F64) && (kinds.has(Kinds::F32) || i.program.packed_doubles())
+    i.contents.of_class(addr).join(region.map_or(Kinds::NONE, |r| i.summaries.region(r)))
+}
+
+/// Whether memory holds floats of both sizes, or halves of doubles where a double might be.
+pub(super) fn is_mixed(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> bool {
+    let kinds = kinds(i, inst, addr);
+    kinds.has(Kinds::F64) && (kinds.has(Kinds::F32) || i.program.unaligned_doubles)
+}
+
+/// Whether memory holds doubles, which need not lie at multiples of eight, and no other floats.
+pub(super) fn is_packed(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> bool {
+    is_mixed(i, inst, addr) && !kinds(i, inst, addr).has(Kinds::F32)
 }
 
 /// Whether all of so many bytes have been written as floats of this size, just before an instruction.

@@ -99,12 +99,13 @@ impl Cx<'_> {
                 let any = self.anything(b, at, n);
                 let none = self.zero(b, shape.ty());
                 let taken = self.rarely(b, any, Some(none), |cx, b| {
-                    let place = cx.place(b, (addr, delta, off), n);
-                    if let Shape::Demand { .. } = shape {
+                    let place @ [seg, p, d, n] = cx.place(b, (addr, delta, off), n);
+                    if let Shape::Bytes { of, .. } = shape {
+                        let of = b.ins().iconst(types::I64, i64::from(of));
+                        cx.bytes_helper(b, "brolga_take_bytes", &[seg, p, d, n, of])
+                    } else {
                         let demand = cx.bytes_helper(b, "brolga_take_demand", &place);
                         b.ins().ireduce(types::I8, demand)
-                    } else {
-                        cx.bytes_helper(b, "brolga_take_bytes", &place)
                     }
                 });
                 self.name(inst.defs[0].0, taken.expect("there is one"));

@@ -8,7 +8,7 @@
 //! without its last digits is that number.
 //!
 //! Nothing is put into the shadow before it is settled what lies there, by a store of a double or at the end of the run: eight bytes at a multiple of eight may be halves
-//! of two. At an address that is no multiple of four, eight bytes that move are taken for a double.
+//! of two. At an address that is no multiple of four, eight bytes are taken for a double where they are moved by a function that knows of no other floats.
 //!
 //! **Cost.** Where doubles are known to lie at multiples of eight, nothing: the windows beside are neither read nor kept.
 //!
@@ -18,6 +18,9 @@ use super::{HALF, Mask, Part, Pieces, Record, WINDOW, add_number, low};
 
 /// Bytes of memory that are there in whole or not at all.
 const PAGE: usize = 4096;
+
+/// In place of the size of a float: doubles that need not lie at multiples of eight (`brolga_ir::inst::DOUBLES_ANYWHERE`).
+pub(super) const ANYWHERE: u64 = 0x88;
 
 /// Half of a record: which record, and its first byte.
 type Half = (u32, usize);
@@ -117,7 +120,7 @@ impl Pieces {
     /// # Safety
     /// As for [`Pieces::take`].
     pub(super) unsafe fn take_odd(&mut self, p: usize, n: usize) -> Option<u64> {
-        if !self.across || n != WINDOW || p.is_multiple_of(HALF) || !self.demanded.is_empty() {
+        if n != WINDOW || p.is_multiple_of(HALF) || !self.demanded.is_empty() {
             return None;
         }
         let first = p & !(WINDOW - 1);
@@ -162,7 +165,7 @@ impl Pieces {
         let parts = self.tickets.get((ticket as usize).wrapping_sub(1)).and_then(Option::as_deref);
         let [part] = parts.unwrap_or_default() else { return false };
         let whole = part.at == 0 && part.bytes == 0xff && matches!(self.records[part.record as usize].of, 0 | WINDOW);
-        if !self.across || n != WINDOW || p.is_multiple_of(HALF) || !whole {
+        if n != WINDOW || p.is_multiple_of(HALF) || !whole {
             return false;
         }
         let part = *part;

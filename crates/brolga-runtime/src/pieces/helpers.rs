@@ -1,28 +1,32 @@
 //! What generated code calls to move cotangents in pieces: see [`super`].
 
+use super::across::ANYWHERE;
 use super::demand::{DEMAND, settled_as};
 use super::{Part, WINDOW};
 use crate::segment::Segment;
 use crate::status;
 
-/// Take the cotangent of `n` bytes at `p` that were stored as a piece of something: a ticket.
+/// Take the cotangent of `n` bytes at `p` that were stored as a piece of something: a ticket. `elem` is as for [`brolga_add_bytes`].
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; the shadow, if there is one, is valid for the bytes and the multiples of eight around them.
-pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
     if delta == 0 {
         return 0;
     }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
+    let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
     // SAFETY: our contract.
-    let ticket = unsafe { seg.pieces.take(p.wrapping_add(delta) as usize, n as usize) };
+    let whole = if elem == ANYWHERE { unsafe { seg.pieces.take_odd(at, n) } } else { None };
+    // SAFETY: the same.
+    let ticket = whole.unwrap_or_else(|| unsafe { seg.pieces.take(at, n) });
     seg.waiting = seg.pieces.places();
     ticket
 }
 
-/// Add what a ticket stands for to the shadow of `n` bytes at `p`, from which a piece was loaded. `elem` is the size of the floats there, or 0 if nobody
-/// knows. Returns [`status::UNTRACKED`] if the bytes cannot be told.
+/// Add what a ticket stands for to the shadow of `n` bytes at `p`, from which a piece was loaded. `elem` is the size of the floats there, 0 if that is not
+/// known, or [`ANYWHERE`]. Returns [`status::UNTRACKED`] if the bytes cannot be told.
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`], in the same run.
@@ -47,8 +51,10 @@ pub unsafe extern "C" fn brolga_add_bytes(
     if delta == 0 {
         return status::OK;
     }
+    let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
+    let of = if elem == ANYWHERE { 0 } else { elem as usize };
     // SAFETY: our contract.
-    let known = unsafe { seg.pieces.add(p.wrapping_add(delta) as usize, n as usize, elem as usize, ticket) };
+    let known = unsafe { elem == ANYWHERE && seg.pieces.add_odd(at, n, ticket) || seg.pieces.add(at, n, of, ticket) };
     seg.waiting = seg.pieces.places();
     if known { status::OK } else { status::UNTRACKED }
 }

@@ -88,7 +88,7 @@ fn reverse_at(
     unsafe {
         for m in moves.iter().rev() {
             let (to, from, n) = (m.to as u64, m.from as u64, m.n as u64);
-            let ticket = brolga_take_bytes(seg, to, base, n);
+            let ticket = brolga_take_bytes(seg, to, base, n, 0);
             known &= brolga_add_bytes(seg, from, base, n, of, ticket) == status::OK;
         }
         for w in 0..WINDOWS as u64 {
@@ -137,6 +137,7 @@ proptest! {
         copies in prop::collection::vec((0..2 * WINDOWS, 0..2 * WINDOWS, prop::bool::ANY), 1..8),
         cts in prop::array::uniform10(prop_oneof![Just(0.0), Just(1.0), -1.0..1.0f32]),
         hint in prop::bool::ANY,
+        across in prop::bool::ANY,
     ) {
         let piece = |&(to, from, bytes): &(usize, usize, bool)| match bytes {
             true => (0..4).map(|i| Move { to: 4 * to + i, from: 4 * from + i, n: 1 }).collect(),
@@ -149,7 +150,7 @@ proptest! {
         let bits = |pair: &[f32]| u64::from(pair[0].to_bits()) | u64::from(pair[1].to_bits()) << 32;
         let mut shadow: [f64; WINDOWS] = std::array::from_fn(|w| f64::from_bits(bits(&cts[2 * w..])));
         let of = if hint { 4 } else { 0 };
-        prop_assert!(reverse(&moves, &mut shadow, of, 4));
+        prop_assert!(reverse_at((0, across), &moves, &mut shadow, of, 4));
         for (i, want) in wanted.iter().enumerate() {
             let got = f32::from_bits((shadow[i / 2].to_bits() >> (32 * (i % 2))) as u32);
             prop_assert!((got - want).abs() < 1e-5, "{got}, not {want}, at {i} of {shadow:?}");
@@ -227,11 +228,11 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
         for turn in 0..1000 {
             shadow[0] += 0.1;
             for at in (0..8).rev() {
-                let ticket = brolga_take_bytes(seg, at, base, 1);
+                let ticket = brolga_take_bytes(seg, at, base, 1, 0);
                 assert_eq!(brolga_add_bytes(seg, 8 + at, base, 1, 8, ticket), status::OK);
             }
             // A half of a word by way of a register.
-            let ticket = brolga_take_bytes(seg, 8, base, 8);
+            let ticket = brolga_take_bytes(seg, 8, base, 8, 0);
             let low = brolga_part_of_bytes(seg, ticket, 0xf, 0);
             let both = brolga_join_bytes(seg, low, ticket);
             shadow[1] += brolga_double_of_bytes(seg, both);
@@ -293,7 +294,7 @@ fn packed_records_by_words() {
                     }
                 }
                 for (to, from, n) in moves.into_iter().rev() {
-                    let ticket = brolga_take_bytes(seg, to as u64, base, n as u64);
+                    let ticket = brolga_take_bytes(seg, to as u64, base, n as u64, 0);
                     assert_eq!(brolga_add_bytes(seg, from as u64, base, n as u64, 0, ticket), status::OK);
                 }
                 for at in (0..3).flat_map(|record| (0..3).map(move |k| double(record, k))) {

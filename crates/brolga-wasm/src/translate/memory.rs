@@ -236,10 +236,7 @@ impl Fx<'_, '_, '_, '_> {
         Ok(match op {
             O::I32Load { memarg } => self.load(memarg, types::I32),
             O::I64Load { memarg } => self.load(memarg, types::I64),
-            O::F32Load { memarg } => {
-                self.env.program.singles = true;
-                self.load(memarg, types::F32)
-            }
+            O::F32Load { memarg } => self.load(memarg, types::F32),
             O::F64Load { memarg } => {
                 self.double_at(memarg);
                 self.load(memarg, types::F64)
@@ -259,11 +256,9 @@ impl Fx<'_, '_, '_, '_> {
                 self.double_at(memarg);
                 self.store(memarg)
             }
-            O::F32Store { memarg } => {
-                self.env.program.singles = true;
+            O::I32Store { memarg } | O::I64Store { memarg } | O::F32Store { memarg } | O::V128Store { memarg } => {
                 self.store(memarg)
             }
-            O::I32Store { memarg } | O::I64Store { memarg } | O::V128Store { memarg } => self.store(memarg),
             O::I32Store8 { memarg } | O::I64Store8 { memarg } => store!(memarg, istore8, 1),
             O::I32Store16 { memarg } | O::I64Store16 { memarg } => store!(memarg, istore16, 2),
             O::I64Store32 { memarg } => store!(memarg, istore32, 4),

@@ -533,7 +533,7 @@ impl DerivedRule {
         if inner.debug {
             declared::register(args, &inner.request.args, &mut tape);
         }
-        if inner.program.packed_doubles() {
+        if inner.program.unaligned_doubles {
             tape.doubles_may_lie_across();
         }
         Ok(tape)
