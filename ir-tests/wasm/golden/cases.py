@@ -301,7 +301,6 @@ def records():
         Case("doubled", [numbers[:3]], "Words that hold halves of two doubles, without optimisation."),
         Case("rotated", [4, numbers], "Exchanged by assignment."),
         Case("saved", [4, numbers], "A block that begins at a multiple of eight.", seed=0.5),
-        Case("reused", [3, numbers[:3]], "Written again."),
         Case("shifted", [4, numbers], "Behind a header."),
     ]
 

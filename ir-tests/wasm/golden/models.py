@@ -518,16 +518,6 @@ def saved(n, x):
     return sum((14 * y**2 * (i + 1) + 6 * y**2 for i, y in enumerate(x)), mpf(0)), {}
 
 
-def reused(n, x):
-    total = mpf(0)
-    for y in x:
-        at = [y * (j + 1) + total for j in range(3)]
-        for a in at:
-            total += a * a * mpf(0.1)
-        total += at[0]
-    return total, {}
-
-
 def shifted(n, x):
     return sum((y**2 * (i + 1) for i, y in enumerate([x[0], *x[:-1]])), mpf(0)), {}
 
