@@ -55,14 +55,19 @@ fn what_is_constant_has_no_cotangent() {
     expect(PRODUCT, [false; 2], [7.25, 0.5], [0.125, 1.0]);
 }
 
+/// A recursion is called, and not put into its caller.
 #[test]
 fn a_callee_knows() {
     let functions = r#"
-        (func $at (param i32) (result f64) (f64.mul (f64.load (local.get 0)) (f64.load offset=8 (local.get 0))))
+        (func $sum (param $p i32) (param $n i32) (result f64)
+            (if (result f64) (local.get $n)
+                (then (f64.add (f64.load (local.get $p))
+                               (call $sum (i32.add (local.get $p) (i32.const 8)) (i32.sub (local.get $n) (i32.const 1)))))
+                (else (f64.const 0))))
         (func (export "f") (param i32 i32) (result f64)
-            (f64.mul (call $at (local.get 0)) (call $at (i32.add (local.get 1) (i32.const 0)))))"#;
-    // 15 * 77: the same function is derived for what is active, and for what is not.
-    expect(functions, [false; 2], [0.25 + 5.0 * 77.0, 0.5 + 3.0 * 77.0], [0.125, 1.0]);
+            (f64.mul (call $sum (local.get 0) (i32.const 2)) (call $sum (local.get 1) (i32.const 2))))"#;
+    // 8 * 18: the same function is derived for what is active, and for what is not.
+    expect(functions, [false; 2], [18.25, 18.5], [0.125, 1.0]);
 }
 
 /// What is stored may be stored there: both arguments may be one array.
