@@ -116,6 +116,7 @@ bare="-nostdlib -Wl,--no-entry"
     c records records $heap
     c records_beside_singles records $heap -DSINGLES
     c unions unions $bare
+    c paths paths $bare
     c phasors phasors $libc
     c norms norms $libc
     c waves waves $libc

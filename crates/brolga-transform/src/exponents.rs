@@ -52,7 +52,7 @@ struct Put {
 /// Make them additions.
 pub fn exponents(func: &mut ir::Function) {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-    let may_be = |&v: &ir::Value| mantissa_of(func, v).is_some() || shifted_up(func, v).is_some();
+    let may_be = |&v: &ir::Value| mantissa_of(func, v).is_some() || lower_half(func, v).is_some();
     if !insts().any(|i| func.dfg.inst_results(i).first().is_some_and(may_be)) {
         return;
     }
@@ -101,9 +101,12 @@ fn joined(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<ir::Value> {
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
     [(a, b), (b, a)].into_iter().find_map(|(low, high)| {
         let x = lower_half(func, low)?;
-        let w = shifted_up(func, high)?;
         let mut halves = Halves { func, cfg, open: Vec::new(), left: LOOKS };
-        (halves.apart(w, x)?? & MANTISSA == 0).then_some(x)
+        let stays = match shifted_up(func, high) {
+            Some(w) => halves.apart(w, x)?? & MANTISSA == 0,
+            None => halves.above(high, x)?,
+        };
+        stays.then_some(x)
     })
 }
 
@@ -136,7 +139,11 @@ impl Halves<'_> {
         };
         let bare = |v| is_bare_half(func, cfg, v);
         match (func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)) {
-            (Opcode::Select, &[_, a, b]) => agreed(self.apart(a, x)?, self.apart(b, x)?),
+            (Opcode::Select, &[c, a, b]) => {
+                // The double may have been chosen as its half was.
+                let [x, y] = chosen(func, x, c).unwrap_or([x, x]);
+                agreed(self.apart(a, x)?, self.apart(b, y)?)
+            }
             (op @ (Opcode::Iadd | Opcode::Isub), &[a, b]) => {
                 let turned = (op == Opcode::Iadd).then_some((b, a));
                 let (half, by) = [(a, b)].into_iter().chain(turned).find_map(|(half, other)| {
@@ -157,6 +164,35 @@ impl Halves<'_> {
         }
     }
 
+    /// Whether 64 bits, of which the lower half is zero, have the upper half of a double's mantissa: what an optimiser makes of the two shifts.
+    fn above(&mut self, v: ir::Value, x: ir::Value) -> Option<bool> {
+        let Self { func, cfg, .. } = *self;
+        self.left = self.left.checked_sub(1)?;
+        let inst = func.dfg.value_def(v).inst()?;
+        let bare = |v| lowest(func, v, Some(&|b: ir::Block, i: usize| cfg.incoming(b, i).collect())) >= 32 + UPPER;
+        match (func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)) {
+            (Opcode::Select, &[_, a, b]) => Some(self.above(a, x)? && self.above(b, x)?),
+            (Opcode::Isub, &[a, b]) if bare(b) => self.above(a, x),
+            (Opcode::Iadd | Opcode::Bor | Opcode::Bxor, &[a, b]) => {
+                let half = [(a, b), (b, a)].into_iter().find(|(_, other)| bare(*other))?.0;
+                self.above(half, x)
+            }
+            (Opcode::Band, &[a, b]) => {
+                let (of, mask) = [(a, b), (b, a)].into_iter().find_map(|(v, m)| Some((v, constant_int(func, m)?)))?;
+                let keeps = mask >> 32 & MANTISSA == MANTISSA;
+                let clears = mask as u32 == 0;
+                if keeps && clears && same_bits(func, x, of, 0) {
+                    Some(true)
+                } else if keeps {
+                    self.above(of, x)
+                } else {
+                    None
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// The same of a block's parameter: all that comes in has to agree. The double's bits may be a parameter of the same block.
     fn comes_in(&mut self, b: ir::Block, i: usize, (w, x): (ir::Value, ir::Value)) -> Option<Option<i64>> {
         let Self { func, cfg, .. } = *self;
@@ -171,7 +207,7 @@ impl Halves<'_> {
                 return None;
             }
             let args = edge_args(func, p, b);
-            let x = match func.dfg.value_def(x) {
+            let x = match func.dfg.value_def(double_of(func, x).unwrap_or(x)) {
                 ValueDef::Param(c, k) if c == b => args[k],
                 _ => x,
             };
@@ -194,9 +230,7 @@ fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> boo
         Some((func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)))
     };
     // The float, and the same of what is chosen, of either side.
-    let of_double = |v: &ir::Value| func.dfg.value_type(*v) == types::F64;
-    let bitcast = |v| parts(v).filter(|p| p.0 == Opcode::Bitcast).map(|p| p.1[0]).filter(of_double);
-    let (a, b) = (bitcast(a).unwrap_or(a), bitcast(b).unwrap_or(b));
+    let (a, b) = (double_of(func, a).unwrap_or(a), double_of(func, b).unwrap_or(b));
     match (parts(a), parts(b)) {
         _ if a == b => true,
         (Some((Opcode::Select, &[c, a, b])), Some((Opcode::Select, &[d, x, y]))) if depth < 4 => {
@@ -204,6 +238,20 @@ fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> boo
         }
         _ => false,
     }
+}
+
+/// The two doubles, or their bits, of which one is chosen by a condition.
+fn chosen(func: &ir::Function, x: ir::Value, by: ir::Value) -> Option<[ir::Value; 2]> {
+    let inst = func.dfg.value_def(double_of(func, x).unwrap_or(x)).inst()?;
+    match *func.dfg.inst_args(inst) {
+        [c, a, b] if func.dfg.insts[inst].opcode() == Opcode::Select && c == by => Some([a, b]),
+        _ => None,
+    }
+}
+
+/// The double of which a value is the bits.
+fn double_of(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
+    only(func, Opcode::Bitcast, v).filter(|&x| func.dfg.value_type(x) == types::F64)
 }
 
 /// What two ways say, if they do not contradict each other: of what lies above the mantissa, nothing is said.
@@ -221,7 +269,7 @@ fn is_bare_half(func: &ir::Function, cfg: &Cfg, v: ir::Value) -> bool {
 }
 
 /// The 32-bit integer that is made an upper half.
-fn shifted_up(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
+pub(crate) fn shifted_up(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
     let wide = with(func, Opcode::Ishl, v, |by| by == 32).filter(|w| func.dfg.value_type(w.0) == types::I64)?.0;
     only(func, Opcode::Uextend, wide).filter(|&w| func.dfg.value_type(w) == types::I32)
 }

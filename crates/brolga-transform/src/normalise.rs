@@ -10,7 +10,7 @@
 //! - no integer operation that a dominating one of the same loop has done already ([`crate::common`]);
 //! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::wide`]), and no float in one of which pieces are taken
 //!   ([`crate::reread`]);
-//! - no double read from memory of which a half was just stored by itself ([`crate::mixtures`]);
+//! - no double read from memory of which a half was just stored by itself ([`crate::promote`]);
 //! - no shift or rotation by a constant that is as large as what is shifted is wide: CLIF takes it modulo that, and whoever asks where bits go does not;
 //! - no `shuffle` with an operand of which it takes nothing (what there is in it would count as used);
 //! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
@@ -42,10 +42,11 @@ use crate::ahead::add_twins;
 use crate::canonical::{canonical, order};
 use crate::common::common;
 use crate::exponents::exponents;
-use crate::mixtures::mixtures;
 use crate::partners::partners;
+use crate::promote::promote;
 use crate::reread::reread;
 use crate::tidy::resolve_aliases;
+use crate::upper_halves::upper_halves;
 use crate::wide::split_wide_copies;
 
 /// A normalised function.
@@ -116,7 +117,8 @@ pub fn normalise(
     shifts_within(&mut func);
     split_wide_copies(&mut func);
     reread(&mut func);
-    mixtures(&mut func);
+    promote(&mut func);
+    upper_halves(&mut func);
     exponents(&mut func);
     partners(program, &mut func);
     only_what_is_read(&mut func);

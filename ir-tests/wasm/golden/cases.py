@@ -286,12 +286,13 @@ def order():
 def copies():
     numbers = [0.5, -1.25, 2.0, 0.75, -3.0]
     return [
-        Case("ranked", [5, numbers], "Exchanged byte by byte."),
+        Case("ranked", [5, numbers], "Exchanged byte by byte.", model=models.ranked_by_bytes),
         # Differences are too small for singles.
         Case("weighed", [5, numbers], "Records, exchanged by bytes and by words.", seed=0.5, clauses="nofd"),
         Case("packed", [4, numbers[:4]], "At odd addresses."),
         Case("mirrored", [5, numbers], "The bytes turned round, twice.", seed=-1.5),
         Case("copied", [5, numbers], "By halves."),
+        Case("rows", [8, [*numbers, 1.5, 0.25, -0.125]], "Singles, copied and scaled by rows.", clauses="nofd"),
     ]
 
 
@@ -324,6 +325,29 @@ def unions():
         Case("scaled_by", [0.7, 3], "An exponent that is computed from the number's own."),
         Case("scaled_by", [-3.25, -2], "Smaller.", seed=0.75),
         Case("cut", [0.7], "Some of the last digits by themselves."),
+    ]
+
+
+def paths():
+    return [
+        Case("logarithm", [5.3], "Not scaled."),
+        Case("logarithm", [1e-308], "Scaled up.", seed=1e-300, clauses="nofd"),
+        Case("exponential", [0.25], "As it is."),
+        Case("exponential", [1.7], "An exponent is added."),
+        Case("exponential", [-709.5], "By a detour.", seed=-1e300, clauses="nofd"),
+        Case("scaled_up", [0.7, 3], "A number."),
+        Case("scaled_up", [-1e-308, 1000], "One below the normal ones.", clauses="nofd"),
+        Case("weighted", [-5.3], "A number."),
+        Case("weighted", [1e-308], "One below the normal ones.", seed=1e-300, clauses="nofd"),
+        Case("cube_root", [5.3], "A number."),
+        Case("cube_root", [-0.3], "A negative one.", seed=-2.0),
+        Case("root", [5.3], "A number."),
+        Case("either", [0.7, 1], "Twice.", seed=0.5),
+        Case("either", [-0.7, 0], "Half."),
+        Case("doubled", [0.7, 3], "Three times."),
+        Case("doubled", [0.7, 0], "Not at all.", seed=2.0),
+        Case("larger_first", [0.7, -1.3], "Swapped."),
+        Case("larger_first", [-1.3, -0.7], "Not swapped.", seed=0.25),
     ]
 
 
@@ -690,6 +714,7 @@ PROGRAMS = [
     records,
     records_beside_singles,
     unions,
+    paths,
     phasors,
     waves,
     precise,

@@ -50,7 +50,9 @@ def slope(case, i, k):
             args[i][k] += step
         return objective(case, args)
 
-    return rounded((at(STEP) - at(-STEP)) / (2 * STEP))
+    x = abs(exact(case.args[i] if k is None else case.args[i][k]))
+    step = STEP * x if 0 < x < STEP else STEP
+    return rounded((at(step) - at(-step)) / (2 * step))
 
 
 def rounded(x):
@@ -82,7 +84,7 @@ def directive(case):
         text += f" {case.clauses}"
     value, final = case.evaluate([exact(a) for a in case.args])
     if value is not None:
-        text += f" value [{int(value) if case.export == 'cg_solve' else rounded(value)!r}]"
+        text += f" value [{int(value) if case.export == 'cg_solve' else float(value)!r}]"
     if case.buffers:
         text += f" buffers [{', '.join(listed(final[i]) if i in final else 'null' for i in range(len(case.args)))}]"
     gradient = []

@@ -482,13 +482,18 @@ def robust_loss(n, points, cost, parameter):
 # --- copies
 
 
-def ranked(n, x):
+def ranked_by_bytes(n, x):
     return sum(((i + 1) * y**2 for i, y in enumerate(sorted(x))), mpf(0)), {}
 
 
 def weighed(n, x):
     lightest_first = sorted(range(n), key=lambda i: x[i])
     return sum(((at + 1) * 2 * x[i] ** 2 + x[i] / 4 * i for at, i in enumerate(lightest_first)), mpf(0)), {}
+
+
+def rows(n, x):
+    # Of the rows 1 to 4 the third comes twice, the third scaled, and the first.
+    return sum((y**2 * (3**2 + 3**2 + (2 * 3) ** 2 + 1) / 4 for y in x), mpf(0)), {}
 
 
 def packed(n, x):
@@ -559,6 +564,39 @@ def scaled_by(x, n):
 
 def cut(x):
     return x**2, {}
+
+
+# --- paths
+
+
+def scaled_up(x, n):
+    return x * 2**n, {}
+
+
+def weighted(x):
+    power = floor(log(fabs(x), 2)) + 1
+    return (x / 2**power) ** 2 * power, {}
+
+
+def cube_root(x):
+    return (1 if x > 0 else -1) * mpmath.cbrt(fabs(x)), {}
+
+
+def root(x):
+    return sqrt(x), {}
+
+
+def either(x, up):
+    return (2 * x if up else x / 2) ** 2, {}
+
+
+def doubled(x, n):
+    return (x * 2**n) ** 2, {}
+
+
+def larger_first(x, y):
+    low, high = sorted([fabs(x), fabs(y)])
+    return high**3 + low, {}
 
 
 # --- phasors

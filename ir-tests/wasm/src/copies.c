@@ -125,3 +125,23 @@ EXPORT(copied) double copied(int n, const double *x) {
     free(copy);
     return sum;
 }
+
+/* Rows of an image whose numbers are singles made of doubles: every other row is copied from the other end, those between are scaled, and the first row is the second at last. */
+EXPORT(rows) double rows(int n, const double *x) {
+    enum { ROWS = 4 };
+    float *from = malloc(ROWS * n * sizeof *from), *to = malloc(ROWS * n * sizeof *to);
+    for (int i = 0; i < ROWS * n; i++) from[i] = (float)x[i % n] * (1 + i / n);
+    for (int row = 0; row < ROWS; row++) {
+        if (row & 1) {
+            memcpy(to + row * n, from + (ROWS - 1 - row) * n, n * sizeof *to);
+        } else {
+            for (int i = 0; i < n; i++) to[row * n + i] = 2 * from[row * n + i];
+        }
+    }
+    memmove(to, to + n, n * sizeof *to);
+    double sum = 0;
+    for (int i = 0; i < ROWS * n; i++) sum += to[i] * to[i] * 0.25;
+    free(from);
+    free(to);
+    return sum;
+}

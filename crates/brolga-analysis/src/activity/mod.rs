@@ -26,6 +26,7 @@
 //! tricks on inactive data, and on data that only steers control flow, are nobody's business.
 
 use brolga_ir::inst::Shape;
+use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, FuncKey, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
@@ -377,7 +378,8 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
 
 /// The instruction of the input that an instruction of the normalised function stems from.
 pub fn original(func: &ir::Function, inst: ir::Inst) -> ir::Inst {
-    let bits = func.srcloc(inst).bits();
+    let at = func.srcloc(inst);
+    let bits = if at.is_default() { at.bits() } else { at.bits() & !CHECK_SRCLOC };
     ir::Inst::from_u32(bits.wrapping_sub(1).min(u32::MAX - 1))
 }
 

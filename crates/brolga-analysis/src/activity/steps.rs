@@ -77,7 +77,7 @@ fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
             if mask & mantissa == mantissa && mask | sign != all {
                 Some(Kind::Exponent)
             } else {
-                (mask != 0 && mask == all >> last << last && (1..bits).contains(&last.into()))
+                (mask != 0 && mask | sign == all >> last << last && (1..bits).contains(&last.into()))
                     .then_some(Kind::Rough(1.0))
             }
         }
@@ -215,7 +215,7 @@ impl Steps {
                 _ if steps.to.contains(func.dfg.first_result(inst)) => beside_number(func, args),
                 _ => None,
             };
-            if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, uses, inst)) {
+            if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, (uses, &steps.to), inst)) {
                 steps.operand[inst] = operand;
                 found.push(inst);
             }
@@ -230,13 +230,15 @@ impl Steps {
     }
 }
 
-/// Whether a mask leaves a word that is used as a float, and as nothing else: bytes that it cuts off are digits, and those that it keeps no piece.
-fn is_cut_float(func: &ir::Function, uses: &Uses, inst: ir::Inst) -> bool {
+/// Whether a mask leaves a word that is used as a float, and as nothing else, or becomes one by steps: bytes that it cuts off are digits, and those that it keeps no piece.
+fn is_cut_float(func: &ir::Function, (uses, to): (&Uses, &EntitySet<ir::Value>), inst: ir::Inst) -> bool {
     let v = func.dfg.first_result(inst);
     let is_float = |u: &Use| match *u {
+        Use::Inst(i, _) if func.dfg.insts[i].opcode() == Opcode::Bitcast => {
+            matches!(func.dfg.value_type(func.dfg.first_result(i)), types::F32 | types::F64)
+        }
         Use::Inst(i, _) => {
-            func.dfg.insts[i].opcode() == Opcode::Bitcast
-                && matches!(func.dfg.value_type(func.dfg.first_result(i)), types::F32 | types::F64)
+            (kind(func, i).is_some() || signed(func, i, 0).is_some()) && to.contains(func.dfg.first_result(i))
         }
         Use::Edge(..) => false,
     };

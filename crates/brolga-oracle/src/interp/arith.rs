@@ -207,7 +207,8 @@ impl<D: Domain> Machine<'_, D> {
             Opcode::Iadd if disjoint(x, y) => self.mask(Mask::Or, n, x, y),
             Opcode::Udiv | Opcode::Sdiv if !ty.is_vector() && y.prov.is_clean() && (2..256).contains(&y.bits) => {
                 let quotient = int::binary(op, n as u32 * 8, x.bits, y.bits).ok();
-                let prov = quotient.and_then(|q| self.divided(n, x, y.bits, q));
+                let by = y.bits;
+                let prov = quotient.and_then(|q| self.divided(n, x, by, q).or_else(|| self.upper_divided(n, x, by, q)));
                 prov.unwrap_or_else(|| self.mix(n, [x, y]))
             }
             Opcode::Iadd | Opcode::Isub if !ty.is_vector() => {

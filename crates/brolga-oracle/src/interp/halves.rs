@@ -31,6 +31,14 @@ fn upper_of(prov: &Prov) -> Option<NodeId> {
     (whole(&part) || whole(&|i| moved(node, i))).then_some(node)
 }
 
+/// The same of 64 bits of which the lower half is zero.
+fn upper_of_wide(v: &Val) -> Option<NodeId> {
+    let bytes = v.prov.bytes();
+    let zero = v.bits as u32 == 0 && bytes[..4].iter().all(|b| *b == Byte::Clean);
+    let half = Prov::new(std::array::from_fn(|i| if i < 4 { bytes[i + 4] } else { Byte::Clean }));
+    upper_of(&half).filter(|_| zero)
+}
+
 /// One byte of what the upper half of a double has become.
 fn moved(node: NodeId, i: usize) -> Byte {
     Byte::Upper { node, index: 4 + i as u8 }
@@ -49,7 +57,28 @@ impl<D: Domain> Machine<'_, D> {
     /// A constant added to it, or taken off.
     pub(super) fn upper_plus(&mut self, op: Opcode, n: usize, x: &Val, y: &Val) -> Option<Prov> {
         let (half, other) = if y.prov.is_clean() || op != Opcode::Iadd { (x, y) } else { (y, x) };
+        if n == 8 && other.prov.is_clean() && other.bits as u32 == 0 {
+            let node = upper_of_wide(half)?;
+            if half.prov.bytes()[4] != moved(node, 0) {
+                self.uppers.insert(node, half.bits >> 32 & 0xffff_ffff);
+            }
+            return Some(Prov::new(std::array::from_fn(|i| {
+                if (4..8).contains(&i) { moved(node, i - 4) } else { Byte::Clean }
+            })));
+        }
         (n == 4 && other.prov.is_clean()).then(|| self.upper(half))?
+    }
+
+    /// It is divided by a number: the upper half of a float whose bits count for so much less.
+    pub(super) fn upper_divided(&mut self, n: usize, x: &Val, by: u128, quotient: u128) -> Option<Prov> {
+        let node = upper_of(&x.prov).filter(|_| n == 4)?;
+        let now = (x.bits & 0xffff_ffff) << 32;
+        let first = self.uppers.get(&node).filter(|_| x.prov.bytes()[0] == moved(node, 0));
+        let before = first.map_or(now, |upper| upper << 32);
+        let node = self.stepped_to(Stepped { node, before, counts: 1.0 }, now, 8)?;
+        let node = self.stepped_to(Stepped { node, before: now, counts: 1.0 / by as f64 }, quotient << 32, 8)?;
+        let part = |i: usize| Byte::Part { node, index: 4 + i as u8, width: 8 };
+        Some(Prov::new(std::array::from_fn(|i| if i < 4 { part(i) } else { Byte::Clean })))
     }
 
     /// Another sign or exponent.
@@ -84,6 +113,13 @@ impl<D: Domain> Machine<'_, D> {
         let mut out = **bytes;
         let width = ty.bytes() as usize;
         self.join_halves(&mut out, width, v.bits);
+        let bits = v.bits & u128::from(u64::MAX);
+        if let (8, Some(node)) = (width, upper_of_wide(&Val { bits, prov: Prov::new(out) }))
+            && let Some(&upper) = self.uppers.get(&node).filter(|_| out[4] == moved(node, 0))
+            && let Some(node) = self.stepped_to(Stepped { node, before: upper << 32, counts: 1.0 }, bits, 8)
+        {
+            write_float(&mut out, 0, node, 8);
+        }
         let zeros = (0..width).take_while(|&i| out[i] == Byte::Clean && v.bits.to_le_bytes()[i] == 0).count();
         let last = out.get(width - 1).copied();
         if let Some(Byte::Part { node, width: w, .. }) = last.filter(|_| zeros > 0)

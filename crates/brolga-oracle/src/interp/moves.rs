@@ -78,7 +78,8 @@ fn keeps_mantissa(mask: Mask, m: u128, width: u8) -> bool {
         Mask::And if m.to_le_bytes().iter().all(|b| matches!(b, 0 | 0xff)) => false,
         // Or the last bits are cut off.
         Mask::And => {
-            m & mantissa == mantissa || m == ones(u32::from(width) * 8) >> m.trailing_zeros() << m.trailing_zeros()
+            let bits = u32::from(width) * 8;
+            m & mantissa == mantissa || m | 1 << (bits - 1) == ones(bits) >> m.trailing_zeros() << m.trailing_zeros()
         }
         Mask::Or | Mask::Xor => m & mantissa == 0,
     }
@@ -213,7 +214,8 @@ impl<D: Domain> Machine<'_, D> {
         if matches!(op, Opcode::Ushr | Opcode::Sshr)
             && !ty.is_vector()
             && (1..8).contains(&s)
-            && let Some(prov) = self.divided(bytes, &x, 1 << s, bits)
+            && let Some(prov) =
+                self.divided(bytes, &x, 1 << s, bits).or_else(|| self.upper_divided(bytes, &x, 1 << s, bits))
         {
             return Ok(Val { bits, prov });
         }

@@ -1,0 +1,190 @@
+/* Doubles taken apart by a union of a double and two words, on some of the paths through a function and put together after them: as in FreeBSD's library of mathematics, whose functions have branches
+ * for small numbers and for large ones. */
+#include "program.h"
+
+typedef union {
+    double number;
+    struct {
+        unsigned low, high;
+    } words;
+} Words;
+
+static unsigned high_of(double x) {
+    Words u;
+    u.number = x;
+    return u.words.high;
+}
+
+/* Macros, so that the words lie in the frame of the function that uses them. */
+#define HIGH_WORD(high_, x) \
+    do { \
+        Words u_; \
+        u_.number = (x); \
+        (high_) = u_.words.high; \
+    } while (0)
+#define SET_HIGH_WORD(x, high_) \
+    do { \
+        Words u_; \
+        u_.number = (x); \
+        u_.words.high = (high_); \
+        (x) = u_.number; \
+    } while (0)
+#define INSERT_WORDS(x, high_, low_) \
+    do { \
+        Words u_; \
+        u_.words.high = (high_); \
+        u_.words.low = (low_); \
+        (x) = u_.number; \
+    } while (0)
+
+/* Numbers below the normal ones are scaled up first. */
+EXPORT(logarithm) double logarithm(double x) {
+    int high, up, power = 0;
+    HIGH_WORD(high, x);
+    if (high < 0x00100000) {
+        if (high < 0) return 0;
+        power -= 54;
+        x *= 0x1p54;
+        HIGH_WORD(high, x);
+    }
+    if (high >= 0x7ff00000) return x + x;
+    power += (high >> 20) - 1023;
+    high &= 0x000fffff;
+    up = (high + 0x95f64) & 0x100000;
+    SET_HIGH_WORD(x, high | (up ^ 0x3ff00000));
+    power += up >> 20;
+    double s = (x - 1) / (x + 1), square = s * s, sum = 0;
+    for (int i = 25; i > 0; i -= 2) sum = sum * square + 2.0 / i;
+    return power * 0.69314718055994530942 + s * sum;
+}
+
+/* Small ones as they are, results below the normal ones by a detour. */
+EXPORT(exponential) double exponential(double x) {
+    unsigned high;
+    int power = 0;
+    double r = x;
+    HIGH_WORD(high, x);
+    high &= 0x7fffffff;
+    if (high > 0x3fd62e42) {
+        power = (int)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
+        r = x - power * 0.69314718055994530942;
+    } else if (high < 0x3e300000) {
+        return 1 + x;
+    }
+    double y = 1;
+    for (int i = 16; i > 0; i--) y = 1 + r * y / i;
+    if (power == 0) return y;
+    HIGH_WORD(high, y);
+    if (power >= -1021) {
+        SET_HIGH_WORD(y, high + ((unsigned)power << 20));
+        return y;
+    }
+    SET_HIGH_WORD(y, high + ((unsigned)(power + 1000) << 20));
+    return y * 0x1p-1000;
+}
+
+EXPORT(scaled_up) double scaled_up(double x, int n) {
+    int high, power;
+    HIGH_WORD(high, x);
+    power = (high & 0x7ff00000) >> 20;
+    if (power == 0) {
+        x *= 0x1p54;
+        HIGH_WORD(high, x);
+        power = ((high & 0x7ff00000) >> 20) - 54;
+    }
+    power += n;
+    if (power > 0) {
+        SET_HIGH_WORD(x, (high & 0x800fffff) | (power << 20));
+        return x;
+    }
+    power += 54;
+    SET_HIGH_WORD(x, (high & 0x800fffff) | (power << 20));
+    return x * 0x1p-54;
+}
+
+static double parts(double x, int *power) {
+    int high;
+    HIGH_WORD(high, x);
+    *power = 0;
+    if ((high & 0x7fffffff) < 0x00100000) {
+        x *= 0x1p54;
+        HIGH_WORD(high, x);
+        *power = -54;
+    }
+    *power += ((high & 0x7fffffff) >> 20) - 1022;
+    SET_HIGH_WORD(x, (high & 0x800fffff) | 0x3fe00000);
+    return x;
+}
+
+/* What is between a half and one, squared, times its exponent. */
+EXPORT(weighted) double weighted(double x) {
+    int power;
+    double part = parts(x, &power);
+    return part * part * power;
+}
+
+/* The first guess from a third of the upper half; then Halley's method. */
+EXPORT(cube_root) double cube_root(double x) {
+    unsigned high, sign;
+    double y = 0;
+    HIGH_WORD(high, x);
+    sign = high & 0x80000000;
+    high ^= sign;
+    if (high < 0x00100000) {
+        if (x == 0) return x;
+        x *= 0x1p54;
+        HIGH_WORD(high, x);
+        high &= 0x7fffffff;
+        INSERT_WORDS(y, sign | (high / 3 + 696219795), 0);
+    } else {
+        INSERT_WORDS(y, sign | (high / 3 + 715094163), 0);
+    }
+    for (int i = 0; i < 4; i++) y = y * (y * y * y + 2 * x) / (2 * y * y * y + x);
+    return x == 0 || (high_of(x) & 0x7fffffff) >= 0x00100000 ? y : y * 0x1p-18;
+}
+
+/* A square root, from half of it. */
+EXPORT(root) double root(double x) {
+    unsigned high;
+    double y;
+    HIGH_WORD(high, x);
+    INSERT_WORDS(y, (high >> 1) + 0x1ff80000, 0);
+    for (int i = 0; i < 5; i++) y = 0.5 * (y + x / y);
+    return y;
+}
+
+/* Twice, or half of it. */
+EXPORT(either) double either(double x, int up) {
+    unsigned high;
+    HIGH_WORD(high, x);
+    if (up)
+        SET_HIGH_WORD(x, high + 0x00100000);
+    else
+        SET_HIGH_WORD(x, high - 0x00100000);
+    return x * x;
+}
+
+/* An upper half that a loop calculates with. */
+EXPORT(doubled) double doubled(double x, int n) {
+    unsigned high;
+    HIGH_WORD(high, x);
+    for (int i = 0; i < n; i++) high += 0x00100000;
+    SET_HIGH_WORD(x, high);
+    return x * x;
+}
+
+/* Without their signs, the larger one first. */
+EXPORT(larger_first) double larger_first(double x, double y) {
+    unsigned a, b;
+    HIGH_WORD(a, x);
+    HIGH_WORD(b, y);
+    a &= 0x7fffffff, b &= 0x7fffffff;
+    if (b > a) {
+        double other = x;
+        unsigned swapped = a;
+        x = y, y = other, a = b, b = swapped;
+    }
+    SET_HIGH_WORD(x, a);
+    SET_HIGH_WORD(y, b);
+    return x * x * x + y;
+}
