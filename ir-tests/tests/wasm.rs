@@ -146,6 +146,11 @@ const LEAVE: Kind = Kind {
     noalias: false,
 };
 
+/// Functions of a module with a library.
+const LARGE: usize = 64;
+/// Calls of such a module that share out the derivatives of [`Subject::as_one`].
+const SHARES: usize = 4;
+
 /// The same, but that it restores memory.
 const RESTORE: Kind = Kind { memory: MemoryMode::Restore, ..LEAVE };
 
@@ -425,7 +430,7 @@ impl<'a> Subject<'a> {
         let some = bits | bit("share")?;
         let in_order = !bit("again")?;
         let again = !bit("worth")?;
-        for kind in [
+        let kinds = [
             Kind { mode: Mode::Combined, ..LEAVE },
             Kind { mode: Mode::Gradient, ideas: in_order, ..LEAVE },
             Kind { mode: Mode::Gradient, ..LEAVE },
@@ -439,7 +444,10 @@ impl<'a> Subject<'a> {
             Kind { mode: Mode::Combined, noalias: true, ..LEAVE },
             Kind { mode: Mode::Combined, noalias: true, ..RESTORE },
             Kind { mode: Mode::Gradient, ideas: in_order, noalias: true, ..LEAVE },
-        ] {
+        ];
+        // To derive a program with a library takes a second: each call of such asks for some, and all calls together for all.
+        let apart = if self.loaded.module.program().funcs.len() > LARGE { SHARES } else { 1 };
+        for (_, kind) in (bits as usize..).zip(kinds).filter(|(n, _)| n % apart == 0) {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
             let reordered = kind.inline != Inline::Never || kind.mode == Mode::Gradient && kind.ideas != in_order;
