@@ -9,10 +9,10 @@ use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 use brolga::cranelift_codegen::ir::Function;
 use brolga::{Error, FuncKey, Options, Program, jit};
-use brolga_analysis::summary;
+use brolga_analysis::calls::summarise;
 use brolga_driver::Invocation;
 use brolga_transform::Derivation;
-use brolga_transform::parts::PartRole;
+use brolga_transform::program::units::PartRole;
 
 use crate::How;
 use crate::prepared::{Failure, derive, options, requests};
@@ -79,7 +79,7 @@ fn body_of(program: &Program, what: &'static str, symbol: &str) -> Option<Wanted
 }
 
 fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl Iterator<Item = Wanted> + 'p {
-    let all = summary::reachable_in(program, root, |k| program.funcs[k].body.as_ref()).into_iter();
+    let all = summarise::reachable_in(program, root, |k| program.funcs[k].body.as_ref()).into_iter();
     all.filter_map(move |k| {
         let func = program.funcs[k].body.clone()?;
         Some(Wanted { what, symbol: program.funcs[k].symbol.clone(), func, derived: None })

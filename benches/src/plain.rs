@@ -12,7 +12,7 @@ use brolga::cranelift_codegen::ir::{
 };
 use brolga::cranelift_codegen::isa::OwnedTargetIsa;
 use brolga::cranelift_codegen::verify_function;
-use brolga_analysis::summary::reachable;
+use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};

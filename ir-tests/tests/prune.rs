@@ -11,8 +11,8 @@ use brolga::Program;
 use brolga::cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode};
 use brolga::cranelift_codegen::isa::OwnedTargetIsa;
 use brolga::cranelift_codegen::settings::{self, Flags};
-use brolga_analysis::contents::Uses;
-use brolga_analysis::places::Places;
+use brolga_analysis::memory::alias::Places;
+use brolga_analysis::uses::Uses;
 use brolga_analysis::{Blocks, Cfg, Private};
 use brolga_driver::run::contents;
 use brolga_driver::value::Num;
@@ -25,8 +25,8 @@ use brolga_ir::names::Names;
 use brolga_oracle::generate::{Feature, Size, Source, program};
 use brolga_oracle::interp::to_bits;
 use brolga_oracle::{Limits, Oracle, OracleError};
-use brolga_transform::normalise::{normalise, plain_env};
-use brolga_transform::prune::{Known, prune};
+use brolga_transform::dce::{Known, prune};
+use brolga_transform::primal::normalise::{normalise, plain_env};
 
 /// What to cut out of a program, in per cent.
 #[derive(Clone, Copy)]

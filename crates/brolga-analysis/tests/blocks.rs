@@ -2,11 +2,12 @@
 
 mod common;
 
-use brolga_analysis::blocks::{Flow, allocator_of};
-use brolga_analysis::clobber::{ClobberInput, reloadable};
-use brolga_analysis::effects::Part;
-use brolga_analysis::rewind::Rewind;
-use brolga_analysis::{Blocks, Cfg, Summaries, late};
+use brolga_analysis::calls::deferred_free;
+use brolga_analysis::memory::clobber::{ClobberInput, reloadable};
+use brolga_analysis::memory::mod_ref::Part;
+use brolga_analysis::memory::points_to::{Flow, allocator_of};
+use brolga_analysis::memory::reload_after_undo::Rewind;
+use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::{Allocator, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
 
@@ -431,7 +432,7 @@ fn late(body: &str) -> Vec<bool> {
     let cfg = Cfg::compute(func);
     let summaries = Summaries::compute(&program, &bodies(&program));
     let mut blocks = Blocks::compute(&program, func, &cfg, summaries.flows(), &[]);
-    let release = late::releases(&program, func, &cfg, &mut blocks);
+    let release = deferred_free::releases(&program, func, &cfg, &mut blocks);
     let all = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let frees = all.filter(|&i| matches!(allocator_of(&program, func, i), Some(Allocator::Release { .. })));
     let found: Vec<bool> = frees.map(|i| blocks.is_late(i)).collect();
@@ -472,7 +473,7 @@ fn a_block_whose_release_waits_is_not_written() {
     let cfg = Cfg::compute(func);
     let summaries = Summaries::compute(&program, &bodies(&program));
     let mut blocks = Blocks::compute(&program, func, &cfg, summaries.flows(), &[]);
-    assert!(late::releases(&program, func, &cfg, &mut blocks).is_some());
+    assert!(deferred_free::releases(&program, func, &cfg, &mut blocks).is_some());
     let (noalias, effects) = (vec![false; 4], summaries.effects());
     let input = ClobberInput { program: &program, func, cfg: &cfg, noalias: &noalias, effects, blocks: &blocks };
     let found = reloadable(&input);

@@ -2,8 +2,9 @@
 
 mod common;
 
-use brolga_analysis::places::Places;
-use brolga_analysis::{Kept, kept};
+use brolga_analysis::Kept;
+use brolga_analysis::memory::alias::Places;
+use brolga_analysis::memory::preserved;
 use brolga_ir::Program;
 use cranelift_codegen::ir::{Inst, InstructionData};
 
@@ -59,7 +60,7 @@ const CALLEES: &str = "ss0 = explicit_slot 16
 /// What each call of `%f` of a function of the program is told, in order: parameters, and `r` for the rest.
 fn told(program: &Program, noalias: &[bool], kept: Option<Kept>) -> Vec<String> {
     with_input(program, (noalias, &[]), |cx, _| {
-        let found = kept::calls(&cx, kept);
+        let found = preserved::calls(&cx, kept);
         let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
         let derived = |i: &Inst| match cx.func.dfg.insts[*i] {
             InstructionData::Call { func_ref, .. } => {
@@ -160,7 +161,7 @@ fn pair(body: &str, kept: Kept) -> (Vec<String>, Vec<bool>) {
 }
 
 fn loads(places: Places<'_>, kept: Kept) -> Vec<bool> {
-    let found = kept::loads(places, kept);
+    let found = preserved::loads(places, kept);
     let all = places.func.layout.blocks().flat_map(|b| places.func.layout.block_insts(b));
     let is_load = |i: &Inst| matches!(places.func.dfg.insts[*i], InstructionData::Load { .. });
     all.filter(is_load).map(|i| found.contains(i)).collect()

@@ -2,7 +2,7 @@
 
 mod common;
 
-use brolga_analysis::activity::pieces::bytes_of;
+use brolga_analysis::kinds::bytes::bytes_of;
 use common::{bodies, program};
 
 /// For each instruction of a body what is known of its result: operand, mask and distance of each part.

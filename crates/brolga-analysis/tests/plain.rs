@@ -2,7 +2,8 @@
 
 mod common;
 
-use brolga_analysis::{CalleeKind, Summaries, plain, summary};
+use brolga_analysis::calls::{opaque_allocator, summarise};
+use brolga_analysis::{CalleeKind, Summaries};
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use cranelift_codegen::ir::Function;
@@ -41,7 +42,7 @@ fn program(text: &str) -> Program {
 
 fn found_in(program: &Program, root: &str) -> Vec<String> {
     let root = program.func(root).unwrap();
-    let found = plain::functions(program, &summary::reachable(program, root), root);
+    let found = opaque_allocator::functions(program, &summarise::reachable(program, root), root);
     found.iter().map(|k| program.funcs[k].symbol.clone()).collect()
 }
 
@@ -406,7 +407,7 @@ fn an_address_that_is_taken() {
 fn calls_of_them_are_known() {
     let mut program = program(&format!("{TAKES}{GIVES_BACK}{CALLER}"));
     let root = program.func("f").unwrap();
-    program.plain = plain::functions(&program, &summary::reachable(&program, root), root);
+    program.plain = opaque_allocator::functions(&program, &summarise::reachable(&program, root), root);
     let func = program.funcs[root].body.as_ref().unwrap();
     let calls =
         func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).filter_map(|i| CalleeKind::of(&program, func, i));

@@ -2,9 +2,9 @@
 
 mod common;
 
-use brolga_analysis::clobber::reloadable;
-use brolga_analysis::effects::Span;
-use brolga_analysis::places::Places;
+use brolga_analysis::memory::alias::Places;
+use brolga_analysis::memory::clobber::reloadable;
+use brolga_analysis::memory::mod_ref::Span;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
 

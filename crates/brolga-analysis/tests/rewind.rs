@@ -2,7 +2,7 @@
 
 mod common;
 
-use brolga_analysis::rewind::Rewind;
+use brolga_analysis::memory::reload_after_undo::Rewind;
 use cranelift_codegen::ir::{Block, Inst, InstructionData};
 
 use common::{NOTHING_SAID, program, with_input};

@@ -2,9 +2,10 @@
 
 mod common;
 
-use brolga_analysis::contents::Uses;
-use brolga_analysis::places::Places;
-use brolga_analysis::{Private, clobber::ClobberInput};
+use brolga_analysis::Private;
+use brolga_analysis::memory::alias::Places;
+use brolga_analysis::memory::clobber::ClobberInput;
+use brolga_analysis::uses::Uses;
 use brolga_ir::Allocator;
 use cranelift_codegen::ir::{InstructionData, Opcode};
 

@@ -1,4 +1,4 @@
-//! The slope of a float whose bits another float has, plus a number (`brolga_analysis::activity::steps`).
+//! The slope of a float whose bits another float has, plus a number (`brolga_analysis::activity::ulp`).
 //!
 //! *Method.* A step by one unit in the last place is as long as the exponent field says, so the slope is `± 2^d`, where `d` is the difference of the fields: up to 2046 for doubles, which is no
 //! double. A cotangent is therefore multiplied twice, by `2^⌊d/2⌋` and by the rest. Both go in one direction, so nothing is lost between them that the product has.

@@ -2,18 +2,22 @@
 
 use std::cell::OnceCell;
 
-use brolga_analysis::activity::steps::Steps;
+use brolga_analysis::activity::ulp::Steps;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
-use brolga_analysis::clobber::{self, ClobberInput};
-use brolga_analysis::constant::{Constant, ConstantInput};
-use brolga_analysis::contents::{Kinds, Uses};
-use brolga_analysis::places::Places;
-use brolga_analysis::pointers::{PointerInput, access_address};
-use brolga_analysis::roots::Roots;
-use brolga_analysis::whole::{WholeInput, whole_calls};
+use brolga_analysis::calls::joint::{WholeInput, whole_calls};
+use brolga_analysis::calls::{deferred_free, summarise};
+use brolga_analysis::guards::roots::{self, Roots};
+use brolga_analysis::guards::unit;
+use brolga_analysis::kinds::kind::Kinds;
+use brolga_analysis::kinds::pointers::PointerInput;
+use brolga_analysis::memory::alias::Places;
+use brolga_analysis::memory::clobber::{self, ClobberInput};
+use brolga_analysis::memory::constant::{Constant, ConstantInput};
+use brolga_analysis::memory::{accumulate, preserved};
+use brolga_analysis::query::access_address;
+use brolga_analysis::uses::Uses;
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, Summaries, Variant, in_place, kept, late,
-    roots, summary, unit,
+    Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, RootKind, Summaries, Variant,
 };
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet, IndexMap};
@@ -21,9 +25,10 @@ use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untrack
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
-use crate::ahead;
-use crate::normalise::Normalised;
-use crate::overwrite::{Overwrites, overwrites};
+use crate::primal::normalise::Normalised;
+use crate::primal::undo_commoning;
+
+use crate::shadow::overwrites::Overwrites;
 
 /// What is known of one variant.
 pub struct Facts<'a> {
@@ -107,7 +112,7 @@ impl<'a> Facts<'a> {
         let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), noalias);
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
-        let release = if waits { late::releases(program, func, cfg, &mut blocks) } else { None };
+        let release = if waits { deferred_free::releases(program, func, cfg, &mut blocks) } else { None };
         let input = ClobberInput {
             program,
             func,
@@ -123,18 +128,18 @@ impl<'a> Facts<'a> {
         }
         let mut told = HashMap::default();
         if options.ideas.kept {
-            told = kept::calls(&input, (mode == Mode::Split).then_some(variant.kept));
-            reload.extend(kept::loads(input.places(), variant.kept).iter());
+            told = preserved::calls(&input, (mode == Mode::Split).then_some(variant.kept));
+            reload.extend(preserved::loads(input.places(), variant.kept).iter());
         }
         let mut twins = IndexMap::default();
         if options.ideas.ahead && !reload.is_empty() {
             let still_there =
-                ahead::twins(func, loops).into_iter().filter(|(_, l)| l.iter().all(|&i| reload.contains(i)));
+                undo_commoning::twins(func, loops).into_iter().filter(|(_, l)| l.iter().all(|&i| reload.contains(i)));
             twins.extend(still_there.map(|(v, [twin, ..])| (v, twin)));
         }
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
-        let summary::Solved { pointers, contents, lanes, steps } = summary::solve(&input, &variant.results, uses);
+        let summarise::Solved { pointers, contents, lanes, steps } = summarise::solve(&input, &variant.results, uses);
         let constant = Constant::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
@@ -161,7 +166,7 @@ impl<'a> Facts<'a> {
 
         let ideas = &options.ideas;
         let places = Places { program, func, cfg, blocks: &blocks };
-        let in_place = if ideas.in_place { in_place::in_place(places, uses, &activity) } else { EntitySet::new() };
+        let in_place = if ideas.in_place { accumulate::in_place(places, uses, &activity) } else { EntitySet::new() };
         let private = match options.memory {
             MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
             MemoryMode::Restore => Private::default(),
@@ -183,7 +188,7 @@ impl<'a> Facts<'a> {
                 twice: summaries.twice(),
             });
         }
-        let mut facts = Self {
+        let facts = Self {
             program,
             primal,
             variant,
@@ -213,8 +218,6 @@ impl<'a> Facts<'a> {
             overwrites: Overwrites::default(),
             float_stores: OnceCell::new(),
         };
-        facts.overwrites = overwrites(&facts);
-        facts.chains(root);
         (facts, problems)
     }
 
@@ -236,8 +239,8 @@ impl<'a> Facts<'a> {
         matches!(self.activity.state[v], State::Taint { .. }) && !self.is_active(v)
     }
 
-    /// Along which values cotangents are passed on, come what may.
-    fn chains(&mut self, root: bool) {
+    /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for totals of arrays, so [`Self::overwrites`] come first.
+    pub fn find_edges(&mut self, root: bool) {
         let input = ActivityInput {
             program: self.program,
             key: self.variant.func,
@@ -342,4 +345,13 @@ impl<'a> Facts<'a> {
 /// What becomes of operations on bits in a function.
 fn untracked(program: &Program, func: FuncKey, options: &Options) -> Untracked {
     if program.funcs[func].untracked { Untracked::Trap } else { options.untracked }
+}
+
+/// Block parameters of a primal block that are roots of their own deltas.
+pub(crate) fn delta_params(facts: &Facts<'_>, b: ir::Block) -> Vec<(usize, ir::Value)> {
+    let func = facts.func();
+    let is_phi = |v: ir::Value| {
+        facts.pointers.delta[v] == Delta::Root(v) && matches!(facts.pointers.roots.get(&v), Some(RootKind::Phi(..)))
+    };
+    func.dfg.block_params(b).iter().copied().enumerate().filter(|&(_, v)| is_phi(v)).collect()
 }

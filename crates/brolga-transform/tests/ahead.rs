@@ -1,8 +1,8 @@
 //! What a loop has loaded a turn ahead, and where that is seen.
 
 use brolga_analysis::{Cfg, Loops};
-use brolga_transform::ahead::{add_twins, twins};
-use brolga_transform::canonical::canonical;
+use brolga_transform::primal::loop_simplify::canonical;
+use brolga_transform::primal::undo_commoning::{add_twins, twins};
 use cranelift_codegen::ir::{Function, Opcode};
 use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::verify_function;

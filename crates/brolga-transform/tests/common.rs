@@ -1,8 +1,8 @@
 //! What is computed twice: which integers are merged, and which are not.
 
 use brolga_analysis::{Cfg, Loops};
-use brolga_transform::canonical::order;
-use brolga_transform::common::common;
+use brolga_transform::primal::cse::common;
+use brolga_transform::primal::loop_simplify::order;
 use cranelift_codegen::ir::{Function, Opcode};
 use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::verify_function;

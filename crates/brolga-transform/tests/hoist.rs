@@ -3,8 +3,8 @@
 
 mod host;
 
-use brolga_transform::hoist::hoist;
-use brolga_transform::shape::Shape;
+use brolga_transform::clif::licm_gvn::hoist;
+use brolga_transform::clif::shape::Shape;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
 use cranelift_interpreter::environment::FunctionStore;

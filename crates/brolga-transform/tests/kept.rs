@@ -3,7 +3,8 @@
 mod host;
 
 use brolga_ir::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request};
-use brolga_transform::derive::{Derivation, derive};
+use brolga_transform::derive::derive;
+use brolga_transform::derived::Derivation;
 use cranelift_codegen::ir::{self, Opcode};
 
 /// `%g` adds up products of what its three arguments lead to, in a loop: what runs once has a frame for what is read. `%f` is given.

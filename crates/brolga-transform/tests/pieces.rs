@@ -3,7 +3,8 @@
 mod host;
 
 use brolga_ir::{ArgActivity, Inline, Mode, Options, Request};
-use brolga_transform::derive::{Derivation, derive, derive_with};
+use brolga_transform::derive::{derive, derive_with};
+use brolga_transform::derived::Derivation;
 
 /// A callee copies a float byte by byte, where the caller has put it: the caller has to settle what it takes back from there, and is derived before
 /// anybody has seen the callee.

@@ -3,7 +3,8 @@
 mod host;
 
 use brolga_ir::{Allocator, ArgActivity, Ideas, Inline, MemoryMode, Mode, Options, Program, Request};
-use brolga_transform::derive::{Derivation, derive};
+use brolga_transform::derive::derive;
+use brolga_transform::derived::Derivation;
 
 /// An allocator with a list, and what it asks for more memory.
 const LISTS: &str = "

@@ -3,7 +3,7 @@
 
 mod host;
 
-use brolga_transform::preaccumulate::{Choice, preaccumulate};
+use brolga_transform::clif::preaccumulate::{Choice, preaccumulate};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
 use cranelift_interpreter::environment::FunctionStore;

@@ -4,11 +4,10 @@ use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{is_numbered, lower, renumber};
 use brolga_ir::names::Names;
-use brolga_transform::normalise::plain_env;
+use brolga_transform::primal::normalise::plain_env;
 use cranelift_codegen::ir::Function;
-use cranelift_codegen::isa;
 use cranelift_codegen::settings::{self, Flags};
-use cranelift_codegen::verify_function;
+use cranelift_codegen::{isa, verify_function};
 use cranelift_reader::parse_functions;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whose cotangent is known to be one, where the seed is: `brolga_analysis::unit`, on small functions. That gradients stay
+//! Whose cotangent is known to be one, where the seed is: `brolga_analysis::guards::unit`, on small functions. That gradients stay
 //! the same is tried on every call of `ir-tests` that has one result.
 
 mod host;

@@ -4,7 +4,8 @@ mod host;
 
 use brolga_analysis::ResultMode;
 use brolga_ir::{ArgActivity, Mode, Options, Program, Request, ResultActivity};
-use brolga_transform::derive::{Derivation, derive};
+use brolga_transform::derive::derive;
+use brolga_transform::derived::Derivation;
 use cranelift_codegen::ir::types;
 
 /// The gradient of `%f(i64, i64) -> f64`, a duplicated pointer and a count.

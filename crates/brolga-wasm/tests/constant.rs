@@ -1,5 +1,5 @@
 //! Memory that the caller has said to be constant: what is read there has no cotangent, unless the program may write there
-//! (`brolga_analysis::constant`).
+//! (`brolga_analysis::memory::constant`).
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, Val, default_activity, options};

@@ -8,7 +8,7 @@
 use std::fmt::Write;
 
 use brolga::jit::host_isa;
-use brolga_transform::lanes::{How, Looked, has_lanes};
+use brolga_transform::clif::vectorise::{How, Looked, has_lanes};
 use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_jit::JITModule;
@@ -31,7 +31,7 @@ fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
 }
 
 fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
-    brolga_transform::lanes::lanes(
+    brolga_transform::clif::vectorise::lanes(
         func,
         How {
             reorder: &|_| false,
@@ -46,7 +46,7 @@ fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
 }
 
 fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
-    brolga_transform::lanes::lanes(
+    brolga_transform::clif::vectorise::lanes(
         func,
         How {
             reorder: &|_| reorder,
@@ -459,7 +459,7 @@ fn places() {
     let (watched, shadows) = (&EntitySet::new(), &EntitySet::new());
     let how =
         How { reorder: &|_| true, watched, shadows, worth: false, lanes: true, apart: &|_, _| false, stay: &|_| false };
-    assert!(brolga_transform::lanes::lanes(&mut func, how).iter().all(|l| l.outcome.is_err()));
+    assert!(brolga_transform::clif::vectorise::lanes(&mut func, how).iter().all(|l| l.outcome.is_err()));
 }
 
 /// A shadow is on top of no primal, so only shadows are compared with shadows, and what is no shadow with the like.
@@ -516,7 +516,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
             apart: &|_, _| false,
             stay: &|_| false,
         };
-        let looked = brolga_transform::lanes::lanes(&mut func.clone(), how);
+        let looked = brolga_transform::clif::vectorise::lanes(&mut func.clone(), how);
         assert_eq!(looked[0].outcome.map(|t| t.tests), Ok(wanted), "{shadows:?}, {of_x}");
     }
 }
@@ -565,7 +565,7 @@ fn several_terms_of_a_turn_are_added_to_each_other_first() {
         let watched = &EntitySet::new();
         let apart = &|_, _| false;
         let how = How { reorder: &|_| reorder, watched, shadows, worth: false, lanes: true, apart, stay: &|_| true };
-        let looked = brolga_transform::lanes::lanes(&mut func, how).remove(0);
+        let looked = brolga_transform::clif::vectorise::lanes(&mut func, how).remove(0);
         assert_eq!(looked.outcome.map(|t| (t.turns, t.cells)), Ok((1, 1)));
         let same = |&(new, old): &(ir::Inst, ir::Inst)| func.dfg.insts[new].opcode() == func.dfg.insts[old].opcode();
         assert!(!looked.copies.is_empty() && looked.copies.iter().all(same));
@@ -624,7 +624,7 @@ fn what_is_known_to_be_apart_does_not_count() {
             apart: &|_, _| false,
             stay: &|_| false,
         };
-        brolga_transform::lanes::lanes(&mut func.clone(), how)[0].outcome.map(|t| t.tests)
+        brolga_transform::clif::vectorise::lanes(&mut func.clone(), how)[0].outcome.map(|t| t.tests)
     };
     assert!(outcome(&EntitySet::new()).is_err());
     let mut shadows = EntitySet::new();

@@ -7,7 +7,7 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Ideas, Mode, Options, Request};
-use brolga_transform::room::room;
+use brolga_transform::clif::hoist_tape_check::room;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::JITModule;

@@ -1,8 +1,10 @@
-//! A function that calls itself is derived once if little effort is made: the root calls what serves it (`brolga_transform::served`).
+//! A function that calls itself is derived once if little effort is made: the root calls what serves it (`brolga_transform::program::forward_root`).
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Effort, Elem, Error, Ideas, MemoryMode, Mode, Options, Program, Request};
-use brolga::{ResultActivity, Stage, jit};
+use brolga::{
+    Arg, ArgActivity, DerivedRule, Effort, Elem, Error, Ideas, MemoryMode, Mode, Options, Program, Request,
+    ResultActivity, Stage, jit,
+};
 use brolga_transform::Derivation;
 
 mod common;

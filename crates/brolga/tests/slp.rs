@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use brolga::jit::host_isa;
-use brolga_transform::lanes::has_lanes;
-use brolga_transform::slp::{How, slp};
+use brolga_transform::clif::slp::{How, slp};
+use brolga_transform::clif::vectorise::has_lanes;
 use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 

@@ -5,7 +5,7 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{Function, InstructionData, Opcode};
 use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Mode, Options, Program, Request};
 use brolga_transform::Derivation;
-use brolga_transform::parts::PartRole;
+use brolga_transform::program::units::PartRole;
 
 mod common;
 

@@ -27,26 +27,17 @@ use cranelift_codegen::ir::{self, Opcode, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::exponent::leaves_exponent;
-use super::lanes::End;
-use super::pieces::bytes_of;
-use super::steps::Steps;
-use crate::callee::CalleeKind;
-use crate::cell::{access_offset, cell_of};
+use super::ulp::Steps;
+use crate::calls::callee::CalleeKind;
+use crate::calls::result_sources::Sources;
+use crate::calls::summary::{Demand, End, Summaries};
 use crate::cfg::Cfg;
-use crate::contents::{Contents, Kinds};
-use crate::pointers::{Pointers, access_address};
-use crate::reach::access_bytes;
-use crate::results::Sources;
-use crate::summary::Summaries;
-
-/// How the bits of an integer become a float's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Demand {
-    /// As they are, whole or in pieces.
-    Moved,
-    /// By arithmetic, on one way at least.
-    Computed,
-}
+use crate::kinds::bytes::bytes_of;
+use crate::kinds::contents::Contents;
+use crate::kinds::kind::Kinds;
+use crate::kinds::pointers::Pointers;
+use crate::memory::cell::cell_of;
+use crate::query::{access_address, access_bytes, access_offset};
 
 /// What is known before.
 #[derive(Clone, Copy)]

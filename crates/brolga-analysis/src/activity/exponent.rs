@@ -11,7 +11,7 @@
 use cranelift_codegen::ir::{self, Opcode, Type, ValueDef, types};
 
 use crate::cfg::Cfg;
-use crate::pointers::constant_int;
+use crate::query::constant_int;
 
 /// Bits of a mantissa, of a float as wide as an integer.
 pub fn mantissa_bits(ty: Type) -> Option<i64> {

@@ -16,7 +16,7 @@
 //! bitcast, or from a cell that is also accessed as a float), otherwise only possible; a possible float that is converted
 //! as an integer number is an integer number, and where one becomes a float, the pullback checks that no cotangent arrives.
 //!
-//! What a callee returns is tainted if an argument that it is made from ([`crate::results`]) is, or carries bits; what is loaded, if such an
+//! What a callee returns is tainted if an argument that it is made from ([`crate::calls::result_sources`]) is, or carries bits; what is loaded, if such an
 //! integer was stored at the same place, at whatever time.
 //!
 //! Where ways meet (or a `select` chooses), such an integer on one of them would taint the floats that come by the others. So if some come, and it is no piece, the result carries floats, and the pullback checks that no cotangent
@@ -32,15 +32,18 @@ use brolga_ir::{Diagnostic, FuncKey, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use crate::cell::{Base, access_offset, cell_of};
+use crate::calls::summary::{Demand, Summaries};
 use crate::cfg::Cfg;
-use crate::contents::{Contents, Kinds, Uses};
-use crate::modes::{ParamMode, ResultMode};
-use crate::pointers::{PointerInput, Pointers};
-use crate::summary::Summaries;
-use crate::turns::{Here, Local};
-use demand::{Demand, DemandInput};
-use steps::Steps;
+use crate::kinds::contents::Contents;
+use crate::kinds::kind::Kinds;
+use crate::kinds::pointers::{PointerInput, Pointers};
+use crate::kinds::punned_cells::{Here, Local};
+use crate::memory::cell::Base;
+use crate::query::access_offset;
+use crate::uses::Uses;
+use crate::variant::{ParamMode, ResultMode};
+use demand::DemandInput;
+use ulp::Steps;
 
 /// What a memory access means for the derivative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,28 +219,17 @@ pub struct ActivityInput<'a> {
     pub demanded: bool,
 }
 
-/// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
-/// all functions of a program).
-fn kinds_at(func: &ir::Function, contents: &Contents, summaries: &Summaries, inst: ir::Inst, addr: ir::Value) -> Kinds {
-    let k = contents.at(cell_of(func, addr, access_offset(func, inst)), addr);
-    if k.moved() != Kinds::NONE {
-        return k;
-    }
-    let region = func.dfg.insts[inst].alias_region(&func.dfg).map(|r| func.dfg.alias_regions[r].user_id);
-    region.map_or(k, |r| k.join(summaries.region(r)))
-}
-
+mod ambiguous_width;
 pub mod demand;
+mod dirty;
 pub mod exponent;
-pub mod lanes;
-mod open;
-pub mod pieces;
+pub mod fragments;
 mod roles;
 mod rounding;
-pub mod steps;
-mod unsure;
+pub mod ulp;
 mod useful;
 mod varied;
+pub mod width;
 
 struct Problem {
     inst: ir::Inst,
@@ -252,7 +244,7 @@ struct Cx<'a> {
     i: &'a ActivityInput<'a>,
     a: Activity,
     useful: EntitySet<ir::Value>,
-    /// Classes of memory (see [`crate::contents`]) that may hold something active.
+    /// Classes of memory (see [`crate::kinds::contents`]) that may hold something active.
     active_memory: EntitySet<ir::Value>,
     /// Places to which something active is stored, or what was computed from its bits: offsets and lengths in bytes.
     holding: HashMap<Base, Vec<(i64, u32)>>,
@@ -309,7 +301,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         demand: demand::demand(&input.for_demand(), |k| matches!(input.results[k], ResultMode::Bits(_))),
         problems: Vec::new(),
     };
-    let unsure = unsure::unsure(input);
+    let unsure = ambiguous_width::unsure(input);
     for round in 0.. {
         cx.a.lane.clone_from(input.lanes);
         unsure.iter().for_each(|v| cx.a.lane[v] = 0);
@@ -360,7 +352,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         .filter(|p| p.if_useful.is_none_or(|v| useful.contains(v)))
         .filter(|p| {
             let becomes = func.dfg.insts[p.inst].opcode() == Opcode::Bitcast;
-            p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && pieces::is_torn(func, v))
+            p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && fragments::is_torn(func, v))
         })
         .filter_map(|p| {
             let later = matches!(p.diagnostic.code, "AD0110" | "AD0111" | "AD0112");
@@ -399,7 +391,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
-        kinds_at(self.i.func, self.i.contents, self.i.summaries, inst, addr)
+        width::kinds_at(self.i.func, self.i.contents, self.i.summaries, inst, addr)
     }
 
     pub(super) fn is_float(&self, v: ir::Value) -> bool {

@@ -6,15 +6,17 @@ use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, AtomicRmwOp, InstructionData, Opcode, types};
 use cranelift_entity::EntitySet;
 
+use super::ambiguous_width::written_as;
 use super::demand::may_be_bits;
-use super::unsure::written_as;
 use super::{BITS_HELP, CopyRole, Cx, LATER_NOTE, MemRole, State};
-use crate::callee::CalleeKind;
-use crate::cell::{Cell, access_offset, cell_of};
-use crate::contents::{Kinds, becomes_float, goes_on};
-use crate::modes::{ParamMode, ResultMode, signature_id};
-use crate::pointers::{Delta, RootKind, access_address, constant_int};
-use crate::reach::{access_bytes, last_store};
+use crate::calls::callee::CalleeKind;
+use crate::kinds::contents::{becomes_float, goes_on};
+use crate::kinds::kind::Kinds;
+use crate::kinds::pointers::{Delta, RootKind};
+use crate::memory::cell::{Cell, cell_of};
+use crate::memory::reaching_store::last_store;
+use crate::query::{access_address, access_bytes, access_offset, constant_int, signature_id};
+use crate::variant::{ParamMode, ResultMode};
 
 const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
 const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
@@ -428,7 +430,7 @@ impl Cx<'_> {
     }
 
     /// The fields of a copy of known size, word by word, if every word is of one known kind. Where floats of both sizes are about, what is known of a word is only
-    /// what has just been written there: what it is taken for on other ways is no news (see [`super::unsure`]).
+    /// what has just been written there: what it is taken for on other ways is no news (see [`super::ambiguous_width`]).
     pub(super) fn fields(&self, inst: ir::Inst, mixed: bool) -> Option<Vec<(i32, MemRole)>> {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);

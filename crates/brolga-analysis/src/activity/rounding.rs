@@ -10,7 +10,7 @@
 //!
 //! **Which constants.** `1.5·2ᵏ` for `k` from 40 (singles: 12) to the width of the mantissa, and all numbers whose unit in the last place is one.
 //!
-//! **Errs.** A place in memory is taken to hold what was stored there last by the same [name](crate::cell), also behind calls. Memory that others may read (not a slot of which all uses
+//! **Errs.** A place in memory is taken to hold what was stored there last by the same [name](crate::memory::cell), also behind calls. Memory that others may read (not a slot of which all uses
 //! are seen, or a frame on WebAssembly's stack) makes of a sum that is stored there one to which something else is done. Bodies of other functions are read as the program has them.
 
 use std::rc::Rc;
@@ -22,10 +22,10 @@ use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
 use super::ActivityInput;
-use crate::callee::CalleeKind;
-use crate::cell::{Base, Cell, access_offset, cell_of};
+use crate::calls::callee::CalleeKind;
 use crate::cfg::{Cfg, edge_args};
-use crate::pointers::constant_int;
+use crate::memory::cell::{Base, Cell, cell_of};
+use crate::query::{access_offset, constant_int};
 
 /// More values that a sum is moved to are not looked at: it counts as one to which something else is done.
 const MOST: usize = 2000;

@@ -5,9 +5,9 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::SecondaryMap;
 
 use super::{Cx, MemRole, State};
-use crate::callee::CalleeKind;
-use crate::contents::Use;
-use crate::modes::ResultMode;
+use crate::calls::callee::CalleeKind;
+use crate::uses::Use;
+use crate::variant::ResultMode;
 
 impl Cx<'_> {
     /// Backwards: what an output depends on.

@@ -7,18 +7,21 @@ use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use smallvec::SmallVec;
 
+use super::dirty::Open;
 use super::exponent::leaves_exponent_beside;
-use super::open::Open;
-use super::pieces::bytes_of;
 use super::{BITS_HELP, Cx, State, whole_lane};
-use crate::bits;
-use crate::callee::CalleeKind;
-use crate::cell::{Cell, access_offset, cell_of};
-use crate::contents::{Kinds, Use, becomes_float, goes_on, is_handed_on, moves_half};
-use crate::modes::{ParamMode, signature_id};
-use crate::pointers::{Delta, RootKind, access_address, declared_elem};
-use crate::reach;
-use crate::results::Sources;
+use crate::calls::callee::CalleeKind;
+use crate::calls::result_sources::Sources;
+use crate::kinds::bit_idioms;
+use crate::kinds::bytes::bytes_of;
+use crate::kinds::contents::{becomes_float, goes_on, is_handed_on, moves_half};
+use crate::kinds::kind::Kinds;
+use crate::kinds::pointers::{Delta, RootKind, declared_elem};
+use crate::memory::cell::{Cell, cell_of};
+use crate::memory::reaching_store;
+use crate::query::{access_address, access_offset, signature_id};
+use crate::uses::Use;
+use crate::variant::ParamMode;
 
 const AS_FLOAT_NOTE: &str = "the shadow of a pointer moves with loads and stores of `i64`, so it would stay behind";
 const AS_FLOAT_HELP: &str = "copy pointers as `i64`, or with `memcpy`";
@@ -217,7 +220,7 @@ impl Cx<'_> {
             return false;
         }
         let (base, offset) = cell_of(func, args[1], access_offset(func, inst));
-        let place = (offset, reach::access_bytes(func, inst));
+        let place = (offset, crate::query::access_bytes(func, inst));
         let places = self.holding.entry(base).or_default();
         let new = !places.contains(&place);
         if new {
@@ -303,7 +306,7 @@ impl Cx<'_> {
                     return State::No;
                 }
                 let cell = cell_of(func, addr, access_offset(func, inst));
-                if self.i.contents.float_overlaps(cell, reach::access_bytes(func, inst)) != Kinds::NONE {
+                if self.i.contents.float_overlaps(cell, crate::query::access_bytes(func, inst)) != Kinds::NONE {
                     return State::Taint { definite: true };
                 }
                 self.part(inst, addr, cell)
@@ -420,7 +423,7 @@ impl Cx<'_> {
         self.wide_pointers(inst, v, addr);
         let bytes = self.ty(v).bytes();
         let cell = cell_of(func, addr, access_offset(func, inst));
-        let last = reach::last_store(func, self.i.cfg, inst, cell, bytes);
+        let last = reaching_store::last_store(func, self.i.cfg, inst, cell, bytes);
         let pointer = self.i.pointers.address.contains(v) || self.i.pointers.pointer_copy.contains(v);
         match last {
             Some(found) if self.is_float(v) => self.pointer_as_float(inst, v, found),
@@ -430,7 +433,7 @@ impl Cx<'_> {
         if !self.active_memory.contains(self.i.contents.find(addr)) {
             return State::No;
         }
-        let is_constant = |found: reach::Found| {
+        let is_constant = |found: reaching_store::Found| {
             let x = func.dfg.inst_args(found.store)[0];
             found.sure && found.offset == 0 && found.bytes == bytes && self.a.state[x] == State::No
         };
@@ -503,8 +506,8 @@ impl Cx<'_> {
     /// A load of less than a float: of a small number, or of a part of something, and then the pullback checks where that is stored.
     fn part(&self, inst: ir::Inst, addr: ir::Value, cell: Cell) -> State {
         let func = self.i.func;
-        let bytes = reach::access_bytes(func, inst);
-        match reach::last_store(func, self.i.cfg, inst, cell, bytes) {
+        let bytes = crate::query::access_bytes(func, inst);
+        match reaching_store::last_store(func, self.i.cfg, inst, cell, bytes) {
             Some(found) if found.offset == 0 && found.bytes == bytes => {
                 let state = self.tainted(&func.dfg.inst_args(found.store)[..1]);
                 if found.sure || state != State::No {
@@ -534,7 +537,7 @@ impl Cx<'_> {
     }
 
     /// A float load of what was stored as a pointer. The shadow there is an address.
-    fn pointer_as_float(&mut self, inst: ir::Inst, v: ir::Value, found: reach::Found) {
+    fn pointer_as_float(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::Found) {
         let p = self.i.pointers;
         let x = self.i.func.dfg.inst_args(found.store)[0];
         if p.root(x).is_some_and(|r| p.sure.contains(r) || p.address.contains(r) || p.address.contains(x)) {
@@ -547,7 +550,7 @@ impl Cx<'_> {
     }
 
     /// A pointer load of what was stored as a float, which is a copy unless it is nonsense.
-    fn float_as_pointer(&mut self, inst: ir::Inst, found: reach::Found) {
+    fn float_as_pointer(&mut self, inst: ir::Inst, found: reaching_store::Found) {
         let func = self.i.func;
         let x = func.dfg.inst_args(found.store)[0];
         let loaded = func.dfg.value_def(x).inst().and_then(|i| access_address(func, i));
@@ -579,7 +582,7 @@ impl Cx<'_> {
     }
 
     /// A float that is read where the last store wrote something else over part of it.
-    pub(super) fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reach::Found) {
+    pub(super) fn torn(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::Found) {
         let func = self.i.func;
         let x = func.dfg.inst_args(found.store)[0];
         let (bytes, lane) = (i64::from(self.ty(v).bytes()), Shape::of_float(self.ty(v)).map_or(0, Shape::lane_bytes));
@@ -607,7 +610,9 @@ impl Cx<'_> {
         let (mut cell, mut left) = (cell_of(func, addr, access_offset(func, load)), i64::from(self.ty(v).bytes()));
         let mut from = load;
         while left > 0 {
-            let Some(found) = reach::last_store(func, self.i.cfg, from, cell, left as u32) else { return false };
+            let Some(found) = reaching_store::last_store(func, self.i.cfg, from, cell, left as u32) else {
+                return false;
+            };
             let x = func.dfg.inst_args(found.store)[0];
             let (start, end) = (found.offset, found.offset + i64::from(found.bytes));
             if self.a.state[x] != State::No || self.is_float(x) {
@@ -630,7 +635,7 @@ impl Cx<'_> {
         let args = func.dfg.inst_args(inst);
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
         // What only gives its sign gives nothing else, whatever was done to its bits before, and so does what only lets others through.
-        let state = match (bits::signed(func, inst, lane), bits::masked(func, inst, lane)) {
+        let state = match (bit_idioms::signed(func, inst, lane), bit_idioms::masked(func, inst, lane)) {
             (Some(x), _) => self.a.state[x],
             (None, Some(of)) => match self.any_state(&of) {
                 State::No => return State::No,
@@ -644,8 +649,8 @@ impl Cx<'_> {
         if let State::Varied { definite } = state
             && lane != 0
         {
-            match bits::classify(func, inst, lane, |x| self.a.is_varied(x)) {
-                Some(bits::BitOp::SignOnly) => return State::No,
+            match bit_idioms::classify(func, inst, lane, |x| self.a.is_varied(x)) {
+                Some(bit_idioms::BitOp::SignOnly) => return State::No,
                 Some(_) => return self.received(v, args, definite),
                 None => {}
             }

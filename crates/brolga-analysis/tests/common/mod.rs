@@ -1,7 +1,7 @@
 //! What tests of analyses share: programs from texts, and the input of questions about memory.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use brolga_analysis::clobber::ClobberInput;
+use brolga_analysis::memory::clobber::ClobberInput;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};

@@ -5,8 +5,8 @@
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
-use brolga_transform::plan::why::{Reader, readers, reason};
-use brolga_transform::plan::{Source, type_of};
+use brolga_transform::plan::remarks::{Reader, readers, reason};
+use brolga_transform::plan::table::{Source, type_of};
 use brolga_transform::{Stages, derive_with};
 use cranelift_codegen::ir::{self, Type};
 

@@ -165,7 +165,7 @@ pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) 
 
 /// The same for two singles in a word, the first in its lower half. Bytes of a place may as well be a double's, of which the sum of two halves would be another number, and nothing here tells:
 /// who asks is sure that they are singles, because the word was made of them or is only read as such. A word that is merely moved, and is thought to be
-/// singles for what happens on another way, stays a ticket (`brolga_analysis::activity::unsure`).
+/// singles for what happens on another way, stays a ticket (`brolga_analysis::activity::ambiguous_width`).
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].

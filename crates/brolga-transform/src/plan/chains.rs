@@ -1,6 +1,6 @@
 //! What a reverse block would wait for if it computed it again.
 //!
-//! The cut of [`super::flow`] weighs bytes. What it saves in bytes is paid for in instructions, and where a turn is long, in cycles that its chain takes: of
+//! The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in instructions, and where a turn is long, in cycles that its chain takes: of
 //! divisions and roots above all. Both are compared here with the record, by the model of [`brolga_rules::cost`].
 
 use brolga_ir::inst::Val;
@@ -8,8 +8,8 @@ use brolga_ir::map::{HashMap, IndexSet};
 use brolga_rules::cost::{BYTES_FOR_EACH, LONG_CHAIN, MANY_AGAIN, cost, is_waited_for, latency};
 use cranelift_codegen::ir;
 
-use super::build::{MAX_DEPTH, Planner};
-use super::type_of;
+use super::planner::{MAX_DEPTH, Planner};
+use crate::plan::table::type_of;
 
 impl Planner<'_, '_> {
     /// Whether a block would compute so much from what is recorded that it is better to record what it needs.

@@ -12,8 +12,8 @@
 //!   while the pullback is in the loop, set where the pullback enters the loop from behind;
 //! - what an induction variable was at the end of its loop follows from the bound that it was compared with;
 //! - pure and cheap arithmetic is done again, and memory that nobody has written since is read again (`reload`), also by who was handed it
-//!   by the turn before, which had loaded it ([`crate::ahead`]); so is a quotient whose reverse divides
-//!   by the same number, where much less is recorded by that ([`crate::quotients`]);
+//!   by the turn before, which had loaded it ([`crate::primal::undo_commoning`]); so is a quotient whose reverse divides
+//!   by the same number, where much less is recorded by that ([`crate::clif::slp_divisions`]);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per execution (Mooncake's comms
 //!   stack). Which values those are is a minimum cut ([`flow`]) between what must be recorded and what is read, by bytes; but where
 //!   long chains of floats would be computed again to save a few bytes for each, what is read is recorded as it is, and so is what stands at the end of a chain
@@ -24,7 +24,7 @@
 //! for nothing, or is kept in a frame that does not get longer by it. Otherwise it is in a frame slot if the block runs at most once, else it is the last bytes of the
 //! predecessor's record, where the reverse block looks before the predecessor's reverse pops it.
 //!
-//! Loops that are run again ([`crate::again`]) block by block are not planned: what they read is read by the block that enters them. If they
+//! Loops that are run again ([`crate::plan::rerun_loops`]) block by block are not planned: what they read is read by the block that enters them. If they
 //! are reversed turn by turn, a turn is to them what a call is to a function.
 //!
 //! Blocks are planned from the innermost loops outwards, since a loop asks the blocks behind it for what it is to hold.
@@ -33,243 +33,31 @@
 //! every path pops mirror pushes. A block pushes a number only if some successor in a loop reads it. Every choice
 //! gives the same value, bit for bit, so no choice changes a gradient; a loop that is run again adds up in another order.
 
-mod build;
-mod carry;
-mod chains;
-mod flow;
-mod names;
-mod preds;
-pub mod why;
+pub mod liveness;
+pub mod rerun_loops;
+pub mod table;
 
-use brolga_analysis::RootKind;
-use brolga_analysis::cfg::Cfg;
-use brolga_ir::inst::{FrameSlot, Val};
+mod chains;
+pub mod invert;
+mod min_cut;
+mod planner;
+pub mod predecessors;
+pub mod remarks;
+mod val_set;
+
+use brolga_ir::inst::Val;
 #[expect(unused_imports, reason = "named in the documentation above")]
 use brolga_ir::lower::FrameHome;
-use brolga_ir::lower::FrameLayout;
-use brolga_ir::map::{HashMap, IndexMap};
-use brolga_rules::cost::latency;
-use cranelift_codegen::ir::{self, Type, types};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use brolga_ir::map::IndexMap;
+use cranelift_codegen::ir::Type;
 
-use crate::again::{Again, chain};
-use crate::canonical::Induction;
 use crate::facts::Facts;
-use crate::stmt::AdStmts;
-pub use carry::{Other, Undo};
-pub use preds::ways;
+use crate::plan::table::{Again, Plan};
+use crate::translate::stmt::AdStmts;
 
-/// How a name gets into a reverse block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Read from the activation frame.
-    Frame(FrameSlot),
-    /// Popped with the block's record.
-    Record,
-    /// Computed again by this primal instruction, or read again from memory.
-    Recompute(ir::Inst),
-    /// In a variable that is held while the pullback is in a loop.
-    Held,
-    /// An induction variable behind its loop, from the bound that it was compared with.
-    Last(Last),
-}
-
-/// What an integer that goes in steps was when its loop was left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Last {
-    /// It, if it is not the one that was compared: it has gone as many steps.
-    pub of: Option<Induction>,
-    /// The variable that was compared.
-    pub iv: Induction,
-    /// What it was compared with.
-    pub bound: ir::Value,
-    /// Whether the next value was compared.
-    pub of_next: bool,
-    /// The first value that is compared and the bound: which of them is where the loop ends. `None` if always the bound.
-    pub far: Option<ir::Opcode>,
-}
-
-impl Plan {
-    /// The loop around a block that is run again.
-    pub fn again(&self, b: ir::Block) -> Option<&Again> {
-        self.again_of[b].map(|i| &self.again[i])
-    }
-
-    /// Blocks that have reverses of their own.
-    pub fn reversed(&self, b: ir::Block) -> bool {
-        self.returning.contains(b) && self.again(b).is_none_or(|a| a.turns && b != a.header)
-    }
-
-    /// Whether something is recorded that may be recorded again, turn by turn.
-    pub fn records_in_turns(&self, cfg: &Cfg) -> bool {
-        self.blocks.iter().any(|(b, plan)| !cfg.once(b) && (!plan.record.is_empty() || plan.push_id))
-    }
-
-    /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a loop.
-    pub fn once(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
-        let by_turns = |a: &Again| a.turns && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
-        facts.cfg.once(b) || self.again(b).is_some_and(by_turns)
-    }
-}
-
-impl Last {
-    /// The values that it is computed from.
-    pub fn operands(&self) -> impl Iterator<Item = ir::Value> + use<> {
-        let first = (self.far.is_some() || self.of.is_some()).then_some(self.iv.start);
-        [Some(self.bound), first, self.of.map(|x| x.start)].into_iter().flatten()
-    }
-
-    /// The same for another variable of the same loop, if that follows: from the way that the one has gone, or from the number of
-    /// its steps, which are of a power of two.
-    pub fn with(self, func: &ir::Function, of: Induction) -> Option<Self> {
-        let bits = |iv: &Induction| func.dfg.value_type(iv.var).bits();
-        let (here, there) = (bits(&self.iv), bits(&of));
-        let last = Self { of: Some(of), ..self };
-        let counted = here <= there && self.iv.step.unsigned_abs().is_power_of_two();
-        (counted || last.in_proportion(here == there)).then_some(last)
-    }
-
-    /// Whether the way of the other variable is a multiple of the way that this has gone.
-    pub fn in_proportion(&self, same_type: bool) -> bool {
-        same_type && self.of.is_some_and(|of| of.step.wrapping_rem(self.iv.step) == 0)
-    }
-}
-
-/// On a reverse edge, a held variable gets the value of a name, after steps back.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hold {
-    /// The variable.
-    pub name: Val,
-    /// A name that the reverse of the edge's target has.
-    pub base: Val,
-    /// Steps from the one to the other.
-    pub undo: Vec<Undo>,
-}
-
-/// How the pullback finds the predecessor of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PredSource {
-    /// There is only one.
-    Unique(ir::Block),
-    /// In a frame slot.
-    Frame(FrameSlot),
-    /// On top of the tape.
-    Tape,
-    /// The block that enters the loop, if the induction variable has its first value; else the latch.
-    Turn {
-        /// The variable.
-        iv: Induction,
-        /// Where the loop is entered from.
-        entry: ir::Block,
-        /// Where the turn before came from.
-        latch: ir::Block,
-    },
-    /// One of two, by the condition of the branch that led here.
-    Branch {
-        /// The condition.
-        cond: ir::Value,
-        /// Where it is not zero.
-        yes: ir::Block,
-        /// Where it is zero.
-        no: ir::Block,
-    },
-    /// One of several, by the index of the `br_table` that led here ([`ways`]).
-    Table {
-        /// The index.
-        index: ir::Value,
-        /// The block of the branch.
-        from: ir::Block,
-    },
-}
-
-/// The plan of one block.
-#[derive(Clone, Debug, Default)]
-pub struct BlockPlan {
-    /// What the reverse block reads and where from, in an order in which it can be had.
-    pub sources: Vec<(Val, Source)>,
-    /// What the forward block pushes.
-    pub record: Vec<Val>,
-    /// Whether it pushes its number too.
-    pub push_id: bool,
-    /// What the forward block keeps in the frame at its end.
-    pub keeps: Vec<(FrameSlot, Val)>,
-    /// Frame slots in which it keeps its number.
-    pub keep_ids: Vec<FrameSlot>,
-}
-
-impl BlockPlan {
-    /// Cycles until all is there that the reverse block computes again.
-    pub fn chain(&self, dfg: &ir::DataFlowGraph) -> u32 {
-        let mut at: HashMap<ir::Value, u32> = HashMap::default();
-        for &(v, source) in &self.sources {
-            if let (Val::Primal(v), Source::Recompute(i)) = (v, source) {
-                at.insert(v, chain(&at, dfg.inst_args(i)) + latency(dfg.insts[i].opcode()));
-            }
-        }
-        at.into_values().max().unwrap_or(0)
-    }
-}
-
-/// The plan of a function.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// Whether both halves are one function.
-    pub combined: bool,
-    /// By block.
-    pub blocks: SecondaryMap<ir::Block, BlockPlan>,
-    /// Predecessors, for blocks that have any.
-    pub preds: SecondaryMap<ir::Block, Option<PredSource>>,
-    /// What happens to held variables on the reverse of an edge, named by its two blocks.
-    pub holds: IndexMap<(ir::Block, ir::Block), Vec<Hold>>,
-    /// Where a combined function keeps the primal's results until it returns them.
-    pub results: Vec<FrameSlot>,
-    /// Frame slot of the number of the block that returned, if several can.
-    pub exit: Option<FrameSlot>,
-    /// Where a forward pass tells its pullback whether a number that was watched is infinite or NaN ([`crate::finite`]).
-    pub flag: Option<FrameSlot>,
-    /// The activation frame, if there is anything in it.
-    pub frame: Option<FrameLayout>,
-    /// Number of each block, as recorded.
-    pub number: SecondaryMap<ir::Block, u32>,
-    /// Bytes of a block number.
-    pub id_bytes: u32,
-    /// Blocks that may return.
-    pub returning: EntitySet<ir::Block>,
-    /// Blocks that do return.
-    pub exits: Vec<ir::Block>,
-    /// Loops that are run again, forwards, and record nothing for another run.
-    pub again: Vec<Again>,
-    /// Which of them each block is in.
-    pub again_of: SecondaryMap<ir::Block, Option<usize>>,
-}
-
-/// Type of a recordable name.
-pub fn type_of(facts: &Facts<'_>, aux: &IndexMap<Val, Type>, v: Val) -> Type {
-    match v {
-        Val::Primal(p) => facts.func().dfg.value_type(p),
-        Val::Delta(_) => types::I64,
-        Val::Aux(..) => aux[&v],
-        Val::D(_) => unreachable!("derived values are local"),
-    }
-}
-
-/// The block that defines a name in the forward pass.
-pub(crate) fn def_block(facts: &Facts<'_>, v: Val) -> ir::Block {
-    let entry = facts.cfg.blocks[0];
-    match v {
-        Val::Primal(p) => facts.cfg.def_block[p].expect("a primal value has a block"),
-        Val::Delta(r) => match facts.pointers.roots.get(&r) {
-            Some(RootKind::Param(_) | RootKind::Slot(_) | RootKind::Data(_)) => entry,
-            _ => facts.cfg.def_block[r].expect("a root has a block"),
-        },
-        Val::Aux(inst, _) => facts.func().layout.inst_block(inst).expect("an instruction has a block"),
-        Val::D(_) => unreachable!("derived values are local"),
-    }
-}
-
-/// Plan a function. `again` are loops that are run again ([`crate::again`]).
+/// Plan a function. `again` are loops that are run again ([`crate::plan::rerun_loops`]).
 pub fn plan(facts: &Facts<'_>, stmts: &AdStmts, aux: &IndexMap<Val, Type>, watched: bool, again: Vec<Again>) -> Plan {
-    let mut planner = build::Planner::new(facts, stmts, aux, again);
+    let mut planner = planner::Planner::new(facts, stmts, aux, again);
     if watched {
         planner.flag();
     }

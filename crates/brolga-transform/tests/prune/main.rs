@@ -1,18 +1,17 @@
 //! What `prune` removes and what it leaves, on small graphs: [`control`] and [`values`]. That it changes no result is tried
 //! on whole programs in `ir-tests/tests/prune.rs`.
 
-use brolga_analysis::contents::Uses;
-use brolga_analysis::places::Places;
+use brolga_analysis::memory::alias::Places;
+use brolga_analysis::uses::Uses;
 use brolga_analysis::{Blocks, Cfg, Private};
-use brolga_ir::Program;
 use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::lower::lower;
 use brolga_ir::names::Names;
-use brolga_ir::{Dv, InstId};
-use brolga_transform::normalise::plain_env;
-use brolga_transform::prune::{Known, prune};
+use brolga_ir::{Dv, InstId, Program};
+use brolga_transform::dce::{Known, prune};
+use brolga_transform::primal::normalise::plain_env;
 use cranelift_codegen::entity::EntityRef;
 use cranelift_codegen::ir;
 use cranelift_codegen::settings::{self, Flags};

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use brolga_analysis::modes::HELPER_CONV;
+use brolga_analysis::variant::HELPER_CONV;
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, Tape, Val};
 use cranelift_codegen::ir::{self, types};
 

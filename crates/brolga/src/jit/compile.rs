@@ -3,7 +3,7 @@
 //! Functions of a derivation name each other by symbol; here symbols become `FuncId`s. For each function that we call from
 //! Rust there is an *entry point*, a C function of one pointer that reads arguments from an array of 16-byte cells, calls,
 //! and writes results to the same array, so that one trampoline (`brolga_runtime::call_guarded`) serves all signatures. What the
-//! request asked for is its own entry point, unless others call it (`brolga_transform::door`).
+//! request asked for is its own entry point, unless others call it (`brolga_transform::clif::entry_thunk`).
 //!
 //! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the same module when somebody
 //! calls it, so that a function or a data object has one address for both. So is the second derivative of a program that
@@ -11,15 +11,15 @@
 
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
-use brolga_analysis::summary::reachable;
+use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
 use brolga_rules::OF_C;
 use brolga_transform::Derivation;
-use brolga_transform::door::entry_signature;
-use brolga_transform::parts::{Part, PartRole};
+use brolga_transform::clif::entry_thunk::entry_signature;
+use brolga_transform::program::units::{Part, PartRole};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
@@ -434,10 +434,10 @@ const SHORT: usize = 150;
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     let divides = divides_by_constants(func);
     // What the mid-end would do for a short function has been done.
-    if brolga_transform::hoist::is_short(func) {
+    if brolga_transform::clif::licm_gvn::is_short(func) {
         return !divides;
     }
-    let lanes = brolga_transform::lanes::in_front(func);
+    let lanes = brolga_transform::clif::vectorise::in_front(func);
     // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that asks at its end adds no arm.
     let mut earlier = brolga_ir::map::HashSet::default();
     let (mut loops, mut longest) = (false, 0);
@@ -694,7 +694,7 @@ mod tests {
         };
         for (last, plain) in [("jump block1", true), ("jump block2", false)] {
             let func = cranelift_reader::parse_functions(&text(last)).unwrap_or_else(|e| panic!("{e}")).remove(0);
-            assert!(!brolga_transform::hoist::is_short(&func));
+            assert!(!brolga_transform::clif::licm_gvn::is_short(&func));
             assert_eq!(is_better_plain(&func, false), plain, "{last}");
         }
     }

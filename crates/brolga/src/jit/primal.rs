@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use brolga_analysis::summary::reachable;
+use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::{FuncKey, Options, Program};
 use cranelift_codegen::data_value::DataValue;
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use brolga_analysis::summary::reachable;
+use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::{Effort, Inline, Made, Options, Program, Request};
 use cranelift_codegen::ir::{self, GlobalValueData, Opcode};
 

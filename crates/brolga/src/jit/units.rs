@@ -14,8 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use brolga_ir::{Diagnostic, Diagnostics, FuncKey, Program};
-use brolga_transform::door::verify;
-use brolga_transform::tidy::has_aliases;
+use brolga_transform::clif::entry_thunk::verify;
+use brolga_transform::clif::simplify_cfg::has_aliases;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
@@ -237,7 +237,7 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
 }
 
 /// Have the back end compile a function as it is, if nothing is to be done to it before: with little effort nothing is, but that what cannot be
-/// reached and other names of values go, and of those [`tidy`](brolga_transform::tidy) has left none. So it need not be copied.
+/// reached and other names of values go, and of those [`tidy`](brolga_transform::clif::simplify_cfg) has left none. So it need not be copied.
 fn back_end(
     ctx: &mut Context,
     regs: &mut regalloc2::Ctx,

@@ -16,8 +16,8 @@ use brolga_ir::lower::FrameHome;
 use brolga_ir::map::IndexMap;
 use brolga_ir::print::primal_text_as;
 use brolga_transform::Stages;
-use brolga_transform::plan::why::{Reader, readers};
-use brolga_transform::plan::{PredSource, Source, type_of};
+use brolga_transform::plan::remarks::{Reader, readers};
+use brolga_transform::plan::table::{PredSource, Source, type_of};
 use cranelift_codegen::ir::{self, Type};
 
 /// The plan as comment lines.

@@ -1,0 +1,298 @@
+//! Integers that are pieces of memory, and nothing else.
+//!
+//! **Question.** A tainted integer has no cotangent, since nobody knows what it is. But one that has only been moved since it was loaded is just
+//! what lay there, and where it is stored that lies again: its cotangent is the bytes of the shadow at the one place, to be put together
+//! with others at the other (`brolga_runtime::pieces`).
+//!
+//! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
+//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added ([`super::ulp`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
+//! it returns checks that no cotangent comes.)
+
+use brolga_ir::inst::{DOUBLES_ANYWHERE, Shape};
+use brolga_rules::{OpcodeRule, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode, ValueDef};
+use cranelift_entity::EntitySet;
+
+use super::ambiguous_width::{is_mixed, is_packed};
+use super::{Cx, State};
+use crate::calls::callee::CalleeKind;
+use crate::kinds::bit_idioms::sign_of_piece;
+use crate::kinds::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied};
+use crate::kinds::kind::Kinds;
+use crate::query::access_bytes;
+use crate::uses::Use;
+use crate::variant::ParamMode;
+
+/// What a value is a piece for.
+enum Because {
+    /// It is one.
+    Itself,
+    /// These are.
+    Of(Vec<ir::Value>),
+    /// It is none.
+    Nothing,
+}
+
+/// Whether an integer that becomes a float is none for certain: bytes are missing, or it has some of a float of another size.
+pub(super) fn is_torn(func: &ir::Function, v: ir::Value) -> bool {
+    let n = func.dfg.value_type(v).bytes();
+    if n > 8 {
+        return false;
+    }
+    let mut work = vec![v];
+    let mut seen = EntitySet::new();
+    while let Some(v) = work.pop() {
+        let Some(inst) = func.dfg.value_def(v).inst().filter(|_| seen.insert(v)) else { continue };
+        let arg = func.dfg.inst_args(inst).first().map(|&a| func.dfg.value_type(a));
+        match bytes_of(func, inst) {
+            Some(from) => work.extend(from.iter().map(|b| b.of)),
+            None if func.dfg.insts[inst].opcode() == Opcode::Bitcast
+                && arg.is_some_and(|ty| ty.is_float() && ty.bytes() != n) =>
+            {
+                return true;
+            }
+            None => {}
+        }
+    }
+    occupied(func, v, &mut { MOST_LOOKED_AT }) != low(n)
+}
+
+impl Cx<'_> {
+    /// Find them.
+    pub(super) fn pieces(&mut self) {
+        let func = self.i.func;
+        let mut open = Vec::new();
+        for v in func.dfg.values() {
+            if self.is_cut(v) {
+                self.a.pieces.insert(v);
+                continue;
+            }
+            if !matches!(self.a.state[v], State::Taint { .. }) || self.is_float(v) || func.dfg.value_is_alias(v) {
+                continue;
+            }
+            // Of an address the shadow is followed, and no cotangent.
+            if self.i.pointers.root(v).is_some() {
+                continue;
+            }
+            match self.because(v) {
+                Because::Itself => drop(self.a.pieces.insert(v)),
+                Because::Of(others) => {
+                    self.a.pieces.insert(v);
+                    open.push((v, others));
+                }
+                Because::Nothing => {}
+            }
+        }
+        let all = open.clone();
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            open.retain(|&(v, ref others)| {
+                let whole = self.may_be_whole(v, others);
+                let fits = |&x: &ir::Value| {
+                    self.a.state[x] == State::No || self.a.pieces.contains(x) || whole && self.a.is_varied(x)
+                };
+                let all = others.iter().all(fits);
+                changed |= !all;
+                all || !self.a.pieces.remove(v)
+            });
+        }
+        self.computed(&all);
+    }
+
+    /// Which pieces have a demand for a cotangent: what is computed, what is moved of that, and what is loaded for nothing else.
+    fn computed(&mut self, made_of: &[(ir::Value, Vec<ir::Value>)]) {
+        let func = self.i.func;
+        let arithmetic = |v: ir::Value| {
+            let inst = func.dfg.value_def(v).inst();
+            inst.is_some_and(|i| self.i.steps.of(i).is_none() && bytes_of(func, i).is_none() && self.is_arithmetic(i))
+        };
+        let mut found: EntitySet<ir::Value> = EntitySet::new();
+        found.extend(made_of.iter().map(|m| m.0).filter(|&v| self.a.pieces.contains(v) && arithmetic(v)));
+        if found.is_empty() {
+            return;
+        }
+        let moved = |v: ir::Value| {
+            let inst = func.dfg.value_def(v).inst();
+            self.a.pieces.contains(v) && inst.is_some_and(|i| bytes_of(func, i).is_some())
+        };
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for (v, of) in made_of {
+                if !found.contains(*v) && moved(*v) && of.iter().any(|x| found.contains(*x)) {
+                    changed |= found.insert(*v);
+                }
+            }
+        }
+        let only_computed = |v: &ir::Value| {
+            let is_load = func.dfg.value_def(*v).inst().is_some_and(|i| func.dfg.insts[i].opcode().can_load());
+            let made = |u: &Use| match *u {
+                Use::Inst(i, _) => {
+                    let results = func.dfg.inst_results(i);
+                    self.ends(i) || !results.is_empty() && results.iter().all(|&r| found.contains(r))
+                }
+                Use::Edge(..) => false,
+            };
+            is_load && !self.a.is_varied(*v) && self.i.uses.of(*v).iter().all(made)
+        };
+        let loads: Vec<ir::Value> = self.a.pieces.iter().filter(only_computed).collect();
+        found.extend(loads);
+        self.a.computed = found;
+    }
+
+    /// Whether no cotangent comes from a use.
+    fn ends(&self, inst: ir::Inst) -> bool {
+        let func = self.i.func;
+        let results = func.dfg.inst_results(inst);
+        let op = func.dfg.insts[inst].opcode();
+        !results.is_empty() && !op.is_call() && results.iter().all(|&r| self.a.state[r] == State::No)
+    }
+
+    /// Whether an instruction calculates with integers.
+    fn is_arithmetic(&self, inst: ir::Inst) -> bool {
+        let func = self.i.func;
+        let plain = func.dfg.inst_args(inst).iter().all(|&a| !func.dfg.value_type(a).lane_type().is_float());
+        let s = match opcode_rule(func.dfg.insts[inst].opcode()) {
+            OpcodeRule::NotFloat => return plain,
+            OpcodeRule::Structural(s) => s,
+            _ => return false,
+        };
+        use Structural::*;
+        let bits =
+            matches!(s, Band | Bor | Bxor) && sign_of_piece(func, inst, |x| self.a.state[x] != State::No).is_some();
+        plain
+            && !bits
+            && matches!(
+                s,
+                IntArith
+                    | IntBits
+                    | Band
+                    | Bor
+                    | Bxor
+                    | Bnot
+                    | Bitselect
+                    | Blendv
+                    | Splat
+                    | Insertlane
+                    | Extractlane
+                    | ScalarToVector
+                    | Shuffle
+                    | Swizzle
+                    | Pshufb
+            )
+    }
+
+    /// Whether some of the integers of which a piece is one may carry whole floats: where ways join, and if those are all of one width.
+    fn may_be_whole(&self, v: ir::Value, others: &[ir::Value]) -> bool {
+        let func = self.i.func;
+        let joins = func.dfg.value_def(v).inst().is_none_or(|i| func.dfg.insts[i].opcode() == Opcode::Select);
+        let whole = others.iter().filter(|&&x| self.a.is_varied(x) && !self.a.pieces.contains(x));
+        let mut widths = whole.map(|&x| self.a.lane[x]);
+        let first = widths.next();
+        joins && widths.all(|w| Some(w) == first)
+    }
+
+    /// Whether an integer that carries whole floats is cut in pieces: then it is one, too. Whatever it is made from, or goes to, may be none: where a
+    /// ticket meets a number, the one is made the other.
+    fn is_cut(&self, v: ir::Value) -> bool {
+        let func = self.i.func;
+        if !self.a.is_varied(v) || self.is_float(v) || self.ty(v).bytes() > 8 {
+            return false;
+        }
+        let tainted = |i: ir::Inst| {
+            let results = func.dfg.inst_results(i);
+            results.first().is_some_and(|&r| matches!(self.a.state[r], State::Taint { .. }))
+        };
+        let cuts = |u: &Use| match *u {
+            Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
+                Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 => n == 0,
+                _ => tainted(i) && (bytes_of(func, i).is_some() || self.is_arithmetic(i) && self.is_possible(v)),
+            },
+            Use::Edge(..) => false,
+        };
+        self.tells_tickets(v) && self.i.uses.of(v).iter().any(cuts)
+    }
+
+    /// Whether an integer may carry a float's bits, but nothing says that it does.
+    fn is_possible(&self, v: ir::Value) -> bool {
+        self.a.state[v] == State::Varied { definite: false }
+    }
+
+    /// Whether the reverse of what makes an integer can do with a ticket for its cotangent.
+    fn tells_tickets(&self, v: ir::Value) -> bool {
+        let func = self.i.func;
+        let ValueDef::Result(inst, _) = func.dfg.value_def(v) else { return true };
+        use Opcode::*;
+        match func.dfg.insts[inst].opcode() {
+            Bitcast | Load | Select => true,
+            Iadd | Isub | Udiv | Sdiv => self.i.steps.of(inst).is_some(),
+            Band | Bor | Bxor | Bitselect | Extractlane | Isplit | Uextend | Ireduce | Ishl | Ushr | Sshr => true,
+            op if op.is_call() => matches!(
+                CalleeKind::of(self.i.program, func, inst),
+                Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_))
+            ),
+            _ => false,
+        }
+    }
+
+    fn because(&self, v: ir::Value) -> Because {
+        let func = self.i.func;
+        let inst = match func.dfg.value_def(v) {
+            ValueDef::Param(b, i) if b == self.i.cfg.blocks[0] => {
+                let bytes = matches!(
+                    self.i.params[i],
+                    ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
+                );
+                return if bytes { Because::Itself } else { Because::Nothing };
+            }
+            ValueDef::Param(b, i) => return Because::Of(self.i.cfg.incoming(b, i).collect()),
+            ValueDef::Result(inst, _) => inst,
+            ValueDef::Union(..) => return Because::Nothing,
+        };
+        let args = func.dfg.inst_args(inst);
+        if let Some(n) = self.i.steps.of(inst) {
+            return match self.a.state[args[1 - n]] {
+                State::No => Because::Of(vec![args[n]]),
+                State::Taint { definite: false } => Because::Of(args.to_vec()),
+                _ => Because::Nothing,
+            };
+        }
+        let computed = || match self.a.state[v] {
+            State::Taint { definite: false } if self.is_arithmetic(inst) => Because::Of(args.to_vec()),
+            _ => Because::Nothing,
+        };
+        let OpcodeRule::Structural(s) = opcode_rule(func.dfg.insts[inst].opcode()) else { return computed() };
+        match s {
+            Structural::Load | Structural::AtomicLoad | Structural::IntLoad => Because::Itself,
+            _ if let Some(from) = bytes_of(func, inst) => Because::Of(from.iter().map(|b| b.of).collect()),
+            Structural::Select => Because::Of(args[1..].to_vec()),
+            Structural::Band | Structural::Bor | Structural::Bxor => {
+                let op = sign_of_piece(func, inst, |x| self.a.state[x] != State::No);
+                op.map_or_else(computed, |op| Because::Of(op.flows_to()))
+            }
+            Structural::Bitcast => Because::Of(args.to_vec()),
+            Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
+                Some(CalleeKind::Derived(_)) => Because::Itself,
+                _ => Because::Nothing,
+            },
+            _ => computed(),
+        }
+    }
+
+    /// The shape of a piece that an access moves.
+    pub(super) fn bytes_at(&self, inst: ir::Inst, addr: ir::Value) -> Shape {
+        let n = access_bytes(self.i.func, inst) as u8;
+        let value = self.i.func.dfg.inst_results(inst).first().unwrap_or(&self.i.func.dfg.inst_args(inst)[0]);
+        if self.a.computed.contains(*value) {
+            return Shape::Demand { n };
+        }
+        let of = match self.kinds_at(inst, addr).moved() {
+            _ if is_packed(self.i, inst, addr) => DOUBLES_ANYWHERE,
+            // What this function takes a place for need not be what is there now.
+            _ if is_mixed(self.i, inst, addr) => 0,
+            Kinds::F64 => 8,
+            Kinds::F32 => 4,
+            _ => 0,
+        };
+        Shape::Bytes { n, of }
+    }
+}

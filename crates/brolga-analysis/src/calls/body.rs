@@ -1,0 +1,17 @@
+//! A normalised function, with what every analysis asks of one.
+
+use cranelift_codegen::ir;
+
+use crate::cfg::Cfg;
+use crate::uses::Uses;
+
+/// A normalised function, with what everybody asks of one.
+#[derive(Clone, Copy)]
+pub struct Body<'a> {
+    /// It.
+    pub func: &'a ir::Function,
+    /// Its edges.
+    pub cfg: &'a Cfg,
+    /// All uses.
+    pub uses: &'a Uses,
+}

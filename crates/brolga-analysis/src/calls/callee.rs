@@ -1,0 +1,78 @@
+//! What a call goes to: a function of the program, a known C function, or something nobody knows.
+
+use brolga_ir::program::symbol_in;
+use brolga_ir::{FuncKey, Program};
+use brolga_rules::{MathRule, math_rule};
+use cranelift_codegen::ir::{self, InstructionData};
+
+/// What a call goes to.
+#[derive(Clone, Debug)]
+pub enum CalleeKind {
+    /// A function with a body, to be derived.
+    Derived(FuncKey),
+    /// A function with a body that does not matter for derivatives and is called as it is: [`crate::calls::opaque_allocator`].
+    Plain(FuncKey),
+    /// An imported function with a rule.
+    Known(&'static MathRule),
+    /// A function with a body that computes a known function. The first argument, the instance, is not the rule's.
+    Computes(&'static MathRule),
+    /// A function of the embedder's, which does not matter for derivatives.
+    Host,
+    /// An imported function without one.
+    Missing(String),
+    /// Whatever the first operand points at.
+    Indirect(ir::SigRef),
+}
+
+impl CalleeKind {
+    /// Classify a call instruction; `None` if it is no call.
+    #[inline]
+    pub fn of(program: &Program, func: &ir::Function, inst: ir::Inst) -> Option<Self> {
+        // Analyses ask of each instruction.
+        match func.dfg.insts[inst] {
+            InstructionData::Call { .. } | InstructionData::CallIndirect { .. } => Self::of_call(program, func, inst),
+            _ => None,
+        }
+    }
+
+    fn of_call(program: &Program, func: &ir::Function, inst: ir::Inst) -> Option<Self> {
+        match func.dfg.insts[inst] {
+            InstructionData::Call { func_ref, .. } => {
+                let symbol = symbol_in(func, &func.dfg.ext_funcs[func_ref].name);
+                Some(match program.func(&symbol) {
+                    Some(k) if program.funcs[k].body.is_some() && computed(program, k).is_some() => {
+                        CalleeKind::Computes(computed(program, k)?)
+                    }
+                    Some(k) if program.plain.contains(k) => CalleeKind::Plain(k),
+                    Some(k) if program.funcs[k].body.is_some() => CalleeKind::Derived(k),
+                    Some(k) if program.funcs[k].host.is_some() => CalleeKind::Host,
+                    _ => match math_rule(&symbol) {
+                        Some(r) if signature_fits(r, &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature]) => {
+                            CalleeKind::Known(r)
+                        }
+                        _ => CalleeKind::Missing(symbol.into_owned()),
+                    },
+                })
+            }
+            InstructionData::CallIndirect { sig_ref, .. } => Some(CalleeKind::Indirect(sig_ref)),
+            _ => None,
+        }
+    }
+}
+
+/// The rule of the known function that a function computes.
+fn computed(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
+    program.funcs[k].computes.and_then(math_rule)
+}
+
+/// Whether a call's signature is the one that the rule is for.
+pub fn signature_fits(rule: &MathRule, sig: &ir::Signature) -> bool {
+    let pointer = ir::types::I64;
+    // `memcpy` and friends may be declared without their result.
+    let rets_fit = sig.returns.is_empty() && matches!(rule.kind, brolga_rules::MathKind::Memory(_))
+        || rule.rets.len() == sig.returns.len()
+            && rule.rets.iter().zip(&sig.returns).all(|(t, p)| t.accepts(p.value_type, pointer));
+    rets_fit
+        && rule.params.len() == sig.params.len()
+        && rule.params.iter().zip(&sig.params).all(|(t, p)| t.accepts(p.value_type, pointer))
+}

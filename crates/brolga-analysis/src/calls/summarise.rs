@@ -1,0 +1,348 @@
+//! What a callee's parameters are, for its callers: addresses or numbers, and what they point at.
+//!
+//! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
+//! function without a body contributes nothing (known C functions are asked about directly).
+
+use std::collections::BTreeMap;
+
+use brolga_ir::map::{HashMap, HashSet};
+use brolga_ir::names::THUNK;
+use brolga_ir::program::addresses;
+use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir::{self, Opcode, types};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+use crate::activity::demand::{DemandInput, demand};
+use crate::activity::ulp::Steps;
+use crate::activity::width::{self, LaneInput};
+use crate::calls::body::Body;
+use crate::calls::callee::CalleeKind;
+use crate::calls::joint::{self};
+use crate::calls::result_sources::{self};
+use crate::calls::summary::{Link, Origins, Summaries, Summary};
+use crate::cfg::Cfg;
+use crate::kinds::kind::Kinds;
+use crate::kinds::pointers::{self, Delta, PointerInput, RootKind};
+use crate::kinds::punned_cells::{Local, Turns};
+use crate::kinds::{contents, wasm_addresses};
+use crate::memory::mod_ref::{self};
+use crate::memory::points_to::{self};
+use crate::memory::{cell, reload_after_undo};
+use crate::query::signature_id;
+use crate::uses::Uses;
+use crate::variant::{ParamMode, ResultMode};
+
+impl Summaries {
+    /// Summarise normalised functions.
+    pub fn compute(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Self {
+        let cfgs: HashMap<FuncKey, Cfg> = funcs.iter().map(|(&k, func)| (k, Cfg::compute(func))).collect();
+        let uses: HashMap<FuncKey, Uses> = funcs.iter().map(|(&k, f)| (k, Uses::compute(f, &cfgs[&k]))).collect();
+        let body = |(&k, &func)| (k, Body { func, cfg: &cfgs[&k], uses: &uses[&k] });
+        Self::of_bodies(program, &funcs.iter().map(body).collect(), false)
+    }
+
+    /// The same if edges and uses are known, or nothing if nobody will ask.
+    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
+        match bodies.len() == 1 && bodies.values().all(|b| nobody_asks(program, b.func)) {
+            true => Summaries::default(),
+            false => Self::of_bodies(program, bodies, demanded),
+        }
+    }
+
+    /// The same if edges and uses are known. `demanded`: some function computes a float's bits from integers in memory.
+    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
+        let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
+        let flows = points_to::flows(program, funcs);
+        let effects = mod_ref::compute(program, bodies, &flows);
+        let delays = joint::delays(program, funcs, &effects);
+        let mut all = Summaries {
+            twice: joint::twice(program, bodies, &delays),
+            delays,
+            results: result_sources::compute(program, bodies),
+            offsets: wasm_addresses::compute(program, bodies),
+            roots: crate::guards::root_takers::taking(program, funcs),
+            effects,
+            flows,
+            rewinding: reload_after_undo::rewinding(program, funcs),
+            addressed: addressed(program, funcs),
+            demanded,
+            ..Summaries::default()
+        };
+        let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
+        order.sort_unstable();
+        let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();
+        loop {
+            let mut changed = false;
+            for &k in &order {
+                let (s, local) = summarise(program, k, bodies[&k], &mut all);
+                locals.insert(k, local);
+                if all.funcs.get(&k) != Some(&s) {
+                    all.funcs.insert(k, s);
+                    changed = true;
+                }
+            }
+            // Who calls nobody and shares nothing learns nothing in another round.
+            let shares = !all.regions.is_empty() || !all.indirect.is_empty();
+            if !changed || !shares && order.iter().all(|k| is_leaf(program, funcs[k])) {
+                all.turns = Turns::compute(&locals);
+                return all;
+            }
+        }
+    }
+}
+
+/// Whether nothing of what would be known of the only function of a program is ever asked for: it has no callers, itself included,
+/// and shares no memory with a name.
+fn nobody_asks(program: &Program, func: &ir::Function) -> bool {
+    program.data.is_empty() && func.dfg.alias_regions.len() == 0 && is_leaf(program, func)
+}
+
+/// Whether a function calls known functions only.
+fn is_leaf(program: &Program, func: &ir::Function) -> bool {
+    let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    insts.all(|i| matches!(CalleeKind::of(program, func, i), None | Some(CalleeKind::Known(_))))
+}
+
+/// Functions whose address is taken, by signature. Those of C have functions of the program that stand for them.
+fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<u64, Vec<FuncKey>> {
+    let symbols: HashSet<String> = funcs.values().flat_map(|f| addresses(f)).map(|a| a.0).collect();
+    let mut found: HashMap<u64, Vec<FuncKey>> = HashMap::default();
+    let taken = |k: &&FuncKey| {
+        let symbol = program.funcs[**k].symbol.as_str();
+        symbols.contains(symbol.strip_suffix(THUNK).unwrap_or(symbol))
+    };
+    for &k in funcs.keys().filter(taken) {
+        found.entry(signature_id(&funcs[&k].signature)).or_default().push(k);
+    }
+    found
+}
+
+fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Summaries) -> (Summary, Local) {
+    let Body { func, cfg, uses } = body;
+    let params: Vec<ParamMode> = func
+        .signature
+        .params
+        .iter()
+        .map(|p| {
+            let pointer = match program.vmctx_pointers_only {
+                true => p.purpose == ir::ArgumentPurpose::VMContext,
+                false => p.value_type == types::I64,
+            };
+            if pointer {
+                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false }
+            } else {
+                ParamMode::Const
+            }
+        })
+        .collect();
+    let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
+    let input = PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy, bits };
+    let results = vec![ResultMode::None; func.signature.returns.len()];
+    let Solved { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
+    let links = width::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c, steps: &steps });
+    let for_demand = DemandInput {
+        program,
+        func,
+        cfg,
+        summaries: &*summaries,
+        pointers: &p,
+        contents: &c,
+        steps: &steps,
+        stores: summaries.demanded,
+    };
+    let demanded = demand(&for_demand, |_| false);
+    let shared = evidence_for_others(func, cfg, &c);
+    let formal = func.dfg.block_params(cfg.blocks[0]);
+    let mut pointer_result = vec![Origins::default(); results.len()];
+    // What is known once stays, so that functions that disagree about a width do not go on forever.
+    let mut widths = match summaries.funcs.get(&key) {
+        Some(old) => old.lanes.clone(),
+        None => (vec![0; formal.len()], vec![0; results.len()]),
+    };
+    let learn = |known: &mut u32, v: ir::Value| *known = if *known == 0 { lane[v] } else { *known };
+    widths.0.iter_mut().zip(formal).for_each(|(w, &v)| learn(w, v));
+    for &b in &cfg.blocks {
+        let last = func.layout.last_inst(b).expect("a block has a terminator");
+        if func.dfg.insts[last].opcode() == Opcode::Return {
+            for (i, &v) in func.dfg.inst_args(last).iter().enumerate() {
+                origins(&input, &p, v, &mut pointer_result[i]);
+                learn(&mut widths.1[i], v);
+            }
+        }
+    }
+    let summary = Summary {
+        address: formal.iter().map(|&v| p.address.contains(v)).collect(),
+        contents: formal.iter().map(|&v| c.of_class(v)).collect(),
+        pointer_result,
+        lanes: widths,
+        links: merged(links, summaries.funcs.get(&key)),
+        hands_on: formal
+            .iter()
+            .map(|&v| contents::goes_on(func, uses, v) || contents::becomes_float(func, uses, v))
+            .collect(),
+        demands: formal.iter().map(|&v| demanded[v]).collect(),
+    };
+    let local = Local::compute(&input, &p, &c);
+    for (region, k) in shared.regions {
+        let e = summaries.regions.entry(region).or_default();
+        *e = e.join(k);
+    }
+    for (sig, ks) in shared.indirect {
+        let e = summaries.indirect.entry(sig).or_insert_with(|| vec![Kinds::NONE; ks.len()]);
+        e.iter_mut().zip(ks).for_each(|(e, k)| *e = e.join(k));
+    }
+    (summary, local)
+}
+
+/// Follow the roots of a value's delta to the function's own pointers and its parameters.
+pub(crate) fn origins(cx: &PointerInput<'_>, p: &pointers::Pointers, v: ir::Value, out: &mut Origins) {
+    let (mut seen, mut work) = (EntitySet::new(), vec![v]);
+    while let Some(v) = work.pop() {
+        let Delta::Root(r) = p.delta[v] else { continue };
+        if !seen.insert(r) {
+            continue;
+        }
+        match p.roots.get(&r) {
+            Some(RootKind::Param(i)) => drop(out.params.insert(*i)),
+            Some(RootKind::Phi(b, i)) => work.extend(cx.cfg.incoming(*b, *i)),
+            Some(RootKind::Select(inst)) => work.extend(&cx.func.dfg.inst_args(*inst)[1..]),
+            Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => work.extend([*a, *b]),
+            // A callee that passes on what it is given, perhaps to itself, has no pointers of its own.
+            Some(RootKind::Call(inst, k))
+                if !p.address.contains(r)
+                    && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
+            {
+                let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
+                out.own |= from.own;
+                out.anyone |= from.anyone;
+                work.extend(from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]));
+            }
+            kind => {
+                let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
+                out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
+                out.own = true;
+            }
+        }
+    }
+}
+
+/// Evidence that one function has for the rest of the program.
+struct ForOthers {
+    /// What accesses of alias regions move.
+    regions: Vec<(u32, Kinds)>,
+    /// By signature: what arguments of indirect calls point at.
+    indirect: Vec<(u64, Vec<Kinds>)>,
+}
+
+/// What a function's accesses tell about alias regions, and its indirect calls about the arguments of their callees.
+fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> ForOthers {
+    let (mut regions, mut indirect) = (Vec::new(), Vec::new());
+    for &b in &cfg.blocks {
+        for inst in func.layout.block_insts(b) {
+            if let (Some(r), Some(addr)) =
+                (func.dfg.insts[inst].alias_region(&func.dfg), crate::query::access_address(func, inst))
+            {
+                let cell = cell::cell_of(func, addr, crate::query::access_offset(func, inst));
+                regions.push((func.dfg.alias_regions[r].user_id, c.of_cell(cell)));
+            }
+            if let ir::InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
+                let sig = &func.dfg.signatures[sig_ref];
+                let kinds = func.dfg.inst_args(inst)[1..].iter().map(|&a| c.of_class(a)).collect();
+                indirect.push((signature_id(sig), kinds));
+            }
+        }
+    }
+    ForOthers { regions, indirect }
+}
+
+/// Links that are known once stay, too.
+fn merged(mut links: Vec<Link>, old: Option<&Summary>) -> Vec<Link> {
+    links.extend(old.iter().flat_map(|s| &s.links));
+    links.sort_unstable();
+    links.dedup();
+    links
+}
+
+/// Whether a call's result has been taken for a pointer that nobody uses as an address.
+fn is_own(p: &pointers::Pointers, v: ir::Value) -> bool {
+    matches!(p.roots.get(&v), Some(RootKind::Call(..))) && !p.address.contains(v)
+}
+
+/// What is in a function's memory, and in its integers.
+pub struct Solved {
+    /// Pointers and deltas.
+    pub pointers: pointers::Pointers,
+    /// What memory holds.
+    pub contents: contents::Contents,
+    /// Widths of the floats that integers carry.
+    pub lanes: SecondaryMap<ir::Value, u32>,
+    /// Numbers that are added to floats' bits.
+    pub steps: Steps,
+}
+
+/// Pointers and contents depend on each other through copies of pointers, and contents and lanes through memory that is only accessed by integers; they
+/// are solved together.
+pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
+    let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
+    let mut carried = contents::Carried::default();
+    loop {
+        let p = pointers::compute(PointerInput { pointer_copy: copies.clone(), bits: bits.clone(), ..*input });
+        let (c, found) = contents::compute(input, &p, uses, &carried);
+        if found != copies {
+            copies = found;
+            continue;
+        }
+        let steps = Steps::compute(input, &p, &c, uses);
+        let lanes = width::lanes(&LaneInput { of: input, results, pointers: &p, contents: &c, steps: &steps });
+        let known = carried.len();
+        carried.extend(contents::carried(input, &p, &c, &lanes));
+        let returned = input.cfg.calls.iter().flat_map(|&i| input.func.dfg.inst_results(i));
+        let mistaken = returned.copied().filter(|&v| lanes[v] != 0 && is_own(&p, v) && bits.insert(v)).count();
+        if carried.len() > known || mistaken > 0 {
+            continue;
+        }
+        // What lies beside pointers is a pointer only if nothing says that it is a float: that is asked last.
+        let beside = contents::beside_pointers(input.func, &c);
+        if beside.into_iter().filter(|&v| copies.insert(v)).count() == 0 {
+            return Solved { pointers: p, contents: c, lanes, steps };
+        }
+    }
+}
+
+/// Functions that a root reaches by direct calls and address taking, in order of discovery.
+pub fn reachable(program: &Program, root: FuncKey) -> Vec<FuncKey> {
+    reachable_in(program, root, |k| program.funcs[k].body.as_ref())
+}
+
+/// [`reachable`], with bodies that are not the program's.
+pub fn reachable_in<'a>(
+    program: &Program,
+    root: FuncKey,
+    bodies: impl Fn(FuncKey) -> Option<&'a ir::Function>,
+) -> Vec<FuncKey> {
+    let mut seen = vec![root];
+    let mut at = 0;
+    while at < seen.len() {
+        let k = seen[at];
+        at += 1;
+        let Some(body) = bodies(k) else { continue };
+        for b in body.layout.blocks() {
+            for inst in body.layout.block_insts(b) {
+                let callee = match body.dfg.insts[inst] {
+                    ir::InstructionData::FuncAddr { func_ref, .. } => program.callee(body, func_ref),
+                    ir::InstructionData::Call { func_ref, .. } => program.callee(body, func_ref),
+                    _ => match CalleeKind::of(program, body, inst) {
+                        Some(CalleeKind::Derived(f)) => Some(f),
+                        _ => None,
+                    },
+                };
+                if let Some(f) = callee
+                    && !seen.contains(&f)
+                {
+                    seen.push(f);
+                }
+            }
+        }
+    }
+    seen
+}

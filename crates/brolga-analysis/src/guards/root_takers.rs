@@ -1,0 +1,70 @@
+//! Which functions take a root, by themselves or by what they call.
+
+use brolga_ir::map::{HashMap, HashSet};
+use brolga_ir::{FuncKey, Program};
+use brolga_rules::{ExprRow, MathKind, OpcodeRule, opcode_rule};
+use cranelift_codegen::ir;
+
+use crate::calls::callee::CalleeKind;
+
+/// Which functions take a root.
+#[derive(Clone, Debug, Default)]
+pub struct Taking {
+    /// Those that do themselves.
+    pub(crate) direct: HashSet<FuncKey>,
+    /// Those as well that call one that does.
+    pub(crate) all: HashSet<FuncKey>,
+}
+
+/// Functions that take a root, or call one that does.
+pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Taking {
+    let insts = |f: &ir::Function| f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).collect::<Vec<_>>();
+    let takes = |f: &ir::Function| {
+        insts(f).into_iter().any(|i| row(program, f, i).is_some_and(|(row, _)| row.partials().any(|p| p.2.is_edge())))
+    };
+    let direct: HashSet<FuncKey> = funcs.iter().filter(|(_, f)| takes(f)).map(|(&k, _)| k).collect();
+    let mut found = direct.clone();
+    let mut left: Vec<(FuncKey, &ir::Function)> = funcs.iter().map(|(&k, &f)| (k, f)).collect();
+    while !found.is_empty() {
+        let before = found.len();
+        left.retain(|(k, f)| {
+            let calls = insts(f).into_iter().any(|i| match CalleeKind::of(program, f, i) {
+                Some(CalleeKind::Derived(g)) => found.contains(&g),
+                Some(CalleeKind::Indirect(_)) => true,
+                _ => false,
+            });
+            if calls {
+                found.insert(*k);
+            }
+            !calls
+        });
+        if found.len() == before {
+            break;
+        }
+    }
+    Taking { direct, all: found }
+}
+
+/// The formula of an instruction, and its operands.
+pub(super) fn row<'a>(
+    program: &Program,
+    func: &'a ir::Function,
+    inst: ir::Inst,
+) -> Option<(&'static ExprRow, &'a [ir::Value])> {
+    let args = func.dfg.inst_args(inst);
+    match opcode_rule(func.dfg.insts[inst].opcode()) {
+        OpcodeRule::Expr(row) => Some((row, args)),
+        _ => match CalleeKind::of(program, func, inst)? {
+            CalleeKind::Known(rule) => formula(&rule.kind).map(|row| (row, args)),
+            CalleeKind::Computes(rule) => formula(&rule.kind).map(|row| (row, &args[1..])),
+            _ => None,
+        },
+    }
+}
+
+fn formula(kind: &MathKind) -> Option<&'static ExprRow> {
+    match *kind {
+        MathKind::Expr(row) | MathKind::Writes(row, _) => Some(row),
+        MathKind::Memory(_) | MathKind::Inactive => None,
+    }
+}

@@ -1,0 +1,131 @@
+//! Arithmetic on the bits of floats: which integer instructions count in units of the last place ([`crate::activity::ulp`]).
+
+use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
+use cranelift_entity::EntitySet;
+
+use crate::activity::exponent::{has_no_mantissa, mantissa_bits};
+use crate::kinds::bit_idioms::signed;
+use crate::query::constant_int;
+
+/// An integer as wide as a float.
+pub(crate) fn is_word(func: &ir::Function, v: ir::Value) -> bool {
+    matches!(func.dfg.value_type(v), types::I32 | types::I64)
+}
+
+/// What kind of step an instruction may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// A sum or a difference.
+    Sum,
+    /// The exponent goes, or comes.
+    Exponent,
+    /// Bits are divided by a number, or the last of them cut off.
+    Rough(f64),
+}
+
+pub(crate) fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
+    let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    let bits = mantissa_bits(func.dfg.value_type(a)).filter(|_| is_word(func, a))?;
+    let constant = |v: ir::Value| constant_int(func, v);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Iadd | Opcode::Isub => Some(Kind::Sum),
+        Opcode::Band => {
+            let mask = [(a, b), (b, a)].into_iter().find_map(|(x, m)| constant(m).filter(|_| constant(x).is_none()))?;
+            let unused = 64 - func.dfg.value_type(a).bits();
+            let mask = mask as u64 & u64::MAX >> unused;
+            let (all, sign, mantissa) = (u64::MAX >> unused, 1 << (63 - unused), (1 << bits) - 1);
+            let last = mask.trailing_zeros();
+            // All but the sign is what `bits` knows, and all of it is a copy.
+            if mask & mantissa == mantissa && mask | sign != all {
+                Some(Kind::Exponent)
+            } else {
+                (mask != 0 && mask | sign == all >> last << last && (1..bits).contains(&last.into()))
+                    .then_some(Kind::Rough(1.0))
+            }
+        }
+        // Signs are another matter.
+        Opcode::Bor | Opcode::Bxor => {
+            let bare = |v| has_no_mantissa(func, v);
+            (bare(a) != bare(b) && signed(func, inst, 0).is_none()).then_some(Kind::Exponent)
+        }
+        // Bits are numbers with a sign or without one: that changes what a negative float becomes, and not by how much it moves.
+        Opcode::Ushr | Opcode::Sshr => {
+            constant(b).filter(|by| (1..8).contains(by)).map(|by| Kind::Rough(f64::from(1_u32 << by)))
+        }
+        Opcode::Udiv | Opcode::Sdiv => constant(b).filter(|by| (2..256).contains(by)).map(|by| Kind::Rough(by as f64)),
+        _ => None,
+    }
+}
+
+/// The two operands, where an instruction may be a step.
+pub(crate) fn candidate(func: &ir::Function, inst: ir::Inst) -> Option<[ir::Value; 2]> {
+    let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    kind(func, inst).map(|_| [a, b])
+}
+
+/// By how much a step divides the bits.
+pub fn divides_by(func: &ir::Function, inst: ir::Inst) -> f64 {
+    match kind(func, inst) {
+        Some(Kind::Rough(by)) => by,
+        _ => 1.0,
+    }
+}
+
+/// Add what leads to some integers, by moves and steps.
+pub(crate) fn close_backwards(
+    func: &ir::Function,
+    incoming: impl Fn(ir::Block, usize) -> Vec<ir::Value>,
+    mut work: Vec<ir::Value>,
+    found: &mut EntitySet<ir::Value>,
+) {
+    while let Some(v) = work.pop() {
+        if !is_word(func, v) || constant_int(func, v).is_some() || !found.insert(v) {
+            continue;
+        }
+        match func.dfg.value_def(v) {
+            ValueDef::Param(b, i) => work.extend(incoming(b, i)),
+            ValueDef::Result(inst, _) => match candidate(func, inst) {
+                Some(args) => work.extend(beside_number(func, args).map(|n| args[usize::from(n)])),
+                None => work.extend(moved_from(func, inst)),
+            },
+            ValueDef::Union(..) => {}
+        }
+    }
+}
+
+/// Which operand of a candidate is a float's bits if its result becomes a float: the one beside a number.
+pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<u8> {
+    match [a, b].map(|v| is_number(func, v, 4)) {
+        [false, true] => Some(0),
+        [true, false] => Some(1),
+        _ => None,
+    }
+}
+
+/// Whether a value is plainly a number: a constant, or calculated in a way that leaves no float's bits whole.
+pub(crate) fn is_number(func: &ir::Function, v: ir::Value, depth: u32) -> bool {
+    if constant_int(func, v).is_some() {
+        return true;
+    }
+    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth > 0) else { return false };
+    let args = func.dfg.inst_args(inst);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Ishl | Opcode::Imul | Opcode::Ineg | Opcode::Uextend | Opcode::Sextend => true,
+        Opcode::FcvtToSint | Opcode::FcvtToUint | Opcode::FcvtToSintSat | Opcode::FcvtToUintSat => true,
+        Opcode::Select => args[1..].iter().all(|&x| is_number(func, x, depth - 1)),
+        _ => has_no_mantissa(func, v),
+    }
+}
+
+/// The operands of which a value is one, where its definition only moves bits, or changes a float's sign.
+pub(crate) fn moved_from(func: &ir::Function, inst: ir::Inst) -> &[ir::Value] {
+    let args = func.dfg.inst_args(inst);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Select | Opcode::SelectSpectreGuard => &args[1..],
+        // A mask of signs and exponents leaves no float.
+        Opcode::Band if args.iter().any(|&a| has_no_mantissa(func, a)) => &[],
+        Opcode::Band | Opcode::Bor | Opcode::Bxor => args,
+        Opcode::Bitcast if is_word(func, args[0]) => args,
+        _ => &[],
+    }
+}

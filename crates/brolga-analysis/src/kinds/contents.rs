@@ -1,0 +1,564 @@
+//! What memory behind a pointer holds: doubles, singles, pointers or integers.
+//!
+//! **Question.** An integer load may move a pointer, the bits of a double, the bits of two singles, or a number. CLIF does
+//! not say; the accesses around it do.
+//!
+//! **Answer.** Addresses are put in classes (union-find): pointer arithmetic, selects and block parameters stay in a class,
+//! and so do two places between which bits are copied unchanged, since they then hold the same kinds of things. All addresses
+//! of one stack slot or data object are in one class. Each class and each *cell* (base and constant offset) collects evidence from typed accesses, from bitcasts of loaded or stored
+//! integers, from addresses that are loaded, from callees and from what the caller declared. A question about a place is
+//! answered by its cell if that has evidence, else by its class. Whether a word that nobody uses as an address is a pointer for lying among pointers is
+//! asked last ([`beside_pointers`]), when it is known which integers carry a float's bits ([`carried`]).
+//!
+//! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only as far as the function
+//! and its callees see. Where the evidence is contradictory or absent the transform emits a run-time check instead.
+
+use std::collections::BTreeMap;
+
+use brolga_ir::map::HashMap;
+use brolga_rules::MathKind;
+use cranelift_codegen::ir::{self, Opcode, types};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+use crate::calls::callee::CalleeKind;
+use crate::kinds::bit_idioms;
+use crate::kinds::bytes::bytes_of;
+use crate::kinds::kind::Kinds;
+use crate::kinds::pointers::{PointerInput, Pointers};
+use crate::memory::cell::{Base, Cell, cell_of, object_of};
+use crate::query::{access_address, access_offset, constant_int};
+use crate::uses::{Use, Uses};
+use crate::variant::ParamMode;
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    parent: SecondaryMap<ir::Value, Option<ir::Value>>,
+    pointee: HashMap<ir::Value, ir::Value>,
+    class: HashMap<ir::Value, Kinds>,
+    cells: HashMap<Base, BTreeMap<i64, Kinds>>,
+    /// Loaded integers that move, whole or in part: to memory, to a callee, to a float.
+    pub moved: EntitySet<ir::Value>,
+}
+
+impl Contents {
+    /// The class of an address.
+    pub fn find(&self, mut v: ir::Value) -> ir::Value {
+        while let Some(p) = self.parent[v] {
+            v = p;
+        }
+        v
+    }
+
+    /// Something in the class that the pointers of a class point at.
+    pub fn pointee(&self, class: ir::Value) -> Option<ir::Value> {
+        self.pointee.get(&self.find(class)).copied()
+    }
+
+    fn union(&mut self, a: ir::Value, b: ir::Value) {
+        let (a, b) = (self.find(a), self.find(b));
+        if a == b {
+            return;
+        }
+        self.parent[b] = Some(a);
+        let k = self.class.remove(&b).unwrap_or_default();
+        self.note_class(a, k);
+        match (self.pointee.get(&a).copied(), self.pointee.remove(&b)) {
+            (Some(x), Some(y)) => self.union(x, y),
+            (None, Some(y)) => {
+                self.pointee.insert(a, y);
+            }
+            _ => {}
+        }
+    }
+
+    fn points_at(&mut self, addr: ir::Value, v: ir::Value) {
+        let c = self.find(addr);
+        match self.pointee.get(&c).copied() {
+            Some(p) => self.union(p, v),
+            None => {
+                self.pointee.insert(c, v);
+            }
+        }
+    }
+
+    fn note_class(&mut self, rep: ir::Value, k: Kinds) {
+        let e = self.class.entry(rep).or_default();
+        *e = e.join(k);
+    }
+
+    fn note(&mut self, addr: ir::Value, k: Kinds) {
+        let c = self.find(addr);
+        self.note_class(c, k);
+    }
+
+    fn note_cell(&mut self, cell: Cell, addr: ir::Value, k: Kinds) {
+        self.note(addr, k);
+        let e = self.cells.entry(cell.0).or_default().entry(cell.1).or_default();
+        *e = e.join(k);
+    }
+
+    /// What is known of a place of one block is known of the same place of its copy, either way: records of pointers and floats are
+    /// told apart by their fields.
+    fn copy_cells(&mut self, copies: &[Copied]) {
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for c in copies {
+                for (from, to) in [(c.from, c.to), (c.to, c.from)] {
+                    let known = self
+                        .cells
+                        .get(&from.0)
+                        .into_iter()
+                        .flat_map(|m| m.range(from.1..from.1.saturating_add(c.bytes)));
+                    let known: Vec<(i64, Kinds)> = known.map(|(&at, &k)| (at.wrapping_sub(from.1), k)).collect();
+                    for (at, k) in known {
+                        let e = self.cells.entry(to.0).or_default().entry(to.1.wrapping_add(at)).or_default();
+                        let all = e.join(k);
+                        changed |= std::mem::replace(e, all) != all;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the class of an address holds.
+    pub fn of_class(&self, addr: ir::Value) -> Kinds {
+        self.class.get(&self.find(addr)).copied().unwrap_or_default()
+    }
+
+    /// What the cell holds, if it was accessed by type.
+    pub fn of_cell(&self, cell: Cell) -> Kinds {
+        self.cells.get(&cell.0).and_then(|m| m.get(&cell.1)).copied().unwrap_or_default()
+    }
+
+    /// Whether a typed float access overlaps `bytes` bytes at the cell.
+    pub fn float_overlaps(&self, cell: Cell, bytes: u32) -> Kinds {
+        let Some(m) = self.cells.get(&cell.0) else { return Kinds::NONE };
+        m.range(cell.1.saturating_sub(7)..cell.1.saturating_add(i64::from(bytes)))
+            .filter(|(o, k)| {
+                let w = if k.has(Kinds::F64) { 8 } else { 4 };
+                k.has_float() && o.saturating_add(w) > cell.1
+            })
+            .fold(Kinds::NONE, |a, (_, k)| a.join(Kinds(k.0 & 3)))
+    }
+
+    /// The best answer for a place: its cell's, else its class's.
+    pub fn at(&self, cell: Cell, addr: ir::Value) -> Kinds {
+        let k = self.of_cell(cell).moved();
+        if k != Kinds::NONE { k } else { self.of_class(addr) }
+    }
+}
+
+/// A block of constant size that is copied from one place to another.
+struct Copied {
+    from: Cell,
+    to: Cell,
+    bytes: i64,
+}
+
+/// Longer blocks are arrays rather than records.
+const MOST_COPIED: i64 = 4096;
+
+fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
+    let func = cx.func;
+    let insts = cx.cfg.calls.iter().copied();
+    let copied = |inst: ir::Inst| {
+        use brolga_rules::MemFn::{Memcpy, Memmove};
+        let Some(CalleeKind::Known(rule)) = CalleeKind::of(cx.program, func, inst) else { return None };
+        let MathKind::Memory(Memcpy | Memmove) = rule.kind else { return None };
+        let &[to, from, n] = func.dfg.inst_args(inst) else { return None };
+        let bytes = constant_int(func, n).filter(|n| (1..=MOST_COPIED).contains(n))?;
+        Some(Copied { from: cell_of(func, from, 0), to: cell_of(func, to, 0), bytes })
+    };
+    insts.filter_map(copied).collect()
+}
+
+/// Where loaded bits go.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    /// Evidence from bitcasts to float.
+    kinds: Kinds,
+    stored: bool,
+    passed: bool,
+    arithmetic: bool,
+    /// Stored in part.
+    cut: bool,
+}
+
+fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> Fate {
+    let mut f = Fate::default();
+    if depth > 64 || !seen.insert(v) {
+        return f;
+    }
+    for u in uses.of(v) {
+        let mut follow = |w: ir::Value| {
+            let g = fate(func, uses, w, seen, depth + 1);
+            f.kinds = f.kinds.join(g.kinds);
+            f.stored |= g.stored;
+            f.passed |= g.passed;
+            f.arithmetic |= g.arithmetic;
+            f.cut |= g.cut;
+        };
+        match *u {
+            Use::Edge(_, p) => follow(p),
+            Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
+                Opcode::Store | Opcode::AtomicStore if n == 0 => f.stored = true,
+                Opcode::Istore8 | Opcode::Istore16 | Opcode::Istore32 if n == 0 => f.cut = true,
+                // The address of code is used up by the call.
+                Opcode::CallIndirect if n == 0 => f.arithmetic = true,
+                Opcode::Call | Opcode::CallIndirect | Opcode::Return => f.passed = true,
+                Opcode::Bitcast => {
+                    let r = func.dfg.first_result(i);
+                    let ty = func.dfg.value_type(r);
+                    if ty.lane_type().is_float() {
+                        f.kinds = f.kinds.join(Kinds::of_type(ty));
+                    } else {
+                        follow(r);
+                    }
+                }
+                Opcode::Select | Opcode::SelectSpectreGuard if n > 0 => follow(func.dfg.first_result(i)),
+                Opcode::Isplit
+                | Opcode::Iconcat
+                | Opcode::Insertlane
+                | Opcode::Extractlane
+                | Opcode::ScalarToVector
+                | Opcode::Splat => {
+                    func.dfg.inst_results(i).iter().for_each(|&r| follow(r));
+                }
+                // Two singles in one word are taken apart and put together by halves.
+                Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, i) => {
+                    follow(func.dfg.first_result(i));
+                }
+                Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect | Opcode::Shuffle | Opcode::Bnot => {
+                    // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a float.
+                    let g = fate(func, uses, func.dfg.first_result(i), seen, depth + 1);
+                    f.kinds = f.kinds.join(g.kinds);
+                    f.stored |= g.stored;
+                    f.passed |= g.passed;
+                    f.arithmetic |= g.arithmetic;
+                    f.cut |= g.cut;
+                }
+                // Bytes that are put elsewhere in a word are moved, too.
+                _ if bytes_of(func, i).is_some() => follow(func.dfg.first_result(i)),
+                Opcode::Iadd | Opcode::Isub if uses.steps_to_float(func, i, v) => follow(func.dfg.first_result(i)),
+                _ => f.arithmetic = true,
+            },
+        }
+    }
+    f
+}
+
+/// Whether a value goes, by moves alone, to where its bits become a float.
+pub fn becomes_float(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
+    fate(func, uses, v, &mut EntitySet::new(), 0).kinds.has_float()
+}
+
+/// Whether a value goes, by moves alone, to memory, to another function, or to the caller.
+pub fn is_handed_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
+    let fate = fate(func, uses, v, &mut EntitySet::new(), 0);
+    fate.stored || fate.passed
+}
+
+/// The same, or a part of it goes there.
+pub fn goes_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
+    let fate = fate(func, uses, v, &mut EntitySet::new(), 0);
+    fate.stored || fate.passed || fate.cut
+}
+
+/// Whether an instruction moves one half of a 64-bit word to the other, or to or from 32 bits.
+pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
+    let args = func.dfg.inst_args(inst);
+    let (from, to) = (func.dfg.value_type(args[0]), func.dfg.value_type(func.dfg.first_result(inst)));
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Uextend => from == types::I32 && to == types::I64,
+        Opcode::Ireduce => from == types::I64 && to == types::I32,
+        Opcode::Ishl | Opcode::Ushr => to == types::I64 && constant_int(func, args[1]) == Some(32),
+        _ => false,
+    }
+}
+
+/// Accesses of integers that are known to carry floats' bits, and of which kind.
+pub type Carried = HashMap<ir::Inst, Kinds>;
+
+/// Accesses of integers of which it is known whose bits they carry, where nothing else says what lies there.
+pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> Carried {
+    let func = cx.func;
+    let (mut found, mut mixed) = (Carried::default(), None);
+    for &inst in cx.cfg.all_insts() {
+        let (Opcode::Load | Opcode::Store) = func.dfg.insts[inst].opcode() else { continue };
+        let addr = access_address(func, inst).expect("an access has an address");
+        let v = func.dfg.inst_results(inst).first().copied().unwrap_or(func.dfg.inst_args(inst)[0]);
+        let kind = match lane[v] {
+            4 => Kinds::F32,
+            8 => Kinds::F64,
+            _ => continue,
+        };
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        let bytes = func.dfg.value_type(v).bytes();
+        let unknown = c.of_cell(cell).moved() == Kinds::NONE
+            && c.float_overlaps(cell, bytes) == Kinds::NONE
+            && p.root(v).is_none();
+        // What is computed of a float's bits, and compared, is no float; if it is handed on, whoever loads it says so.
+        let mut is_handed_on = || match func.dfg.insts[inst].opcode() {
+            Opcode::Store => !mixed.get_or_insert_with(|| mixed_bits(cx, lane)).contains(v),
+            _ => c.moved.contains(v),
+        };
+        if unknown && is_handed_on() {
+            found.insert(inst, kind);
+        }
+    }
+    found
+}
+
+/// Integers into which bits of a float are mixed, other than by what means something for the float, and copies of them.
+fn mixed_bits(cx: &PointerInput<'_>, lane: &SecondaryMap<ir::Value, u32>) -> EntitySet<ir::Value> {
+    let (func, cfg) = (cx.func, cx.cfg);
+    let mut found = EntitySet::new();
+    let mut changed = true;
+    while std::mem::take(&mut changed) {
+        for &b in &cfg.blocks {
+            if b != cfg.blocks[0] {
+                for (n, &v) in func.dfg.block_params(b).iter().enumerate().filter(|&(_, &v)| lane[v] != 0) {
+                    changed |= cfg.incoming(b, n).any(|a| found.contains(a)) && found.insert(v);
+                }
+            }
+            for &inst in cfg.insts(b) {
+                let Some(&v) = func.dfg.inst_results(inst).first().filter(|&&v| lane[v] != 0) else { continue };
+                changed |= is_mixed(func, inst, lane, &found) && found.insert(v);
+            }
+        }
+    }
+    found
+}
+
+fn is_mixed(
+    func: &ir::Function,
+    inst: ir::Inst,
+    lane: &SecondaryMap<ir::Value, u32>,
+    found: &EntitySet<ir::Value>,
+) -> bool {
+    let width = lane[func.dfg.first_result(inst)];
+    let carries =
+        |x| lane[x] != 0 && bit_idioms::constant_bytes(func, x).is_none() && !bit_idioms::is_mask(func, x, width);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Select | Opcode::SelectSpectreGuard => func.dfg.inst_args(inst)[1..].iter().any(|&a| found.contains(a)),
+        Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot | Opcode::Bitselect | Opcode::Blendv => {
+            bit_idioms::classify(func, inst, width, carries)
+                .is_none_or(|op| op.flows_to().into_iter().any(|x| found.contains(x)))
+        }
+        _ => false,
+    }
+}
+
+/// Compute contents; also finds the loads that copy pointers nobody dereferences, from cells where other accesses move pointers.
+pub fn compute(
+    cx: &PointerInput<'_>,
+    p: &Pointers,
+    uses: &Uses,
+    carried: &Carried,
+) -> (Contents, EntitySet<ir::Value>) {
+    let func = cx.func;
+    let mut c = Contents::default();
+    let mut pointer_copy = p.pointer_copy.clone();
+    // Classes of addresses, and declared contents.
+    for (i, &v) in func.dfg.block_params(cx.cfg.blocks[0]).iter().enumerate() {
+        if let ParamMode::Dup { holds, .. } = cx.params[i] {
+            c.note(v, holds);
+        }
+    }
+    let mut objects: HashMap<Base, ir::Value> = HashMap::default();
+    for &b in &cx.cfg.blocks {
+        if b != cx.cfg.blocks[0] {
+            for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                if p.address.contains(v) || p.root(v).is_some() {
+                    cx.cfg.incoming(b, i).for_each(|a| c.union(v, a));
+                }
+            }
+        }
+        for &inst in cx.cfg.insts(b) {
+            let args = func.dfg.inst_args(inst);
+            let data = func.dfg.insts[inst];
+            match data.opcode() {
+                Opcode::StackAddr | Opcode::SymbolValue => {
+                    let v = func.dfg.first_result(inst);
+                    if let Some((object, _)) = object_of(func, v) {
+                        let first = *objects.entry(object).or_insert(v);
+                        c.union(first, v);
+                    }
+                }
+                Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::UaddOverflowTrap => {
+                    let v = func.dfg.first_result(inst);
+                    for &a in args {
+                        if p.address.contains(v) && p.address.contains(a)
+                            || p.root(v).is_some() && p.root(a) == p.root(v)
+                        {
+                            c.union(a, v);
+                        }
+                    }
+                }
+                Opcode::Select | Opcode::SelectSpectreGuard => {
+                    let v = func.dfg.first_result(inst);
+                    if p.address.contains(v) || p.root(v).is_some() {
+                        c.union(args[1], v);
+                        c.union(args[2], v);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    // Evidence.
+    for &inst in cx.cfg.all_insts() {
+        evidence(cx, p, uses, &mut c, inst);
+    }
+    for (&inst, &kind) in carried {
+        let addr = access_address(func, inst).expect("an access has an address");
+        c.note_cell(cell_of(func, addr, access_offset(func, inst)), addr, kind);
+    }
+    c.copy_cells(&copied_blocks(cx));
+    pointer_copy.extend(copies_where(func, &c, |cell, _| c.of_cell(cell)));
+    (c, pointer_copy)
+}
+
+/// Loads that copy pointers nobody dereferences, from cells of which nothing is known among pointers. This is the weakest evidence there is; of a cell that
+/// is known to hold a float's bits it says nothing.
+pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
+    copies_where(func, c, |cell, addr| c.at(cell, addr))
+}
+
+fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Value) -> Kinds) -> Vec<ir::Value> {
+    let is_copy = |&v: &ir::Value| {
+        let inst = func.dfg.value_def(v).unwrap_inst();
+        let addr = access_address(func, inst).expect("a load has an address");
+        let cell = cell_of(func, addr, access_offset(func, inst));
+        func.dfg.value_type(v) == types::I64 && there(cell, addr).moved() == Kinds::POINTER
+    };
+    c.moved.iter().filter(is_copy).collect()
+}
+
+fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, inst: ir::Inst) {
+    let func = cx.func;
+    let args = func.dfg.inst_args(inst);
+    let data = func.dfg.insts[inst];
+    match data.opcode() {
+        Opcode::Load | Opcode::AtomicLoad => {
+            let addr = access_address(func, inst).expect("a load has an address");
+            let cell = cell_of(func, addr, access_offset(func, inst));
+            let v = func.dfg.first_result(inst);
+            let ty = func.dfg.value_type(v);
+            if ty.lane_type().is_float() {
+                c.note_cell(cell, addr, Kinds::of_type(ty));
+            } else if p.address.contains(v) || p.pointer_copy.contains(v) {
+                c.note_cell(cell, addr, Kinds::POINTER);
+                c.points_at(addr, v);
+            } else {
+                let f = fate(func, uses, v, &mut EntitySet::new(), 0);
+                if f.kinds != Kinds::NONE {
+                    c.note_cell(cell, addr, f.kinds);
+                } else if f.arithmetic {
+                    c.note_cell(cell, addr, Kinds::INT);
+                }
+                if (f.stored || f.passed || f.cut || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
+                    c.moved.insert(v);
+                    if f.stored && !f.arithmetic {
+                        // What is copied from here to there is of one kind.
+                        for to in destinations(func, uses, v) {
+                            c.union(addr, to);
+                        }
+                    }
+                }
+            }
+        }
+        Opcode::Store | Opcode::AtomicStore => {
+            let addr = args[1];
+            let cell = cell_of(func, addr, access_offset(func, inst));
+            let ty = func.dfg.value_type(args[0]);
+            if ty.lane_type().is_float() {
+                c.note_cell(cell, addr, Kinds::of_type(ty));
+            } else if p.root(args[0]).is_some() {
+                c.note_cell(cell, addr, Kinds::POINTER);
+                c.points_at(addr, args[0]);
+            } else if let Some(k) = from_float(func, args[0]) {
+                c.note_cell(cell, addr, k);
+            }
+        }
+        Opcode::Call => match CalleeKind::of(cx.program, func, inst) {
+            Some(CalleeKind::Derived(f)) => {
+                for (i, &a) in args.iter().enumerate() {
+                    if p.root(a).is_some() {
+                        c.note(a, cx.summaries.contents(f, i));
+                    }
+                }
+            }
+            Some(CalleeKind::Known(rule)) => {
+                if let MathKind::Memory(m) = rule.kind {
+                    use brolga_rules::MemFn::*;
+                    match m {
+                        Memcpy | Memmove => {
+                            c.union(args[0], args[1]);
+                            if let Some(&r) = func.dfg.inst_results(inst).first() {
+                                c.union(args[0], r);
+                            }
+                        }
+                        Realloc => c.union(args[0], func.dfg.first_result(inst)),
+                        Memset => {
+                            if let Some(&r) = func.dfg.inst_results(inst).first() {
+                                c.union(args[0], r);
+                            }
+                        }
+                        Memcmp | Malloc | Calloc | Free => {}
+                    }
+                } else if let MathKind::Writes(_, outs) = rule.kind {
+                    for o in outs {
+                        let k = match o.ty {
+                            brolga_rules::Ty::F64 => Kinds::F64,
+                            brolga_rules::Ty::F32 => Kinds::F32,
+                            _ => Kinds::INT,
+                        };
+                        let cell = cell_of(func, args[o.param], 0);
+                        c.note_cell(cell, args[o.param], k);
+                    }
+                }
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+}
+
+/// Addresses that a loaded value is stored to, through moves alone.
+fn destinations(func: &ir::Function, uses: &Uses, v: ir::Value) -> Vec<ir::Value> {
+    let (mut out, mut seen, mut work) = (Vec::new(), EntitySet::new(), vec![v]);
+    while let Some(v) = work.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        for u in uses.of(v) {
+            match *u {
+                Use::Edge(_, p) => work.push(p),
+                Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
+                    Opcode::Store | Opcode::AtomicStore if n == 0 => out.push(func.dfg.inst_args(i)[1]),
+                    Opcode::Select if n > 0 => work.push(func.dfg.first_result(i)),
+                    Opcode::Bitcast => work.push(func.dfg.first_result(i)),
+                    _ => {}
+                },
+            }
+        }
+    }
+    out
+}
+
+/// The kind of float whose bits an integer was made of by a bitcast.
+fn from_float(func: &ir::Function, mut v: ir::Value) -> Option<Kinds> {
+    loop {
+        let inst = func.dfg.value_def(v).inst()?;
+        if func.dfg.insts[inst].opcode() != Opcode::Bitcast {
+            return None;
+        }
+        v = func.dfg.inst_args(inst)[0];
+        let ty = func.dfg.value_type(v);
+        if ty.lane_type().is_float() {
+            return Some(Kinds::of_type(ty));
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! Which integers are pointers, and where their shadows come from.
+//!
+//! **Question.** In CLIF a pointer is an integer. Which integers are used as addresses, and which shadow delta (see
+//! `brolga_ir::inst`) belongs to each?
+//!
+//! **Answer, in two steps.** Backwards, from the address operands of memory accesses through additions, selects and block
+//! parameters: these values are *addresses*. At `iadd a, b` only the operand that is likelier the base is followed (an
+//! argument, stack slot or allocation before a loaded value before the result of arithmetic), so a loaded index is not
+//! taken for a pointer. Forwards, from the places where shadows come from: each value gets a [`Delta`]. The delta of a sum
+//! is the sum of the deltas, and only one of them is there in practice, so a delta has a *root*, the value whose delta it
+//! equals:
+//!
+//! ```text
+//! None            no shadow
+//! Root(r)         the delta of value r
+//! Lost            came from a pointer by an operation that does not keep the delta; an error if used as an address
+//! ```
+//!
+//! Join at block parameters: equal deltas stay, different ones make the parameter a root of its own (the forward pass then
+//! passes the delta as a block parameter too), `Lost` absorbs. Every step goes up, and a value moves at most three times.
+
+use brolga_ir::map::IndexMap;
+use brolga_ir::request::Elem;
+use brolga_ir::{DataKey, Program};
+use brolga_rules::{MathKind, MemFn};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+use crate::calls::callee::CalleeKind;
+use crate::calls::summary::Summaries;
+use crate::cfg::Cfg;
+use crate::memory::cell::cell_of;
+use crate::memory::reaching_store::last_store;
+use crate::query::{access_address, access_offset, constant_int, signature_id};
+use crate::variant::ParamMode;
+
+/// The shadow delta of an integer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delta {
+    /// Not visited: nothing reaches it.
+    #[default]
+    Unknown,
+    /// It has no shadow.
+    None,
+    /// The delta of this value.
+    Root(ir::Value),
+    /// Not to be followed.
+    Lost,
+}
+
+/// How the forward pass comes by the delta of a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RootKind {
+    /// A parameter of the function, by index.
+    Param(usize),
+    /// A stack slot.
+    Slot(ir::StackSlot),
+    /// A writable data object.
+    Data(DataKey),
+    /// A pointer that was loaded.
+    Load(ir::Inst),
+    /// A result of a call: the instruction and the result's index.
+    Call(ir::Inst, usize),
+    /// A block parameter, by index, that several deltas reach.
+    Phi(ir::Block, usize),
+    /// `select` between different deltas.
+    Select(ir::Inst),
+    /// Sum of two deltas.
+    Sum(ir::Value, ir::Value),
+    /// Difference of two deltas.
+    Diff(ir::Value, ir::Value),
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Pointers {
+    /// Values used as addresses.
+    pub address: EntitySet<ir::Value>,
+    /// Delta of each value.
+    pub delta: SecondaryMap<ir::Value, Delta>,
+    /// All roots.
+    pub roots: IndexMap<ir::Value, RootKind>,
+    /// Roots whose delta is never zero.
+    pub sure: EntitySet<ir::Value>,
+    /// Roots of memory that this call made, or a caller's for it: stack slots and heap blocks. Nobody has seeded its shadow yet.
+    pub own: EntitySet<ir::Value>,
+    /// Loads that are copies of pointers although nobody dereferences them here.
+    pub pointer_copy: EntitySet<ir::Value>,
+}
+
+impl Pointers {
+    /// The root of a value's delta, if it may have a shadow.
+    pub fn root(&self, v: ir::Value) -> Option<ir::Value> {
+        match self.delta[v] {
+            Delta::Root(r) => Some(r),
+            _ => None,
+        }
+    }
+}
+
+/// What pointer analysis needs to know.
+pub struct PointerInput<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// The normalised function.
+    pub func: &'a ir::Function,
+    /// Its control flow.
+    pub cfg: &'a Cfg,
+    /// Modes of the parameters.
+    pub params: &'a [ParamMode],
+    /// What is known of callees.
+    pub summaries: &'a Summaries,
+    /// Loads that were found to copy pointers.
+    pub pointer_copy: EntitySet<ir::Value>,
+    /// Results of calls that were found to carry floats' bits, whatever else the callee may return.
+    pub bits: EntitySet<ir::Value>,
+}
+
+/// How likely a value is the base of an address: 2 surely a pointer, 1 perhaps, 0 not.
+fn rank(func: &ir::Function, cx: &PointerInput<'_>, v: ir::Value, depth: u32) -> u32 {
+    if func.dfg.value_type(v) != types::I64 {
+        return 0;
+    }
+    if depth > 16 {
+        return 1;
+    }
+    match func.dfg.value_def(v) {
+        ValueDef::Param(b, i) => {
+            if func.layout.entry_block() == Some(b) {
+                return if matches!(cx.params.get(i), Some(ParamMode::Dup { sure: true, .. })) { 2 } else { 1 };
+            }
+            // The likeliest of what flows in; a cycle adds nothing.
+            let arg = cx.cfg.incoming(b, i).find(|&a| a != v);
+            arg.map_or(0, |a| rank(func, cx, a, depth + 4).min(2))
+        }
+        ValueDef::Result(inst, _) => match func.dfg.insts[inst].opcode() {
+            Opcode::StackAddr | Opcode::SymbolValue => 2,
+            Opcode::Load | Opcode::AtomicLoad => 1,
+            Opcode::Call | Opcode::CallIndirect => match CalleeKind::of(cx.program, func, inst) {
+                Some(CalleeKind::Known(r)) if matches!(r.kind, MathKind::Memory(_)) => 2,
+                _ => 1,
+            },
+            Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::UaddOverflowTrap => {
+                func.dfg.inst_args(inst).iter().map(|&a| rank(func, cx, a, depth + 1)).max().unwrap_or(0)
+            }
+            Opcode::Select | Opcode::SelectSpectreGuard => {
+                let a = func.dfg.inst_args(inst);
+                rank(func, cx, a[1], depth + 1).max(rank(func, cx, a[2], depth + 1))
+            }
+            Opcode::GetFramePointer | Opcode::GetStackPointer => 1,
+            _ => 0,
+        },
+        ValueDef::Union(..) => 0,
+    }
+}
+
+/// Compute addresses and deltas.
+pub fn compute(cx: PointerInput<'_>) -> Pointers {
+    let mut p = Pointers { pointer_copy: cx.pointer_copy.clone(), ..Pointers::default() };
+    p.delta.resize(cx.func.dfg.num_values());
+    addresses(&cx, &mut p);
+    deltas(&cx, &mut p);
+    p
+}
+
+fn addresses(cx: &PointerInput<'_>, p: &mut Pointers) {
+    let func = cx.func;
+    let mut work: Vec<ir::Value> = Vec::new();
+    for &inst in cx.cfg.all_insts() {
+        work.extend(access_address(func, inst));
+        match CalleeKind::of(cx.program, func, inst) {
+            Some(CalleeKind::Derived(k)) => {
+                let args = func.dfg.inst_args(inst);
+                work.extend(args.iter().enumerate().filter(|(i, _)| cx.summaries.is_address(k, *i)).map(|a| *a.1));
+            }
+            Some(CalleeKind::Known(rule)) => {
+                let args = func.dfg.inst_args(inst);
+                work.extend(args.iter().zip(&rule.params).filter(|a| *a.1 == brolga_rules::Ty::Ptr).map(|a| *a.0));
+            }
+            // What none of those that may be meant uses as an address is none.
+            _ => {
+                if let InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] {
+                    let signature = signature_id(&func.dfg.signatures[sig_ref]);
+                    let args = func.dfg.inst_args(inst)[1..].iter().enumerate();
+                    work.extend(args.filter(|a| cx.summaries.is_address_through(signature, a.0)).map(|a| *a.1));
+                }
+            }
+        }
+    }
+    while let Some(v) = work.pop() {
+        if func.dfg.value_type(v) != types::I64 || !p.address.insert(v) {
+            continue;
+        }
+        match func.dfg.value_def(v) {
+            ValueDef::Param(b, i) => {
+                if func.layout.entry_block() != Some(b) {
+                    work.extend(cx.cfg.incoming(b, i));
+                }
+            }
+            ValueDef::Result(inst, _) => {
+                let args = func.dfg.inst_args(inst);
+                match func.dfg.insts[inst].opcode() {
+                    Opcode::Iadd | Opcode::UaddOverflowTrap | Opcode::Band | Opcode::Bor => {
+                        let (r0, r1) = (rank(func, cx, args[0], 0), rank(func, cx, args[1], 0));
+                        if r0 >= r1 && r0 > 0 {
+                            work.push(args[0]);
+                        }
+                        if r1 >= r0 && r1 > 0 {
+                            work.push(args[1]);
+                        }
+                    }
+                    Opcode::Isub => work.push(args[0]),
+                    Opcode::Select | Opcode::SelectSpectreGuard => work.extend([args[1], args[2]]),
+                    Opcode::Load | Opcode::AtomicLoad => {
+                        // What was stored there last is what is loaded.
+                        let cell = cell_of(func, args[0], access_offset(func, inst));
+                        if let Some(found) = last_store(func, cx.cfg, inst, cell, 8)
+                            && found.offset == 0
+                            && found.bytes == 8
+                        {
+                            work.push(func.dfg.inst_args(found.store)[0]);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            ValueDef::Union(..) => {}
+        }
+    }
+}
+
+fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
+    let func = cx.func;
+    let entry = cx.cfg.blocks[0];
+    for (i, &v) in func.dfg.block_params(entry).iter().enumerate() {
+        p.delta[v] = match cx.params[i] {
+            ParamMode::Dup { sure, .. } => {
+                p.roots.insert(v, RootKind::Param(i));
+                if sure {
+                    p.sure.insert(v);
+                }
+                Delta::Root(v)
+            }
+            _ => Delta::None,
+        };
+    }
+    let mut slot_root: SecondaryMap<ir::StackSlot, Option<ir::Value>> = SecondaryMap::new();
+    let mut data_root: SecondaryMap<DataKey, Option<ir::Value>> = SecondaryMap::new();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &b in &cx.cfg.blocks {
+            if b != entry {
+                for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                    if func.dfg.value_type(v) != types::I64 || p.delta[v] == Delta::Lost || p.delta[v] == Delta::Root(v)
+                    {
+                        continue;
+                    }
+                    let mut d = Delta::Unknown;
+                    for arg in cx.cfg.incoming(b, i) {
+                        d = match (d, p.delta[arg]) {
+                            (d, Delta::Unknown) | (Delta::Unknown, d) => d,
+                            (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
+                            (a, b) if a == b => a,
+                            _ => Delta::Root(v),
+                        };
+                    }
+                    if d == Delta::Root(v) {
+                        p.roots.insert(v, RootKind::Phi(b, i));
+                    }
+                    changed |= set(p, v, d);
+                }
+            }
+            for &inst in cx.cfg.insts(b) {
+                for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
+                    if func.dfg.value_type(v) != types::I64 {
+                        p.delta[v] = Delta::None;
+                        continue;
+                    }
+                    let d = transfer(cx, p, inst, k, v, &mut slot_root, &mut data_root);
+                    changed |= set(p, v, d);
+                }
+            }
+        }
+    }
+    // What nothing reaches has no shadow.
+    for &b in &cx.cfg.blocks {
+        let values = func.dfg.block_params(b).iter().copied();
+        let results = cx.cfg.insts(b).iter().flat_map(|&i| func.dfg.inst_results(i).iter().copied());
+        for v in values.chain(results) {
+            if p.delta[v] == Delta::Unknown {
+                p.delta[v] = Delta::None;
+            }
+        }
+    }
+    let live: EntitySet<ir::Value> = p.delta.values().fold(EntitySet::new(), |mut s, d| {
+        if let Delta::Root(r) = d {
+            s.insert(*r);
+        }
+        s
+    });
+    p.roots.retain(|r, _| live.contains(*r));
+    sureness(cx, p);
+}
+
+fn set(p: &mut Pointers, v: ir::Value, d: Delta) -> bool {
+    let old = p.delta[v];
+    // Only upwards: a root stays a root of its own once it is one.
+    if old == d || d == Delta::Unknown || old == Delta::Lost || (old == Delta::Root(v) && d != Delta::Lost) {
+        return false;
+    }
+    p.delta[v] = d;
+    true
+}
+
+fn transfer(
+    cx: &PointerInput<'_>,
+    p: &mut Pointers,
+    inst: ir::Inst,
+    k: usize,
+    v: ir::Value,
+    slot_root: &mut SecondaryMap<ir::StackSlot, Option<ir::Value>>,
+    data_root: &mut SecondaryMap<DataKey, Option<ir::Value>>,
+) -> Delta {
+    let func = cx.func;
+    let args = func.dfg.inst_args(inst);
+    let d = |i: usize| p.delta[args[i]];
+    let root = |p: &mut Pointers, kind: RootKind| {
+        p.roots.insert(v, kind);
+        Delta::Root(v)
+    };
+    if is_small(func, inst) {
+        return Delta::None;
+    }
+    match func.dfg.insts[inst].opcode() {
+        Opcode::StackAddr => {
+            let InstructionData::StackAddr { stack_slot, .. } = func.dfg.insts[inst] else { unreachable!() };
+            let r = *slot_root[stack_slot].get_or_insert(v);
+            p.roots.insert(r, RootKind::Slot(stack_slot));
+            p.sure.insert(r);
+            Delta::Root(r)
+        }
+        Opcode::SymbolValue => {
+            let InstructionData::UnaryGlobalValue { global_value, .. } = func.dfg.insts[inst] else { unreachable!() };
+            match cx.program.data_of(func, global_value) {
+                Some(key) if cx.program.data[key].writable => {
+                    let r = *data_root[key].get_or_insert(v);
+                    p.roots.insert(r, RootKind::Data(key));
+                    p.sure.insert(r);
+                    Delta::Root(r)
+                }
+                _ => Delta::None,
+            }
+        }
+        Opcode::Iadd | Opcode::UaddOverflowTrap => match (d(0), d(1)) {
+            (Delta::Root(a), Delta::Lost) if number(cx, p, args[1], &mut EntitySet::new()) => Delta::Root(a),
+            (Delta::Lost, Delta::Root(a)) if number(cx, p, args[0], &mut EntitySet::new()) => Delta::Root(a),
+            (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
+            (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
+            (Delta::None, x) | (x, Delta::None) => x,
+            (Delta::Root(a), Delta::Root(b)) => root(p, RootKind::Sum(a, b)),
+        },
+        Opcode::Isub => match (d(0), d(1)) {
+            (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
+            (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
+            (x, Delta::None) => x,
+            (a, b) if a == b => Delta::None,
+            (Delta::Root(a), Delta::Root(b)) => root(p, RootKind::Diff(a, b)),
+            (Delta::None, Delta::Root(_)) => Delta::Lost,
+        },
+        Opcode::Band | Opcode::Bor => {
+            let is_and = func.dfg.insts[inst].opcode() == Opcode::Band;
+            match (d(0), d(1)) {
+                (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
+                (Delta::None, Delta::None) => Delta::None,
+                (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
+                (x, Delta::None) => masked(func, args[1], x, is_and),
+                (Delta::None, x) => masked(func, args[0], x, is_and),
+                _ => Delta::Lost,
+            }
+        }
+        Opcode::Select | Opcode::SelectSpectreGuard => match (d(1), d(2)) {
+            (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
+            (Delta::Unknown, x) | (x, Delta::Unknown) => x,
+            (a, b) if a == b => a,
+            _ => root(p, RootKind::Select(inst)),
+        },
+        Opcode::Load | Opcode::AtomicLoad => {
+            let addr = access_address(func, inst).expect("a load has an address");
+            let is_pointer = p.address.contains(v) || p.pointer_copy.contains(v);
+            match p.delta[addr] {
+                Delta::Root(_) if is_pointer => root(p, RootKind::Load(inst)),
+                Delta::Unknown if is_pointer => Delta::Unknown,
+                _ => Delta::None,
+            }
+        }
+        Opcode::Call | Opcode::CallIndirect => match CalleeKind::of(cx.program, func, inst) {
+            Some(CalleeKind::Known(rule)) => match rule.kind {
+                MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset) => d(0),
+                MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Realloc) => root(p, RootKind::Call(inst, k)),
+                _ => Delta::None,
+            },
+            Some(CalleeKind::Derived(_)) if cx.bits.contains(v) => Delta::None,
+            Some(CalleeKind::Derived(f)) => {
+                let from = cx.summaries.pointer_result(f, k);
+                let own = p.address.contains(v) || from.is_some_and(|o| o.own);
+                let params: Vec<Delta> = from.map(|o| o.params.iter().map(|&i| d(i)).collect()).unwrap_or_default();
+                if own || params.iter().any(|d| matches!(d, Delta::Root(_))) {
+                    root(p, RootKind::Call(inst, k))
+                } else if params.contains(&Delta::Lost) {
+                    Delta::Lost
+                } else if params.contains(&Delta::Unknown) {
+                    Delta::Unknown
+                } else {
+                    Delta::None
+                }
+            }
+            Some(CalleeKind::Indirect(_)) => root(p, RootKind::Call(inst, k)),
+            _ => Delta::None,
+        },
+        // Other arithmetic on a pointer gives a number, or an address that cannot be followed.
+        _ => {
+            let of_pointer = args.iter().any(|&a| matches!(p.delta[a], Delta::Root(_) | Delta::Lost));
+            if of_pointer && func.dfg.insts[inst].opcode() != Opcode::Icmp { Delta::Lost } else { Delta::None }
+        }
+    }
+}
+
+/// Whether a value that is lost is a number beside a pointer all the same: an unknown callee may have returned a pointer, but
+/// nobody here takes what it returned for an address, and no pointer that we know of went into the arithmetic. (An offset
+/// from one pointer to another, which leads from the one's memory to the other's, has both in it.)
+fn number(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> bool {
+    if p.address.contains(v) {
+        return false;
+    }
+    match p.delta[v] {
+        Delta::None | Delta::Unknown => true,
+        Delta::Root(r) => {
+            let unknown = match p.roots.get(&r) {
+                Some(RootKind::Call(i, _)) => {
+                    !matches!(CalleeKind::of(cx.program, cx.func, *i), Some(CalleeKind::Known(_)))
+                }
+                Some(RootKind::Param(_)) => !p.sure.contains(r),
+                _ => false,
+            };
+            unknown && !p.address.contains(r)
+        }
+        Delta::Lost if !seen.insert(v) => true,
+        Delta::Lost => match cx.func.dfg.value_def(v) {
+            ValueDef::Result(inst, _) => cx.func.dfg.inst_args(inst).iter().all(|&a| number(cx, p, a, seen)),
+            ValueDef::Param(b, i) => cx.cfg.incoming(b, i).all(|a| number(cx, p, a, seen)),
+            ValueDef::Union(..) => false,
+        },
+    }
+}
+
+/// Whether a result is a number below a million, whatever the operands: no address, though it may be made from one.
+fn is_small(func: &ir::Function, inst: ir::Inst) -> bool {
+    let args = func.dfg.inst_args(inst);
+    let constant = |i: usize| constant_int(func, args[i]);
+    let small = |n: Option<i64>| n.is_some_and(|n| (0..1 << 20).contains(&n));
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Band => small(constant(0)) || small(constant(1)),
+        Opcode::Urem => small(constant(1)),
+        Opcode::Ushr => constant(1).is_some_and(|n| (44..64).contains(&n)),
+        _ => false,
+    }
+}
+
+/// A pointer masked by an integer: alignment and tags keep the delta.
+fn masked(func: &ir::Function, mask: ir::Value, d: Delta, is_and: bool) -> Delta {
+    match (constant_int(func, mask), is_and) {
+        (Some(m), true) if m < 0 => d,
+        (Some(m), false) if (0..1 << 16).contains(&m) => d,
+        _ if d == Delta::Unknown => Delta::Unknown,
+        _ => Delta::Lost,
+    }
+}
+
+/// Which roots are sure, and which are memory of this call alone.
+fn sureness(cx: &PointerInput<'_>, p: &mut Pointers) {
+    let func = cx.func;
+    for (v, kind) in p.roots.clone() {
+        let allocates = matches!(kind, RootKind::Call(i, _) if matches!(CalleeKind::of(cx.program, func, i), Some(CalleeKind::Known(_))));
+        if allocates {
+            p.sure.insert(v);
+        }
+        let recycled =
+            matches!(kind, RootKind::Param(i) if matches!(cx.params[i], ParamMode::Dup { recycled: true, .. }));
+        if allocates || recycled || matches!(kind, RootKind::Slot(_)) {
+            p.own.insert(v);
+        }
+    }
+    p.sure = closed(cx, p, p.sure.clone());
+    p.own = closed(cx, p, p.own.clone());
+}
+
+/// The given roots, and those that are a choice between such roots.
+fn closed(cx: &PointerInput<'_>, p: &Pointers, mut set: EntitySet<ir::Value>) -> EntitySet<ir::Value> {
+    let func = cx.func;
+    let choices: Vec<(ir::Value, &RootKind)> = p
+        .roots
+        .iter()
+        .filter(|(_, k)| matches!(k, RootKind::Phi(..) | RootKind::Select(_)))
+        .map(|(v, k)| (*v, k))
+        .collect();
+    // Optimistic: assume, then take back until nothing changes.
+    set.extend(choices.iter().map(|x| x.0));
+    let is_in = |set: &EntitySet<ir::Value>, v: ir::Value| matches!(p.delta[v], Delta::Root(r) if set.contains(r));
+    loop {
+        let wrong = choices.iter().find(|(v, kind)| {
+            let ok = match kind {
+                RootKind::Phi(b, i) => cx.cfg.incoming(*b, *i).all(|a| is_in(&set, a)),
+                RootKind::Select(inst) => func.dfg.inst_args(*inst)[1..].iter().all(|&a| is_in(&set, a)),
+                _ => true,
+            };
+            !ok && set.contains(*v)
+        });
+        match wrong {
+            Some((v, _)) => set.remove(*v),
+            None => return set,
+        };
+    }
+}
+
+/// What the caller says that a parameter points at.
+pub fn declared_elem(mode: ParamMode) -> Option<Elem> {
+    match mode {
+        ParamMode::Dup { holds, .. } => holds.to_elem(),
+        _ => None,
+    }
+}

@@ -1,0 +1,154 @@
+//! Which memory a callee's pullback may read again.
+//!
+//! **Problem.** A function that is called is derived as a pair. Its pullback runs long after its forward pass, and what
+//! was done to memory in between only its callers know. So whatever a pair loads it records, if its reverse asks for it: two arrays
+//! for a scalar product that nobody writes to before or after.
+//!
+//! **Answer.** A call tells: *memory that a parameter leads to is kept*, if from the start of the call until all of the
+//! reverse half is done nobody writes to it, the callee included. A pair loads from kept memory again, and tells its own callees. What is
+//! kept is part of a [`Variant`](crate::Variant): a set of parameters, and of *the rest* ([`OTHER`]), which is all that is older than the call and that
+//! no parameter leads to.
+//!
+//! *Who knows first* is a function that does both halves in one go (a combined function, or a callee that is derived whole): its second half begins
+//! when its first ends, so from a call on, memory is written by that call and what can come behind it in the function, and by nobody
+//! else. These are the writes that [`clobber`](crate::memory::clobber) asks about, calls by their [effects](crate::memory::mod_ref), next turns of loops
+//! included; the call itself counts. Releases count as writes, unless they [wait](crate::calls::deferred_free) until the second half is done. A pair knows what it was told, and
+//! that only: what its arguments that lead to kept memory lead to is kept for its callees.
+//!
+//! *What an address leads to* is told in two ways, whose arguments are those of [`places`](crate::memory::alias) and [`blocks`]: it has a parameter
+//! as its origin, so it is an offset from what the caller has passed; or, where the program brings its allocator, it is made from some of the
+//! parameters and nothing else. Either way the access is one of the object that the argument led to, as if the callee's body stood
+//! in the place of the call. What has been loaded and is used as an address leads elsewhere: to the rest, if the function has made no memory itself that could
+//! be found there (a slot, or a block that has escaped); if it has, nothing of the rest is taken for kept. Without an allocator the rest is
+//! all that is older. With one it leaves out what parameters lead to; if such an object could be found elsewhere after all, it has
+//! escaped where it was made ([`blocks`]), and there the rest has it in.
+//!
+//! **Why that is enough.** Between the load and the pullback's use of it, memory is written (1) by the callee behind the load, which counts with
+//! the call; (2) by its callers behind the call, and by what they call; the transitive callers up to the function of both halves are all within one
+//! call of its, and it sees them as that call; (3) by the second half itself, which writes shadows, puts back what calls and stores behind this
+//! one wrote (memory mode `restore`), of which none is to this memory, and releases what waits at its very end. And the memory is
+//! still there: a slot that the argument leads to is one of the function of both halves (a pair never says of its own slots or blocks
+//! that they are kept), and blocks that are released are written.
+//!
+//! **Invariants.** Fewer bits are always right, so whoever has no use for a fact may drop it. Functions that are called through pointers are told
+//! nothing, nor is the program's allocator, whose accesses are not C's. Forward passes and pullbacks that users call themselves
+//! (`Mode::Split`) contain nobody who knows first. A load that is done again has been done before, so it does not trap.
+//!
+//! In front of an instance's memory there are globals and sizes, which have no owner: those are never kept.
+
+use brolga_ir::FuncKey;
+use brolga_ir::map::HashMap;
+use brolga_rules::{MathKind, MemFn};
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_entity::EntitySet;
+
+use crate::calls::callee::CalleeKind;
+use crate::memory::alias::{Origin, Place, Places, has_instance, leads_to, through};
+use crate::memory::clobber::{Access, ClobberInput, Writes};
+use crate::memory::points_to::{OTHER, Set};
+use crate::variant::{Kept, bit};
+
+/// Whether what is loaded and used as an address could lead to memory that the function has made itself. Blocks of the program's
+/// allocator have bits of their own.
+fn makes_memory(places: Places<'_>) -> bool {
+    let Places { program, func, cfg, .. } = places;
+    let makes = |inst| match CalleeKind::of(program, func, inst) {
+        Some(CalleeKind::Known(r)) => {
+            matches!(r.kind, MathKind::Memory(MemFn::Malloc | MemFn::Calloc | MemFn::Realloc))
+        }
+        _ => func.dfg.insts[inst].opcode() == Opcode::StackAddr,
+    };
+    cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).any(makes)
+}
+
+/// What of that is kept which a function was told is, for addresses of its own.
+fn told(places: Places<'_>, kept: Kept) -> Kept {
+    if kept.the_rest() && makes_memory(places) { Kept::of(kept.set() & !OTHER) } else { kept }
+}
+
+/// Loads of a pair that its pullback may do again.
+pub fn loads(places: Places<'_>, kept: Kept) -> EntitySet<ir::Inst> {
+    let mut found = EntitySet::new();
+    if kept.is_nothing() {
+        return found;
+    }
+    let (kept, instance) = (told(places, kept), has_instance(&places.func.signature));
+    for inst in places.cfg.blocks.iter().flat_map(|&b| places.func.layout.block_insts(b)) {
+        let InstructionData::Load { arg, .. } = places.func.dfg.insts[inst] else { continue };
+        let place = places.of_access(inst);
+        let in_memory = place.origin == Origin::Param(0) && place.span().is_some_and(|s| s.0 >= 0);
+        if kept.has(leads_to(places, arg)) && (in_memory || !instance) {
+            found.insert(inst);
+        }
+    }
+    found
+}
+
+/// What each direct call of a function of the program may be told. A pair has been told what is `kept`; whoever does both halves in
+/// one go has not (`None`), and knows.
+pub fn calls(cx: &ClobberInput<'_>, kept: Option<Kept>) -> HashMap<ir::Inst, Kept> {
+    let places = cx.places();
+    let mut found = HashMap::default();
+    if kept.is_some_and(Kept::is_nothing) {
+        return found;
+    }
+    let told = kept.map(|kept| told(places, kept));
+    let mut questions: Vec<(Access, Set)> = Vec::new();
+    for &block in &cx.cfg.blocks {
+        for inst in cx.func.layout.block_insts(block) {
+            let Some(callee) = callee(cx, inst) else { continue };
+            let instance = has_instance(&cx.program.funcs[callee].signature);
+            let args = cx.func.dfg.inst_args(inst);
+            // Who has an instance knows of its memory, and who has none of whatever is passed.
+            let same = instance == has_instance(&cx.func.signature);
+            if !same || instance && cx.func.dfg.block_params(cx.cfg.blocks[0])[0] != args[0] {
+                continue;
+            }
+            let reads = cx.effects.get(&callee).map_or(0, |e| e.reads);
+            let params = (usize::from(instance)..args.len().min(63)).map(bit).chain([OTHER]);
+            for asked in params.filter(|b| reads & b != 0) {
+                match told {
+                    Some(kept) if kept.has(through(places, args, asked)) => note(&mut found, inst, asked),
+                    Some(_) => {}
+                    None => questions.push((Access { block, inst, place: place(places, args, asked) }, asked)),
+                }
+            }
+        }
+    }
+    if !questions.is_empty() {
+        let mut writes = Writes::of(cx, questions.len());
+        for (access, asked) in questions {
+            if !writes.may_follow(&access) {
+                note(&mut found, access.inst, asked);
+            }
+        }
+    }
+    found
+}
+
+fn note(found: &mut HashMap<ir::Inst, Kept>, call: ir::Inst, asked: Set) {
+    let kept = found.entry(call).or_insert(Kept::NOTHING);
+    *kept = Kept::of(kept.set() | asked);
+}
+
+/// The function that a call is derived with, if it can be told anything.
+fn callee(cx: &ClobberInput<'_>, inst: ir::Inst) -> Option<FuncKey> {
+    match CalleeKind::of(cx.program, cx.func, inst)? {
+        CalleeKind::Derived(k) => cx.program.funcs[k].allocator.is_none().then_some(k),
+        _ => None,
+    }
+}
+
+/// All that an argument leads to, or that is older than the call.
+fn place(places: Places<'_>, args: &[ir::Value], asked: Set) -> Place {
+    if has_instance(&places.func.signature) {
+        return places.of_address(args[0]).shifted((0, MEMORY)).within(places.blocks.through(args, asked));
+    }
+    match (0..args.len().min(63)).find(|&i| bit(i) == asked) {
+        Some(i) => places.of_address(args[i]).unbounded(),
+        None => Place::ANYWHERE,
+    }
+}
+
+/// Bytes of an instance's memory, and more.
+const MEMORY: i64 = 1 << 60;

@@ -1,0 +1,275 @@
+//! What a derived function receives and returns for each parameter and result of its primal.
+//!
+//! A function may be derived in several variants: the same function called with a constant where another call site has an
+//! active argument gives a smaller derivative. The modes of a call site's arguments are decided from the caller's facts, so
+//! signatures of derived functions are known before their bodies, and mutually recursive functions need no fixpoint.
+//!
+//! ABI, for a primal `f(p…) -> r…`:
+//!
+//! ```text
+//! f__forward (p…, δ of each Dup parameter…, seg)           -> (r…, δ of each Ptr result…)
+//! f__pullback(seg, r̄ of each Active or Bits result…)      -> (p̄ of each Active or Bits parameter…)
+//! ```
+
+use brolga_ir::inst::Shape;
+use brolga_ir::{ArgActivity, FuncKey, Request, ResultActivity};
+use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::isa::CallConv;
+
+use crate::kinds::kind::Kinds;
+use crate::memory::points_to::{self, OTHER, REST, Set};
+
+/// How a parameter takes part in the derivative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ParamMode {
+    /// Not at all.
+    Const,
+    /// A float, whose cotangent the pullback returns.
+    Active,
+    /// A pointer-sized integer that comes with a shadow delta.
+    Dup {
+        /// The delta is never zero.
+        sure: bool,
+        /// What it points at, as far as the caller knows.
+        holds: Kinds,
+        /// It points at memory that the caller, or a caller of its, has made and kept pointers in, whose shadows may still be
+        /// where this function stores floats.
+        recycled: bool,
+        /// It points at memory that the caller, or a caller of its, has made and keeps floats in, whose cotangents may be where this function
+        /// stores pointers.
+        floats: bool,
+    },
+    /// An integer that carries float bits, whose cotangent the pullback returns.
+    Bits {
+        /// Of which floats.
+        shape: Shape,
+        /// They are known to be floats; otherwise it may be a number, whose cotangent is zero then.
+        definite: bool,
+    },
+    /// An integer that may be computed from the bits of a float, or be a part of them, which nobody follows: where it becomes a float, no
+    /// cotangent may arrive.
+    Opaque {
+        /// Some for certain.
+        definite: bool,
+    },
+}
+
+/// How a result takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ResultMode {
+    /// Not at all.
+    None,
+    /// A float, whose cotangent the pullback receives.
+    Active,
+    /// A float, whose cotangent is one in each run.
+    Unit,
+    /// A pointer; the forward pass also returns its delta.
+    Ptr,
+    /// An integer that carries float bits, whose cotangent the pullback receives.
+    Bits(Shape),
+}
+
+/// A function together with the modes under which it is derived.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Variant {
+    /// Which function.
+    pub func: FuncKey,
+    /// One per parameter.
+    pub params: Vec<ParamMode>,
+    /// One per result.
+    pub results: Vec<ResultMode>,
+    /// One per parameter, or nothing: the memory behind it is reached through no other pointer. Only what the caller has said.
+    pub noalias: Vec<bool>,
+    /// One per parameter, or nothing: its shadow holds nothing before the call. Only what the caller has said.
+    pub fresh: Vec<bool>,
+    /// One per parameter, or nothing: the caller does not read the memory behind it. Only what the caller has said.
+    pub no_need: Vec<bool>,
+    /// One per parameter, or nothing: what lies at this address of an instance's memory has no cotangent that the caller asks for
+    /// ([`crate::memory::constant`]).
+    pub constant: Vec<bool>,
+    /// Which memory nobody writes until its pullback has run.
+    pub kept: Kept,
+}
+
+impl Variant {
+    /// The variant that a request asks for.
+    pub fn of_request(request: &Request, sig: &Signature) -> Self {
+        let params = request
+            .args
+            .iter()
+            .zip(&request.elems)
+            .map(|(a, &elem)| match a {
+                ArgActivity::Const => ParamMode::Const,
+                ArgActivity::Active => ParamMode::Active,
+                ArgActivity::Duplicated => {
+                    ParamMode::Dup { sure: true, holds: Kinds::of_elem(elem), recycled: false, floats: false }
+                }
+            })
+            .collect();
+        let results = sig
+            .returns
+            .iter()
+            .enumerate()
+            .map(|(i, r)| match (Shape::of_float(r.value_type), request.results.get(i).copied().unwrap_or_default()) {
+                (None, _) | (_, ResultActivity::Const) => ResultMode::None,
+                (Some(_), ResultActivity::Unit) => ResultMode::Unit,
+                (Some(_), ResultActivity::Active) => ResultMode::Active,
+            })
+            .collect();
+        // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
+        let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
+        Self {
+            func: request.func,
+            params,
+            results,
+            noalias: said(&request.noalias),
+            fresh: said(&request.fresh),
+            no_need: said(&request.no_need),
+            constant: said(&request.constant),
+            kept: Kept::NOTHING,
+        }
+    }
+
+    /// Parameters that lead to memory which nothing else leads to, and of which the caller does not want to know what is there.
+    pub fn scratch(&self) -> Vec<usize> {
+        let said = |list: &[bool], i: usize| list.get(i) == Some(&true);
+        (0..self.params.len()).filter(|&i| said(&self.noalias, i) && said(&self.no_need, i)).collect()
+    }
+
+    /// The variant that a call asks for.
+    pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
+        let [noalias, fresh, no_need, constant] = [const { Vec::new() }; 4];
+        Self { func, params, results, noalias, fresh, no_need, constant, kept: Kept::NOTHING }
+    }
+
+    /// The variant under which a function is reached through a pointer: everything that its signature allows to be active
+    /// is active, so that caller and callee agree without knowing each other.
+    pub fn canonical(func: FuncKey, sig: &Signature) -> Self {
+        Self::of_call(func, canonical_params(sig), canonical_results(sig))
+    }
+
+    /// Signature of the forward pass.
+    pub fn forward_signature(&self, primal: &Signature) -> Signature {
+        let mut s = Signature::new(DERIVED_CONV);
+        s.params.extend(primal.params.iter().map(|p| AbiParam::new(p.value_type)));
+        let deltas = self.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. }));
+        s.params.extend(deltas.map(|_| AbiParam::new(types::I64)));
+        s.params.push(AbiParam::new(types::I64));
+        s.returns.extend(primal.returns.iter().map(|p| AbiParam::new(p.value_type)));
+        let deltas = self.results.iter().filter(|r| **r == ResultMode::Ptr);
+        s.returns.extend(deltas.map(|_| AbiParam::new(types::I64)));
+        s
+    }
+
+    /// Signature of the pullback.
+    pub fn pullback_signature(&self, primal: &Signature) -> Signature {
+        let mut s = Signature::new(DERIVED_CONV);
+        s.params.push(AbiParam::new(types::I64));
+        s.params.extend(self.result_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
+        s.returns.extend(self.param_shapes(primal).map(|(_, shape)| AbiParam::new(shape.ty())));
+        s
+    }
+
+    /// Parameters whose cotangents the pullback returns, in order.
+    pub fn param_shapes<'a>(&'a self, primal: &'a Signature) -> impl Iterator<Item = (usize, Shape)> + 'a {
+        self.params.iter().enumerate().filter_map(|(i, p)| match *p {
+            ParamMode::Active => Shape::of_float(primal.params[i].value_type).map(|s| (i, s)),
+            ParamMode::Bits { shape, .. } => Some((i, shape)),
+            ParamMode::Const | ParamMode::Opaque { .. } | ParamMode::Dup { .. } => None,
+        })
+    }
+
+    /// Results whose cotangents the pullback receives, in order.
+    pub fn result_shapes<'a>(&'a self, primal: &'a Signature) -> impl Iterator<Item = (usize, Shape)> + 'a {
+        self.results.iter().enumerate().filter_map(|(i, r)| match *r {
+            ResultMode::Active => Shape::of_float(primal.returns[i].value_type).map(|s| (i, s)),
+            ResultMode::Bits(s) => Some((i, s)),
+            ResultMode::None | ResultMode::Unit | ResultMode::Ptr => None,
+        })
+    }
+}
+
+/// Calling convention of derived functions: it lets a function return as many values as it likes.
+pub const DERIVED_CONV: CallConv = CallConv::Fast;
+
+/// Stands for the calling convention of the host's C functions; lowering puts in the real one.
+pub const HELPER_CONV: CallConv = CallConv::SystemV;
+
+/// Modes of the parameters of a function that is called through a pointer.
+pub fn canonical_params(sig: &Signature) -> Vec<ParamMode> {
+    sig.params
+        .iter()
+        .map(|p| match Shape::of_float(p.value_type) {
+            Some(_) => ParamMode::Active,
+            None if p.value_type == types::I64 => {
+                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false }
+            }
+            None => ParamMode::Const,
+        })
+        .collect()
+}
+
+/// Modes of the results of a function that is called through a pointer.
+pub fn canonical_results(sig: &Signature) -> Vec<ResultMode> {
+    sig.returns
+        .iter()
+        .map(|p| match Shape::of_float(p.value_type) {
+            Some(_) => ResultMode::Active,
+            None if p.value_type == types::I64 => ResultMode::Ptr,
+            None => ResultMode::None,
+        })
+        .collect()
+}
+
+/// Which memory nobody writes from the start of a call until its pullback has run: what these parameters lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kept(u64);
+
+impl Kept {
+    /// None that is known.
+    pub const NOTHING: Self = Self(0);
+
+    /// What these parameters lead to.
+    pub fn of_params(params: impl IntoIterator<Item = usize>) -> Self {
+        Self::of(params.into_iter().filter(|p| *p < 63).fold(0, |set, p| set | bit(p)))
+    }
+
+    /// The same, and all that is older than the call and not a parameter's.
+    #[must_use]
+    pub fn and_the_rest(self) -> Self {
+        Self::of(self.set() | OTHER)
+    }
+
+    /// The parameters.
+    pub fn params(self) -> impl Iterator<Item = usize> {
+        (0..63).filter(move |&i| self.0 >> i & 1 != 0)
+    }
+
+    pub(crate) fn of(set: Set) -> Self {
+        Self((set & REST) as u64)
+    }
+
+    pub(crate) fn set(self) -> Set {
+        self.0.into()
+    }
+
+    /// Whether nothing is known to be kept.
+    pub fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether everything is kept that is older than the call and not a parameter's.
+    pub fn the_rest(self) -> bool {
+        self.set() & OTHER != 0
+    }
+
+    /// Whether an address leads to kept memory, and nowhere else.
+    pub(crate) fn has(self, leads_to: Set) -> bool {
+        leads_to != 0 && leads_to & !self.set() == 0
+    }
+}
+
+/// What stands for a parameter. In plain programs the first is like any other; where there is an instance, that is nobody's object.
+pub(crate) fn bit(param: usize) -> Set {
+    if param == 0 { 1 } else { points_to::bit(param) }
+}

@@ -1,0 +1,600 @@
+//! The pullback graph: the reverse of each block, in the reverse of the order in which they ran.
+//!
+//! ```text
+//! entry        find the frame; go to the reverse of the block that returned
+//! reverse of B pop B's record, restore what is read, reverse fragments last statement first,
+//!              take the cotangents of B's parameters, all of them at once, go to the edge by which B was entered
+//! edge P -> B  the cotangents of B's parameters go to P's branch arguments; go to the reverse of P. If P leads nowhere else, that begins so
+//! exit         return the cotangents of the arguments
+//! ```
+//!
+//! **Where cotangents are.** A value's cotangent lives in one frontend variable, and means something exactly where the
+//! value is live ([`Liveness`]): at the start of the reverse of B for the values live out of B. On the edge P → B, a value that is live out of P but not live into B (it was needed on
+//! another path, or is only an argument of this branch) becomes zero before the arguments receive theirs; at the start of
+//! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
+//! to another by accident, and block parameters have instantaneous semantics.
+
+use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};
+use brolga_ir::map::{IndexMap, Table};
+use brolga_ir::{BlockId, InstId};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{self, Type, types};
+
+use crate::facts::Facts;
+use crate::plan::invert::Other;
+use crate::plan::liveness::{Liveness, active_args, unfollowed};
+use crate::plan::predecessors::ways;
+use crate::plan::table::{Hold, Last, Plan, PredSource, Source, type_of};
+use crate::shadow::contract_array;
+use crate::translate::convert::{Converts, asking, fitted};
+use crate::translate::stmt::Given;
+use crate::val_map::ByName;
+
+/// The pullback graph with the names of its parameters.
+pub struct Pullback {
+    /// The graph.
+    pub graph: CfgBlocks,
+    /// The segment.
+    pub seg: Val,
+    /// Reverse block of each primal block.
+    pub reverse_of: Table<ir::Block, BlockId>,
+}
+
+/// The pullbacks of one plan.
+pub struct Pullbacks {
+    /// The one that is right for all runs.
+    pub guarded: Pullback,
+    /// One without guards, for runs in which all that is watched is as it should be ([`crate::guards::versioning`]).
+    pub free: Option<Pullback>,
+    /// What comes before the first where there is a choice: it clears what that is going to add to ([`crate::shadow::monotone_rows`]).
+    pub clearing: Option<Pullback>,
+}
+
+mod rerun;
+
+struct Builder<'a, 'f> {
+    facts: &'a Facts<'f>,
+    stmts: Given<'a>,
+    plan: &'a Plan,
+    aux: &'a IndexMap<Val, Type>,
+    live: &'a Liveness,
+    ids: &'a mut Ids,
+    reverse_of: Table<ir::Block, BlockId>,
+    /// Loops that are run again, by header.
+    again: IndexMap<ir::Block, rerun::Way>,
+    exit: BlockId,
+    blocks: Table<BlockId, CfgBlock>,
+    /// How the reverses of blocks begin that lead to one other only: with what happens on the edge.
+    heads: Table<ir::Block, Fragment>,
+    /// Where the block that is being made notes what it waits for. Zero between blocks.
+    notes: ByName<u32>,
+}
+
+/// Assemble it. `seeds` names the cotangent of each result that is a parameter of the pullback.
+#[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
+pub fn pullback(
+    facts: &Facts<'_>,
+    stmts: Given<'_>,
+    live: &Liveness,
+    plan: &Plan,
+    aux: &IndexMap<Val, Type>,
+    seeds: &[Option<Val>],
+    seg: Val,
+    symbol: String,
+    ids: &mut Ids,
+) -> Pullback {
+    let entry = ids.block();
+    // Reverse order, so that the text reads in the order in which the pullback runs.
+    let reverse_of: Table<ir::Block, BlockId> =
+        facts.cfg.blocks.iter().rev().filter(|&&b| plan.returning.contains(b)).map(|&b| (b, ids.block())).collect();
+    let exit = ids.block();
+    let again = plan.again.iter().map(|a| (a.header, rerun::Way::new(a, &reverse_of, ids))).collect();
+    let (blocks, heads) = (Table::with_capacity(2 * reverse_of.len() + 2, ids.blocks()), Table::default());
+    let notes = ByName::default();
+    let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, again, exit, blocks, heads, notes };
+    b.entry(entry, seg, seeds);
+    for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
+        if let Some(a) = plan.again(block) {
+            if a.blocks.last() == Some(&block) {
+                b.run_again(a);
+            }
+            if block == a.header && a.turns {
+                b.next_turn(a);
+            }
+        }
+        if b.is_reversed(block) {
+            b.reverse(block);
+        }
+    }
+    assert!(b.heads.values().all(Fragment::is_empty), "what happens on an edge is part of a block");
+    b.exit_block();
+    let signature = facts.variant.pullback_signature(&facts.func().signature);
+    Pullback { graph: CfgBlocks { symbol, signature, blocks: b.blocks }, seg, reverse_of: b.reverse_of }
+}
+
+/// One pullback of two with the same parameters: the first if the flag that the forward pass has left is set.
+pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids) -> Pullback {
+    let Pullback { graph: mut whole, seg, reverse_of } = guarded;
+    let (old, new) = (whole.entry(), ids.block());
+    let mut others = free.graph.blocks;
+    let free_entry = *others.keys().next().expect("a graph has an entry");
+    let opens = whole.blocks[&old].insts.iter().find(|i| i.1.op == AdOp::OpenFrame).map(|(id, i)| (*id, i.clone()));
+    let mut entry = CfgBlock { id: new, insts: opens.into_iter().collect(), ..whole.blocks[&old].clone() };
+    let d = Val::D(ids.dv());
+    entry.insts.insert(ids.inst(), AdInst { defs: [(d, types::I8)].into(), op: AdOp::Restore(flag), at: None });
+    entry.term = Term::If(d, to(old), to(free_entry));
+    for way in [&mut whole.blocks[&old], &mut others[&free_entry]] {
+        way.params.clear();
+        way.insts.retain(|_, i| i.op != AdOp::OpenFrame);
+    }
+    whole.make_cold();
+    let mut blocks: Table<BlockId, CfgBlock> = Table::default();
+    blocks.insert(new, entry);
+    blocks.extend(std::mem::take(&mut whole.blocks));
+    blocks.extend(others);
+    whole.blocks = blocks;
+    Pullback { graph: whole, seg, reverse_of }
+}
+
+/// What a block reads and has not had so far.
+struct Waiting<'a> {
+    sources: &'a [(Val, Source)],
+    /// For each name one more than the position of its source.
+    at: ByName<u32>,
+    left: usize,
+}
+
+impl<'a> Waiting<'a> {
+    /// `at` is zero for all names, and is given back so.
+    fn new(sources: &'a [(Val, Source)], at: ByName<u32>) -> Self {
+        let mut waiting = Self { sources, at, left: 0 };
+        for (&(v, source), k) in sources.iter().zip(1..) {
+            if source != Source::Record {
+                *waiting.at.at(v) = k;
+                waiting.left += 1;
+            }
+        }
+        waiting
+    }
+
+    fn take(&mut self, v: Val) -> Option<Source> {
+        if self.left == 0 {
+            return None;
+        }
+        let at = (self.at.get(v) as usize).checked_sub(1)?;
+        *self.at.at(v) = 0;
+        self.left -= 1;
+        Some(self.sources[at].1)
+    }
+
+    /// Nobody asks for more.
+    fn end(mut self) -> ByName<u32> {
+        if self.left > 0 {
+            self.sources.iter().for_each(|s| *self.at.at(s.0) = 0);
+        }
+        self.at
+    }
+}
+
+/// What held variables get on the edges from a block's predecessors, which are mostly one or two.
+type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
+
+fn to(block: BlockId) -> Target {
+    Target { block, args: vec![] }
+}
+
+/// What a block of the pullback that belongs to no statement converts.
+struct Converter<'b, 'a, 'f> {
+    builder: &'b mut Builder<'a, 'f>,
+    f: &'b mut Fragment,
+    at: Option<ir::Inst>,
+}
+
+impl Converts for Converter<'_, '_, '_> {
+    fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
+        let d = Val::D(self.builder.ids.dv());
+        self.builder.add(self.f, [(d, ty)].into(), asking(symbol, args, ty), self.at);
+        d
+    }
+
+    fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
+        self.builder.arith(self.f, op, args, ty, self.at)
+    }
+}
+
+impl Builder<'_, '_> {
+    fn add(&mut self, f: &mut Fragment, defs: Defs, op: AdOp, at: Option<ir::Inst>) {
+        f.insert(self.ids.inst(), AdInst { defs, op, at });
+    }
+
+    fn finish(
+        &mut self,
+        id: BlockId,
+        role: Role,
+        params: Vec<(Val, Type)>,
+        insts: Fragment,
+        term: Term,
+        at: Option<ir::Inst>,
+    ) {
+        let cold = match role {
+            Role::Reverse(b) | Role::Edge(b, _) | Role::Again(_, b) => self.facts.func().layout.is_cold(b),
+            _ => false,
+        };
+        self.blocks.insert(id, CfgBlock { id, role, params, insts, term, term_at: at, cold });
+    }
+
+    fn entry(&mut self, id: BlockId, seg: Val, seeds: &[Option<Val>]) {
+        let mut params = vec![(seg, types::I64)];
+        for (i, shape) in self.facts.variant.result_shapes(&self.facts.func().signature) {
+            params.push((seeds[i].expect("a result with a shape has a seed"), shape.ty()));
+        }
+        let mut f = Fragment::default();
+        self.add(&mut f, Defs::default(), AdOp::OpenFrame, None);
+        let exits = &self.plan.exits;
+        let term = match (self.plan.exit, exits.as_slice()) {
+            (_, []) => Term::Jump(to(self.exit)),
+            (None, exits) => Term::Jump(to(self.reverse_of[&exits[0]])),
+            (Some(slot), exits) => {
+                let cases = exits.iter().map(|&b| (self.plan.number[b], self.reverse_of[&b])).collect();
+                let d = Val::D(self.ids.dv());
+                self.add(&mut f, [(d, types::I32)].into(), AdOp::KeptBlock(slot), None);
+                Term::Switch(d, cases)
+            }
+        };
+        self.finish(id, Role::Entry, params, f, term, None);
+    }
+
+    /// An instruction of a reverse, with what it reads in front of it.
+    fn reversed(&mut self, f: &mut Fragment, waiting: &mut Waiting<'_>, id: InstId, inst: AdInst) {
+        inst.each_read(|v| self.have(f, v, waiting, inst.at));
+        f.insert(id, inst);
+    }
+
+    fn reverse(&mut self, b: ir::Block) {
+        let facts = self.facts;
+        let func = facts.func();
+        let plan = &self.plan.blocks[b];
+        let last = func.layout.last_inst(b);
+        let live = self.live;
+        let insts = facts.cfg.insts(b);
+        // All of it at once: a long block should not move.
+        let params = func.dfg.block_params(b).len();
+        let reverse = insts.iter().map(|i| self.stmts.all()[i].rvs.len()).sum::<usize>();
+        let touched = live.touched[b].iter().count();
+        let head = self.heads.get_mut(&b).map(std::mem::take).unwrap_or_default();
+        let mut f = Fragment::with_capacity(head.len() + touched + plan.sources.len() + reverse + 2 * params + 3);
+        f.extend(head);
+        // Popping comes first: what is on top of the tape is this block's.
+        if !plan.record.is_empty() || plan.push_id {
+            let defs = plan.record.iter().map(|&v| (v, type_of(facts, self.aux, v))).collect();
+            let id = plan.push_id.then_some(self.plan.number[b]);
+            self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
+        }
+        // Values are had just before their first use: a block may be long, and registers are few.
+        let mut waiting = Waiting::new(&plan.sources, std::mem::take(&mut self.notes));
+        for v in live.touched[b].iter() {
+            if !live.live_out[b].contains(v) {
+                self.add(&mut f, Defs::default(), AdOp::ZeroCt(v), last);
+            }
+        }
+        for inst in insts.iter().rev() {
+            match &mut self.stmts {
+                Given::Lent(stmts) => {
+                    let stmts = *stmts;
+                    stmts[inst].rvs.iter().for_each(|(&id, i)| self.reversed(&mut f, &mut waiting, id, i.clone()));
+                }
+                Given::Spent(stmts) => {
+                    let stmt = stmts.get_mut(inst).expect("every instruction is a statement");
+                    let rvs = std::mem::take(&mut stmt.rvs);
+                    rvs.into_iter().for_each(|(id, i)| self.reversed(&mut f, &mut waiting, id, i));
+                }
+            }
+        }
+        let first = insts.first().copied();
+        let id = self.reverse_of[&b];
+        let Some(pred) = self.plan.preds[b] else {
+            // The entry block: nothing came before it.
+            self.notes = waiting.end();
+            self.finish(id, Role::Reverse(b), vec![], f, Term::Jump(to(self.exit)), first);
+            return;
+        };
+        let holds: Holds = facts.cfg.preds[b]
+            .iter()
+            .filter_map(|&p| Some((p, self.held(&mut f, self.plan.holds.get(&(p, b))?, &mut waiting, first))))
+            .collect();
+        // All parameters' cotangents are taken before any argument receives one.
+        let mut taken: IndexMap<ir::Value, Val> = IndexMap::default();
+        for &p in func.dfg.block_params(b) {
+            if let Some(shape) = facts.activity.ct[p] {
+                let d = Val::D(self.ids.dv());
+                self.add(&mut f, [(d, shape.ty())].into(), AdOp::TakeCt(p), first);
+                taken.insert(p, d);
+            }
+        }
+        let mut edges: Vec<(BlockId, Role, Fragment, Term)> = Vec::new();
+        let term = match pred {
+            PredSource::Unique(p) => {
+                self.edge(&mut f, p, b, &taken, &holds);
+                Term::Jump(to(self.back(p, b)))
+            }
+            PredSource::Frame(_) | PredSource::Tape => {
+                let op = if let PredSource::Frame(slot) = pred { AdOp::KeptBlock(slot) } else { AdOp::PeekBlock };
+                let d = Val::D(self.ids.dv());
+                self.add(&mut f, [(d, types::I32)].into(), op, first);
+                let preds = facts.cfg.preds[b].clone();
+                let cases = preds
+                    .into_iter()
+                    .map(|p| (self.plan.number[p], self.way_back(p, b, &taken, &holds, &mut edges)))
+                    .collect();
+                Term::Switch(d, cases)
+            }
+            PredSource::Turn { iv, entry, latch } => {
+                let (var, start) = (Val::Primal(iv.var), Val::Primal(iv.start));
+                self.have(&mut f, var, &mut waiting, first);
+                self.have(&mut f, start, &mut waiting, first);
+                let d = Val::D(self.ids.dv());
+                let op = AdOp::Arith(Arith::Icmp(IntCC::Equal), [var, start].into(), types::I8);
+                self.add(&mut f, [(d, types::I8)].into(), op, first);
+                let entry = self.way_back(entry, b, &taken, &holds, &mut edges);
+                let latch = self.way_back(latch, b, &taken, &holds, &mut edges);
+                Term::If(d, to(entry), to(latch))
+            }
+            PredSource::Branch { cond, yes, no } => {
+                let cond = Val::Primal(cond);
+                self.have(&mut f, cond, &mut waiting, first);
+                let yes = self.way_back(yes, b, &taken, &holds, &mut edges);
+                let no = self.way_back(no, b, &taken, &holds, &mut edges);
+                Term::If(cond, to(yes), to(no))
+            }
+            PredSource::Table { index, from } => {
+                let index = Val::Primal(index);
+                self.have(&mut f, index, &mut waiting, first);
+                let mut back: IndexMap<ir::Block, BlockId> = IndexMap::default();
+                for &p in &facts.cfg.preds[b] {
+                    back.insert(p, self.way_back(p, b, &taken, &holds, &mut edges));
+                }
+                let ways = ways(facts, b, from).expect("planned as such");
+                let mut targets = ways.iter().map(|p| to(back[p]));
+                let default = targets.next().expect("a table has a default");
+                Term::Table(index, default, targets.collect())
+            }
+        };
+        self.notes = waiting.end();
+        self.finish(id, Role::Reverse(b), vec![], f, term, first);
+        for (edge, role, e, term) in edges {
+            self.finish(edge, role, vec![], e, term, first);
+        }
+    }
+
+    /// Where the pullback goes from the reverse of `b` if that was entered from `p`: to an edge block, if anything happens on
+    /// the edge, and the reverse of `p` can also be reached otherwise.
+    fn way_back(
+        &mut self,
+        p: ir::Block,
+        b: ir::Block,
+        taken: &IndexMap<ir::Value, Val>,
+        holds: &Holds,
+        edges: &mut Vec<(BlockId, Role, Fragment, Term)>,
+    ) -> BlockId {
+        let mut e = Fragment::default();
+        self.edge(&mut e, p, b, taken, holds);
+        let back = self.back(p, b);
+        if e.is_empty() {
+            return back;
+        }
+        if self.leads_only_to(p, b) {
+            match self.blocks.get_mut(&back) {
+                Some(reverse) => {
+                    e.extend(std::mem::take(&mut reverse.insts));
+                    reverse.insts = e;
+                }
+                None => drop(self.heads.insert(p, e)),
+            }
+            return back;
+        }
+        let edge = self.ids.block();
+        edges.push((edge, Role::Edge(p, b), e, Term::Jump(to(back))));
+        edge
+    }
+
+    /// Whether a block has a reverse as ever: it is in no loop that is run again, or reversed in each turn of one.
+    fn is_reversed(&self, b: ir::Block) -> bool {
+        self.plan.again(b).is_none_or(|a| a.turns && b != a.header)
+    }
+
+    /// Whether the reverse of `p` comes behind that of `b` and no other.
+    fn leads_only_to(&self, p: ir::Block, b: ir::Block) -> bool {
+        let returning = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s));
+        p != b && returning.take(2).count() == 1 && self.is_reversed(p)
+    }
+
+    /// The values that held variables get on an edge: all of them are had before any changes.
+    fn held(
+        &mut self,
+        f: &mut Fragment,
+        holds: &[Hold],
+        waiting: &mut Waiting<'_>,
+        at: Option<ir::Inst>,
+    ) -> Vec<(Val, Val)> {
+        let mut out = Vec::new();
+        for hold in holds {
+            self.have(f, hold.base, waiting, at);
+            let mut v = hold.base;
+            for undo in &hold.undo {
+                let other = match undo.other {
+                    Other::Value(y) => {
+                        self.have(f, Val::Primal(y), waiting, at);
+                        Val::Primal(y)
+                    }
+                    Other::Const(k) => self.arith(f, Arith::Iconst(k), &[], undo.ty, at),
+                };
+                let args = if undo.swapped { [other, v] } else { [v, other] };
+                v = self.arith(f, undo.op.clone(), &args, undo.ty, at);
+            }
+            if !matches!(v, Val::D(_)) {
+                // Names are local to a block; derived values are not.
+                let d = Val::D(self.ids.dv());
+                let ty = type_of(self.facts, self.aux, v);
+                let op = AdOp::Arith(Arith::Copy, [v].into(), ty);
+                self.add(f, [(d, ty)].into(), op, at);
+                v = d;
+            }
+            out.push((hold.name, v));
+        }
+        out
+    }
+
+    fn arith(&mut self, f: &mut Fragment, op: Arith, args: &[Val], ty: Type, at: Option<ir::Inst>) -> Val {
+        let d = Val::D(self.ids.dv());
+        self.add(f, [(d, ty)].into(), AdOp::Arith(op, args.into(), ty), at);
+        d
+    }
+
+    /// An integer that goes in steps, behind its loop.
+    fn last(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+        let op = self.last_compared(f, last, at);
+        let Some(of) = last.of else { return op };
+        let type_of = |v| self.facts.func().dfg.value_type(v);
+        let (ty, wanted, iv) = (type_of(last.iv.var), type_of(of.var), &last.iv);
+        let end = Val::D(self.ids.dv());
+        self.add(f, [(end, ty)].into(), op, at);
+        let (way, times) = if last.in_proportion(ty == wanted) {
+            let way = self.arith(f, Arith::Isub, &[end, Val::Primal(iv.start)], ty, at);
+            (way, of.step.wrapping_div(iv.step))
+        } else {
+            // How often: fewer times than would lead back to the start, so nothing has been lost beyond the end of the type.
+            let start = Val::Primal(iv.start);
+            let way = if iv.step > 0 { [end, start] } else { [start, end] };
+            let way = self.arith(f, Arith::Isub, &way, ty, at);
+            let turns = self.arith(f, Arith::UshrBy(iv.step.trailing_zeros() as u8), &[way], ty, at);
+            let turns = if ty == wanted { turns } else { self.arith(f, Arith::Uextend, &[turns], wanted, at) };
+            (turns, of.step)
+        };
+        let times = self.arith(f, Arith::Iconst(times), &[], wanted, at);
+        let way = self.arith(f, Arith::Imul, &[way, times], wanted, at);
+        AdOp::Arith(Arith::Iadd, [Val::Primal(of.start), way].into(), wanted)
+    }
+
+    /// The one that was compared with a bound.
+    fn last_compared(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+        let ty = self.facts.func().dfg.value_type(last.iv.var);
+        let step = |b: &mut Self, f: &mut Fragment| b.arith(f, Arith::Iconst(last.iv.step), &[], ty, at);
+        let mut end = Val::Primal(last.bound);
+        if let Some(op) = last.far {
+            let mut first = Val::Primal(last.iv.start);
+            if last.of_next {
+                let k = step(self, f);
+                first = self.arith(f, Arith::Iadd, &[first, k], ty, at);
+            }
+            end = self.arith(f, Arith::MinMax(op), &[first, end], ty, at);
+            if last.iv.step.abs() > 1 {
+                // Whole steps from the first value, the last of which reaches the bound or goes beyond it.
+                let s = last.iv.step.abs();
+                let up = last.iv.step > 0;
+                let way = if up { [end, first] } else { [first, end] };
+                let way = self.arith(f, Arith::Isub, &way, ty, at);
+                let (k, mask) = (Arith::Iconst(s - 1), Arith::Iconst(-s));
+                let (k, mask) = (self.arith(f, k, &[], ty, at), self.arith(f, mask, &[], ty, at));
+                let way = self.arith(f, Arith::Iadd, &[way, k], ty, at);
+                let way = self.arith(f, Arith::Band, &[way, mask], ty, at);
+                end = self.arith(f, if up { Arith::Iadd } else { Arith::Isub }, &[first, way], ty, at);
+            }
+        }
+        if last.of_next {
+            let k = step(self, f);
+            return AdOp::Arith(Arith::Isub, [end, k].into(), ty);
+        }
+        AdOp::Arith(Arith::Copy, [end].into(), ty)
+    }
+
+    /// Restore or recompute a value, and before that whatever it is recomputed from.
+    fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut Waiting<'_>, at: Option<ir::Inst>) {
+        let Some(source) = waiting.take(v) else { return };
+        let op = match source {
+            Source::Record => unreachable!("popped already"),
+            Source::Frame(slot) => AdOp::Restore(slot),
+            Source::Recompute(inst) => {
+                for &a in self.facts.func().dfg.inst_args(inst) {
+                    self.have(f, Val::Primal(a), waiting, at);
+                }
+                AdOp::Primal(inst)
+            }
+            Source::Held => AdOp::Held(v),
+            Source::Last(last) => {
+                for o in last.operands() {
+                    self.have(f, Val::Primal(o), waiting, at);
+                }
+                self.last(f, &last, at)
+            }
+        };
+        let ty = type_of(self.facts, self.aux, v);
+        self.add(f, [(v, ty)].into(), op, at);
+    }
+
+    /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
+    fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
+        let at = self.facts.func().layout.last_inst(p);
+        for &(name, v) in holds.get(&p).into_iter().flatten() {
+            self.add(f, Defs::default(), AdOp::Hold(name, v), at);
+        }
+        let live = self.live;
+        for v in live.live_out[p].without(&live.live_in[b]) {
+            self.add(f, Defs::default(), AdOp::ZeroCt(v), at);
+        }
+        for (a, q) in active_args(self.facts, p, b) {
+            let by = self.in_shape(f, taken[&q], q, a, at);
+            self.add(f, Defs::default(), AdOp::AddCt(a, by), at);
+        }
+        for q in unfollowed(self.facts, p, b) {
+            let shape = self.facts.activity.ct[q].expect("it is active");
+            let check = match shape {
+                Shape::Bytes { .. } => AdOp::TrapIfBytes(taken[&q]),
+                Shape::Demand { .. } => AdOp::TrapIf(taken[&q], Check::UntrackedBits),
+                _ => {
+                    let zero = self.arith(f, Arith::Const(0.0), &[], shape.ty(), at);
+                    let arrives = self.arith(f, Arith::Fcmp(FloatCC::NotEqual), &[taken[&q], zero], types::I8, at);
+                    AdOp::TrapIf(arrives, Check::UntrackedBits)
+                }
+            };
+            self.add(f, Defs::default(), check, at);
+        }
+        let live = &self.live.live_out[p];
+        let sums: Vec<_> = contract_array::left(self.facts, p, b).filter(|t| live.contains(t.sum)).collect();
+        for total in sums {
+            let d = Val::D(self.ids.dv());
+            let ty = type_of(self.facts, self.aux, Val::Primal(total.sum));
+            self.add(f, [(d, ty)].into(), AdOp::TakeCt(total.sum), at);
+            self.add(f, Defs::default(), AdOp::Hold(total.name(), d), at);
+        }
+        self.leave(f, p, b);
+    }
+
+    /// The cotangent of one value for another that has the same bits: a number for a ticket, or a ticket for a number.
+    fn in_shape(&mut self, f: &mut Fragment, ct: Val, of: ir::Value, to: ir::Value, at: Option<ir::Inst>) -> Val {
+        let shape = |v| self.facts.activity.ct[v].expect("an active value has a shape");
+        let (ty, own) = (shape(of).ty(), shape(to));
+        fitted(&mut Converter { builder: self, f, at }, ct, ty, own).expect("both are of one width")
+    }
+
+    fn exit_block(&mut self) {
+        let facts = self.facts;
+        let entry = facts.cfg.blocks[0];
+        let formal = facts.func().dfg.block_params(entry);
+        let mut f = Fragment::default();
+        let mut out = Vec::new();
+        for (i, shape) in facts.variant.param_shapes(&facts.func().signature) {
+            let d = Val::D(self.ids.dv());
+            // A lazily materialised zero: nothing was ever added to an argument without a cotangent.
+            let (op, ty) = match facts.activity.ct[formal[i]].filter(|_| !self.plan.exits.is_empty()) {
+                Some(own) => (AdOp::TakeCt(formal[i]), own.ty()),
+                None => (AdOp::Arith(Arith::Const(0.0), Args::default(), shape.ty()), shape.ty()),
+            };
+            self.add(&mut f, [(d, ty)].into(), op, None);
+            let mut cx = Converter { builder: self, f: &mut f, at: None };
+            out.push(fitted(&mut cx, d, ty, shape).expect("both are of one width"));
+        }
+        self.add(&mut f, Defs::default(), AdOp::CloseFrame, None);
+        self.finish(self.exit, Role::Exit, vec![], f, Term::Return(out), None);
+    }
+}

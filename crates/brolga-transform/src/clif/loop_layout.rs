@@ -1,0 +1,36 @@
+//! The shape of emitted loops: what Cranelift makes most of.
+//!
+//! Loops are turned to ask at their end ([`rotate`]). Out of those of short functions goes what they do not change ([`hoist`]); in longer ones
+//! Cranelift does that, and where a loop could not be turned, its branches are, so that it can ([`orient`]). Control flow is computed again only if something
+//! has changed.
+
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::EntitySet;
+
+use crate::clif::licm_gvn::{hoist, is_short};
+use crate::clif::loop_rotate::rotate;
+use crate::clif::orient_branches::orient;
+use crate::clif::shape::Shape;
+
+/// Give a function's loops their shape.
+pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa) {
+    // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
+    let mut earlier = EntitySet::new();
+    let leads_back = func.layout.blocks().any(|b| {
+        earlier.insert(b);
+        func.block_successors(b).any(|s| earlier.contains(s))
+    });
+    if !leads_back {
+        return;
+    }
+    let mut shape = Shape::of(func);
+    let turned = rotate(func, &shape);
+    if is_short(func) {
+        return hoist(func, shape, turned, isa);
+    }
+    if turned {
+        shape.compute(func);
+    }
+    orient(func, &shape.loops);
+}

@@ -1,0 +1,400 @@
+//! Removal of what a derived graph computes for nobody: aggressive dead code elimination.
+//!
+//! **Problem.** A graph is assembled from parts that do not know each other. What one part provides another may not need:
+//! trip counters that nobody reads, primal results of which only the gradient was wanted, values kept for a reverse that does
+//! not look at them, and the branches and loops around all of that. A cycle of values that only feed themselves looks
+//! used to whoever counts uses.
+//!
+//! **Answer.** Everything is taken for dead until something needs it (Cytron et al., 1991, section 7.1). *Roots* are what the
+//! function returns, and whatever has an effect ([`Use::Effect`]). What is needed needs in turn
+//! - the definitions of what it reads; of a block parameter, the arguments on all edges;
+//! - the branches that decide whether it runs; of a block parameter, those that decide along which edge it is reached
+//!   ([`control`]);
+//! - if it reads a place of the activation frame, a held variable or a cotangent, whatever is written there before it, in the order in which
+//!   blocks run ([`Control::order`]);
+//! - if it allocates private memory, what gives that back;
+//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]), whatever is written there before,
+//!   anywhere in it. Stores to arrays that only the primal's value needed go, and with them what computes what they store.
+//!
+//! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing leads to. A branch that
+//! is not needed becomes a jump to the next needed place on every way from it to an exit. There is one: if needed places
+//! could be reached by different ways, the branch would decide between them, and be needed. For the same reason nothing
+//! that is needed is skipped, so definitions still dominate their uses.
+//!
+//! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are assumed to end. A load whose
+//! result nobody needs is not run either if it cannot fault, nor is whatever else the caller of this pass calls pure: calls of
+//! mathematical functions, and, where only a gradient is asked for, loads that might fault. What is written to private memory that
+//! nobody reads is not written, if it cannot fault, or if only a gradient is asked for. Every trap that is not of
+//! such an access stays: explicit ones, ours, and those of conversions and divisions, unless the divisor is a constant that cannot
+//! trap. Where no exit can be reached no branch is removed, and a function without any exit stays as it is.
+//!
+//! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the blocks of a pullback they are
+//! local and may be defined again, so a use means the definition before it in its block; only if there is none, the one of
+//! the forward part. A loop that the pullback runs again is between the two: its names are seen by all of its blocks, and by no others.
+//! Names of derived values ([`Val::D`]) are unique wherever they are.
+//!
+//! **Invariants.** Blocks and instructions keep their order and their ids. The parameters of the entry block are the signature,
+//! and stay. What is recorded on the tape stays as it is, whole: a pullback may pop it. A frame that is left for another
+//! function ([`AdOp::LeaveFrame`]) is read there, so all that is kept in it stays; otherwise what is kept stays only if this
+//! function reads it, as with held variables. Private memory is read where it was made: a pullback that is a function of its
+//! own never reads the primal's memory. A frame slot is read at the offset at which it is kept, or not at all.
+
+use brolga_ir::map::HashMap;
+
+use brolga_analysis::Private;
+use brolga_analysis::calls::joint::divides_safely;
+use brolga_analysis::memory::alias::Origin;
+use brolga_analysis::memory::escape::Piece;
+use brolga_ir::block::{CfgBlocks, Target, Term};
+use brolga_ir::inst::{AdInst, AdOp, Callee, Check, FrameSlot, Val};
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+
+use control_dependence::{Control, Place};
+use items::{ItemId, Items};
+
+mod control_dependence;
+mod items;
+mod straight_line;
+
+/// What is known of the normalised function whose instructions are copied.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// The function.
+    pub primal: &'a ir::Function,
+    /// Which of its calls, loads and writes to private memory may go although they might do more than that.
+    pub pure: &'a dyn Fn(ir::Inst) -> bool,
+    /// Its private memory.
+    pub private: &'a Private,
+}
+
+/// Remove from a graph whatever nobody needs.
+pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
+    if let Some(found) = straight_line::needed(graph, known) {
+        debug_assert!(searched(graph, known).is_some_and(|live| found.is(&live)), "both find the same:\n{found:?}");
+        return found.sweep(graph);
+    }
+    // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
+    let Some(control) = Control::compute(graph) else { return };
+    let items = Items::collect(graph, known.primal, &control);
+    let live = Live::compute(known, &control, &items);
+    let kept = Kept::of(&control, items, live);
+    // Where all branches stay nothing is cut off.
+    let all = control.blocks.len() == graph.blocks.len() && kept.bypasses.iter().all(Option::is_none);
+    sweep(graph, &control, kept);
+    if !all {
+        let mut reached = graph.edges().reached([0]).into_iter();
+        graph.blocks.retain(|_, _| reached.next() == Some(true));
+    }
+}
+
+/// What is needed, found in the way that does for all graphs: by block, of each parameter and instruction.
+fn searched(graph: &CfgBlocks, known: Known<'_>) -> Option<Vec<Vec<bool>>> {
+    let control = Control::compute(graph)?;
+    let items = Items::collect(graph, known.primal, &control);
+    let live = Live::compute(known, &control, &items);
+    let blocks = items.blocks.iter().zip(&items.first);
+    Some(blocks.map(|(b, &first)| live.items[first..][..b.params.len() + b.insts.len()].to_vec()).collect())
+}
+
+/// What an instruction is to the rest of the function, beside the names that it defines.
+enum Use {
+    /// It is needed whenever it is reached.
+    Effect,
+    /// It is needed for its names only.
+    Value,
+    /// It writes what only instructions that read the same are interested in.
+    Writes(Cell),
+    /// It has an effect on a block of private memory, and is needed where that is: where this name is.
+    With(Val),
+}
+
+/// Where values are on their way from the forward part to the pullback part, or from a store to a load.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Cell {
+    /// A place in the activation frame.
+    Frame(FrameSlot),
+    /// A held variable.
+    Held(Val),
+    /// Private memory of the primal, all of it.
+    Memory(Piece),
+    /// The cotangent of a value.
+    Ct(ir::Value),
+}
+
+fn use_of(inst: &AdInst, Known { primal, pure, private }: Known<'_>) -> Use {
+    match &inst.op {
+        AdOp::Call { callee: Callee::Symbol(s), args, .. } => match (&s[..], &args[..]) {
+            ("brolga_malloc" | "brolga_calloc", _) if made_by(inst.at, private).is_some() => Use::Value,
+            ("brolga_free", [_, Some(Val::Primal(p)), _])
+                if made_by(primal.dfg.value_def(*p).inst(), private).is_some() =>
+            {
+                Use::With(Val::Primal(*p))
+            }
+            _ => Use::Effect,
+        },
+        AdOp::TrapIf(_, check) => match made_by(inst.at, private) {
+            Some(call) if *check == Check::Helper => Use::With(Val::Primal(primal.dfg.first_result(call))),
+            _ => Use::Effect,
+        },
+        AdOp::Primal(inst) => match private.writes(*inst) {
+            Some(piece) if pure(*inst) || private.is_harmless(*inst) => Use::Writes(Cell::Memory(piece)),
+            Some(_) => Use::Effect,
+            None if is_removable(primal, *inst) || pure(*inst) => Use::Value,
+            None => Use::Effect,
+        },
+        AdOp::Arith(..)
+        | AdOp::SlotDelta(_)
+        | AdOp::SlotAddr(..)
+        | AdOp::DataDelta(_)
+        | AdOp::LoadDelta { .. }
+        | AdOp::LoadOld { .. }
+        | AdOp::PeekMem { .. }
+        | AdOp::Watched
+        | AdOp::PeekBlock
+        | AdOp::Restore(_)
+        | AdOp::KeptBlock(_)
+        | AdOp::Held(_)
+        | AdOp::TakeCt(_) => Use::Value,
+        AdOp::Keep(slot, _) | AdOp::KeepBlock(slot, _) => Use::Writes(Cell::Frame(*slot)),
+        AdOp::Hold(name, _) => Use::Writes(Cell::Held(*name)),
+        AdOp::AddCt(v, _) | AdOp::ZeroCt(v) => Use::Writes(Cell::Ct(*v)),
+        AdOp::StoreDelta { .. }
+        | AdOp::StoreOld { .. }
+        | AdOp::EnterFrame
+        | AdOp::Push(..)
+        | AdOp::LeaveFrame
+        | AdOp::OpenFrame
+        | AdOp::Turn
+        | AdOp::Pop(..)
+        | AdOp::CloseFrame
+        | AdOp::AddMem { .. }
+        | AdOp::TakeMem { .. }
+        | AdOp::ZeroMem { .. }
+        | AdOp::Call { .. }
+        | AdOp::Lookup { .. }
+        | AdOp::Watch { .. }
+        | AdOp::WatchFrom(_)
+        | AdOp::WatchJoin(_)
+        | AdOp::WatchFlag(_)
+        | AdOp::TrapIfBytes(_) => Use::Effect,
+    }
+}
+
+/// An instruction, if it allocates private memory.
+fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
+    inst.filter(|&i| private.origins.contains(&Origin::Alloc(i)))
+}
+
+/// Add what an instruction reads that others write, where it is needed.
+fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<Cell>) {
+    let memory = |v: &Val| match *v {
+        Val::Primal(v) => private.leads(v),
+        _ => &[],
+    };
+    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| Cell::Memory(p)));
+    match op {
+        AdOp::Primal(inst) => pieces(private.reads(*inst)),
+        AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
+        AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => {}
+        AdOp::Call { args, .. } => args.iter().flatten().for_each(|v| pieces(memory(v))),
+        AdOp::Restore(slot) | AdOp::KeptBlock(slot) => into.push(Cell::Frame(*slot)),
+        AdOp::Held(name) => into.push(Cell::Held(*name)),
+        AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(Cell::Ct(*v)),
+        _ => {}
+    }
+}
+
+/// Helpers of the run time that are told addresses of the primal, and do not read what is there.
+const SHADOWS_ONLY: [&str; 5] =
+    ["brolga_free", "brolga_zero", "brolga_copy_shadow", "brolga_memmove_rev", "brolga_move_rev"];
+
+/// Whether a primal instruction may be left out if nobody reads its results.
+fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {
+    let op = primal.dfg.insts[inst].opcode();
+    let control = op.is_call() || op.is_branch() || op.is_terminator() || op.is_return();
+    if control || op.can_store() || op.other_side_effects() {
+        return false;
+    }
+    match op {
+        Opcode::Udiv | Opcode::Urem | Opcode::Sdiv | Opcode::Srem => divides_safely(primal, inst),
+        _ if op.can_load() => match primal.dfg.insts[inst] {
+            InstructionData::Load { flags, .. } => primal.dfg.mem_flags[flags].notrap(),
+            _ => false,
+        },
+        _ => !op.can_trap(),
+    }
+}
+
+/// When an item runs: what cannot run after another is not later than it.
+type Moment = (u32, u32);
+
+/// Who writes each cell, and when.
+#[derive(Default)]
+struct Writers {
+    /// The list of each cotangent and of each other cell: one more than its number.
+    cts: SecondaryMap<ir::Value, u32>,
+    others: HashMap<Cell, u32>,
+    lists: Vec<SmallVec<[(Moment, u32); 4]>>,
+}
+
+impl Writers {
+    fn of(&mut self, cell: &Cell) -> &mut SmallVec<[(Moment, u32); 4]> {
+        let list = match cell {
+            Cell::Ct(v) => &mut self.cts[*v],
+            _ => self.others.entry(*cell).or_default(),
+        };
+        if *list == 0 {
+            self.lists.push(SmallVec::new());
+            *list = self.lists.len() as u32;
+        }
+        &mut self.lists[*list as usize - 1]
+    }
+}
+
+/// What is needed.
+struct Live {
+    items: Vec<bool>,
+    /// Blocks in which something is needed, and edges along which something needed is passed, by number of the place.
+    places: Vec<bool>,
+    /// All items are gone through once, the last first, since most that is read is in front of who reads it. So far has that come.
+    at: ItemId,
+    /// What was found to be needed behind that.
+    behind: Vec<ItemId>,
+}
+
+impl Live {
+    fn compute(known: Known<'_>, control: &Control, items: &Items<'_>) -> Self {
+        let all = items.block.len();
+        let mut live =
+            Live { items: vec![false; all], places: vec![false; control.len()], at: all, behind: Vec::new() };
+        let blocks = || items.blocks.iter().enumerate();
+        let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| matches!(i.op, AdOp::LeaveFrame)));
+        let mut writers = Writers::default();
+        // At once: a table that grows with each cotangent is filled a little at a time.
+        writers.cts.resize(known.primal.dfg.num_values());
+        let moment = |b: usize, item: ItemId, reads: bool| match control.order[b] {
+            (number, false) => (number as u32, item as u32),
+            (number, true) => (number as u32, if reads { u32::MAX } else { 0 }),
+        };
+        let mut with: HashMap<ItemId, SmallVec<[ItemId; 2]>> = HashMap::default();
+        // The cells that are read, and for each item the end of its own: who is asked later need not be looked at again.
+        let (mut reads, mut ends) = (Vec::with_capacity(all), Vec::with_capacity(all));
+        for (b, block) in blocks() {
+            let insts = items.first[b] + block.params.len();
+            ends.resize(insts, reads.len() as u32);
+            for (item, inst) in (insts..).zip(block.insts.values()) {
+                cells_read(&inst.op, known.private, &mut reads);
+                ends.push(reads.len() as u32);
+                match use_of(inst, known) {
+                    Use::Effect => live.need(item),
+                    Use::Value => {}
+                    Use::Writes(Cell::Frame(_)) if frame_is_left => live.need(item),
+                    Use::With(name) => {
+                        items.meant(block.role, name).for_each(|i| with.entry(i).or_default().push(item));
+                    }
+                    Use::Writes(ref cell) => writers.of(cell).push((moment(b, item, false), item as u32)),
+                }
+            }
+            if matches!(block.term, Term::Return(_) | Term::Trap(_)) {
+                live.need(items.term(b));
+            }
+        }
+        ends.resize(all, reads.len() as u32);
+        // The first to be written is the last.
+        writers.lists.iter_mut().for_each(|w| w.sort_unstable_by(|a, b| b.cmp(a)));
+        let signature = items.blocks[0].params.len();
+        (0..signature).for_each(|p| live.need(p));
+        control.endless.iter().for_each(|&b| live.need(items.term(b)));
+        while let Some(item) = live.next() {
+            let b = items.block[item] as usize;
+            live.place(Place::Block(b), control, items);
+            items.read_by(item).for_each(|i| live.need(i));
+            if !with.is_empty() {
+                with.remove(&item).into_iter().flatten().for_each(|i| live.need(i));
+            }
+            if item < items.first[b] + items.blocks[b].params.len() {
+                control.incoming(b).for_each(|e| live.place(Place::Edge(e), control, items));
+            }
+            let first = item.checked_sub(1).map_or(0, |before| ends[before]);
+            for cell in &reads[first as usize..ends[item] as usize] {
+                let writers = writers.of(cell);
+                let now = moment(b, item, true);
+                while let Some(&(_, i)) = writers.last().filter(|w| w.0 < now) {
+                    writers.pop();
+                    live.need(i as usize);
+                }
+            }
+        }
+        live
+    }
+
+    fn need(&mut self, item: ItemId) {
+        if !std::mem::replace(&mut self.items[item], true) && item >= self.at {
+            self.behind.push(item);
+        }
+    }
+
+    /// The next item of which it is to be seen what it needs.
+    fn next(&mut self) -> Option<ItemId> {
+        self.behind.pop().or_else(|| {
+            self.at = self.items[..self.at].iter().rposition(|&needed| needed)?;
+            Some(self.at)
+        })
+    }
+
+    /// Something at this place is needed, and so is what decides whether it is passed.
+    fn place(&mut self, p: Place, control: &Control, items: &Items<'_>) {
+        if !std::mem::replace(&mut self.places[control.number(p)], true) {
+            control.deps(p).iter().for_each(|&branch| self.need(items.term(branch)));
+        }
+    }
+}
+
+/// What is live, with the numbers of the first item of each block and of its terminator.
+struct Kept {
+    items: Vec<bool>,
+    first: Vec<ItemId>,
+    /// Where a branch goes that is not needed.
+    bypasses: Vec<Option<Target>>,
+}
+
+impl Kept {
+    fn of(control: &Control, items: Items<'_>, live: Live) -> Self {
+        let term = |b: usize| &items.blocks[b].term;
+        let bypass = |b: usize| {
+            let next = control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one");
+            match next {
+                Place::Block(to) => Target { block: control.blocks[to], args: vec![] },
+                Place::Edge(e) => {
+                    let edge = &control.edges[e];
+                    term(edge.from).targets().nth(edge.target).expect("an edge has a target").clone()
+                }
+            }
+        };
+        let bypasses = (0..control.blocks.len()).map(|b| {
+            let branches = matches!(term(b), Term::If(..) | Term::Table(..) | Term::Switch(..));
+            (branches && !live.items[items.term(b)]).then(|| bypass(b))
+        });
+        Self { bypasses: bypasses.collect(), items: live.items, first: items.first }
+    }
+}
+
+/// Remove what is not live.
+fn sweep(graph: &mut CfgBlocks, control: &Control, kept: Kept) {
+    let Kept { items, first, bypasses } = kept;
+    for (b, bypass) in bypasses.into_iter().enumerate() {
+        let block = &mut graph.blocks[&control.blocks[b]];
+        let mut k = first[b]..;
+        block.params.retain(|_| k.next().is_some_and(|i| items[i]));
+        block.insts.retain(|_, _| k.next().is_some_and(|i| items[i]));
+        if let Some(target) = bypass {
+            block.term = Term::Jump(target);
+        }
+        for target in block.term.targets_mut() {
+            let mut k = first[control.position(target.block)]..;
+            target.args.retain(|_| k.next().is_some_and(|i| items[i]));
+        }
+    }
+}

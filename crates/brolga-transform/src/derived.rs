@@ -1,0 +1,94 @@
+//! What a request is derived to: pairs, whole functions, and the tables that hold them together.
+
+use brolga_analysis::Variant;
+use brolga_ir::map::IndexMap;
+use brolga_ir::names::Names;
+use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir;
+
+/// Both halves of one derived variant.
+#[derive(Clone, Debug)]
+pub struct DerivedPair {
+    /// What was derived.
+    pub variant: Variant,
+    /// Symbol of the forward pass.
+    pub forward_symbol: String,
+    /// Symbol of the pullback.
+    pub pullback_symbol: String,
+    /// The forward pass.
+    pub forward: ir::Function,
+    /// The pullback.
+    pub pullback: ir::Function,
+    /// Bytes of the frame that they have on the tape.
+    pub frame: u32,
+}
+
+/// Forward pass and pullback as one function.
+#[derive(Clone, Debug)]
+pub struct DerivedWhole {
+    /// What was derived.
+    pub variant: Variant,
+    /// Its symbol.
+    pub symbol: String,
+    /// The function.
+    pub func: ir::Function,
+    /// Whether it returns the primal's results before the cotangents.
+    pub results: bool,
+    /// Whether it uses the segment that it is given: it records, calls what may record, or asks for shadows of data.
+    pub segment: bool,
+    /// Whether the pullback is there twice: with its guards and without ([`crate::guards::versioning`]).
+    pub twice: bool,
+}
+
+/// What a variant became.
+#[derive(Clone, Debug)]
+pub enum Emitted {
+    /// Two functions.
+    Pair(Box<DerivedPair>),
+    /// One function.
+    Whole(Box<DerivedWhole>),
+}
+
+/// A function that may be called through a pointer.
+#[derive(Clone, Debug)]
+pub struct Addressable {
+    /// The function.
+    pub symbol: String,
+    /// Identifies its signature.
+    pub signature: u64,
+    /// Symbols of its derived pair.
+    pub forward: String,
+    /// The pullback's.
+    pub pullback: String,
+}
+
+/// Everything that a request leads to.
+#[derive(Clone, Debug)]
+pub struct Derivation {
+    /// The program, with thunks for known functions whose address is taken.
+    pub program: Program,
+    /// The combined function of the root, in that mode.
+    pub whole: Option<DerivedWhole>,
+    /// Derived pairs; unless there is a combined function, the first is the root's.
+    pub pairs: Vec<DerivedPair>,
+    /// Functions of both halves that others call. They return cotangents and no value.
+    pub wholes: Vec<DerivedWhole>,
+    /// The captures tuple: which pair belongs to which function address.
+    pub captures: Vec<Addressable>,
+    /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with zeros.
+    pub overwrites: Vec<bool>,
+    /// Spelling of symbols in the functions.
+    pub names: Names,
+    /// Functions with a body that the root reaches: those that calls may still go to, as they are.
+    pub primals: Vec<FuncKey>,
+    /// Normalised primals of all functions that were derived, with what was put into them.
+    pub normalised: IndexMap<FuncKey, ir::Function>,
+    /// Whether a function moves floats in pieces.
+    pub pieces: bool,
+    /// Whether a function computes a float's bits from integers in memory.
+    pub demanded: bool,
+    /// Of which sizes floats are that are moved as integers which may be none ([`Activity::guessed`](brolga_analysis::activity::Activity::guessed)).
+    pub guessed: u8,
+    /// Bytes that the tape is to have room for beyond its limit: for a frame that would not be there if the root had a function of its own.
+    pub spare: usize,
+}

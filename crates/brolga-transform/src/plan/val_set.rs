@@ -1,0 +1,144 @@
+//! A set of names that is emptied for each block.
+//!
+//! Names are numbered densely as they are ([`Val`]), so membership is an index, and what an earlier block has left there is told by the
+//! time at which it came.
+
+use brolga_ir::inst::Val;
+use brolga_ir::map::{HashSet, one_each};
+use cranelift_codegen::ir;
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+
+use crate::val_map::ByName;
+
+/// A set of names of the forward pass.
+pub struct NameSet {
+    primal: SecondaryMap<ir::Value, u32>,
+    delta: SecondaryMap<ir::Value, u32>,
+    others: HashSet<Val>,
+    time: u32,
+}
+
+impl NameSet {
+    /// An empty one, for a function with so many values.
+    pub fn new(values: usize) -> Self {
+        Self { primal: one_each(values), delta: SecondaryMap::new(), others: HashSet::default(), time: 1 }
+    }
+
+    /// Take all names out.
+    pub fn clear(&mut self) {
+        self.time += 1;
+        self.others.clear();
+    }
+
+    /// Whether a name is in it.
+    pub fn contains(&self, name: Val) -> bool {
+        match name {
+            Val::Primal(v) => self.primal[v] == self.time,
+            Val::Delta(v) => self.delta[v] == self.time,
+            _ => self.others.contains(&name),
+        }
+    }
+
+    /// Put a name in; whether it is new.
+    pub fn insert(&mut self, name: Val) -> bool {
+        let of = match name {
+            Val::Primal(v) => &mut self.primal[v],
+            Val::Delta(v) => &mut self.delta[v],
+            _ => return self.others.insert(name),
+        };
+        std::mem::replace(of, self.time) != self.time
+    }
+}
+
+/// Names in the order in which they came, each once. Most blocks need few, which are looked through: that asks for no memory.
+#[derive(Clone, Default)]
+pub struct Needs {
+    names: SmallVec<[Val; 4]>,
+    /// The same, once they are many.
+    known: HashSet<Val>,
+}
+
+/// Names that are looked through.
+const FEW: usize = 16;
+
+impl Needs {
+    /// Put a name behind the others, unless it is among them.
+    pub fn insert(&mut self, name: Val) {
+        if self.names.len() == FEW && self.known.is_empty() {
+            self.known.extend(self.names.iter().copied());
+        }
+        let is_new = if self.names.len() < FEW { !self.names.contains(&name) } else { self.known.insert(name) };
+        if is_new {
+            self.names.push(name);
+        }
+    }
+}
+
+impl Extend<Val> for Needs {
+    fn extend<I: IntoIterator<Item = Val>>(&mut self, names: I) {
+        names.into_iter().for_each(|v| self.insert(v));
+    }
+}
+
+impl std::ops::Deref for Needs {
+    type Target = [Val];
+
+    fn deref(&self) -> &[Val] {
+        &self.names
+    }
+}
+
+/// What is known of names in one block at a time: whether they are to be had there for nothing.
+pub struct Free {
+    known: ByName<(u32, bool)>,
+    block: Option<ir::Block>,
+    time: u32,
+}
+
+impl Free {
+    /// Nothing is known, of a function with so many values.
+    pub fn new(values: usize) -> Self {
+        Self { known: ByName::new(values), block: None, time: 1 }
+    }
+
+    /// What was known does not hold any more.
+    pub fn forget(&mut self) {
+        self.time += 1;
+    }
+
+    /// What is known of a name in a block.
+    pub fn get(&self, block: ir::Block, name: Val) -> Option<bool> {
+        let (time, is_free) = self.known.get(name);
+        (self.block == Some(block) && time == self.time).then_some(is_free)
+    }
+
+    /// From now on this is known. Of other blocks nothing is.
+    pub fn set(&mut self, block: ir::Block, name: Val, is_free: bool) {
+        if self.block.replace(block) != Some(block) {
+            self.forget();
+        }
+        *self.known.at(name) = (self.time, is_free);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_once_and_in_order_however_many_there_are() {
+        let name = |n: usize| Val::Primal(ir::Value::from_u32((n * 7 % 60) as u32));
+        let (mut needs, mut known) = (Needs::default(), Vec::new());
+        for n in 0..120 {
+            needs.extend([name(n), name(n / 2)]);
+            for v in [name(n), name(n / 2)] {
+                if !known.contains(&v) {
+                    known.push(v);
+                }
+            }
+            assert_eq!(needs[..], known[..], "{n}");
+        }
+        assert!(known.len() > 3 * FEW);
+    }
+}

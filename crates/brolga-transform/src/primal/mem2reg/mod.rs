@@ -1,0 +1,385 @@
+//! Scalar promotion of variables in memory (`mem2reg`), with doubles that are taken apart into words.
+//!
+//! **Problem.** Without an optimiser, C keeps its variables in memory: in WebAssembly, in a frame below the stack pointer. Programs take doubles apart, and put them together, by a union of a
+//! double and two words (fdlibm's `GET_HIGH_WORD` and `SET_HIGH_WORD`). An optimiser makes shifts and masks of that, which are followed ([`crate::primal::exponent_idiom`]); in memory, the double that is
+//! read is a mixture of two stores, and a word that was calculated from a half lies in another variable.
+//!
+//! **Answer.** The same shifts and masks. Loads of doubles and words whose stores are known ([`words`]) become the values that were stored, with block parameters where paths meet. Loads of halves are
+//! taken from the double, and mixtures are put together.
+//!
+//! ```text
+//! store.f64 x, p                                 store.f64 x, p
+//! h = load.i32 p+4                               h = ireduce (ushr (bitcast x), 32)
+//! store.i32 (band h, 0x7fffffff), p+4            store.i32 w, p+4
+//! y = load.f64 p                                 y = bitcast ((bitcast x & 0xffffffff) | w << 32)
+//! ```
+//!
+//! **Which.** Frames of WebAssembly whose addresses go nowhere, and other memory in which the same bytes are a double and a word. A lower half is only followed if it is zero, or from a double: of
+//! other low digits nothing says that they are digits. Loads of halves with which nothing is calculated stay as they are, since such moves are followed in memory.
+//!
+//! **Invariant.** Every load that is replaced had this value. Where that is not certain, since something was written in between by an address of which it is not known where it leads,
+//! the load stays and is compared: a difference is a trap ([`Check::UntrackedBits`]). Stores stay.
+//!
+//! **Source.** SSA construction for scalars as in LLVM's `mem2reg`; the comparison is ours.
+
+mod words;
+
+use brolga_analysis::Cfg;
+use brolga_analysis::query::constant_int;
+use brolga_ir::inst::Check;
+use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_ir::map::HashMap;
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
+use cranelift_entity::EntitySet;
+
+use crate::primal::block_args::BlockArgs;
+
+use words::{Place, Source, Word, Words, loads};
+
+/// What a load is replaced by.
+#[derive(Clone, Copy)]
+enum Promoted {
+    /// A double that was stored whole.
+    Double(Source),
+    /// A double of two halves, the lower first.
+    Mixture([Word; 2]),
+    /// A word.
+    Word(Word),
+}
+
+/// A load that is replaced, and whether it is certain by what.
+struct Found {
+    load: ir::Inst,
+    by: Promoted,
+    sure: bool,
+}
+
+/// Put them together.
+pub fn promote(func: &mut ir::Function) {
+    let cfg = Cfg::compute(func);
+    let Some(words) = Words::of(func, &cfg) else { return };
+    let found = found(func, &cfg, &words);
+    let calculated = calculated(func);
+    let is_half = |f: &Found| matches!(f.by, Promoted::Word(Word::Half(..)));
+    let asks = |f: &Found| calculated.contains(func.dfg.first_result(f.load));
+    let found: Vec<Found> = found.into_iter().filter(|f| !is_half(f) || asks(f)).collect();
+    if found.is_empty() {
+        return;
+    }
+    // What is known is written down before anything is changed.
+    let params = Params::of(&cfg, &words, &found);
+    let mut rewrite = Rewrite { params, made: HashMap::default(), args: BlockArgs::default(), func };
+    for f in &found {
+        rewrite.replace(f);
+    }
+    rewrite.args.write(rewrite.func);
+    rewrite.func.dfg.resolve_all_aliases();
+}
+
+/// The loads of which it is known what they read.
+fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for &b in &cfg.blocks {
+        let mut state = words.entering(b);
+        for inst in func.layout.block_insts(b) {
+            let known = || words.loaded(&state, inst);
+            if loads(func, inst, types::I32) {
+                found.extend(known().map(|(_, k)| Found { load: inst, by: Promoted::Word(k.word), sure: k.sure }));
+            } else if loads(func, inst, types::F64)
+                && let Some(((base, at), low)) = known()
+                && let Some(&high) = state.get(&(base, at + 4))
+                && let Some(by) = double(cfg, words, [low.word, high.word])
+            {
+                found.push(Found { load: inst, by, sure: low.sure && high.sure });
+            }
+            words.step(inst, &mut state);
+        }
+    }
+    let halves = halves(func, &found);
+    found.retain(|f| match f.by {
+        Promoted::Mixture([Word::Int(Source::Value(w)), _]) => constant_int(func, w) == Some(0) || halves.contains(w),
+        Promoted::Mixture([Word::Int(Source::Param(..)), _]) => false,
+        _ => true,
+    });
+    found
+}
+
+/// What two words are as a double.
+fn double(cfg: &Cfg, words: &Words<'_>, [low, high]: [Word; 2]) -> Option<Promoted> {
+    match (low, high) {
+        (Word::Half(x, false), Word::Half(y, true)) if words.same(cfg, x, y, &mut Vec::new()) => {
+            Some(Promoted::Double(x))
+        }
+        (Word::Half(_, true), _) | (_, Word::Half(_, false)) => None,
+        _ => Some(Promoted::Mixture([low, high])),
+    }
+}
+
+/// Integers that are halves of doubles, or computed from such.
+fn halves(func: &ir::Function, found: &[Found]) -> EntitySet<ir::Value> {
+    let of = |f: &Found| match f.by {
+        Promoted::Word(w) => Some((func.dfg.first_result(f.load), w)),
+        _ => None,
+    };
+    let words: Vec<(ir::Value, Word)> = found.iter().filter_map(of).collect();
+    let mut halves: EntitySet<ir::Value> = EntitySet::new();
+    let mut grows = true;
+    while grows {
+        grows = false;
+        for &(v, word) in &words {
+            let is = match word {
+                Word::Half(..) => true,
+                Word::Int(Source::Value(w)) => halves.contains(w),
+                Word::Int(Source::Param(..)) => false,
+            };
+            grows |= is && halves.insert(v);
+        }
+        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).filter(|&i| calculates(func, i)) {
+            if func.dfg.inst_args(inst).iter().any(|&a| halves.contains(a)) {
+                grows |= halves.insert(func.dfg.first_result(inst));
+            }
+        }
+    }
+    halves
+}
+
+/// Integers with which something is calculated.
+fn calculated(func: &ir::Function) -> EntitySet<ir::Value> {
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).filter(|&i| calculates(func, i));
+    let mut calculated = EntitySet::new();
+    calculated.extend(insts.flat_map(|i| func.dfg.inst_args(i).iter().copied()));
+    calculated
+}
+
+/// Whether integers are more than moved.
+fn calculates(func: &ir::Function, inst: ir::Inst) -> bool {
+    use Opcode::*;
+    let op = func.dfg.insts[inst].opcode();
+    matches!(op, Band | Bor | Bxor | Iadd | Isub | Ishl | Ushr | Sshr | Udiv | Sdiv | Urem | Srem | Imul | Icmp)
+}
+
+/// A parameter that is asked for: for doubles, or for words.
+type Param = (ir::Block, Place, bool);
+
+/// What each parameter gets from where.
+#[derive(Default)]
+struct Params {
+    incoming: HashMap<Param, Vec<(ir::Block, Word)>>,
+    /// Those for doubles, by blocks.
+    doubles: HashMap<ir::Block, Vec<Place>>,
+    /// Parameters that are the same as others.
+    same: HashMap<Param, Place>,
+}
+
+impl Params {
+    /// Those that are asked for, and those that they ask for.
+    fn of(cfg: &Cfg, words: &Words<'_>, found: &[Found]) -> Self {
+        let mut params = Self::default();
+        let mut work: Vec<Param> = Vec::new();
+        let ask = |word: Word, work: &mut Vec<Param>| match word {
+            Word::Int(Source::Param(b, place)) => work.push((b, place, false)),
+            Word::Half(Source::Param(b, place), _) => work.push((b, place, true)),
+            _ => {}
+        };
+        for f in found {
+            match f.by {
+                Promoted::Double(x) => ask(Word::Half(x, false), &mut work),
+                Promoted::Mixture(parts) => parts.into_iter().for_each(|w| ask(w, &mut work)),
+                Promoted::Word(w) => ask(w, &mut work),
+            }
+        }
+        while let Some(param @ (b, place, of_double)) = work.pop() {
+            if params.incoming.contains_key(&param) || params.same.contains_key(&param) {
+                continue;
+            }
+            // Half of a number, and the number, are asked for by different cells.
+            let twin = |other: &&Place| {
+                let (x, y) = (Source::Param(b, place), Source::Param(b, **other));
+                words.same(cfg, x, y, &mut Vec::new())
+            };
+            let doubles = params.doubles.entry(b).or_default();
+            if of_double && let Some(&other) = doubles.iter().find(twin) {
+                params.same.insert(param, other);
+                continue;
+            }
+            if of_double {
+                doubles.push(place);
+            }
+            let mut preds: Vec<ir::Block> = cfg.preds[b].to_vec();
+            preds.dedup();
+            let incoming: Vec<_> =
+                preds.into_iter().map(|p| (p, words.leaving(p, place).expect("it is known"))).collect();
+            incoming.iter().for_each(|&(_, w)| ask(w, &mut work));
+            params.incoming.insert(param, incoming);
+        }
+        params
+    }
+}
+
+/// The function that is changed.
+struct Rewrite<'a> {
+    func: &'a mut ir::Function,
+    params: Params,
+    made: HashMap<Param, ir::Value>,
+    args: BlockArgs,
+}
+
+impl Rewrite<'_> {
+    /// Compute in another way what a load gives.
+    fn replace(&mut self, f: &Found) {
+        let old = self.func.dfg.first_result(f.load);
+        let new = match f.by {
+            Promoted::Double(x) => self.source(x, true),
+            Promoted::Mixture(parts) => self.mixture(f.load, parts),
+            Promoted::Word(w) => self.word(w, f.load),
+        };
+        if !f.sure {
+            self.compare(f.load, new);
+        }
+        self.func.dfg.clear_results(f.load);
+        self.func.dfg.change_to_alias(old, new);
+        self.func.layout.remove_inst(f.load);
+    }
+
+    /// A cursor in front of an instruction.
+    fn before(&mut self, inst: ir::Inst) -> FuncCursor<'_> {
+        let srcloc = self.func.srcloc(inst);
+        let mut pos = FuncCursor::new(self.func).at_inst(inst);
+        pos.set_srcloc(srcloc);
+        pos
+    }
+
+    /// Trap where memory holds something else.
+    fn compare(&mut self, load: ir::Inst, new: ir::Value) {
+        let InstructionData::Load { flags, arg, offset, .. } = self.func.dfg.insts[load] else { return };
+        let flags = self.func.dfg.mem_flags[flags];
+        let ty = self.func.dfg.value_type(new);
+        let bits = if ty == types::F64 { types::I64 } else { ty };
+        let mut pos = self.before(load);
+        let there = pos.ins().load(bits, flags, arg, offset);
+        let new = if bits == ty { new } else { pos.ins().bitcast(bits, MemFlagsData::new(), new) };
+        let other = pos.ins().icmp(IntCC::NotEqual, there, new);
+        // Known for ours by its place.
+        let bits = pos.srcloc().bits();
+        pos.set_srcloc(ir::SourceLoc::new(if bits == u32::MAX { 0 } else { bits } | CHECK_SRCLOC));
+        pos.ins().trapnz(other, TrapCode::unwrap_user(Check::UntrackedBits as u8));
+    }
+
+    /// A value that a source stands for.
+    fn source(&mut self, source: Source, of_double: bool) -> ir::Value {
+        match source {
+            Source::Value(v) => self.func.dfg.resolve_aliases(v),
+            Source::Param(b, place) => self.param((b, place, of_double)),
+        }
+    }
+
+    /// A parameter, and what each way into its block hands on for it.
+    fn param(&mut self, mut param: Param) -> ir::Value {
+        if let Some(&other) = self.params.same.get(&param) {
+            param.1 = other;
+        }
+        if let Some(&v) = self.made.get(&param) {
+            return v;
+        }
+        let (b, _, of_double) = param;
+        let ty = if of_double { types::F64 } else { types::I32 };
+        let (v, n) = BlockArgs::param(self.func, b, ty);
+        self.made.insert(param, v);
+        for (p, word) in self.params.incoming[&param].clone() {
+            let last = self.func.layout.last_inst(p).expect("a block ends");
+            let arg = match (of_double, word) {
+                (true, Word::Half(x, _)) => self.source(x, true),
+                _ => self.word(word, last),
+            };
+            self.args.push((p, b), n, arg);
+        }
+        v
+    }
+
+    /// A word as an integer.
+    fn word(&mut self, word: Word, before: ir::Inst) -> ir::Value {
+        match word {
+            Word::Int(x) => self.source(x, false),
+            Word::Half(x, upper) => {
+                let double = self.source(x, true);
+                let mut pos = self.before(before);
+                let bits = pos.ins().bitcast(types::I64, MemFlagsData::new(), double);
+                let half = if upper { pos.ins().ushr_imm_u(bits, 32) } else { bits };
+                pos.ins().ireduce(types::I32, half)
+            }
+        }
+    }
+
+    /// A double of two halves.
+    fn mixture(&mut self, load: ir::Inst, [low, high]: [Word; 2]) -> ir::Value {
+        let masked = |pos: &mut FuncCursor<'_>, x, mask| {
+            let bits = pos.ins().bitcast(types::I64, MemFlagsData::new(), x);
+            let mask = pos.ins().iconst(types::I64, mask);
+            pos.ins().band(bits, mask)
+        };
+        let upper = match high {
+            Word::Half(x, _) => self.source(x, true),
+            Word::Int(x) => self.source(x, false),
+        };
+        let lower = match low {
+            Word::Half(x, _) => self.source(x, true),
+            Word::Int(x) => self.source(x, false),
+        };
+        let kept = match (low, high) {
+            (Word::Int(_), Word::Half(..)) => kept(self.func, lower, upper),
+            _ => None,
+        };
+        let has_low = match low {
+            Word::Int(_) => constant_int(self.func, lower) != Some(0),
+            Word::Half(..) => !ends_in_zeros(self.func, lower),
+        };
+        let mut pos = self.before(load);
+        let bits = if let Some(kept) = kept {
+            // The last digits are cut off.
+            masked(&mut pos, upper, !0xffff_ffff | kept)
+        } else {
+            let high = match high {
+                Word::Half(..) => masked(&mut pos, upper, !0xffff_ffff),
+                Word::Int(_) => {
+                    let wide = pos.ins().uextend(types::I64, upper);
+                    pos.ins().ishl_imm_u(wide, 32)
+                }
+            };
+            let low = match low {
+                Word::Half(..) => masked(&mut pos, lower, 0xffff_ffff),
+                Word::Int(_) => pos.ins().uextend(types::I64, lower),
+            };
+            // What has a lower half of zeros has lost its last digits.
+            if has_low { pos.ins().bor(low, high) } else { high }
+        };
+        pos.ins().bitcast(types::F64, MemFlagsData::new(), bits)
+    }
+}
+
+/// Whether the lower half of a double is zero, as that of a small integer is.
+fn ends_in_zeros(func: &ir::Function, x: ir::Value) -> bool {
+    let Some(inst) = func.dfg.value_def(x).inst() else { return false };
+    match func.dfg.insts[inst] {
+        InstructionData::UnaryIeee64 { imm, .. } => imm.bits() as u32 == 0,
+        InstructionData::Unary { opcode: Opcode::FcvtFromSint, arg } => {
+            constant_int(func, arg).is_some_and(|n| n.unsigned_abs() < 1 << 20)
+        }
+        _ => false,
+    }
+}
+
+/// The mask by which a word is part of the lower half of a double.
+fn kept(func: &ir::Function, w: ir::Value, x: ir::Value) -> Option<i64> {
+    let w = func.dfg.resolve_aliases(w);
+    let args = |v: ir::Value, op: Opcode| {
+        let inst = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == op)?;
+        Some(func.dfg.inst_args(inst))
+    };
+    let &[a, b] = args(w, Opcode::Band)? else { return None };
+    let (half, mask) = [(a, b), (b, a)].into_iter().find_map(|(v, m)| Some((v, constant_int(func, m)?)))?;
+    let bits = args(func.dfg.resolve_aliases(half), Opcode::Ireduce)?[0];
+    let of = args(bits, Opcode::Bitcast)?[0];
+    (func.dfg.resolve_aliases(of) == func.dfg.resolve_aliases(x)).then_some(mask & 0xffff_ffff)
+}

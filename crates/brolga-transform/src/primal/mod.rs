@@ -1,0 +1,17 @@
+//! Legalisation: the primal in the form that the rest relies on, and idioms in a form that has a derivative.
+//!
+//! Every pass here changes a primal function and leaves its results, its memory and its traps as they were.
+
+pub(crate) mod block_args;
+pub mod cse;
+pub(crate) mod exponent_idiom;
+pub(crate) mod induction;
+pub mod loop_simplify;
+pub(crate) mod mem2reg;
+pub mod normalise;
+pub(crate) mod pair_sincos;
+pub mod reload_bits;
+pub mod scev;
+pub(crate) mod split_wide_copies;
+pub mod undo_commoning;
+pub mod upper_halves;

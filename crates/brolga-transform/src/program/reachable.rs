@@ -1,0 +1,124 @@
+//! Which functions a derivation is of: what the root reaches, by calls and by addresses.
+//!
+//! A known C function whose address is taken has no body that could be derived, so it gets one that calls it, a *thunk*; its address stands for it as before.
+
+use brolga_analysis::calls::summarise;
+use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use brolga_ir::names::THUNK;
+use brolga_ir::program::addresses;
+use brolga_ir::{Diagnostics, FuncKey, Program};
+use brolga_rules::math_rule;
+use cranelift_codegen::ir::{self, InstBuilder, Opcode, UserFuncName};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use crate::primal::normalise::Normalised;
+
+/// Functions that the root reaches. A known C function whose address is taken gets a thunk with a body, so that it can be
+/// derived like anything else.
+pub(crate) fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
+    let mut reached = summarise::reachable(program, root);
+    let mut thunks = Vec::new();
+    for &k in &reached {
+        let Some(body) = &program.funcs[k].body else { continue };
+        for (symbol, sig) in addresses(body) {
+            let known = program.func(&symbol).is_none_or(|f| program.funcs[f].body.is_none());
+            if known && math_rule(&symbol).is_some() {
+                thunks.push((symbol, body.dfg.signatures[sig].clone()));
+            }
+        }
+    }
+    for (symbol, sig) in thunks {
+        let name = format!("{symbol}{THUNK}");
+        if program.func(&name).is_none() {
+            let k = program.define(&name, thunk(&name, &symbol, &sig), |_| 0).expect("the name is new");
+            reached.push(k);
+        }
+    }
+    reached
+}
+
+/// A function that only calls another one.
+fn thunk(name: &str, symbol: &str, sig: &ir::Signature) -> ir::Function {
+    let mut f = ir::Function::with_name_signature(UserFuncName::testcase(name), sig.clone());
+    let mut ctx = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut f, &mut ctx);
+    let block = b.create_block();
+    b.append_block_params_for_function_params(block);
+    b.switch_to_block(block);
+    b.seal_all_blocks();
+    let signature = b.import_signature(sig.clone());
+    let name = ir::ExternalName::testcase(symbol);
+    let callee = b.import_function(ir::ExtFuncData { name, signature, colocated: false, patchable: false });
+    let args = b.block_params(block).to_vec();
+    let call = b.ins().call(callee, &args);
+    let results = b.inst_results(call).to_vec();
+    b.ins().return_(&results);
+    f
+}
+
+/// The symbol whose address stands for a function: a thunk stands for what it calls.
+pub(crate) fn primal_symbol(program: &Program, k: FuncKey) -> String {
+    let s = &program.funcs[k].symbol;
+    s.strip_suffix(THUNK).unwrap_or(s).to_owned()
+}
+
+/// Functions with a body whose address is taken, in order of discovery.
+pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
+    let mut out: IndexSet<FuncKey> = IndexSet::default();
+    for (symbol, _) in normalised.values().flat_map(|n| addresses(&n.func)) {
+        let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
+        out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
+    }
+    out.into_iter().filter(|k| normalised.contains_key(k)).collect()
+}
+
+/// Whether a function calls others through pointers.
+pub(crate) fn calls_indirectly(func: &ir::Function) -> bool {
+    func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| func.dfg.insts[i].opcode() == Opcode::CallIndirect))
+}
+
+/// Say through which function a callee's problem was reached.
+pub(crate) fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, func: FuncKey) -> Diagnostics {
+    if root != func {
+        let chain = call_chain(program, root, func).join(" -> ");
+        for d in &mut e.0 {
+            d.notes.push(format!("reached by {chain}"));
+        }
+    }
+    e
+}
+
+/// How many functions a chain of calls names at its start, and at its end.
+const CHAIN_ENDS: (usize, usize) = (3, 4);
+
+/// A shortest chain of calls between two functions, by name; what is in the middle of a long one is left out.
+fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
+    let mut from: HashMap<FuncKey, FuncKey> = HashMap::default();
+    let mut queue = std::collections::VecDeque::from([root]);
+    while let Some(k) = queue.pop_front() {
+        if k == func {
+            break;
+        }
+        let Some(body) = &program.funcs[k].body else { continue };
+        for r in body.dfg.ext_funcs.keys() {
+            if let Some(c) = program.callee(body, r)
+                && c != root
+                && !from.contains_key(&c)
+            {
+                from.insert(c, k);
+                queue.push_back(c);
+            }
+        }
+    }
+    let mut chain = vec![func];
+    while let Some(&k) = from.get(chain.last().expect("never empty")) {
+        chain.push(k);
+    }
+    let name = |k: FuncKey| program.funcs[k].source_name().unwrap_or_else(|| format!("%{}", program.funcs[k].symbol));
+    let mut names: Vec<_> = chain.iter().rev().map(|&k| name(k)).collect();
+    let (start, end) = (CHAIN_ENDS.0, names.len().saturating_sub(CHAIN_ENDS.1));
+    if end > start + 1 {
+        names.splice(start..end, [format!("… {} more …", end - start)]);
+    }
+    names
+}

@@ -1,0 +1,122 @@
+//! Which functions of a derivation are compiled, and as what.
+//!
+//! **Problem.** The root's functions are compiled with the [door](crate::clif::entry_thunk) that Rust calls them through, unless others call them, too. Who verifies
+//! a derivation, who compiles it and who lists its machine code must mean the same functions.
+//!
+//! **Answer.** One list of them, in the order of compilation. What is asked for comes first, and gets its door when it is taken to be compiled.
+
+use brolga_ir::program::symbol_of;
+use brolga_ir::{Diagnostics, FuncKey};
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+
+use crate::clif::entry_thunk::{behind_door, verify};
+use crate::derived::{Derivation, DerivedPair};
+
+/// A function that is compiled.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// How it is called: `SYMBOL`, and `SYMBOL.entry` with a door.
+    pub symbol: String,
+    /// What it is.
+    pub role: PartRole,
+    /// Whether it is the root's, and has a door.
+    pub door: bool,
+    /// Whether half of it is there twice ([`DerivedWhole::twice`](crate::DerivedWhole::twice)).
+    pub twice: bool,
+    /// Whose derivative it is.
+    pub owner: FuncKey,
+}
+
+/// What a part of a derivation is, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartRole {
+    /// The combined function of the root.
+    Root,
+    /// A function of both halves that others call.
+    Whole(usize),
+    /// The forward pass of a pair.
+    Forward(usize),
+    /// The pullback of a pair.
+    Pullback(usize),
+}
+
+impl Derivation {
+    /// What is compiled.
+    pub fn parts(&self) -> Vec<Part> {
+        // Without a combined function the first pair is the root's. The combined function is called by nobody else.
+        let pair = self.whole.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
+        let part = |symbol: &str, role, twice, owner| {
+            let door = match role {
+                PartRole::Root => true,
+                PartRole::Forward(i) | PartRole::Pullback(i) => pair && i == 0,
+                PartRole::Whole(_) => false,
+            };
+            let symbol = if door { format!("{symbol}.entry") } else { symbol.to_owned() };
+            Part { symbol, role, door, twice, owner }
+        };
+        let mut parts = Vec::with_capacity(1 + self.wholes.len() + 2 * self.pairs.len());
+        parts.extend(self.whole.iter().map(|w| part(&w.symbol, PartRole::Root, w.twice, w.variant.func)));
+        for (i, w) in self.wholes.iter().enumerate() {
+            parts.push(part(&w.symbol, PartRole::Whole(i), w.twice, w.variant.func));
+        }
+        for (i, p) in self.pairs.iter().enumerate() {
+            parts.push(part(&p.forward_symbol, PartRole::Forward(i), false, p.variant.func));
+            parts.push(part(&p.pullback_symbol, PartRole::Pullback(i), false, p.variant.func));
+        }
+        parts
+    }
+
+    /// Whether derived code calls a pair, directly or through a pointer.
+    fn is_called(&self, pair: &DerivedPair) -> bool {
+        let is_it = |s: &str| s == pair.forward_symbol || s == pair.pullback_symbol;
+        let refers = |f: &ir::Function| {
+            f.dfg.ext_funcs.values().any(|e| {
+                let spelled = symbol_of(f, &e.name);
+                is_it(self.names.symbol(&spelled).unwrap_or(&spelled))
+            })
+        };
+        self.captures.iter().any(|c| is_it(&c.forward))
+            || self.pairs.iter().any(|p| refers(&p.forward) || refers(&p.pullback))
+            || self.wholes.iter().any(|w| refers(&w.func))
+    }
+
+    /// The function that is compiled for a part, without its door.
+    pub fn func(&self, part: &Part) -> &ir::Function {
+        match part.role {
+            PartRole::Root => &self.whole.as_ref().expect("it is a part").func,
+            PartRole::Whole(i) => &self.wholes[i].func,
+            PartRole::Forward(i) => &self.pairs[i].forward,
+            PartRole::Pullback(i) => &self.pairs[i].pullback,
+        }
+    }
+
+    /// The same, to be compiled: behind its door, if it has one. Of a function that has been taken its signature is left.
+    ///
+    /// # Errors
+    /// What the verifier says of a function that does not fit its signature. It is a bug of ours if it says anything.
+    pub fn take(&mut self, part: &Part, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
+        let place = match part.role {
+            PartRole::Root => &mut self.whole.as_mut().expect("it is a part").func,
+            PartRole::Whole(i) => &mut self.wholes[i].func,
+            PartRole::Forward(i) => &mut self.pairs[i].forward,
+            PartRole::Pullback(i) => &mut self.pairs[i].pullback,
+        };
+        let left = ir::Function::with_name_signature(place.name.clone(), place.signature.clone());
+        let func = std::mem::replace(place, left);
+        if part.door { behind_door(func, isa, &self.program.funcs[part.owner].symbol) } else { Ok(func) }
+    }
+
+    /// Ask Cranelift's verifier about all that is going to be compiled.
+    ///
+    /// # Errors
+    /// What it says, of all functions at once. It is a bug of ours if it says anything.
+    pub fn verify(&self, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
+        let mut problems = Diagnostics::default();
+        for part in self.parts() {
+            let found = verify(self.func(&part), isa, &self.program.funcs[part.owner].symbol);
+            problems.extend(found.err().into_iter().flat_map(|e| e.0));
+        }
+        problems.or_ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Names of what is to be derived.
+//!
+//! A function is derived in as many *variants* as it is called in: a function with the modes of its parameters and results. Whoever
+//! asks for one is given a name at once, and the body comes when its turn does; so recursion needs nothing special. To ask again gives
+//! the same name: a variant may be derived a second time.
+//!
+//! **Not too many.** In a large program every integer that comes from memory may carry a float, or a part of one, or nothing, so a function of six parameters has hundreds of variants, each of which
+//! calls others. The first few of a function are derived as they are asked for. From then on callers get what the *function* makes of its integers, whatever they know of them ([`Worklist::settled`]): a place in
+//! an instance's memory is [`ParamMode::Opaque`], where a cotangent that arrives after all is a trap; and of an integer that is a double's bits to the function the caller gets a cotangent, which it may drop.
+//!
+//! **Invariant.** Who asks is told which variant it got, and takes its cotangents as that says. It knows at least as much as was asked for: nothing that might carry a cotangent is taken for a constant.
+
+use brolga_analysis::{Kept, ParamMode, ResultMode, Summaries, Variant};
+use brolga_ir::inst::Shape;
+use brolga_ir::map::{HashMap, IndexSet};
+use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir::types;
+
+use crate::translate::stmt::Callees;
+
+/// How a variant is derived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Forward pass and pullback.
+    Pair,
+    /// One function for both halves.
+    Whole,
+}
+
+/// Modes of parameters and results.
+type Modes = (Vec<ParamMode>, Vec<ResultMode>);
+
+/// Names of variants, in the order in which they were asked for.
+pub(crate) struct Worklist<'a> {
+    program: &'a Program,
+    summaries: &'a Summaries,
+    /// What has been asked for.
+    pub variants: IndexSet<(Variant, Kind)>,
+    per_func: HashMap<(FuncKey, Kind), u32>,
+    /// What has been told is kept, by function.
+    kept: HashMap<FuncKey, IndexSet<Kept>>,
+    /// Modes that have been asked for and are derived as they are, by function.
+    modes: HashMap<FuncKey, IndexSet<Modes>>,
+    /// Forward pass and pullback, or the one function and nothing.
+    pub names: Vec<(String, String)>,
+}
+
+impl<'a> Worklist<'a> {
+    /// Nothing has been asked for.
+    pub fn new(program: &'a Program, summaries: &'a Summaries) -> Self {
+        let (variants, per_func, kept, modes, names) = Default::default();
+        Self { program, summaries, variants, per_func, kept, modes, names }
+    }
+
+    /// Forward pass and pullback of this very variant.
+    pub fn exactly(&mut self, variant: Variant) -> (String, String) {
+        self.ask(variant, Kind::Pair)
+    }
+
+    /// The modes of a call, or if the function has been derived for many others, those that its own code suggests.
+    fn settled(&mut self, variant: &mut Variant) {
+        let modes = (variant.params.clone(), variant.results.clone());
+        let known = self.modes.entry(variant.func).or_default();
+        if known.contains(&modes) {
+            return;
+        }
+        let most = if self.variants.len() < LARGE { MOST_MODES } else { MOST_MODES_OF_LARGE };
+        if known.len() < most {
+            known.insert(modes);
+            return;
+        }
+        let (f, s, sig) = (variant.func, self.summaries, &self.program.funcs[variant.func].signature);
+        for (i, (mode, p)) in variant.params.iter_mut().zip(&sig.params).enumerate() {
+            // What moves in pieces has no size yet, and a small number may look like a single.
+            let double = p.value_type == types::I64 && s.param_lane(f, i) == 8;
+            let pieces = matches!(mode, ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. });
+            match *mode {
+                ParamMode::Const | ParamMode::Opaque { definite: false } | ParamMode::Bits { definite: false, .. }
+                    if s.is_offset(f, i) =>
+                {
+                    *mode = ParamMode::Opaque { definite: false };
+                }
+                ParamMode::Const | ParamMode::Bits { definite: false, .. } if double && !pieces => {
+                    *mode = ParamMode::Bits { shape: Shape::F64, definite: false };
+                }
+                _ => {}
+            }
+        }
+        // A ticket is right for floats of any size. Of what nobody asks for nothing is refused, so that stays as it is.
+        for (mode, r) in variant.results.iter_mut().zip(&sig.returns) {
+            if r.value_type == types::I64 && matches!(mode, ResultMode::Bits(_)) {
+                *mode = ResultMode::Bits(Shape::Bytes { n: 8, of: 0 });
+            }
+        }
+    }
+
+    /// A suffix that no other variant of the function has.
+    pub fn suffix(&mut self, func: FuncKey, kind: Kind) -> String {
+        let n = self.per_func.entry((func, kind)).or_default();
+        *n += 1;
+        if *n == 1 { String::new() } else { format!("_v{n}") }
+    }
+
+    /// Names of a variant, which is derived in such a way.
+    pub fn ask(&mut self, variant: Variant, kind: Kind) -> (String, String) {
+        let key = (variant, kind);
+        if let Some(i) = self.variants.get_index_of(&key) {
+            return self.names[i].clone();
+        }
+        let func = key.0.func;
+        let suffix = self.suffix(func, kind);
+        let base = &self.program.funcs[func].symbol;
+        let names = match kind {
+            Kind::Pair => (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}")),
+            Kind::Whole => (format!("{base}__gradient{suffix}"), String::new()),
+        };
+        self.variants.insert(key);
+        self.names.push(names.clone());
+        names
+    }
+}
+
+/// Ways in which memory may be kept for which a function is derived; all others are told nothing.
+const MOST_KEPT: usize = 4;
+
+/// Ways in which parameters and results may take part for which a function is derived as its callers ask.
+const MOST_MODES: usize = 4;
+/// The same as soon as there are [`LARGE`] variants in all.
+const MOST_MODES_OF_LARGE: usize = 1;
+/// So many variants make a large program.
+const LARGE: usize = 1000;
+
+impl Callees for Worklist<'_> {
+    fn derive(&mut self, mut variant: Variant) -> (Variant, (String, String)) {
+        self.settled(&mut variant);
+        if !variant.kept.is_nothing() {
+            let known = self.kept.entry(variant.func).or_default();
+            if known.len() < MOST_KEPT {
+                known.insert(variant.kept);
+            } else if !known.contains(&variant.kept) {
+                variant.kept = Kept::NOTHING;
+            }
+        }
+        let names = self.ask(variant.clone(), Kind::Pair);
+        (variant, names)
+    }
+
+    fn whole(&mut self, variant: Variant) -> String {
+        self.ask(variant, Kind::Whole).0
+    }
+}

@@ -1,0 +1,201 @@
+//! Rows of a matrix that lie one behind another, if a run says so.
+//!
+//! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`. Whoever writes an adjoint by hand knows that no two
+//! rows overlap, so that each entry is read once, and its shadow is stored instead of cleared and added to ([`crate::shadow::store_for_add`]). In
+//! the program nothing says so: `row` is data.
+//!
+//! **Answer.** The forward half reads `row` anyway, and asks: each row ends where the next begins, as one sees without running it, so
+//! rows are disjoint and leave no gaps if none ends before it begins. That is an addition to what is watched ([`crate::guards::versioning`]): the
+//! pullback that is taken if all numbers are finite and all rows ascend stores; the other one, for rare runs, adds. Where no row is passed by, nobody need
+//! have cleared the shadow: what rare runs add to, they clear first, by the reverse of the same loops with nothing but that in it.
+//!
+//! **Where.** In a loop in a loop, which is in no other, in functions that have both halves. The inner loop goes up by one from `low` to
+//! `high` at addresses that are a multiple of what it counts; and `high` is the next turn's `low`, either handed on as such or loaded from
+//! where that is going to be loaded, in memory that nobody writes.
+//!
+//! **Invariant.** Rows from `low` up to `high`, where no `high` is below its `low` in the order in which the loop compares, are one run of
+//! numbers from the first `low` up to the last `high`. Where no row is passed by, a turn for each of them has been made by then, so they are fewer than would come
+//! round to the same address ([`crate::shadow::store_for_add`]). Where rows may be passed by, each `high` is asked to be below 2⁵¹ as well: then all that are read
+//! are, but for what lies in the first row, of which that holds as for any loop.
+
+use brolga_analysis::LoopId;
+use brolga_analysis::cfg::edge_args;
+use brolga_ir::block::{CfgBlocks, Fragment, Ids, Term};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Val};
+use brolga_ir::map::HashSet;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
+
+use crate::facts::Facts;
+use crate::plan::table::Plan;
+use crate::primal::induction::{exit_test, induction};
+use crate::primal::scev::{Affine, Atom};
+use crate::shadow::overwrites::{Access, Order, Rows};
+use crate::shadow::strides::{LONG_STEP, MOST_TURNS, SHORT_STEP, each_turn, is_fixed};
+use crate::translate::stmt::{AdStmt, AdStmts, RootGuards};
+
+impl Order {
+    /// What has to be asked so that reads at one address (and constants beside it) are of places that differ from turn to turn, and by how many
+    /// bytes they differ.
+    pub(crate) fn of_rows(
+        facts: &Facts<'_>,
+        affine: Affine<'_>,
+        live: &[&Access],
+        nest: &[LoopId],
+    ) -> Option<(Order, i64)> {
+        let &[outer, inner] = nest else { return None };
+        let (func, loops) = (facts.func(), facts.loops);
+        let lp = &loops.loops[inner];
+        let [(from, to)] = lp.exits[..] else { return None };
+        let (test, low) = (0..func.dfg.block_params(lp.header).len()).find_map(|i| {
+            let iv = induction(func, loops, inner, i)?;
+            let test = exit_test(func, loops, inner, &iv, from, to)?;
+            let asked_first = from == lp.header && !test.of_next;
+            let exact = test.cc == IntCC::Equal && (asked_first || test.of_next && from == lp.latches[0]);
+            let counts = iv.step == 1 && func.dfg.value_type(iv.var) == types::I64 && (asked_first || exact);
+            counts.then_some((test, iv.start))
+        })?;
+        let high = test.bound;
+        let cc = match test.cc {
+            IntCC::UnsignedGreaterThanOrEqual => IntCC::UnsignedLessThan,
+            _ => IntCC::SignedLessThan,
+        };
+        // The turn that only asks reads the place where the next row begins.
+        if !test.of_next && live.iter().any(|r| r.block == lp.header) {
+            return None;
+        }
+        // An element further for each turn, from where the row begins.
+        let (factors, rest) = live[0].at.factors(&[Atom::Turns(inner)])?;
+        let passed_by = !each_turn(loops, outer, lp.header);
+        let all_access = !passed_by && live.iter().all(|r| each_turn(loops, inner, r.block));
+        let longest = if all_access { LONG_STEP } else { SHORT_STEP };
+        let stride = factors[0].as_constant().filter(|&s| s > 0 && s.unsigned_abs() <= longest)?;
+        let beside = rest.plus(&affine.sum(low, nest), stride.wrapping_neg());
+        if !is_fixed(&affine, &beside, outer) || !is_next(facts, affine, low, high, outer) {
+            return None;
+        }
+        let home = |v| facts.cfg.def_block[v].filter(|&b| loops.innermost[b] == Some(outer));
+        let (a, b) = (home(low)?, home(high)?);
+        let block = if loops.dominates(a, b) { b } else { a };
+        let order = Order { low, high, cc, near: passed_by, block };
+        each_turn(loops, outer, block).then_some((order, stride))
+    }
+}
+
+/// Whether `high` is what `low` is in the next turn of a loop.
+fn is_next(facts: &Facts<'_>, affine: Affine<'_>, low: ir::Value, high: ir::Value, l: LoopId) -> bool {
+    let func = facts.func();
+    let lp = &facts.loops.loops[l];
+    if let ir::ValueDef::Param(b, i) = func.dfg.value_def(low)
+        && b == lp.header
+    {
+        return edge_args(func, lp.latches[0], b)[i] == high;
+    }
+    let load = |v: ir::Value| {
+        let inst = func.dfg.value_def(v).inst()?;
+        let InstructionData::Load { opcode: Opcode::Load, arg, .. } = func.dfg.insts[inst] else { return None };
+        let off = brolga_analysis::activity::offset(func, inst);
+        let at = affine.sum(arg, &[l]).plus(&crate::primal::scev::Sum::constant(off.into()), 1);
+        // Nobody writes there afterwards.
+        facts.reload.contains(inst).then_some(at)
+    };
+    let (Some(low), Some(high)) = (load(low), load(high)) else { return false };
+    let Some((factors, rest)) = low.factors(&[Atom::Turns(l)]) else { return false };
+    is_fixed(&affine, &rest, l)
+        && factors[0].as_constant().is_some_and(|step| high.plus(&low, -1).as_constant() == Some(step))
+}
+
+/// Ask of each row, where its ends are known.
+pub fn ask(facts: &Facts<'_>, stmts: &mut AdStmts, order: Order, ids: &mut Ids) {
+    let Order { low, high, cc, near, block } = order;
+    let func = facts.func();
+    let last = func.layout.last_inst(block).expect("a block has a terminator");
+    let stmt = stmts.get_mut(&last).expect("every instruction is a statement");
+    let most = near.then(|| {
+        let most = Val::D(ids.dv());
+        let constant = AdOp::Arith(Arith::Iconst((1 << MOST_TURNS) - 1), Args::default(), types::I64);
+        stmt.before.insert(ids.inst(), AdInst { defs: [(most, types::I64)].into(), op: constant, at: Some(last) });
+        most
+    });
+    let mut watch = |cc, other| {
+        let flag = Val::D(ids.dv());
+        let asks = AdOp::Arith(Arith::Icmp(cc), [Val::Primal(high), other].into(), types::I8);
+        let new = |defs, op| AdInst { defs, op, at: Some(last) };
+        stmt.before.insert(ids.inst(), new([(flag, types::I8)].into(), asks));
+        stmt.before.insert(ids.inst(), new(Defs::default(), AdOp::WatchFlag(flag)));
+    };
+    watch(cc, Val::Primal(low));
+    if let Some(most) = most {
+        watch(IntCC::UnsignedGreaterThan, most);
+    }
+}
+
+/// The reverse of a load that stores.
+pub fn storing(rvs: &mut Fragment) {
+    for inst in rvs.values_mut() {
+        if let AdOp::AddMem { fresh, .. } = &mut inst.op {
+            *fresh = true;
+        }
+    }
+}
+
+/// Statements whose reverse clears what these loads are going to add to, and does nothing else.
+pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
+    let of = |stmt: &AdStmt| {
+        let mut rvs = Fragment::default();
+        if rows.iter().any(|r| r.whole.is_some() && r.loads.contains(&stmt.primal)) {
+            for inst in stmt.rvs.values() {
+                let AdOp::AddMem { addr, delta, sure, off, shape, .. } = inst.op else { continue };
+                let op = AdOp::ZeroMem { addr, delta, sure, off, bytes: shape.bytes(), checked: false };
+                rvs.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: inst.at });
+            }
+        }
+        let (before, after) = (Fragment::default(), Fragment::default());
+        (
+            stmt.primal,
+            AdStmt {
+                primal: stmt.primal,
+                before,
+                keep: stmt.keep,
+                after,
+                rvs,
+                guards: vec![],
+                roots: RootGuards::default(),
+            },
+        )
+    };
+    stmts.values().map(of).collect()
+}
+
+/// Whether the reverse of a function can run twice, the first time to clear: it ends at one place, and does not ask the tape for its way.
+pub fn can_clear(plan: &Plan) -> bool {
+    plan.exits.len() == 1 && plan.again.is_empty() && !plan.returning.iter().any(|b| plan.blocks[b].push_id)
+}
+
+/// Leave the tape and cotangents to the pullback that comes behind. Whether that can be done: whether what clears needs nothing of the tape.
+pub fn only_clears(graph: &mut CfgBlocks, func: &ir::Function) -> bool {
+    for block in graph.blocks.values_mut() {
+        let mut read: HashSet<Val> = block.insts.values().flat_map(AdInst::reads).collect();
+        for inst in block.insts.values() {
+            if let AdOp::Primal(copied) = inst.op {
+                read.extend(func.dfg.inst_args(copied).iter().map(|&v| Val::Primal(v)));
+            }
+        }
+        if let Term::If(v, ..) | Term::Switch(v, _) = &block.term {
+            read.insert(*v);
+        }
+        let pops = |i: &AdInst| matches!(i.op, AdOp::Pop(..));
+        let asked = |i: &AdInst| i.defs.iter().any(|(name, _)| read.contains(name));
+        if block.insts.values().any(|i| pops(i) && asked(i)) {
+            return false;
+        }
+        block.insts.retain(|_, i| !pops(i) && !matches!(i.op, AdOp::AddCt(..) | AdOp::ZeroCt(_)));
+        for inst in block.insts.values_mut() {
+            if let AdOp::TakeCt(_) = inst.op {
+                let ty = inst.defs[0].1;
+                inst.op = AdOp::Arith(Arith::Const(0.0), Args::default(), ty);
+            }
+        }
+    }
+    true
+}

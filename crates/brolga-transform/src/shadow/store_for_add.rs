@@ -1,0 +1,150 @@
+//! Shadows that are stored, not added to.
+//!
+//! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store, after somebody has filled
+//! the shadow with zeros. Where the caller says that a shadow holds nothing before the call (`Request::fresh`), and nothing
+//! else is ever added to that place, a store is enough, and the zeros are, too, for nothing. That is what an adjoint written
+//! by hand does.
+//!
+//! **Algorithm.** For each argument whose memory the function only reads and that no other pointer reaches (`noalias`): find
+//! all loads of it by following its uses. If the pointer goes anywhere else (into a call, into memory), nothing is known. All
+//! active loads must be in one nest of loops, at addresses that differ by constants ([`crate::primal::scev`]), and that are never
+//! the same in two turns: the innermost loop steps over as many bytes as they cover together, each outer one over what the
+//! whole loop in it has covered. Of loads of the same place in one block the last is the first in reverse; it stores, the
+//! others add. Where only a run can tell whether turns read the same place, it is asked ([`crate::shadow::monotone_rows`]).
+//!
+//! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored to. Then the zeros may be
+//! left out. Beyond that it is asked that the nest runs whenever the function does, reads in every turn, and leaves no gaps,
+//! so that what is left alone are places before and behind what was read, not some in the middle.
+//!
+//! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride turns, and a turn need not access anything, nor run the loop in it. No run has
+//! 2⁵¹ turns of a loop. That is enough for steps of up to [`SHORT_STEP`] bytes, of the innermost loop and of those around it up to the first that runs in each turn of all loops
+//! around that: turns that are counted there have been made. Longer steps are followed where each turn of each loop accesses: on their way round, addresses come
+//! through those that no process has, and fault ([`comes_round`]).
+
+use brolga_analysis::ParamMode;
+use brolga_analysis::uses::Use;
+use cranelift_codegen::ir::{self, InstructionData, Opcode};
+use cranelift_entity::EntitySet;
+
+use crate::facts::Facts;
+use crate::primal::scev::{Affine, Atom};
+use crate::shadow::local_memory::own;
+use crate::shadow::overwrites::{Access, Order, Overwrites, Rows};
+use crate::shadow::strides::{around, disjoint, each_turn, stride};
+
+/// Look at the arguments whose shadows hold nothing before the call.
+pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
+    let params = &facts.variant.params;
+    let mut out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
+    for (i, mode) in params.iter().enumerate() {
+        let said = |list: &[bool]| list.get(i).copied().unwrap_or(false);
+        if matches!(mode, ParamMode::Dup { .. }) && said(&facts.variant.fresh) && said(&facts.variant.noalias) {
+            argument(facts, i, &mut out);
+        }
+    }
+    // What comes in pieces comes later than it seems, and is added.
+    if facts.activity.moves_pieces(facts.program) {
+        out = Overwrites { whole: vec![false; params.len()], ..Overwrites::default() };
+    } else {
+        own(facts, &mut out);
+    }
+    out
+}
+
+/// Finds the loads of an argument that store, and whether they overwrite its shadow. `None`: nothing is known.
+fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
+    let func = facts.func();
+    let entry = facts.cfg.blocks[0];
+    let pointer = func.dfg.block_params(entry)[i];
+    let loads = loads(facts, pointer)?;
+    let block = |inst| func.layout.inst_block(inst).expect("it is in the layout");
+    let active = |inst| facts.is_active(func.dfg.first_result(inst));
+    let first = block(*loads.iter().find(|&&l| active(l))?);
+    let nest = around(facts.loops, first);
+    // What has one address in all turns of a loop is read in each of them.
+    let moves = |addr| nest.last().is_none_or(|&l| facts.loops.contains(l, facts.cfg.def_block[addr].unwrap_or(entry)));
+    if !loads.iter().filter(|&&l| active(l)).all(|&l| moves(func.dfg.inst_args(l)[0])) {
+        return None;
+    }
+    let affine = Affine { func, loops: facts.loops };
+    let reads: Vec<Access> = loads
+        .iter()
+        .map(|&inst| {
+            let addr = func.dfg.inst_args(inst)[0];
+            let (at, c) = affine.sum(addr, &nest).split_constant();
+            let off = i64::from(brolga_analysis::activity::offset(func, inst));
+            let bytes = i64::from(func.dfg.value_type(func.dfg.first_result(inst)).bytes());
+            Access { inst, block: block(inst), at, first: c.wrapping_add(off), bytes }
+        })
+        .collect();
+    let live: Vec<&Access> = reads.iter().filter(|r| active(r.inst)).collect();
+    let one_nest = live.iter().all(|r| around(facts.loops, r.block) == nest && r.at == live[0].at);
+    // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs to neither.
+    let once = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
+    let (own, _) = live[0].at.factors(&[Atom::Value(pointer)])?;
+    if !one_nest || !once || own[0].as_constant() != Some(1) {
+        return None;
+    }
+    let blocks: Vec<ir::Block> = live.iter().map(|r| r.block).collect();
+    let stride = stride(&affine, &live[0].at, &blocks, &nest);
+    let rows = if stride.is_none() && facts.options.ideas.ascending {
+        Order::of_rows(facts, affine, &live, &nest)
+    } else {
+        None
+    };
+    let (chosen, covered) = disjoint(&live, stride.or(rows.as_ref().map(|r| r.1))?)?;
+
+    let l = facts.loops;
+    let returns = || facts.cfg.blocks.iter().filter(|&&b| facts.cfg.succs[b].is_empty() && returns(func, b));
+    let start = nest.first().map_or(first, |&l0| l.loops[l0].header);
+    let always = returns().all(|&r| l.dominates(start, r))
+        && live.iter().all(|r| {
+            nest.is_empty() && returns().all(|&b| l.dominates(r.block, b))
+                || !nest.is_empty()
+                    && (0..nest.len())
+                        .all(|k| each_turn(l, nest[k], nest.get(k + 1).map_or(r.block, |&inner| l.loops[inner].header)))
+        });
+    let whole = covered && always && live.len() == reads.len();
+    match rows {
+        None => {
+            out.stores.extend(chosen);
+            out.whole[i] = whole;
+        }
+        Some((order, _)) => out.rows.push(Rows { order, loads: chosen, whole: whole.then_some(i) }),
+    }
+    Some(())
+}
+
+fn returns(func: &ir::Function, b: ir::Block) -> bool {
+    func.layout.last_inst(b).is_some_and(|i| func.dfg.insts[i].opcode().is_return())
+}
+
+/// All loads through a pointer, in layout order; `None` if it is used for anything else.
+fn loads(facts: &Facts<'_>, pointer: ir::Value) -> Option<Vec<ir::Inst>> {
+    let func = facts.func();
+    let mut seen: EntitySet<ir::Value> = EntitySet::new();
+    let mut found: EntitySet<ir::Inst> = EntitySet::new();
+    let mut work = vec![pointer];
+    while let Some(v) = work.pop() {
+        if !seen.insert(v) {
+            continue;
+        }
+        for u in facts.uses.of(v) {
+            match *u {
+                Use::Inst(inst, _) => match func.dfg.insts[inst] {
+                    InstructionData::Load { opcode: Opcode::Load, .. } => {
+                        found.insert(inst);
+                    }
+                    InstructionData::Binary { opcode: Opcode::Iadd | Opcode::Isub, .. } => {
+                        work.push(func.dfg.first_result(inst));
+                    }
+                    InstructionData::IntCompare { .. } => {}
+                    _ => return None,
+                },
+                Use::Edge(_, param) => work.push(param),
+            }
+        }
+    }
+    let insts = facts.cfg.all_insts().iter().copied();
+    Some(insts.filter(|i| found.contains(*i)).collect())
+}

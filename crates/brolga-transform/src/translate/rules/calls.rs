@@ -1,0 +1,280 @@
+//! Calls of derived functions: run the callee's forward pass now and its pullback later, on the same tape. Where nobody wants
+//! what the call returns, or a recursion may as well run twice (`brolga_analysis::calls::joint`), run both of them later, as one function.
+//!
+//! Signatures of derived functions follow from the primal signature and the modes of the call site alone
+//! (`brolga_analysis::variant`), so recursive functions need no more than a name.
+
+use brolga_analysis::activity::State;
+use brolga_analysis::memory::mod_ref::Effect;
+use brolga_analysis::query::signature_id;
+use brolga_analysis::{Delta, ParamMode, ResultMode, Variant};
+use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode};
+use cranelift_codegen::ir::{self, Signature, types};
+
+use super::fragments::hand_over;
+use crate::assemble::combined::signature;
+use crate::translate::convert::fitted;
+use crate::translate::rules::fragments::nothing_arrives;
+use crate::translate::stmt::{StmtCx, Where};
+
+type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+
+/// A direct call of a function of the program.
+pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
+    let facts = cx.facts();
+    let sig = &facts.program.funcs[f].signature;
+    for (i, &a) in cx.args().iter().enumerate() {
+        if facts.summaries.is_address(f, i) {
+            lost_pointer(cx, a);
+        }
+    }
+    let params: Vec<ParamMode> = cx.args().to_vec().iter().enumerate().map(|(i, &a)| param_mode(cx, f, i, a)).collect();
+    let mut results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
+    // What is known of the caller's cotangents is known to the callee; a sum of calls passes its own on as it is.
+    for (mode, r) in results.iter_mut().zip(cx.results()) {
+        if *mode == ResultMode::Active && cx.facts().units.contains(*r) {
+            *mode = ResultMode::Unit;
+        }
+    }
+    let quiet = params.iter().all(|p| matches!(p, ParamMode::Const | ParamMode::Opaque { .. }))
+        && results.iter().all(|r| *r == ResultMode::None);
+    let shared = facts.program.data.values().any(|d| d.writable) || facts.options.memory == MemoryMode::Restore;
+    if quiet && !shared {
+        return;
+    }
+    let mut variant = Variant::of_call(f, params, results);
+    variant.constant = facts.constant_arguments(cx.args());
+    if facts.whole.contains(cx.inst()) && by_value(&variant) {
+        whole(cx, &variant, sig);
+        return;
+    }
+    variant.kept = facts.kept.get(&cx.inst()).copied().unwrap_or_default();
+    let (variant, (forward, pullback)) = cx.t.callees.derive(variant);
+    let args = cx.args().to_vec();
+    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
+}
+
+/// Whether no pointer is returned, and no integer carries float bits.
+fn by_value(variant: &Variant) -> bool {
+    let param = |p: &ParamMode| !matches!(p, ParamMode::Bits { .. });
+    let result = |r: &ResultMode| matches!(r, ResultMode::None | ResultMode::Active | ResultMode::Unit);
+    variant.params.iter().all(param) && variant.results.iter().all(result)
+}
+
+/// The callee runs in the reverse fragment. The primal call stays as long as its results are read: for the most part they are not, and it is pruned.
+fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
+    let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()).into());
+    let args = cx.args().to_vec();
+    let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
+    deltas(cx, Where::Rvs, variant, &args, &mut operands);
+    operands.push(None);
+    seeds(cx, variant, sig, &mut operands);
+    let signature = signature(&variant.forward_signature(sig), &variant.pullback_signature(sig), 0);
+    let op = AdOp::Call { callee, args: operands.into(), sig: Box::new(signature), tape: Tape::Above };
+    give_back(cx, variant, sig, &args, op);
+}
+
+/// A block is released when the second half is done (`brolga_analysis::calls::deferred_free`): it is noted, with the instance.
+pub fn later(cx: Cx<'_, '_, '_, '_>) {
+    let args = cx.args().to_vec();
+    cx.replace_primal();
+    let operands = [None, Some(Val::Primal(args[0])), Some(Val::Primal(args[1]))];
+    cx.helper(Where::After, "brolga_release", &operands, &[types::I64, types::I64, types::I32], Defs::default(), false);
+}
+
+/// In memory mode `restore`, a call that has a rule of its own but runs a function of the program, which may use memory: the
+/// function's pullback undoes what it writes there, and takes no part in the derivative.
+pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
+    let facts = cx.facts();
+    let ir::InstructionData::Call { func_ref, .. } = facts.func().dfg.insts[cx.inst()] else { return };
+    let Some(f) = facts.program.callee(facts.func(), func_ref) else { return };
+    let silent = facts.summaries.effects().get(&f).is_some_and(Effect::is_nothing);
+    if silent || facts.options.memory != MemoryMode::Restore {
+        return;
+    }
+    let sig = &facts.program.funcs[f].signature;
+    let (params, results) = (vec![ParamMode::Const; sig.params.len()], vec![ResultMode::None; sig.returns.len()]);
+    let variant = Variant::of_call(f, params, results);
+    let (variant, (forward, pullback)) = cx.t.callees.derive(variant);
+    let args = cx.args().to_vec();
+    both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
+}
+
+/// A call through a pointer: the captures tell which derived pair belongs to the address.
+pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
+    let sig = cx.func().dfg.signatures[sig_ref].clone();
+    let args = cx.args()[1..].to_vec();
+    let signature = signature_id(&sig);
+    for (i, &a) in args.iter().enumerate() {
+        let lost = match cx.facts().activity.state[a] {
+            State::Varied { definite: true } => true,
+            State::No => false,
+            // Perhaps a number. But then nobody would make a float of it.
+            _ => cx.facts().summaries.takes_bits_through(signature, i),
+        };
+        if !cx.ty(a).lane_type().is_float() && cx.facts().delta(a).is_none() && lost {
+            let d =
+                Diagnostic::new("AD0113", "float bits are passed in an integer to a function called through a pointer")
+                    .note("which callees would know that it is a float cannot be told here")
+                    .help("pass the float as a float");
+            cx.problem(d);
+        }
+    }
+    for &a in &args {
+        lost_pointer(cx, a);
+    }
+    let callee = cx.args()[0];
+    let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
+    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
+    let variant = Variant::canonical(cx.facts().variant.func, &sig);
+    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
+    both_halves(cx, &variant, &sig, &args, forward, pullback);
+}
+
+/// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an error.
+pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
+    let active = cx.args().iter().any(|&a| cx.facts().activity.state[a] != State::No || cx.facts().delta(a).is_some());
+    if !active {
+        return;
+    }
+    let func = cx.func();
+    let ir::InstructionData::Call { func_ref, .. } = func.dfg.insts[cx.inst()] else { unreachable!("a direct call") };
+    let sig = &func.dfg.signatures[func.dfg.ext_funcs[func_ref].signature];
+    let d = Diagnostic::new("AD0150", format!("no rule for the imported function %{symbol}"))
+        .note(format!("it is called with active arguments; its signature is {sig}"))
+        .help("define it in the file, use a C math function that has a rule, or mark its arguments const");
+    cx.problem(d);
+}
+
+/// A callee that dereferences what its caller cannot follow would find no shadow.
+fn lost_pointer(cx: Cx<'_, '_, '_, '_>, a: ir::Value) {
+    if cx.facts().pointers.delta[a] == Delta::Lost {
+        let d = Diagnostic::new(
+            "AD0130",
+            "an address that was computed from a pointer by arithmetic its shadow cannot follow is passed on",
+        )
+        .note("addition, subtraction, alignment by a constant mask, select and block parameters are followed")
+        .help("keep the base pointer and add an offset to it");
+        cx.problem(d);
+    }
+}
+
+fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> ParamMode {
+    let facts = cx.facts();
+    let state = facts.activity.state[a];
+    if Shape::of_float(cx.ty(a)).is_some() {
+        return if facts.is_active(a) { ParamMode::Active } else { ParamMode::Const };
+    }
+    if facts.delta(a).is_some() {
+        let (holds, turns) = (facts.contents.of_class(a).told(), &facts.summaries.turns);
+        return ParamMode::Dup {
+            sure: facts.sure(a),
+            holds,
+            recycled: facts.held_pointers(a) && turns.floats(f, i),
+            floats: !holds.has_float() && turns.pointers(f, i) && facts.held_floats(a),
+        };
+    }
+    match state {
+        State::Varied { definite } => {
+            // A callee that makes floats of another size of it, at least on one of its ways, lets us say which it was.
+            let lane = facts.summaries.param_lane(f, i);
+            let disagrees = |shape: Shape| lane != 0 && lane != shape.lane_bytes() && facts.summaries.hands_on(f, i);
+            let piece = Shape::Bytes { n: cx.ty(a).bytes() as u8, of: 0 };
+            let bits = |shape| ParamMode::Bits { shape: if disagrees(shape) { piece } else { shape }, definite };
+            facts.activity.shape(facts.func(), a).map_or(ParamMode::Opaque { definite }, bits)
+        }
+        State::Taint { definite }
+            if (facts.summaries.hands_on(f, i) || facts.summaries.demands(f, i).is_some()) && facts.is_active(a) =>
+        {
+            ParamMode::Bits { shape: cx.shape(a), definite }
+        }
+        State::Taint { definite } => ParamMode::Opaque { definite },
+        State::No => ParamMode::Const,
+    }
+}
+
+fn result_mode(cx: Cx<'_, '_, '_, '_>, r: ir::Value) -> ResultMode {
+    let facts = cx.facts();
+    if facts.pointers.root(r) == Some(r) {
+        return ResultMode::Ptr;
+    }
+    match facts.activity.ct[r] {
+        Some(_) if Shape::of_float(cx.ty(r)).is_some() => ResultMode::Active,
+        Some(shape) => ResultMode::Bits(shape),
+        None => ResultMode::None,
+    }
+}
+
+/// Call the forward pass in place of the primal, and the pullback in the reverse fragment.
+fn both_halves(
+    cx: Cx<'_, '_, '_, '_>,
+    variant: &Variant,
+    sig: &Signature,
+    args: &[ir::Value],
+    forward: Callee,
+    pullback: Callee,
+) {
+    cx.replace_primal();
+    let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
+    deltas(cx, Where::Before, variant, args, &mut operands);
+    operands.push(None);
+    let results = cx.results().to_vec();
+    let mut defs: Defs = results.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
+    let pointers = results.iter().zip(&variant.results).filter(|r| *r.1 == ResultMode::Ptr);
+    defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
+    let signature = variant.forward_signature(sig);
+    cx.push(
+        Where::After,
+        defs,
+        AdOp::Call { callee: forward, args: operands.into(), sig: Box::new(signature), tape: Tape::Moves },
+    );
+
+    let mut operands: Vec<Option<Val>> = vec![None];
+    seeds(cx, variant, sig, &mut operands);
+    let signature = variant.pullback_signature(sig);
+    let op = AdOp::Call { callee: pullback, args: operands.into(), sig: Box::new(signature), tape: Tape::Moves };
+    give_back(cx, variant, sig, args, op);
+}
+
+/// The deltas of arguments that come with one.
+fn deltas(cx: Cx<'_, '_, '_, '_>, w: Where, variant: &Variant, args: &[ir::Value], operands: &mut Vec<Option<Val>>) {
+    for (&a, mode) in args.iter().zip(&variant.params) {
+        if matches!(mode, ParamMode::Dup { .. }) {
+            let d = cx.delta_or_zero(w, a);
+            operands.push(Some(d));
+        }
+    }
+}
+
+/// The cotangents of the results, taken.
+fn seeds(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, operands: &mut Vec<Option<Val>>) {
+    for (i, shape) in variant.result_shapes(sig) {
+        let r = cx.results()[i];
+        let ct = match cx.facts().activity.ct[r] {
+            Some(own) => {
+                let ct = cx.take_ct(r);
+                fitted(cx, ct, own.ty(), shape).unwrap_or_else(|| {
+                    nothing_arrives(cx, ct, own);
+                    cx.constant(0.0, shape.ty())
+                })
+            }
+            None => cx.constant(0.0, shape.ty()),
+        };
+        operands.push(Some(ct));
+    }
+}
+
+/// Call in the reverse fragment, and add the cotangents that come back to those of the arguments.
+fn give_back(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::Value], call: AdOp) {
+    let back: Vec<(usize, Val, Shape)> =
+        variant.param_shapes(sig).map(|(i, shape)| (i, Val::D(cx.t.ids.dv()), shape)).collect();
+    let defs = back.iter().map(|&(_, d, shape)| (d, shape.ty())).collect();
+    cx.push(Where::Rvs, defs, call);
+    for (i, d, shape) in back {
+        // Nobody asks for that of a constant, which a callee may be given in place of something active.
+        if cx.facts().is_active(args[i]) {
+            hand_over(cx, args[i], d, shape);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Integers that are pieces of memory: their cotangents are tickets (`brolga_runtime::pieces`).
+
+use brolga_analysis::activity::State;
+use brolga_analysis::kinds::bytes::bytes_of;
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{self, Type, types};
+
+use crate::translate::convert::{Converts, asking, fitted};
+use crate::translate::stmt::{StmtCx, Where};
+
+type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+
+impl Converts for StmtCx<'_, '_, '_> {
+    fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
+        let found = Val::D(self.t.ids.dv());
+        self.push(Where::Rvs, [(found, ty)].into(), asking(symbol, args, ty));
+        found
+    }
+
+    fn convert(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
+        self.arith(op, args, ty)
+    }
+}
+
+/// An instruction whose result has bytes of its operands: each gets its part of the ticket, and nothing may be left.
+pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
+    let &[z] = cx.results() else { return false };
+    let activity = &cx.facts().activity;
+    if !matches!(activity.ct[z], Some(Shape::Bytes { .. })) || activity.is_varied(z) {
+        return false;
+    }
+    let Some(from) = bytes_of(cx.func(), cx.inst()) else { return false };
+    let ticket = cx.take_ct(z);
+    for b in from {
+        if cx.facts().is_active(b.of) {
+            let (mask, up) = (cx.iconst(Where::Rvs, b.mask.into()), cx.iconst(Where::Rvs, b.up.into()));
+            let args = [(ticket, types::I64), (mask, types::I64), (up, types::I64)];
+            let part = cx.ask("brolga_part_of_bytes", &args, types::I64);
+            cx.add_ct(b.of, part);
+        }
+    }
+    // A demand of the result is one of each operand, and none is left.
+    let left = if cx.facts().demanded { without_demand(cx, ticket).0 } else { ticket };
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIfBytes(left));
+    true
+}
+
+/// Whether the results of an instruction are computed from pieces of memory.
+pub fn is_computed(cx: &StmtCx<'_, '_, '_>) -> bool {
+    let op = cx.func().dfg.insts[cx.inst()].opcode();
+    let computed = &cx.facts().activity.computed;
+    !op.can_load() && !op.is_call() && cx.results().iter().any(|&z| computed.contains(z))
+}
+
+/// Integers that are computed from others: what is demanded of a result is demanded of all operands ([`Shape::Demand`]).
+pub fn computed(cx: Cx<'_, '_, '_, '_>) {
+    for &z in cx.results() {
+        let Some(shape @ Shape::Demand { .. }) = cx.facts().activity.ct[z] else { continue };
+        let demand = cx.take_ct(z);
+        for &x in cx.args() {
+            hand_over(cx, x, demand, shape);
+        }
+    }
+}
+
+/// A cotangent of this shape for a value that has the same bits: a number for a piece, or a ticket for a number. Where the value has none,
+/// none may come.
+pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
+    let Some(own) = cx.facts().activity.ct[v] else {
+        let constant = matches!(shape, Shape::Demand { .. }) && cx.facts().activity.state[v] == State::No;
+        if constant || cx.facts().activity.is_varied(v) {
+            return;
+        }
+        return nothing_arrives(cx, ct, shape);
+    };
+    match fitted(cx, ct, shape.ty(), own) {
+        Some(by) => cx.add_ct(v, by),
+        None => nothing_arrives(cx, ct, shape),
+    }
+}
+
+/// The cotangent of a result, taken, and its shape: as a number, also where it comes as a ticket because the result is cut in pieces.
+pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
+    let facts = cx.facts();
+    let own = facts.activity.ct[z]?;
+    let ct = cx.take_ct(z);
+    let whole = facts.activity.shape(facts.func(), z).filter(|_| matches!(own, Shape::Bytes { .. }));
+    match whole {
+        Some(shape) => number_of_ticket(cx, ct, shape).map(|ct| (ct, shape)),
+        None => Some((ct, own)),
+    }
+}
+
+/// A ticket, but none if it stands for a demand, and whether it does.
+fn without_demand(cx: Cx<'_, '_, '_, '_>, ticket: Val) -> (Val, Val) {
+    let [all, none] = [-1, 0].map(|x| cx.iconst(Where::Rvs, x));
+    let demand = cx.arith(Arith::Icmp(IntCC::Equal), &[ticket, all], types::I8);
+    (cx.arith(Arith::Select, &[demand, none, ticket], types::I64), demand)
+}
+
+/// The number of this shape that a ticket of the result stands for. If it stands for a demand, that is of all operands.
+pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Option<Val> {
+    if !cx.facts().demanded {
+        return fitted(cx, ticket, types::I64, shape);
+    }
+    let (ticket, demand) = without_demand(cx, ticket);
+    for &x in cx.args() {
+        if !cx.ty(x).lane_type().is_float() {
+            let n = cx.ty(x).bytes() as u8;
+            hand_over(cx, x, demand, Shape::Demand { n });
+        }
+    }
+    fitted(cx, ticket, types::I64, shape)
+}
+
+/// Trap if a cotangent is not zero: it belongs to bits that nobody has followed.
+pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
+    let check = match shape {
+        Shape::Bytes { .. } => Some(AdOp::TrapIfBytes(ct)),
+        Shape::Demand { .. } => Some(AdOp::TrapIf(ct, Check::UntrackedBits)),
+        _ => None,
+    };
+    if let Some(check) = check {
+        cx.push(Where::Rvs, Defs::default(), check);
+        return;
+    }
+    let n = lanes(shape);
+    for l in 0..n {
+        let part = if n == 1 { ct } else { cx.arith(Arith::Extract(l), &[ct], lane_type(shape)) };
+        lane_is_unused(cx, part, lane_type(shape));
+    }
+}
+
+pub(super) fn lanes(shape: Shape) -> u8 {
+    (shape.ty().bytes() / shape.lane_bytes()) as u8
+}
+
+pub(super) fn lane_type(shape: Shape) -> Type {
+    shape.ty().lane_type()
+}
+
+pub(super) fn lane_is_unused(cx: Cx<'_, '_, '_, '_>, part: Val, ty: Type) {
+    let zero = cx.constant(0.0, ty);
+    let used = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[part, zero], types::I8);
+    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(used, Check::UntrackedBits));
+}

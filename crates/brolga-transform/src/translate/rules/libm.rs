@@ -1,0 +1,272 @@
+//! Calls of C functions that have a rule: mathematics, and memory.
+
+use brolga_analysis::{CopyRole, MemRole};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
+use brolga_ir::{Diagnostic, MemoryMode, Mode};
+use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
+use cranelift_codegen::ir::{self, types};
+
+use super::{expr, memory};
+use crate::translate::stmt::{StmtCx, Where};
+
+type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
+
+/// A call of a known function.
+pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    match rule.kind {
+        MathKind::Expr(row) => expr::row(cx, row),
+        MathKind::Writes(row, outs) => writes(cx, row, outs),
+        MathKind::Memory(m) => memory_function(cx, m),
+        MathKind::Inactive => {}
+    }
+}
+
+/// A call of a function of the program that computes a known one: the call stays, and the rule does the rest.
+pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
+    let z = cx.results()[0];
+    super::calls::restoring(cx);
+    if let MathKind::Expr(row) = rule.kind
+        && cx.facts().is_active(z)
+    {
+        let ct = cx.take_ct(z);
+        let args = cx.args();
+        expr::apply(cx, row, 0, ct, &args[1..], &[z]);
+    }
+}
+
+/// A function that also writes results through pointers (`modf`, `frexp`, `sincos`).
+fn writes(cx: Cx<'_, '_, '_, '_>, row: &'static ExprRow, outs: &'static [OutPtr]) {
+    let (args, results) = (cx.args(), cx.results());
+    for (k, o) in outs.iter().enumerate() {
+        memory::remember(cx, args[o.param], 0, clif_type(o.ty), k as u8);
+    }
+    let n_rets = row.n_results() - outs.len();
+    for (k, &z) in results.iter().enumerate().take(n_rets) {
+        if cx.facts().is_active(z) {
+            let ct = cx.take_ct(z);
+            expr::apply(cx, row, k, ct, args, results);
+        }
+    }
+    for (k, o) in outs.iter().enumerate() {
+        let p = args[o.param];
+        let ty = clif_type(o.ty);
+        let flows = (0..row.n_operands())
+            .any(|i| !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i]));
+        match Shape::of_float(ty) {
+            Some(shape) if flows => {
+                if cx.facts().delta(p).is_none() {
+                    let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
+                        .help("mark the pointer duplicated and give it a shadow");
+                    cx.problem(d);
+                }
+                memory::const_store_check(cx, p);
+                if let Some(ct) = cx.take_mem(p, 0, shape) {
+                    expr::apply(cx, row, n_rets + k, ct, args, results);
+                }
+            }
+            _ => cx.zero_mem(p, 0, ty.bytes(), false),
+        }
+    }
+}
+
+fn clif_type(ty: Ty) -> ir::Type {
+    match ty {
+        Ty::F64 => types::F64,
+        Ty::F32 => types::F32,
+        Ty::I32 => types::I32,
+        Ty::I64 | Ty::Ptr | Ty::Size => types::I64,
+    }
+}
+
+/// A size or count as 64 bits.
+fn wide(cx: Cx<'_, '_, '_, '_>, w: Where, v: ir::Value) -> Val {
+    if cx.ty(v) == types::I64 {
+        return Val::Primal(v);
+    }
+    cx.emit(w, AdOp::Arith(Arith::Uextend, [Val::Primal(v)].into(), types::I64), types::I64)
+}
+
+const I64: ir::Type = types::I64;
+
+fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
+    let args = cx.args();
+    let restore = cx.facts().options.memory == MemoryMode::Restore;
+    match m {
+        MemFn::Memcmp => {}
+        MemFn::Memcpy | MemFn::Memmove => {
+            save_bytes(cx, args[0], args[2]);
+            copy(cx, args[0], args[1], args[2]);
+        }
+        MemFn::Memset => {
+            save_bytes(cx, args[0], args[2]);
+            if let Some(d) = cx.facts().delta(args[0]) {
+                let pointers =
+                    cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::kinds::kind::Kinds::POINTER;
+                let w = if pointers { Where::After } else { Where::Rvs };
+                let n = wide(cx, w, args[2]);
+                let operands = [Some(Val::Primal(args[0])), Some(d), Some(n)];
+                cx.helper(w, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
+            }
+        }
+        MemFn::Malloc | MemFn::Calloc => {
+            let z = cx.results()[0];
+            cx.replace_primal();
+            let mut operands = vec![None];
+            for &a in args {
+                let n = wide(cx, Where::Before, a);
+                operands.push(Some(n));
+            }
+            let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
+            allocate(cx, symbol, &operands, z);
+            // In a combined function the reverse runs once, and nobody comes to this shadow after it.
+            if cx.facts().mode == Mode::Split {
+                let s = shadow_address(cx, z);
+                cx.helper(Where::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], Defs::default(), false);
+            }
+        }
+        MemFn::Realloc => {
+            let z = cx.results()[0];
+            cx.replace_primal();
+            let n = wide(cx, Where::Before, args[1]);
+            let deferred = cx.iconst(Where::Before, i64::from(restore));
+            allocate(cx, "brolga_realloc", &[None, Some(Val::Primal(args[0])), Some(n), Some(deferred)], z);
+            let (old, new) = (shadow_address(cx, args[0]), shadow_address(cx, z));
+            cx.helper(Where::Rvs, "brolga_realloc_rev", &[Some(old), Some(new)], &[I64; 2], Defs::default(), false);
+        }
+        MemFn::Free => {
+            cx.replace_primal();
+            let deferred = restore || cx.facts().deferred.contains(cx.inst());
+            let deferred = cx.iconst(Where::After, i64::from(deferred));
+            let operands = [None, Some(Val::Primal(args[0])), Some(deferred)];
+            cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
+        }
+    }
+}
+
+/// The shadow address of a heap block, null for null.
+fn shadow_address(cx: Cx<'_, '_, '_, '_>, p: ir::Value) -> Val {
+    match cx.facts().delta(p) {
+        Some(d) => cx.arith(Arith::Iadd, &[Val::Primal(p), d], I64),
+        None => cx.iconst(Where::Rvs, 0),
+    }
+}
+
+/// Call an allocating helper: it returns the block and its delta; an odd delta is a status.
+fn allocate(cx: Cx<'_, '_, '_, '_>, symbol: &str, operands: &[Option<Val>], z: ir::Value) {
+    let defs = [(Val::Primal(z), I64), (Val::Delta(z), I64)].into();
+    cx.helper(Where::After, symbol, operands, &vec![I64; operands.len()], defs, false);
+    let one = cx.iconst(Where::After, 1);
+    let odd = cx.emit(Where::After, AdOp::Arith(Arith::Band, [Val::Delta(z), one].into(), I64), I64);
+    cx.push(Where::After, Defs::default(), AdOp::TrapIf(odd, Check::Helper));
+}
+
+/// In memory mode `restore`: put the bytes that will be overwritten on the tape, and take them off in the pullback.
+fn save_bytes(cx: Cx<'_, '_, '_, '_>, p: ir::Value, n: ir::Value) {
+    if cx.facts().options.memory != MemoryMode::Restore {
+        return;
+    }
+    let size = wide(cx, Where::Before, n);
+    let status = Val::D(cx.t.ids.dv());
+    let operands = [None, Some(Val::Primal(p)), Some(size)];
+    cx.helper(Where::Before, "brolga_save_bytes", &operands, &[I64; 3], [(status, I64)].into(), true);
+    cx.push(Where::Before, Defs::default(), AdOp::TrapIf(status, Check::TapeFull));
+    let size = wide(cx, Where::Rvs, n);
+    let operands = [None, Some(Val::Primal(p)), Some(size)];
+    cx.helper(Where::Rvs, "brolga_restore_bytes", &operands, &[I64; 3], Defs::default(), true);
+}
+
+/// `memcpy` and `memmove`: the shadow of the source gets the cotangents of the destination, which is then cleared.
+fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
+    let role = cx.facts().activity.copies[cx.inst()].clone().unwrap_or(CopyRole::Ints);
+    if cx.facts().delta(to).is_none() {
+        return;
+    }
+    if let CopyRole::Fields(fields) = role {
+        return copy_fields(cx, to, from, &fields);
+    }
+    if matches!(role, CopyRole::Floats(_) | CopyRole::Mixed) && !cx.facts().sure(to) && cx.facts().delta(from).is_some()
+    {
+        copied_where_no_shadow_is(cx, to, from, n);
+    }
+    let w = if role == CopyRole::Pointers { Where::After } else { Where::Rvs };
+    let (dt, df) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from));
+    let (to_value, n_value) = (to, n);
+    let n = wide(cx, w, n);
+    let (to, from) = (Some(Val::Primal(to)), Some(Val::Primal(from)));
+    match role {
+        CopyRole::Pointers => {
+            // As where a pointer is stored.
+            if cx.facts().may_hold_floats(to_value) {
+                let (dt, n) = (cx.delta_or_zero(Where::Rvs, to_value), wide(cx, Where::Rvs, n_value));
+                let operands = [to, Some(dt), Some(n)];
+                cx.helper(Where::Rvs, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
+            }
+            cx.helper(
+                w,
+                "brolga_copy_shadow",
+                &[to, Some(dt), from, Some(df), Some(n)],
+                &[I64; 5],
+                Defs::default(),
+                false,
+            );
+        }
+        // In WebAssembly any bytes can be copied, from the middle of a float to the middle of another.
+        CopyRole::Mixed | CopyRole::Floats(_) if role == CopyRole::Mixed || cx.facts().program.vmctx_pointers_only => {
+            let elem = cx.iconst(w, if let CopyRole::Floats(bytes) = role { bytes.into() } else { 0 });
+            let operands = [None, to, Some(dt), from, Some(df), Some(n), Some(elem)];
+            let status = Val::D(cx.t.ids.dv());
+            cx.helper(w, "brolga_move_rev", &operands, &[I64; 7], [(status, I64)].into(), false);
+            cx.push(w, Defs::default(), AdOp::TrapIf(status, Check::UntrackedBits));
+        }
+        CopyRole::Floats(bytes) => {
+            let elem = cx.iconst(w, i64::from(bytes));
+            let operands = [to, Some(dt), from, Some(df), Some(n), Some(elem)];
+            cx.helper(w, "brolga_memmove_rev", &operands, &[I64; 6], Defs::default(), false);
+        }
+        CopyRole::Fields(_) | CopyRole::Mixed => unreachable!("handled above"),
+        CopyRole::Ints => cx.helper(w, "brolga_zero", &[to, Some(dt), Some(n)], &[I64; 3], Defs::default(), false),
+    }
+}
+
+/// Trap if bytes are copied from memory that has a shadow to memory that has none.
+fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
+    let w = Where::Before;
+    let (dt, df, n) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from), wide(cx, w, n));
+    let mut flag = |op: Arith, args: &[Val]| cx.emit(w, AdOp::Arith(op, args.into(), types::I8), types::I8);
+    let no_target = flag(Arith::IsZero, &[dt]);
+    let no_source = flag(Arith::IsZero, &[df]);
+    let nothing = flag(Arith::IsZero, &[n]);
+    let harmless = flag(Arith::Bor, &[no_source, nothing]);
+    let harmful = flag(Arith::Not, &[harmless]);
+    let lost = flag(Arith::Band, &[no_target, harmful]);
+    cx.push(w, Defs::default(), AdOp::TrapIf(lost, Check::ConstStore));
+}
+
+/// A copy of a struct: each field as a load and a store of its own, all loads before all stores, since places may overlap.
+fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &[(i32, MemRole)]) {
+    let (dt, df) = (cx.delta_or_zero(Where::Before, to), cx.delta_or_zero(Where::Before, from));
+    let (pt, pf) = (Val::Primal(to), Val::Primal(from));
+    let mut pointers = Vec::new();
+    for &(off, role) in fields {
+        if role == MemRole::Pointer {
+            let p = cx.emit(Where::Before, AdOp::LoadOld { addr: pf, off, ty: I64 }, I64);
+            let d = cx.emit(Where::Before, AdOp::LoadDelta { addr: pf, delta: df, off, loaded: p }, I64);
+            pointers.push((off, p, d));
+        }
+    }
+    for (off, value, d) in pointers {
+        let op = AdOp::StoreDelta { addr: pt, delta: dt, off, value, vdelta: Some(d) };
+        cx.push(Where::Before, Defs::default(), op);
+    }
+    let mut taken = Vec::new();
+    for &(off, role) in fields {
+        match role {
+            MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
+            MemRole::Kill { bytes, checked } => cx.zero_mem(to, off, bytes, checked),
+            MemRole::Pointer | MemRole::None => {}
+        }
+    }
+    for (off, ct, shape) in taken {
+        cx.add_mem(from, off, ct, shape, false);
+    }
+}

@@ -1,0 +1,160 @@
+//! Loads, stores and the addresses that they use.
+//!
+//! `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`: x̄ gets the shadow of the place,
+//! which is then cleared, since the value that was there before has nothing to do with what comes after (for an addition in
+//! place it has, and both are left out; where nobody looks again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass instead, and the
+//! pullback has nothing to do.
+
+use brolga_analysis::{Delta, MemRole, RootKind};
+use brolga_ir::MemoryMode;
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
+use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
+
+use crate::translate::stmt::{StmtCx, Where};
+
+/// `z = load p+off`.
+pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
+    let (inst, z) = (cx.inst(), cx.results()[0]);
+    let addr = cx.args()[0];
+    let off = brolga_analysis::activity::offset(cx.func(), inst);
+    match cx.facts().activity.mem[inst] {
+        MemRole::Float(_) if cx.facts().in_place.contains(inst) || cx.facts().overwrites.summed.contains_key(&inst) => {
+        }
+        MemRole::Float(shape) if cx.facts().is_active(z) => {
+            let ct = cx.take_ct(z);
+            cx.add_mem(addr, off, ct, shape, cx.facts().overwrites.stores.contains(inst));
+        }
+        MemRole::Pointer => {
+            let delta = cx.facts().delta(addr).expect("a pointer with a role comes from memory with a shadow");
+            let op = AdOp::LoadDelta { addr: Val::Primal(addr), delta, off, loaded: Val::Primal(z) };
+            cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
+        }
+        MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
+    }
+}
+
+/// `store x, p+off`, of any width, atomic or not.
+pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
+    let inst = cx.inst();
+    let addr = brolga_analysis::query::access_address(cx.func(), inst).expect("a store has an address");
+    let off = brolga_analysis::activity::offset(cx.func(), inst);
+    remember(cx, addr, off, stored_type(cx.func(), inst), 0);
+    let x = cx.args()[0];
+    match cx.facts().activity.mem[inst] {
+        // Most likely a number: that may be stored anywhere.
+        MemRole::Float(shape @ (Shape::Bytes { .. } | Shape::Demand { .. })) => {
+            if let Some(ct) = cx.take_mem(addr, off, shape) {
+                cx.add_ct(x, ct);
+            }
+        }
+        MemRole::Float(shape) => {
+            const_store_check(cx, addr);
+            if let Some(total) = cx.facts().overwrites.summed.get(&inst) {
+                let ct = if total.always && cx.facts().units.contains(total.sum) {
+                    cx.constant(1.0, shape.ty())
+                } else {
+                    cx.emit(Where::Rvs, AdOp::Held(total.name()), shape.ty())
+                };
+                cx.add_ct(x, ct);
+                return;
+            }
+            let stays = cx.facts().in_place.contains(inst) || cx.facts().overwrites.spent.contains(inst);
+            let ct = if stays { cx.peek_mem(addr, off, shape) } else { cx.take_mem(addr, off, shape) };
+            if let Some(ct) = ct {
+                cx.add_ct(x, ct);
+            }
+        }
+        MemRole::Pointer => {
+            let delta = cx.facts().delta(addr).expect("a pointer with a role goes to memory with a shadow");
+            let vdelta = cx.facts().delta(x);
+            let op = AdOp::StoreDelta { addr: Val::Primal(addr), delta, off, value: Val::Primal(x), vdelta };
+            let restore = cx.facts().options.memory == MemoryMode::Restore;
+            if restore {
+                shadow_pointer_memory(cx, addr, off);
+            }
+            cx.push(Where::After, Defs::default(), op);
+            // Floats may have been in this place before: what was added to a pointer's bits is not theirs.
+            if cx.facts().may_hold_floats(addr) && !restore {
+                cx.zero_mem(addr, off, 8, false);
+            }
+        }
+        MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) => {}
+        MemRole::Kill { bytes, checked } => cx.zero_mem(addr, off, bytes, checked),
+        MemRole::None => {}
+    }
+}
+
+/// In memory mode `restore`, a pointer's shadow is put back as well.
+fn shadow_pointer_memory(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32) {
+    let Some(delta) = cx.facts().delta(addr) else { return };
+    if !cx.facts().sure(addr) {
+        return;
+    }
+    let at = |cx: &mut StmtCx<'_, '_, '_>, w: Where| {
+        cx.emit(w, AdOp::Arith(Arith::Iadd, [Val::Primal(addr), delta].into(), types::I64), types::I64)
+    };
+    let p = at(cx, Where::Before);
+    let old = cx.aux(1);
+    cx.push(Where::Before, [(old, types::I64)].into(), AdOp::LoadOld { addr: p, off, ty: types::I64 });
+    let p = at(cx, Where::Rvs);
+    cx.push(Where::Rvs, Defs::default(), AdOp::StoreOld { addr: p, off, value: old });
+}
+
+/// In memory mode `restore`: read what is overwritten, and write it back in the pullback.
+pub fn remember(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32, ty: Type, n: u8) {
+    if cx.facts().options.memory == MemoryMode::Restore {
+        let old = cx.aux(n);
+        cx.push(Where::Before, [(old, ty)].into(), AdOp::LoadOld { addr: Val::Primal(addr), off, ty });
+        cx.push(Where::Rvs, Defs::default(), AdOp::StoreOld { addr: Val::Primal(addr), off, value: old });
+    }
+}
+
+/// An active value that goes where there is no shadow would lose its derivative silently.
+pub fn const_store_check(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value) {
+    if let Some(delta) = cx.facts().delta(addr)
+        && !cx.facts().sure(addr)
+    {
+        let c = cx.emit(Where::Before, AdOp::Arith(Arith::IsZero, [delta].into(), types::I8), types::I8);
+        cx.push(Where::Before, Defs::default(), AdOp::TrapIf(c, Check::ConstStore));
+    }
+}
+
+/// The type that a store writes.
+fn stored_type(func: &ir::Function, inst: ir::Inst) -> Type {
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Istore8 => types::I8,
+        Opcode::Istore16 => types::I16,
+        Opcode::Istore32 => types::I32,
+        Opcode::AtomicRmw | Opcode::AtomicCas => func.dfg.value_type(func.dfg.first_result(inst)),
+        _ => func.dfg.value_type(func.dfg.inst_args(inst)[0]),
+    }
+}
+
+/// `stack_addr`: in memory mode `restore` the slot lives in the activation frame, so that the pullback can put its contents
+/// back although the forward pass has returned.
+pub fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
+    if cx.facts().options.memory == MemoryMode::Restore {
+        let InstructionData::StackAddr { stack_slot, offset, .. } = cx.func().dfg.insts[cx.inst()] else {
+            unreachable!("only stack_addr comes here")
+        };
+        let v = cx.results()[0];
+        cx.replace_primal();
+        cx.push(Where::After, [(Val::Primal(v), types::I64)].into(), AdOp::SlotAddr(stack_slot, offset.into()));
+    }
+}
+
+/// Sums and differences of two deltas, where a value is its own root.
+pub fn pointer_arith(cx: &mut StmtCx<'_, '_, '_>) {
+    for &v in cx.results() {
+        if cx.facts().pointers.delta[v] != Delta::Root(v) {
+            continue;
+        }
+        let (op, a, b) = match cx.facts().pointers.roots.get(&v) {
+            Some(RootKind::Sum(a, b)) => (Arith::Iadd, *a, *b),
+            Some(RootKind::Diff(a, b)) => (Arith::Isub, *a, *b),
+            _ => continue,
+        };
+        let op = AdOp::Arith(op, [Val::Delta(a), Val::Delta(b)].into(), types::I64);
+        cx.push(Where::After, [(Val::Delta(v), types::I64)].into(), op);
+    }
+}

@@ -1,0 +1,113 @@
+//! What each kind of instruction becomes. One file per family; a rule is a few lines: forward, reverse, done.
+
+use brolga_analysis::activity::State;
+use brolga_analysis::{CalleeKind, ResultMode};
+use brolga_rules::{OpcodeRule, Structural, opcode_rule};
+use cranelift_codegen::ir::{self, Opcode};
+
+use crate::translate::stmt::{AdStmt, StmtCx, Translation};
+
+mod calls;
+pub(crate) mod expr;
+mod fragments;
+mod libm;
+mod memory;
+mod moves;
+mod ulp;
+
+/// Translate one primal instruction.
+pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
+    let func = t.facts.func();
+    let op = func.dfg.insts[inst].opcode();
+    let mut cx = StmtCx::new(t, inst);
+    if cx.facts().activity.astray.contains(inst) && moves::lost(&mut cx) {
+        return cx.finish();
+    }
+    if fragments::is_computed(&cx) {
+        memory::pointer_arith(&mut cx);
+        fragments::computed(&mut cx);
+        return cx.finish();
+    }
+    match opcode_rule(op) {
+        _ if cx.facts().steps.of(inst).is_some() => bits(&mut cx),
+        OpcodeRule::Expr(row) => expr::row(&mut cx, row),
+        // Nothing flows through these; the analysis has refused whatever would have to.
+        OpcodeRule::Zero | OpcodeRule::NotFloat | OpcodeRule::Refused(_) => {}
+        OpcodeRule::Structural(s) => structural(&mut cx, op, s),
+    }
+    cx.finish()
+}
+
+/// What is added to the bits of a float, or the like; or, if it moves parts of one, that.
+fn bits(cx: &mut StmtCx<'_, '_, '_>) {
+    if !fragments::taken_apart(cx) {
+        ulp::step(cx);
+    }
+}
+
+fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
+    if fragments::taken_apart(cx) {
+        return;
+    }
+    match s {
+        Structural::Load | Structural::AtomicLoad | Structural::IntLoad => memory::load(cx),
+        Structural::Store | Structural::AtomicStore | Structural::IntStore => memory::store(cx),
+        Structural::AtomicRmw | Structural::AtomicCas => memory::store(cx),
+        Structural::StackAddr => memory::stack_addr(cx),
+        Structural::Select => moves::select(cx),
+        Structural::Bitselect | Structural::Blendv | Structural::Band | Structural::Bor | Structural::Bxor => {
+            moves::bitwise(cx);
+        }
+        Structural::Bitcast => moves::bitcast(cx),
+        Structural::Splat => moves::splat(cx),
+        Structural::Insertlane => moves::insertlane(cx),
+        Structural::Extractlane => moves::extractlane(cx),
+        Structural::ScalarToVector => moves::scalar_to_vector(cx),
+        Structural::Shuffle => moves::shuffle(cx),
+        Structural::Swizzle => moves::swizzle(cx, 16),
+        Structural::Pshufb => moves::swizzle(cx, 128),
+        Structural::Promote => moves::promote(cx),
+        Structural::Demote => moves::demote(cx),
+        Structural::PromoteLow => moves::promote_low(cx),
+        Structural::DemoteLow => moves::demote_low(cx),
+        Structural::Call | Structural::CallIndirect => {
+            match CalleeKind::of(cx.facts().program, cx.func(), cx.inst()).expect("a call has a callee") {
+                CalleeKind::Derived(_) | CalleeKind::Plain(_) if cx.facts().blocks.is_late(cx.inst()) => {
+                    calls::later(cx)
+                }
+                CalleeKind::Derived(f) => calls::derived(cx, f),
+                CalleeKind::Indirect(sig) => calls::indirect(cx, sig),
+                CalleeKind::Known(rule) => libm::call(cx, rule),
+                CalleeKind::Computes(rule) => libm::computed(cx, rule),
+                CalleeKind::Host | CalleeKind::Plain(_) => {}
+                CalleeKind::Missing(symbol) => calls::missing(cx, &symbol),
+            }
+        }
+        Structural::Control if op == Opcode::Return => {
+            for (i, &v) in cx.args().iter().enumerate() {
+                if cx.facts().variant.results[i] == ResultMode::Unit {
+                    let one = cx.constant(1.0, cx.ty(v));
+                    cx.add_ct(v, one);
+                } else if let Some(seed) = cx.t.seeds[i] {
+                    match (cx.facts().activity.state[v], cx.facts().variant.results[i]) {
+                        (State::No, _) => {}
+                        (_, ResultMode::Bits(shape)) => fragments::hand_over(cx, v, seed, shape),
+                        _ => cx.add_ct(v, seed),
+                    }
+                }
+            }
+        }
+        Structural::IntArith => memory::pointer_arith(cx),
+        Structural::IntBits => moves::halves(cx, op),
+        // What they mean for derivatives is nothing, or was settled by the analysis.
+        Structural::Control
+        | Structural::Bnot
+        | Structural::TailCall
+        | Structural::TailCallIndirect
+        | Structural::SymbolValue
+        | Structural::FuncAddr
+        | Structural::Trap
+        | Structural::Effect
+        | Structural::Machine => {}
+    }
+}

@@ -1,0 +1,404 @@
+//! `AdStmt`: what one primal statement becomes.
+//!
+//! A statement is translated on its own: a forward fragment around (or instead of) the primal instruction, a reverse
+//! fragment, and, read off the latter, what must be communicated from the one to the other. Whole graphs are assembled
+//! afterwards; a rule sees no block. Source: Mooncake's `ADStmtInfo`.
+
+use brolga_ir::block::{Fragment, Ids};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Tape, Val};
+use brolga_ir::map::{IndexMap, Table};
+use brolga_ir::{Diagnostic, Diagnostics};
+use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::{self, Type, types};
+use smallvec::SmallVec;
+
+use crate::facts::Facts;
+use crate::translate::convert::{helper_call, mask_type};
+
+/// One primal statement, translated.
+#[derive(Clone, Debug)]
+pub struct AdStmt {
+    /// The primal instruction.
+    pub primal: ir::Inst,
+    /// Runs before it in the forward pass.
+    pub before: Fragment,
+    /// Whether the primal instruction itself stays; otherwise `after` defines its results.
+    pub keep: bool,
+    /// Runs after it in the forward pass.
+    pub after: Fragment,
+    /// Its reverse.
+    pub rvs: Fragment,
+    /// Products in the reverse that are guarded.
+    pub guards: Vec<Guard>,
+    /// What it knows of roots.
+    pub roots: RootGuards,
+}
+
+/// Products under a root (`brolga_analysis::guards::roots`), and what would make do without asking about their cotangents.
+#[derive(Clone, Debug, Default)]
+pub struct RootGuards {
+    /// Products that are zero where the cotangent is infinite and the factor zero.
+    pub products: SmallVec<[Val; 2]>,
+    /// What must be so that a root has a finite slope here; if it is the reverse of one, and that is known.
+    pub finite: Option<Numbers>,
+    /// Whether it is the reverse of a root, and that is not known.
+    pub open: bool,
+}
+
+/// A product of a cotangent that contributes zero if the cotangent is zero, whatever the factor: see [`StmtCx::strong`].
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// The product, guarded.
+    pub kept: Val,
+    /// Where the cotangent is not zero.
+    pub mask: Val,
+    /// What must be so that no guard is needed.
+    pub needs: Numbers,
+}
+
+impl AdStmt {
+    /// Names of the forward pass that the reverse fragment reads, in order of first use.
+    pub fn comms(&self) -> SmallVec<[Val; 8]> {
+        let mut out = SmallVec::new();
+        for i in self.rvs.values() {
+            i.each_read(|v| {
+                if !matches!(v, Val::D(_)) && !out.contains(&v) {
+                    out.push(v);
+                }
+            });
+        }
+        out
+    }
+}
+
+/// All statements of a function, by instruction, in layout order.
+pub type AdStmts = Table<ir::Inst, AdStmt>;
+
+/// Statements, for who puts their reverses into a graph.
+pub enum Given<'a> {
+    /// Somebody else needs them, too: reverses are copied.
+    Lent(&'a AdStmts),
+    /// Nobody does: they are taken, and none is left.
+    Spent(&'a mut AdStmts),
+}
+
+impl Given<'_> {
+    /// All of them, some without a reverse by now.
+    pub fn all(&self) -> &AdStmts {
+        match self {
+            Given::Lent(stmts) => stmts,
+            Given::Spent(stmts) => stmts,
+        }
+    }
+}
+
+/// What translation shares between statements.
+pub struct Translation<'a, 'f> {
+    /// The facts.
+    pub facts: &'a Facts<'f>,
+    /// Fresh ids.
+    pub ids: &'a mut Ids,
+    /// What stands in the way.
+    pub problems: Diagnostics,
+    /// Types of `Val::Aux`.
+    pub aux: IndexMap<Val, Type>,
+    /// Seeds of the results, by index.
+    pub seeds: Vec<Option<Val>>,
+    /// Variants of callees that the fragments refer to.
+    pub callees: &'a mut dyn Callees,
+    /// Where fragments are made, one statement after the other: those of a statement are copied out, no larger than they are.
+    pub fragments: [Fragment; 3],
+}
+
+/// Where translation finds the names of derived callees.
+pub trait Callees {
+    /// Symbols of the forward pass and the pullback of a variant, which will be derived in due course; and that variant, which may be another one that serves as well.
+    fn derive(&mut self, variant: brolga_analysis::Variant) -> (brolga_analysis::Variant, (String, String));
+    /// Symbol of the function of both halves of a variant, which returns no value and will be derived in due course.
+    fn whole(&mut self, variant: brolga_analysis::Variant) -> String;
+}
+
+/// Builds the fragments of one statement.
+pub struct StmtCx<'t, 'a, 'f> {
+    /// What statements share.
+    pub t: &'t mut Translation<'a, 'f>,
+    stmt: AdStmt,
+    /// A cotangent, and where it is not zero.
+    nonzero: Option<(Val, Val)>,
+    /// A cotangent, and where it is infinite.
+    infinite: Option<(Val, Val)>,
+    /// A cotangent that is one.
+    one: Option<Val>,
+}
+
+/// Numbers that are to be finite, and one that is not to be zero.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// Finite.
+    pub finite: SmallVec<[ir::Value; 2]>,
+    /// Not zero.
+    pub nonzero: Option<ir::Value>,
+}
+
+/// One of the three fragments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// Before the primal instruction.
+    Before,
+    /// After it, or in its place.
+    After,
+    /// In the pullback.
+    Rvs,
+}
+
+impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
+    /// Begin a statement.
+    pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
+        let [before, after, rvs] = std::mem::take(&mut t.fragments);
+        let roots = RootGuards::default();
+        let stmt = AdStmt { primal, before, keep: true, after, rvs, guards: vec![], roots };
+        Self { t, stmt, nonzero: None, infinite: None, one: None }
+    }
+
+    /// The facts.
+    pub fn facts(&self) -> &'a Facts<'f> {
+        self.t.facts
+    }
+
+    /// The body.
+    pub fn func(&self) -> &'f ir::Function {
+        self.t.facts.func()
+    }
+
+    /// The instruction.
+    pub fn inst(&self) -> ir::Inst {
+        self.stmt.primal
+    }
+
+    /// Its operands.
+    pub fn args(&self) -> &'f [ir::Value] {
+        self.func().dfg.inst_args(self.stmt.primal)
+    }
+
+    /// Its results.
+    pub fn results(&self) -> &'f [ir::Value] {
+        self.func().dfg.inst_results(self.stmt.primal)
+    }
+
+    /// The type of a primal value.
+    pub fn ty(&self, v: ir::Value) -> Type {
+        self.func().dfg.value_type(v)
+    }
+
+    /// The primal instruction does not stay.
+    pub fn replace_primal(&mut self) {
+        self.stmt.keep = false;
+    }
+
+    /// Finish.
+    pub fn finish(self) -> AdStmt {
+        let AdStmt { primal, mut before, keep, mut after, mut rvs, guards, roots } = self.stmt;
+        let [b, a, r] = [&mut before, &mut after, &mut rvs].map(Fragment::take);
+        self.t.fragments = [before, after, rvs];
+        AdStmt { primal, before: b, keep, after: a, rvs: r, guards, roots }
+    }
+
+    /// Report a problem at this instruction.
+    pub fn problem(&mut self, d: Diagnostic) {
+        let d = self.facts().at(self.stmt.primal, d);
+        self.t.problems.push(d);
+    }
+
+    /// Add an instruction.
+    pub fn push(&mut self, w: Where, defs: Defs, op: AdOp) {
+        let id = self.t.ids.inst();
+        for &(v, ty) in &defs {
+            if matches!(v, Val::Aux(..)) {
+                self.t.aux.insert(v, ty);
+            }
+        }
+        let inst = AdInst { defs, op, at: Some(self.stmt.primal) };
+        match w {
+            Where::Before => self.stmt.before.insert(id, inst),
+            Where::After => self.stmt.after.insert(id, inst),
+            Where::Rvs => self.stmt.rvs.insert(id, inst),
+        };
+    }
+
+    /// Add an instruction with one derived result.
+    pub fn emit(&mut self, w: Where, op: AdOp, ty: Type) -> Val {
+        let d = Val::D(self.t.ids.dv());
+        self.push(w, [(d, ty)].into(), op);
+        d
+    }
+
+    /// Arithmetic in the reverse fragment.
+    pub fn arith(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
+        self.emit(Where::Rvs, AdOp::Arith(op, args.into(), ty), ty)
+    }
+
+    /// A constant in the reverse fragment.
+    pub fn constant(&mut self, x: f64, ty: Type) -> Val {
+        self.arith(Arith::Const(x), &[], ty)
+    }
+
+    /// An integer constant in any fragment.
+    pub fn iconst(&mut self, w: Where, x: i64) -> Val {
+        self.emit(w, AdOp::Arith(Arith::Iconst(x), Args::default(), types::I64), types::I64)
+    }
+
+    /// Take the cotangent of an active primal value.
+    pub fn take_ct(&mut self, v: ir::Value) -> Val {
+        let ty = self.shape(v).ty();
+        if self.facts().units.contains(v) {
+            let one = self.constant(1.0, ty);
+            self.one = Some(one);
+            return one;
+        }
+        self.emit(Where::Rvs, AdOp::TakeCt(v), ty)
+    }
+
+    /// Add to the cotangent of a primal value, if it is active.
+    pub fn add_ct(&mut self, v: ir::Value, by: Val) {
+        let in_place = self.func().dfg.value_def(v).inst().is_some_and(|i| self.facts().in_place.contains(i));
+        if self.facts().is_active(v) && !in_place {
+            let by = if self.ty(v).lane_type().is_float() { by } else { self.in_its_shape(v, by) };
+            self.push(Where::Rvs, Defs::default(), AdOp::AddCt(v, by));
+        }
+    }
+
+    /// A cotangent for an integer: one that is cut in pieces has tickets, and gets numbers, too.
+    fn in_its_shape(&mut self, v: ir::Value, by: Val) -> Val {
+        let own = self.shape(v);
+        let known = self.stmt.rvs.values().flat_map(|i| &i.defs).find(|d| d.0 == by).map(|d| d.1);
+        match known.filter(|&ty| ty != own.ty()) {
+            Some(ty) => crate::translate::convert::fitted(self, by, ty, own).unwrap_or(by),
+            None => by,
+        }
+    }
+
+    /// Whether a cotangent is known to be one.
+    pub fn is_one(&self, ct: Val) -> bool {
+        self.one == Some(ct)
+    }
+
+    /// The shape of an active value's cotangent.
+    pub fn shape(&self, v: ir::Value) -> Shape {
+        self.facts().activity.ct[v].expect("an active value has a shape")
+    }
+
+    /// `shadow[addr + off] += by`; `=` if nothing is there yet.
+    pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape, fresh: bool) {
+        if let Some(delta) = self.facts().delta(addr) {
+            let sure = self.facts().sure(addr);
+            let addr = Val::Primal(addr);
+            self.push(Where::Rvs, Defs::default(), AdOp::AddMem { addr, delta, sure, off, by, shape, fresh });
+        }
+    }
+
+    /// Read `shadow[addr + off]` and clear it: the reverse of an instruction that writes floats there.
+    pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
+        let delta = self.facts().delta(addr)?;
+        let sure = self.facts().sure(addr);
+        self.forget_pointer(addr, off, shape.bytes());
+        Some(self.emit(Where::Rvs, AdOp::TakeMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
+    }
+
+    /// Read `shadow[addr + off]`.
+    pub fn peek_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
+        let delta = self.facts().delta(addr)?;
+        let sure = self.facts().sure(addr);
+        Some(self.emit(Where::Rvs, AdOp::PeekMem { addr: Val::Primal(addr), delta, sure, off, shape }, shape.ty()))
+    }
+
+    /// Clear `bytes` bytes of `shadow[addr + off]`.
+    pub fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
+        if checked {
+            self.forget_pointer(addr, off, bytes);
+        }
+        self.zero_mem_in(Where::Rvs, addr, off, bytes, checked);
+    }
+
+    /// A place that is overwritten may have held a pointer, and then its shadow still holds one, which the pullback would take
+    /// for a cotangent. In memory of this call, or its caller's, the forward pass clears it; elsewhere the seed of an output may lie
+    /// there, and places that hold both are refused (AD0142).
+    fn forget_pointer(&mut self, addr: ir::Value, off: i32, bytes: u32) {
+        if self.facts().held_pointers(addr) {
+            self.zero_mem_in(Where::Before, addr, off, bytes, false);
+        }
+    }
+
+    fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, checked: bool) {
+        if let Some(delta) = self.facts().delta(addr) {
+            let sure = self.facts().sure(addr);
+            self.push(w, Defs::default(), AdOp::ZeroMem { addr: Val::Primal(addr), delta, sure, off, bytes, checked });
+        }
+    }
+
+    /// A name for something that the forward fragment hands over.
+    pub fn aux(&self, n: u8) -> Val {
+        Val::Aux(self.stmt.primal, n)
+    }
+
+    /// A delta, or zero.
+    pub fn delta_or_zero(&mut self, w: Where, v: ir::Value) -> Val {
+        match self.facts().delta(v) {
+            Some(d) => d,
+            None => self.iconst(w, 0),
+        }
+    }
+
+    /// Call a helper of the run time.
+    pub fn helper(&mut self, w: Where, symbol: &str, args: &[Option<Val>], arg_types: &[Type], defs: Defs, tape: bool) {
+        let tape = if tape { Tape::Moves } else { Tape::Aside };
+        let op = helper_call(symbol, args, arg_types, defs.iter().map(|d| d.1), tape);
+        self.push(w, defs, op);
+    }
+
+    /// `product` where `ct` is not zero, and zero where it is: a strong zero. `why` are the numbers that would make do without, if
+    /// that is known.
+    pub fn strong(&mut self, ct: Val, product: Val, ty: Type, why: Option<Numbers>) -> Val {
+        if !self.facts().options.strong_zero || self.is_one(ct) {
+            return product;
+        }
+        let mask = match self.nonzero {
+            Some((of, mask)) if of == ct => mask,
+            _ => self.arith(Arith::NonZero, &[ct], ty),
+        };
+        self.nonzero = Some((ct, mask));
+        let kept = self.arith(Arith::KeepWhere, &[product, mask], ty);
+        self.stmt.guards.extend(why.map(|needs| Guard { kept, mask, needs }));
+        kept
+    }
+}
+
+impl StmtCx<'_, '_, '_> {
+    /// `product` of a cotangent under a root, and zero where that is infinite and `factor` is zero.
+    pub fn unless_at_root(&mut self, ct: Val, factor: Val, product: Val, ty: Type) -> Val {
+        if !self.facts().options.strong_zero || self.is_one(ct) {
+            return product;
+        }
+        let mask = mask_type(ty);
+        let infinite = match self.infinite {
+            Some((of, infinite)) if of == ct => infinite,
+            _ => {
+                let size = self.arith(Arith::Fabs, &[ct], ty);
+                let infinity = self.constant(f64::INFINITY, ty);
+                self.arith(Arith::Fcmp(FloatCC::Equal), &[size, infinity], mask)
+            }
+        };
+        self.infinite = Some((ct, infinite));
+        let zero = self.constant(0.0, ty);
+        let nothing = self.arith(Arith::Fcmp(FloatCC::Equal), &[factor, zero], mask);
+        let turns = self.arith(Arith::Band, &[infinite, nothing], mask);
+        let kept = self.arith(Arith::Select, &[turns, zero, product], ty);
+        self.stmt.roots.products.push(kept);
+        kept
+    }
+
+    /// This is the reverse of a root; what would make its slope finite, if that is known.
+    pub fn at_root(&mut self, finite: Option<Numbers>) {
+        self.stmt.roots.open |= finite.is_none();
+        self.stmt.roots.finite = finite;
+    }
+}

@@ -1,0 +1,127 @@
+//! Rules that no compiler knows.
+//!
+//! - Every Rust file begins with a `//!` header.
+//! - No Rust file has more than 1000 lines; more than 800 is reported, but allowed.
+//! - Nothing is left over from writing: no `dbg!`, `todo!`, `unimplemented!`; no test is skipped or expected to panic.
+//! - Every CLIF case begins with a comment that says what it is about.
+//! - No modules import each other in a circle ([`circles`]).
+//!
+//! Test code of this file spells the forbidden words in pieces, so that it does not find itself.
+
+mod circles;
+
+use std::path::{Path, PathBuf};
+
+use crate::chores::root;
+use crate::failure::Failure;
+
+/// Most lines of a file that nobody has to defend.
+const SOFT_LIMIT: usize = 800;
+/// Most lines of any file.
+const HARD_LIMIT: usize = 1000;
+
+/// Check all files of the project.
+pub fn run() -> Result<(), Failure> {
+    let root = root();
+    let mut files = Vec::new();
+    walk(&root, &mut files);
+    files.sort();
+    let mut violations = Vec::new();
+    for path in &files {
+        let Ok(text) = std::fs::read_to_string(path) else { continue };
+        let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
+        let extension = path.extension().and_then(|e| e.to_str());
+        let found = match extension {
+            Some("rs") => rust(&text),
+            Some("clif") => clif(&text),
+            _ => Vec::new(),
+        };
+        violations.extend(found.into_iter().map(|v| format!("{name}: {v}")));
+        let lines = text.lines().count();
+        if extension == Some("rs") && (SOFT_LIMIT + 1..=HARD_LIMIT).contains(&lines) {
+            eprintln!("note: {name} has {lines} lines; consider splitting it");
+        }
+    }
+    violations.extend(circles::check(&root.join("crates")));
+    if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
+}
+
+fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" {
+                walk(&path, out);
+            }
+        } else {
+            out.push(path);
+        }
+    }
+}
+
+/// What is wrong with a Rust file.
+fn rust(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    if !text.starts_with("//!") {
+        out.push("does not begin with a `//!` header".to_owned());
+    }
+    let lines = text.lines().count();
+    if lines > HARD_LIMIT {
+        out.push(format!("has {lines} lines; the limit is {HARD_LIMIT}"));
+    }
+    for (number, line) in (1..).zip(text.lines()) {
+        let code = line.split("//").next().unwrap_or("");
+        for (word, why) in forbidden() {
+            if contains_word(code, &word) {
+                out.push(format!("line {number}: `{word}`: {why}"));
+            }
+        }
+    }
+    out
+}
+
+fn forbidden() -> [(String, &'static str); 5] {
+    [
+        (["dbg", "!("].concat(), "left over from debugging"),
+        (["todo", "!("].concat(), "not finished"),
+        (["unimplemented", "!("].concat(), "not finished"),
+        (["#[ig", "nore"].concat(), "assert what happens today instead"),
+        (["#[should_", "panic"].concat(), "match on the result instead"),
+    ]
+}
+
+/// Whether `word` occurs, but not as the tail of a longer name.
+fn contains_word(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(i, _)| !code[..i].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// What is wrong with a CLIF case.
+fn clif(text: &str) -> Vec<String> {
+    let first = text.lines().find(|l| !l.trim().is_empty() && !l.starts_with("test ") && !l.starts_with("target "));
+    match first {
+        Some(line) if line.trim_start().starts_with(';') => Vec::new(),
+        _ => vec!["does not begin with a comment that says what it is about".to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{clif, forbidden, rust};
+
+    #[test]
+    fn leftovers_are_found() {
+        assert!(rust("//! A file.\nfn f() {}\n").is_empty());
+        assert_eq!(rust("fn f() {}\n").len(), 1);
+        for (word, _) in forbidden() {
+            assert_eq!(rust(&format!("//! A file.\nfn f() {{ {word}x) }}\n")).len(), 1, "{word}");
+            assert!(rust(&format!("//! A file.\n// {word}\n")).is_empty(), "comments may mention {word}");
+        }
+        let long = format!("//! A file.\n{}", "\n".repeat(1000));
+        assert_eq!(rust(&long).len(), 1);
+        assert!(clif("test grad\n; about\nfunction").is_empty());
+        assert_eq!(clif("function %f() {").len(), 1);
+    }
+}
