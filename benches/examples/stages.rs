@@ -1,8 +1,10 @@
 //! One problem, differentiated again and again: what a profiler is pointed at.
 //!
-//! `cargo run --release -p benches --example stages -- [--quick] FILTER [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the
-//! shortest and the mean time of each part in microseconds. With a length FILTER is of the series of growing code, such as `straight`. Instead of seconds `20x` is
-//! that many turns, so that `perf stat` counts the same work each time. Instead of a part, `size` says how many instructions are derived.
+//! `cargo run --release -p benches --example stages -- [--quick] FILTER
+//! [read|derive|compile|primal|all] [SECONDS] [LENGTH]` prints the shortest and the mean time of
+//! each part in microseconds. With a length FILTER is of the series of growing code, such as
+//! `straight`. Instead of seconds `20x` is that many turns, so that `perf stat` counts the same
+//! work each time. Instead of a part, `size` says how many instructions are derived.
 use std::time::{Duration, Instant};
 
 use benches::prepared::{derive, options, requests};
@@ -107,7 +109,8 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
     println!();
 }
 
-/// Instructions of what is compiled, of those the ones in blocks for rare runs and in blocks that run turns in lanes, and blocks.
+/// Instructions of what is compiled, of those the ones in blocks for rare runs and in blocks that
+/// run turns in lanes, and blocks.
 fn derived_size(problem: &Problem, program: &Program, wanted: &Request, how: How) -> String {
     let found = derive(problem, program, wanted, how).expect("it can be derived");
     let pairs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);

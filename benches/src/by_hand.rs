@@ -1,8 +1,9 @@
 //! Adjoints written by hand in C, beside the gradients that are derived of the same programs.
 //!
-//! The adjoint of `f` in `NAME.wasm` is `f_adjoint` in `by_hand/NAME.wasm`: it takes what `f` takes, then a pointer to the shadow of
-//! every active argument, then a seed for every result. It is compiled and called like any primal, in an instance of its own;
-//! its time begins with putting the shadows to what they are at first, as that of a gradient does.
+//! The adjoint of `f` in `NAME.wasm` is `f_adjoint` in `by_hand/NAME.wasm`: it takes what `f`
+//! takes, then a pointer to the shadow of every active argument, then a seed for every result. It
+//! is compiled and called like any primal, in an instance of its own; its time begins with putting
+//! the shadows to what they are at first, as that of a gradient does.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ use crate::{Failure, How, Mode};
 /// Most difference between the two gradients, relative to the element.
 const TOLERANCE: f64 = 1e-9;
 
-/// The same relative to the largest element of all: what should cancel leaves the rounding of larger numbers.
+/// The same relative to the largest element of all: what should cancel leaves the rounding of
+/// larger numbers.
 const ROUNDING: f64 = 1e-14;
 
 /// An adjoint written by hand, with everything that it takes to call it.
@@ -123,7 +125,8 @@ impl ByHand {
         self.reset(0..first);
         let start = Instant::now();
         self.reset(first..all);
-        // SAFETY: pointers are to live blocks of our memory; whether the adjoint stays inside is the file's business.
+        // SAFETY: pointers are to live blocks of our memory; whether the adjoint stays inside is
+        // the file's business.
         unsafe { self.primal.call(self.call.func, &self.values) }?;
         Ok(start.elapsed().saturating_sub(self.clock))
     }

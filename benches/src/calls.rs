@@ -1,13 +1,15 @@
-//! What the gradient of a call costs: any call of any file, CLIF or WebAssembly, as the driver reads it.
+//! What the gradient of a call costs: any call of any file, CLIF or WebAssembly, as the driver
+//! reads it.
 //!
-//! Primal and gradient take turns in one memory, and the minimum of each counts; native code and an adjoint written by hand, if
-//! there are any, have their turns in memory of their own. Before every call the buffers get their contents again, outside of the
-//! time that is taken, since a program may overwrite them; a gradient's time begins with putting the shadows to what they are at
-//! first. Primal and gradient go through [`DerivedRule`], which catches traps, and the adjoint through what does for programs that
-//! are not differentiated.
+//! Primal and gradient take turns in one memory, and the minimum of each counts; native code and an
+//! adjoint written by hand, if there are any, have their turns in memory of their own. Before every
+//! call the buffers get their contents again, outside of the time that is taken, since a program
+//! may overwrite them; a gradient's time begins with putting the shadows to what they are at first.
+//! Primal and gradient go through [`DerivedRule`], which catches traps, and the adjoint through
+//! what does for programs that are not differentiated.
 //!
-//! A call that leaves something behind (a block that nobody frees) cannot be repeated for ever: one that fails gets fresh
-//! memory, and only if it fails there as well, that is an error.
+//! A call that leaves something behind (a block that nobody frees) cannot be repeated for ever: one
+//! that fails gets fresh memory, and only if it fails there as well, that is an error.
 
 use std::time::{Duration, Instant};
 
@@ -116,7 +118,8 @@ impl<'a> Repeated<'a> {
     /// # Errors
     /// If it traps.
     pub fn primal(&mut self) -> Result<Duration, Error> {
-        // SAFETY: pointers are to live blocks of our memory; whether the program stays inside is the file's business.
+        // SAFETY: pointers are to live blocks of our memory; whether the program stays inside is
+        // the file's business.
         self.time(|r| unsafe { r.rule.primal_into(&r.values, &mut r.results) })
     }
 
@@ -165,7 +168,8 @@ pub trait Beside {
 /// Measure a call; `beside` is the same program as native code, `hand` its adjoint written by hand.
 ///
 /// # Errors
-/// [`Failure::Call`]; native code has to give the same number, to nine digits, and the adjoint every element of the gradient.
+/// [`Failure::Call`]; native code has to give the same number, to nine digits, and the adjoint
+/// every element of the gradient.
 pub fn measure(
     name: &str,
     program: &Program,

@@ -1,10 +1,14 @@
-//! What the constants of the cost model stand for, measured here: [`brolga_rules::cost`] beside the machine.
+//! What the constants of the cost model stand for, measured here: [`brolga_rules::cost`] beside the
+//! machine.
 //!
-//! *Problem.* The model's numbers are those of processors in general. Whether they are this one's is not to be seen from gradients, which depend on everything.
+//! *Problem.* The model's numbers are those of processors in general. Whether they are this one's
+//! is not to be seen from gradients, which depend on everything.
 //!
-//! *Method.* Small loops in CLIF. A chain of one instruction tells its latency, in cycles: that of an addition of integers. Numbers that are
-//! stored one after the other and read again backwards tell what a record takes. A turn with a chain that does not depend on the turn before, among
-//! instructions that are not waited for, tells how many of these are under way: as many turns as their latency is longer than the time of one.
+//! *Method.* Small loops in CLIF. A chain of one instruction tells its latency, in cycles: that of
+//! an addition of integers. Numbers that are stored one after the other and read again backwards
+//! tell what a record takes. A turn with a chain that does not depend on the turn before, among
+//! instructions that are not waited for, tells how many of these are under way: as many turns as
+//! their latency is longer than the time of one.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -59,8 +59,9 @@ pub fn non_edges() -> Vec<(i64, i64)> {
 /// Positions, velocities, masses.
 pub type Bodies = (Vec<f64>, Vec<f64>, Vec<f64>);
 
-/// Sun, Jupiter, Saturn, Uranus and Neptune in astronomical units, years and masses of the Sun times 4 pi^2 (the bodies of
-/// the Computer Language Benchmarks Game), with the Sun moved so that the momentum is zero.
+/// Sun, Jupiter, Saturn, Uranus and Neptune in astronomical units, years and masses of the Sun
+/// times 4 pi^2 (the bodies of the Computer Language Benchmarks Game), with the Sun moved so that
+/// the momentum is zero.
 pub fn planets() -> Bodies {
     const SUN: f64 = 4.0 * std::f64::consts::PI * std::f64::consts::PI;
     const DAYS: f64 = 365.24;

@@ -1,7 +1,8 @@
 //! Machine code, to see why something is slower than it could be.
 //!
-//! What is printed is Cranelift's own listing of what it emits, compiled as rules are: by the same back end with the same flags,
-//! and without the mid-end where a derived function is too large for it.
+//! What is printed is Cranelift's own listing of what it emits, compiled as rules are: by the same
+//! back end with the same flags, and without the mid-end where a derived function is too large for
+//! it.
 
 use std::fmt::Write;
 
@@ -19,7 +20,8 @@ use crate::prepared::{Failure, derive, options, requests};
 use crate::problem::{Problem, Size};
 use crate::selection;
 
-/// Primal, derivative and adjoint by hand of all problems and programs in C whose name contains `filter`.
+/// Primal, derivative and adjoint by hand of all problems and programs in C whose name contains
+/// `filter`.
 ///
 /// # Errors
 /// [`Failure::Unknown`], and what cannot be derived or compiled.

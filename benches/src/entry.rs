@@ -1,9 +1,11 @@
-//! Entry points, called as a program that embeds Brolga would call compiled code: a pointer to cells, and no guard.
+//! Entry points, called as a program that embeds Brolga would call compiled code: a pointer to
+//! cells, and no guard.
 //!
-//! `DerivedRule` calls the same entry points through a guard that turns traps into errors, and boxes what it passes and
-//! returns, which takes longer than a short function does. What is compared here is generated code, so all kinds of calls
-//! have the same door, and a narrow one: the entry point reads its arguments from cells, and what it overwrites there with
-//! results is put back before the next call.
+//! `DerivedRule` calls the same entry points through a guard that turns traps into errors, and
+//! boxes what it passes and returns, which takes longer than a short function does. What is
+//! compared here is generated code, so all kinds of calls have the same door, and a narrow one: the
+//! entry point reads its arguments from cells, and what it overwrites there with results is put
+//! back before the next call.
 
 use std::sync::Arc;
 
@@ -21,7 +23,8 @@ struct Cell([u8; 16]);
 /// An entry point and its arguments.
 pub struct Entry {
     code: unsafe extern "C" fn(*mut Cell),
-    /// Arguments in whose cells results are returned, to be put back before the next call; the others stay.
+    /// Arguments in whose cells results are returned, to be put back before the next call; the
+    /// others stay.
     overwritten: Vec<Cell>,
     cells: Vec<Cell>,
     results: Vec<Type>,
@@ -46,7 +49,8 @@ impl Entry {
     /// Call it.
     ///
     /// # Safety
-    /// The rule is alive, pointers among the arguments are valid, and nothing traps: that would be the end of the process.
+    /// The rule is alive, pointers among the arguments are valid, and nothing traps: that would be
+    /// the end of the process.
     pub unsafe fn call(&mut self) {
         for (cell, arg) in self.cells.iter_mut().zip(&self.overwritten) {
             *cell = *arg;
@@ -132,8 +136,8 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// Entry points with their arguments. There is a rule, what was derived and `deltas`, those of the duplicated arguments, for each
-    /// result.
+    /// Entry points with their arguments. There is a rule, what was derived and `deltas`, those of
+    /// the duplicated arguments, for each result.
     ///
     /// # Errors
     /// If an entry point is missing, or no tape is to be had.

@@ -1,11 +1,12 @@
 //! What each idea of the planner is worth: gradients with all of them, and without one.
 //!
-//! *Problem.* An idea that buys nothing is code to be maintained for nothing, and what one buys changes as others come. A table that
-//! somebody has to make again is never up to date.
+//! *Problem.* An idea that buys nothing is code to be maintained for nothing, and what one buys
+//! changes as others come. A table that somebody has to make again is never up to date.
 //!
-//! *Method.* For each problem and each idea the gradient is derived without that idea. If that gives the same functions, to the letter,
-//! the idea has no part in it; else both are checked and take turns, all variants of a problem within one process, and the minimum of each
-//! counts, as everywhere here.
+//! *Method.* For each problem and each idea the gradient is derived without that idea. If that
+//! gives the same functions, to the letter, the idea has no part in it; else both are checked and
+//! take turns, all variants of a problem within one process, and the minimum of each counts, as
+//! everywhere here.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,8 @@ pub type Worth = (&'static str, Vec<Part>);
 /// Measure all ideas on the problems whose names contain `filter`. What `how` turns off stays off.
 ///
 /// # Errors
-/// [`Failure`]: an unknown filter, or a problem that is refused or wrong with one of its ideas turned off.
+/// [`Failure`]: an unknown filter, or a problem that is refused or wrong with one of its ideas
+/// turned off.
 pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<Worth>, Failure> {
     let (problems, programs) = selection(filter)?;
     let mut all: Vec<Worth> = Ideas::NAMES.iter().map(|name| (*name, Vec::new())).collect();

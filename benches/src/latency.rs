@@ -1,13 +1,17 @@
-//! How long it takes until there is a gradient: to differentiate and to compile, beside what Cranelift takes for the primal.
+//! How long it takes until there is a gradient: to differentiate and to compile, beside what
+//! Cranelift takes for the primal.
 //!
-//! *Problem.* To derive and to compile take from a tenth of a millisecond on, on a machine where other things happen, and what counts
-//! is their ratio to Cranelift's own work on the primal.
+//! *Problem.* To derive and to compile take from a tenth of a millisecond on, on a machine where
+//! other things happen, and what counts is their ratio to Cranelift's own work on the primal.
 //!
-//! *Method.* As for run times, all kinds take turns, and the minimum of each counts. *Differentiate* and *compile*
-//! are what a program pays that asks for the gradient and calls nothing else: from the program to CLIF, and
-//! from there to code that has been verified and can be called. *Cranelift* is the same of the primal, without Brolga: it is verified, compiled in a module of its own, and
-//! can be called. *Alone* is no more than `Context::compile` of it: no verifier, no module, no memory for code. Both have the flags that are
-//! the default, whatever is derived. *First* is everything from the text of the file on: it is read, and the gradient is called once.
+//! *Method.* As for run times, all kinds take turns, and the minimum of each counts.
+//! *Differentiate* and *compile* are what a program pays that asks for the gradient and calls
+//! nothing else: from the program to CLIF, and from there to code that has been verified and can be
+//! called. *Cranelift* is the same of the primal, without Brolga: it is verified, compiled in a
+//! module of its own, and can be called. *Alone* is no more than `Context::compile` of it: no
+//! verifier, no module, no memory for code. Both have the flags that are the default, whatever is
+//! derived. *First* is everything from the text of the file on: it is read, and the gradient is
+//! called once.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +46,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// To differentiate and to compile, as a multiple of what Cranelift takes until the primal can be called.
+    /// To differentiate and to compile, as a multiple of what Cranelift takes until the primal can
+    /// be called.
     pub fn ratio(&self) -> f64 {
         (self.differentiate_us + self.compile_us) / self.cranelift_us
     }

@@ -1,24 +1,28 @@
-//! Benchmarks of Brolga: what a gradient costs, beside its primal and beside an adjoint written by hand.
+//! Benchmarks of Brolga: what a gradient costs, beside its primal and beside an adjoint written by
+//! hand.
 //!
-//! *Problem.* A number without another one beside it says little, and one measured on a shared machine says nothing by
-//! itself. So every problem is measured as a ratio: primal, gradient and hand-written adjoint are functions of one file,
-//! compiled by the same Cranelift with the same flags, called through the same kind of entry point, in turns within one
-//! process.
+//! *Problem.* A number without another one beside it says little, and one measured on a shared
+//! machine says nothing by itself. So every problem is measured as a ratio: primal, gradient and
+//! hand-written adjoint are functions of one file, compiled by the same Cranelift with the same
+//! flags, called through the same kind of entry point, in turns within one process.
 //!
-//! *Method.* First the value is compared with the same program in Rust, bit for bit, and every element of both gradients with
-//! its derivatives ([`problems`], [`real`]); a wrong gradient is an error, not a row. Then rounds of primal, gradient and
-//! hand-written adjoint alternate, each a batch long enough for the clock, and the minimum of each counts ([`measure`]):
-//! whatever else runs on the machine only ever adds time. A gradient is all that it takes to have one: shadows are
-//! zeroed, then comes what was derived. The adjoint written by hand zeroes what it needs zeroed, and only that.
+//! *Method.* First the value is compared with the same program in Rust, bit for bit, and every
+//! element of both gradients with its derivatives ([`problems`], [`real`]); a wrong gradient is an
+//! error, not a row. Then rounds of primal, gradient and hand-written adjoint alternate, each a
+//! batch long enough for the clock, and the minimum of each counts ([`measure`]): whatever else
+//! runs on the machine only ever adds time. A gradient is all that it takes to have one: shadows
+//! are zeroed, then comes what was derived. The adjoint written by hand zeroes what it needs
+//! zeroed, and only that.
 //!
-//! *Invariant.* Nothing that is timed allocates in Rust. All calls go through the same narrow door ([`entry`]); what the guarded
-//! one of `DerivedRule` costs on top is a column of its own.
+//! *Invariant.* Nothing that is timed allocates in Rust. All calls go through the same narrow door
+//! ([`entry`]); what the guarded one of `DerivedRule` costs on top is a column of its own.
 //!
-//! Beside these there are programs in C, as WebAssembly ([`wasm`]) and as native code, with adjoints in C ([`by_hand`]), and calls
-//! of any file ([`calls`]). The constants by which passes decide are measured, too ([`costs`]).
+//! Beside these there are programs in C, as WebAssembly ([`wasm`]) and as native code, with
+//! adjoints in C ([`by_hand`]), and calls of any file ([`calls`]). The constants by which passes
+//! decide are measured, too ([`costs`]).
 //!
-//! What is timed is generated code, so the profile under which this crate is built matters only to how long it takes to
-//! differentiate and to compile.
+//! What is timed is generated code, so the profile under which this crate is built matters only to
+//! how long it takes to differentiate and to compile.
 
 pub mod by_hand;
 pub mod calls;
@@ -53,8 +57,8 @@ pub struct How {
     pub mode: Mode,
     /// What the planner may do.
     pub ideas: Ideas,
-    /// Whether derived code is to be fast, or to be there soon. If it is tiered, what is measured is the second tier, but for how long the first
-    /// takes to get ready.
+    /// Whether derived code is to be fast, or to be there soon. If it is tiered, what is measured
+    /// is the second tier, but for how long the first takes to get ready.
     pub effort: brolga::Effort,
     /// Which calls are replaced.
     pub inline: Inline,

@@ -1,4 +1,5 @@
-//! Native code beside WebAssembly: a C source, compiled by the host's C compiler and called through a pointer.
+//! Native code beside WebAssembly: a C source, compiled by the host's C compiler and called through
+//! a pointer.
 
 use std::ffi::{CString, c_void};
 use std::path::Path;
@@ -24,7 +25,8 @@ impl Native {
         let done = Command::new("cc").args(flags).arg(&library).arg(source).arg("-lm").status().ok()?;
         let path = CString::new(library.to_string_lossy().into_owned()).ok()?;
         let name = CString::new(problem.export).ok()?;
-        // SAFETY: both are strings; the library has no code that runs when it is loaded, and is never closed.
+        // SAFETY: both are strings; the library has no code that runs when it is loaded, and is
+        // never closed.
         let function = unsafe {
             let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
             if handle.is_null() { std::ptr::null_mut() } else { libc::dlsym(handle, name.as_ptr()) }
@@ -64,9 +66,10 @@ impl Beside for Native {
         }
         let (i, f) = (self.ints, self.floats);
         type Any = extern "C" fn(i64, i64, i64, i64, i64, i64, f64, f64, f64, f64, f64, i64, i64, i64) -> f64;
-        // SAFETY: integers and floats travel in registers of their own, in order, on x86-64 and aarch64 alike, integers beyond
-        // the sixth on the stack of x86-64 in order; what a function does not take does not matter to it. A function that
-        // returns nothing leaves some number behind, which nobody looks at.
+        // SAFETY: integers and floats travel in registers of their own, in order, on x86-64 and
+        // aarch64 alike, integers beyond the sixth on the stack of x86-64 in order; what a function
+        // does not take does not matter to it. A function that returns nothing leaves some number
+        // behind, which nobody looks at.
         let function = unsafe { std::mem::transmute::<*mut c_void, Any>(self.function) };
         let start = Instant::now();
         let value = function(i[0], i[1], i[2], i[3], i[4], i[5], f[0], f[1], f[2], f[3], f[4], i[6], i[7], i[8]);

@@ -1,8 +1,9 @@
 //! Other ways to the same gradients: gcc, Enzyme, JAX, as far as they are installed.
 //!
-//! A script in `peers/` compiles the problems in C++ and measures. It is handed inputs and gradients as files of numbers, tells
-//! of each peer how far its gradient is off, and prints JSON: for each problem the nanoseconds of each peer. It runs after
-//! our own measurements, not between them, so columns of peers compare with each other better than with ours.
+//! A script in `peers/` compiles the problems in C++ and measures. It is handed inputs and
+//! gradients as files of numbers, tells of each peer how far its gradient is off, and prints JSON:
+//! for each problem the nanoseconds of each peer. It runs after our own measurements, not between
+//! them, so columns of peers compare with each other better than with ours.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +23,8 @@ pub type Peers = serde_json::Map<String, Value>;
 pub fn run(problems: &[Make]) -> Result<Peers, String> {
     let folder = std::env::temp_dir().join(format!("brolga-peers-{}", std::process::id()));
     let result = write(problems, &folder).and_then(|()| script(&folder));
-    // What was written there is of no use to anybody else, and a failure to remove it is no reason to fail.
+    // What was written there is of no use to anybody else, and a failure to remove it is no reason
+    // to fail.
     drop(std::fs::remove_dir_all(&folder));
     result
 }

@@ -1,6 +1,8 @@
-//! Functions as they are, compiled without Brolga: the adjoints written by hand, and primals whose way to machine code is timed.
+//! Functions as they are, compiled without Brolga: the adjoints written by hand, and primals whose
+//! way to machine code is timed.
 //!
-//! They go through the Cranelift that derived functions go through, with the same flags, and adjoints get the same kind of entry point.
+//! They go through the Cranelift that derived functions go through, with the same flags, and
+//! adjoints get the same kind of entry point.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -43,7 +45,8 @@ fn internal(error: impl std::fmt::Display) -> Error {
 }
 
 impl Plain {
-    /// Compile all functions of a program, which may call each other and the functions of `brolga_runtime::symbols`, with entry points.
+    /// Compile all functions of a program, which may call each other and the functions of
+    /// `brolga_runtime::symbols`, with entry points.
     ///
     /// # Errors
     /// What Cranelift refuses.
@@ -62,8 +65,8 @@ impl Plain {
         Ok(Self { module: Some(module), entries })
     }
 
-    /// Verify and compile a function and what it calls, until it can be called: what a program pays that has no derivatives. It has no
-    /// entry point.
+    /// Verify and compile a function and what it calls, until it can be called: what a program pays
+    /// that has no derivatives. It has no entry point.
     ///
     /// # Errors
     /// What Cranelift refuses.

@@ -100,8 +100,8 @@ pub fn options(how: How) -> Options {
     Options { mode, ideas, effort, inline, threads, verify_stages: false, ..Options::default() }
 }
 
-/// The program of a problem, and what to differentiate: each result by itself, with a seed of one. By hand, too, nothing is multiplied by
-/// such a seed.
+/// The program of a problem, and what to differentiate: each result by itself, with a seed of one.
+/// By hand, too, nothing is multiplied by such a seed.
 ///
 /// # Errors
 /// [`Failure::File`].
@@ -228,11 +228,13 @@ impl<'a> Prepared<'a> {
 
     /// Call the primal.
     pub fn primal(&mut self) {
-        // SAFETY: pointers are to blocks that `self` owns, as large as the problem says; `check` has seen that nothing traps.
+        // SAFETY: pointers are to blocks that `self` owns, as large as the problem says; `check`
+        // has seen that nothing traps.
         unsafe { self.primal.call() }
     }
 
-    /// Everything that one who wants a gradient has to do: zero the shadows that are added to, run what was derived.
+    /// Everything that one who wants a gradient has to do: zero the shadows that are added to, run
+    /// what was derived.
     pub fn gradient(&mut self) {
         clear(&mut self.shadows, &self.added);
         // SAFETY: as for `primal`; every shadow is as large as its primal.
@@ -267,7 +269,8 @@ impl<'a> Prepared<'a> {
         Ok(rows)
     }
 
-    /// The gradient of the first result through another rule of the same problem, as its first user calls it.
+    /// The gradient of the first result through another rule of the same problem, as its first user
+    /// calls it.
     ///
     /// # Errors
     /// If something traps.
@@ -280,7 +283,8 @@ impl<'a> Prepared<'a> {
         Ok(())
     }
 
-    /// Compare value and gradients with the reference: first through the guard, which survives a trap.
+    /// Compare value and gradients with the reference: first through the guard, which survives a
+    /// trap.
     ///
     /// # Errors
     /// [`Failure::Wrong`], and if something traps.

@@ -68,23 +68,27 @@ pub struct Problem {
     pub clif: Cow<'static, str>,
     /// The primal's symbol.
     pub func: &'static str,
-    /// The hand-written adjoint's symbol. It takes the arguments of the primal and the shadow of each [`Input::Floats`], with
-    /// room for one gradient per result, and returns the cotangents of each [`Input::Active`].
+    /// The hand-written adjoint's symbol. It takes the arguments of the primal and the shadow of
+    /// each [`Input::Floats`], with room for one gradient per result, and returns the cotangents of
+    /// each [`Input::Active`].
     pub hand: Option<&'static str>,
-    /// Whether the hand-written adjoint adds to shadows, which are zeroed before, or overwrites them.
+    /// Whether the hand-written adjoint adds to shadows, which are zeroed before, or overwrites
+    /// them.
     pub hand_adds: bool,
     /// Arguments.
     pub args: Vec<Input>,
     /// How often the innermost loop runs, or how many calls or instructions there are.
     pub iterations: usize,
-    /// Values and gradient, known from elsewhere: for each result all active and duplicated arguments in order, flattened.
+    /// Values and gradient, known from elsewhere: for each result all active and duplicated
+    /// arguments in order, flattened.
     pub reference: Reference,
     /// Largest error of an element, relative to the largest element of its argument's gradient.
     pub tolerance: f64,
 }
 
 impl Problem {
-    /// A problem without a hand-written adjoint: `f` is the primal in Rust, over all floats that are differentiated.
+    /// A problem without a hand-written adjoint: `f` is the primal in Rust, over all floats that
+    /// are differentiated.
     pub fn new(
         name: &'static str,
         about: &'static str,
@@ -123,7 +127,8 @@ impl Problem {
         by_value.chain(arrays.flatten().copied()).collect()
     }
 
-    /// The first element of a gradient that is not as expected. Each argument is compared in its own largest norm.
+    /// The first element of a gradient that is not as expected. Each argument is compared in its
+    /// own largest norm.
     pub fn first_wrong(&self, is: &[f64]) -> Option<usize> {
         let want = &self.reference.gradient;
         if is.len() != want.len() {

@@ -1,8 +1,9 @@
 //! The reference: each problem once more in Rust, over numbers that remember where they come from.
 //!
-//! A [`Var`] is an `f64` and its place in a list of all operations so far. Arithmetic on it is arithmetic on `f64`, so
-//! the values of a program over `Var`s are those of the same program over `f64`, bit for bit; walking the list backwards
-//! gives its gradient. Nothing here knows of CLIF or of Brolga.
+//! A [`Var`] is an `f64` and its place in a list of all operations so far. Arithmetic on it is
+//! arithmetic on `f64`, so the values of a program over `Var`s are those of the same program over
+//! `f64`, bit for bit; walking the list backwards gives its gradient. Nothing here knows of CLIF or
+//! of Brolga.
 
 use std::cell::RefCell;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};

@@ -11,8 +11,8 @@ use crate::measure::Row;
 use crate::peers::Peers;
 use crate::scaling::Rows;
 
-/// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the last row has their geometric
-/// means over all problems with an adjoint written by hand.
+/// An aligned table. `/ primal` and `/ hand` are ratios of the gradient within the same run; the
+/// last row has their geometric means over all problems with an adjoint written by hand.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -81,9 +81,9 @@ pub fn costs(all: &[Measured]) -> String {
     table.trim_fmt()
 }
 
-/// A table of calls. `/ native` is the primal's ratio, `hand's` that of the adjoint written by hand to the primal; `/ primal` and
-/// `/ hand` are the gradient's. The last row has their geometric means over the rows that have them. Columns that nobody has
-/// are left out.
+/// A table of calls. `/ native` is the primal's ratio, `hand's` that of the adjoint written by hand
+/// to the primal; `/ primal` and `/ hand` are the gradient's. The last row has their geometric
+/// means over the rows that have them. Columns that nobody has are left out.
 pub fn calls(rows: &[CallRow]) -> String {
     let ratio = |x: f64| format!("{x:.2}x");
     type Column<'a> = (&'a str, bool, Box<dyn Fn(&CallRow) -> Option<f64>>, Box<dyn Fn(f64) -> String>);
@@ -240,8 +240,8 @@ pub fn latencies_json(rows: &[Latency]) -> Vec<Value> {
     rows.iter().map(object).collect()
 }
 
-/// Peers beside us: nanoseconds, then how long our gradient takes in multiples of theirs, with geometric means. Columns of peers
-/// that are not installed are left out.
+/// Peers beside us: nanoseconds, then how long our gradient takes in multiples of theirs, with
+/// geometric means. Columns of peers that are not installed are left out.
 pub fn peers(rows: &[Row], peers: &Peers) -> String {
     const NAMES: [&str; 5] = ["gcc primal", "gcc by hand", "Enzyme primal", "Enzyme", "JAX"];
     let of = |row: &Row, peer: &str| peers.get(row.name).and_then(|p| p.get(peer)).and_then(Value::as_f64);
@@ -292,8 +292,8 @@ pub fn json(rows: &[Row], peers: Option<&Peers>) -> Vec<Value> {
         .collect()
 }
 
-/// For each idea: how many problems it has a part in, how long these take without it (the geometric mean), where that matters most and
-/// least, and what is recorded where that changes most.
+/// For each idea: how many problems it has a part in, how long these take without it (the geometric
+/// mean), where that matters most and least, and what is recorded where that changes most.
 pub fn worths(worths: &[Worth]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);

@@ -1,4 +1,5 @@
-//! Series over length: what a gradient costs per step, and whether deriving and compiling stay linear.
+//! Series over length: what a gradient costs per step, and whether deriving and compiling stay
+//! linear.
 
 use crate::How;
 use crate::measure::{Effort, Row, measure};

@@ -1,8 +1,9 @@
-//! The programs of `ir-tests/wasm` as problems: C, compiled to WebAssembly by clang, at sizes between ten microseconds and twenty
-//! milliseconds a call.
+//! The programs of `ir-tests/wasm` as problems: C, compiled to WebAssembly by clang, at sizes
+//! between ten microseconds and twenty milliseconds a call.
 //!
-//! Beside them runs the same source as native code, compiled by `cc -O2` without fused multiply-add, if there is a C compiler; both
-//! must give the same number. Some have an adjoint written by hand ([`ByHand`]), which must give the same gradient.
+//! Beside them runs the same source as native code, compiled by `cc -O2` without fused
+//! multiply-add, if there is a C compiler; both must give the same number. Some have an adjoint
+//! written by hand ([`ByHand`]), which must give the same gradient.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,8 @@ pub fn root() -> PathBuf {
 }
 
 impl WasmProblem {
-    /// How it is called in lists: as the program, and as the function if the program is a collection.
+    /// How it is called in lists: as the program, and as the function if the program is a
+    /// collection.
     pub fn name(&self) -> String {
         match self.program {
             KERNELS => format!("wasm/{KERNELS}/{}", self.export),
@@ -168,8 +170,8 @@ fn laplace(n: i32) -> (Vec<i32>, Vec<i32>, Vec<f64>) {
     (starts, columns, values)
 }
 
-/// Those of the collection, each for something that the time of a gradient may depend on: pairs of accesses that are apart, a long turn, columns of a
-/// matrix, a recursion whose value is needed.
+/// Those of the collection, each for something that the time of a gradient may depend on: pairs of
+/// accesses that are apart, a long turn, columns of a matrix, a recursion whose value is needed.
 fn kernels() -> Vec<WasmProblem> {
     let p = |export, args| WasmProblem { program: KERNELS, export, args };
     let side = |seed| Floats(noise(seed, 101, -1.0, 1.0));

@@ -1,5 +1,5 @@
-//! The adjoints written by hand in C give the gradients that are derived: for the calls that the tests of their programs make, as
-//! they are and with other seeds and shadows.
+//! The adjoints written by hand in C give the gradients that are derived: for the calls that the
+//! tests of their programs make, as they are and with other seeds and shadows.
 
 use benches::Mode;
 use benches::by_hand::ByHand;

@@ -1,4 +1,5 @@
-//! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:` lines of its file.
+//! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:`
+//! lines of its file.
 
 use benches::{Effort, How, Mode, Prepared, Problem, Size, latency, measure, problems, report, selected};
 use brolga::Ideas;
@@ -71,8 +72,8 @@ fn long_chains_are_recorded_rather_than_computed_again() {
 fn programs_in_webassembly() {
     let short = Effort { rounds: 1, batch: std::time::Duration::ZERO, budget: std::time::Duration::ZERO };
     for problem in benches::wasm::problems() {
-        // Native code, where there is a compiler, gives the same number, and an adjoint by hand the same gradient, or this is an
-        // error.
+        // Native code, where there is a compiler, gives the same number, and an adjoint by hand the
+        // same gradient, or this is an error.
         let row = problem.measure(Mode::Combined.into(), short).unwrap_or_else(|e| panic!("{e}"));
         assert!(row.primal_ns > 0.0 && row.gradient_ns > 0.0 && row.name == problem.name());
         let json = report::calls_json(std::slice::from_ref(&row));

@@ -1,4 +1,5 @@
-//! The program in README.md is the example that it is said to be. (Its doctest, in `lib.rs`, runs it.)
+//! The program in README.md is the example that it is said to be. (Its doctest, in `lib.rs`, runs
+//! it.)
 
 #[test]
 fn example() {

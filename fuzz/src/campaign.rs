@@ -1,7 +1,7 @@
 //! Many programs, one after the other: workers, statistics, finds.
 //!
-//! A worker process judges programs by number and prints a line before and after each. If it dies, the program that it was at
-//! is a find, and a new worker goes on behind it.
+//! A worker process judges programs by number and prints a line before and after each. If it dies,
+//! the program that it was at is a find, and a new worker goes on behind it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -65,7 +65,8 @@ pub struct Plan {
     pub per_class: usize,
     /// Where to write the table of statistics, over and over.
     pub statistics: Option<PathBuf>,
-    /// Whether a refusal is a find too. Each is right about what it says, but it may be more than needs to be refused.
+    /// Whether a refusal is a find too. Each is right about what it says, but it may be more than
+    /// needs to be refused.
     pub refusals: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Whether the engine does right by a program.
 //!
-//! The tape oracle goes first: it says whether the program ends in reasonable time, what it returns and what its gradient
-//! is. Then the engine may refuse with a diagnostic that users are told about; otherwise its primal, its gradient and every
-//! promise about forward pass and pullback must hold.
+//! The tape oracle goes first: it says whether the program ends in reasonable time, what it returns
+//! and what its gradient is. Then the engine may refuse with a diagnostic that users are told
+//! about; otherwise its primal, its gradient and every promise about forward pass and pullback must
+//! hold.
 
 use std::fmt;
 
@@ -153,7 +154,8 @@ fn unjudged(error: &OracleError) -> Verdict {
     }
 }
 
-/// A program that ends with a trap: primal and forward pass must too, and again when they are called again.
+/// A program that ends with a trap: primal and forward pass must too, and again when they are
+/// called again.
 fn trap(file: &File, call: &Invocation, code: &str) -> Verdict {
     let rule = || derive(&file.program, &call.request(), &Options::full());
     let check = || -> Result<Verdict, Verdict> {
@@ -174,7 +176,8 @@ fn trap(file: &File, call: &Invocation, code: &str) -> Verdict {
     check().unwrap_or_else(|v| v)
 }
 
-/// What is refused for operations on bits may also trap where a cotangent arrives at one; if it does not, the gradient is right.
+/// What is refused for operations on bits may also trap where a cotangent arrives at one; if it
+/// does not, the gradient is right.
 fn left_to_the_run(file: &File, call: &Invocation, tape: &OracleOutcome, tol: f64) -> Result<(), Verdict> {
     let options = Options { untracked: Untracked::Trap, ..Options::full() };
     let Ok(rule) = derive(&file.program, &call.request(), &options) else { return Ok(()) };
@@ -197,8 +200,8 @@ fn refusal(error: Error) -> Verdict {
     }
 }
 
-/// What can be derived where callees are part of their callers may be refused where they are not: less is known of it. The protocol
-/// asks for both.
+/// What can be derived where callees are part of their callers may be refused where they are not:
+/// less is known of it. The protocol asks for both.
 fn as_calls(error: Error) -> Verdict {
     match error {
         Error::Diagnostics(_) => refusal(error),
@@ -273,11 +276,13 @@ fn compare_gradients(outcome: &Outcome, tape: &OracleOutcome, tol: f64, wild: bo
         let (Some(a), Some(b)) = (a, b) else { continue };
         for (i, (a, b)) in a.nums().iter().zip(b.iter()).enumerate() {
             let a = a.as_f64();
-            // Outside of the domain nothing is promised, and what is finite in spite of it may depend on the order.
+            // Outside of the domain nothing is promised, and what is finite in spite of it may
+            // depend on the order.
             if wild && !(a.is_finite() && b.is_finite()) {
                 continue;
             }
-            // Nor does the tape know what it loses by rounding, in a program with numbers of any size.
+            // Nor does the tape know what it loses by rounding, in a program with numbers of any
+            // size.
             let off = tape.rounding.get(arg).and_then(|r| r.as_ref()?.get(i)).copied().unwrap_or(0.0);
             if wild && (a - b).abs() <= off {
                 continue;
@@ -293,7 +298,8 @@ fn compare_gradients(outcome: &Outcome, tape: &OracleOutcome, tol: f64, wild: bo
     Ok(())
 }
 
-/// Two runs whose pullbacks are called in the order of the runs, and one that is dropped: none disturbs the others.
+/// Two runs whose pullbacks are called in the order of the runs, and one that is dropped: none
+/// disturbs the others.
 fn interleave(call: &Invocation, rule: &DerivedRule, expected: &Outcome) -> Result<(), Verdict> {
     let memory = || Memory::new(call).map_err(failure);
     let memories = [memory()?, memory()?, memory()?];
@@ -335,7 +341,8 @@ fn other_options(file: &File, call: &Invocation, expected: &Outcome, tol: f64) -
             return Err(wrong(format!("options {what}"), detail));
         }
     }
-    // Whoever calls a rule again must not see from the numbers that another one has taken its place.
+    // Whoever calls a rule again must not see from the numbers that another one has taken its
+    // place.
     let options = Options { mode: Mode::Gradient, ..Options::default() };
     let outcome = |settled: bool| {
         let rule = derive(&file.program, &call.request(), &options).map_err(failure)?;

@@ -1,8 +1,9 @@
 //! Random programs against the engine.
 //!
-//! [`brolga_oracle::generate`] makes programs that can be run as they are. [`judge`] differentiates one, runs it, and compares
-//! with the tape oracle and with the promises of [`brolga_driver::protocol`]. [`reduce`] makes a failing program small.
-//! The binary does this for as long as it is told to ([`campaign`]), each program in a process that may crash or hang.
+//! [`brolga_oracle::generate`] makes programs that can be run as they are. [`judge`] differentiates
+//! one, runs it, and compares with the tape oracle and with the promises of
+//! [`brolga_driver::protocol`]. [`reduce`] makes a failing program small. The binary does this for
+//! as long as it is told to ([`campaign`]), each program in a process that may crash or hang.
 //!
 //! [`bits`] does the same with programs in C that move floats as bits.
 //!

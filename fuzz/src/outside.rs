@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// How long a program may take, with everything that is done to it. Seconds of an idle machine are minutes of a busy one.
+/// How long a program may take, with everything that is done to it. Seconds of an idle machine are
+/// minutes of a busy one.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A verdict as the other process printed it.

@@ -1,18 +1,21 @@
 //! Smaller programs that fail in the same way.
 //!
-//! A program is reduced by trying edits, each of which makes it smaller and leaves it valid, and keeping those after which it
-//! still gets the same verdict. Edits are tried from coarse to fine, over and over, until none is kept:
+//! A program is reduced by trying edits, each of which makes it smaller and leaves it valid, and
+//! keeping those after which it still gets the same verdict. Edits are tried from coarse to fine,
+//! over and over, until none is kept:
 //!
 //! 1. a function is dropped;
 //! 2. a branch becomes a jump to one of its targets;
-//! 3. a run of instructions is removed, first long runs, then short ones; what used their results uses zeros instead;
+//! 3. a run of instructions is removed, first long runs, then short ones; what used their results
+//!    uses zeros instead;
 //! 4. an instruction gives way to one of its operands;
 //! 5. a parameter of a block, function or call gives way to zero;
 //! 6. a block is appended to its only predecessor.
 //!
-//! After every edit whatever is unreachable or unused goes too. Whether an edited program still obeys the promises of
-//! generated ones (that it stays inside of its buffers, above all) is not checked: it runs in another process, and if it does
-//! anything else than before, the edit is undone.
+//! After every edit whatever is unreachable or unused goes too. Whether an edited program still
+//! obeys the promises of generated ones (that it stays inside of its buffers, above all) is not
+//! checked: it runs in another process, and if it does anything else than before, the edit is
+//! undone.
 
 mod edit;
 mod root;
@@ -78,7 +81,8 @@ pub fn reduce(outside: &Outside, text: &str, key: &str) -> Result<String> {
         let before = best.size();
         for pass in edit::PASSES {
             let mut at = 0;
-            // Every pass enumerates its edits by number; an edit that is kept shifts the others, so the number stays.
+            // Every pass enumerates its edits by number; an edit that is kept shifts the others, so
+            // the number stays.
             while let Some(mut candidate) = pass(&best, at) {
                 edit::clean(&mut candidate);
                 if candidate.size() < best.size() && still(&candidate)? {
@@ -95,7 +99,8 @@ pub fn reduce(outside: &Outside, text: &str, key: &str) -> Result<String> {
 }
 
 impl Report {
-    /// What stays the same while a program is made smaller: the class of the mistake, or else the verdict.
+    /// What stays the same while a program is made smaller: the class of the mistake, or else the
+    /// verdict.
     pub fn key(&self) -> &str {
         self.class.as_deref().unwrap_or(&self.line)
     }

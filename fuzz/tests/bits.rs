@@ -1,8 +1,8 @@
-//! The generator of programs about bits: the same programs in every run, gradients that differences agree with, and verdicts on
-//! committed modules, so that nothing here needs a compiler for C.
+//! The generator of programs about bits: the same programs in every run, gradients that differences
+//! agree with, and verdicts on committed modules, so that nothing here needs a compiler for C.
 //!
-//! `bits/NAME.c` are programs as the generator has written them, and `bits/NAME.LEVEL.wasm` what clang 19 makes of them:
-//! `cargo run -p brolga-fuzz -- --build FILE` does that again.
+//! `bits/NAME.c` are programs as the generator has written them, and `bits/NAME.LEVEL.wasm` what
+//! clang 19 makes of them: `cargo run -p brolga-fuzz -- --build FILE` does that again.
 
 use std::path::Path;
 

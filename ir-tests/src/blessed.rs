@@ -1,8 +1,8 @@
 //! Dumps that are kept beside their file and compared with every run.
 //!
-//! `pow.clif` keeps its dumps in `pow.stages.txt`: the stages that its `; bless:` line lists, for every derivative that its
-//! gradient lines ask for. With `BROLGA_BLESS=1` the file is rewritten instead of compared; `cargo xtask bless` does that
-//! and shows what changed.
+//! `pow.clif` keeps its dumps in `pow.stages.txt`: the stages that its `; bless:` line lists, for
+//! every derivative that its gradient lines ask for. With `BROLGA_BLESS=1` the file is rewritten
+//! instead of compared; `cargo xtask bless` does that and shows what changed.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -133,7 +133,8 @@ fn sound_call(file: &File, trapping: &Invocation) -> Option<Invocation> {
     })
 }
 
-/// `; error:`: the function is refused, with diagnostics that say where, in both memory modes and by every dump.
+/// `; error:`: the function is refused, with diagnostics that say where, in both memory modes and
+/// by every dump.
 pub fn error(file: &File, line: &ErrorLine) -> Complaints {
     caught(|| try_error(file, line))
 }

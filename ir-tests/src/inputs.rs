@@ -1,14 +1,18 @@
-//! Oracles for what people control: text that is not CLIF, calls that fit nothing, requests that make no sense.
+//! Oracles for what people control: text that is not CLIF, calls that fit nothing, requests that
+//! make no sense.
 //!
-//! Each function here takes arbitrary input and panics if a promise is broken; nothing else may. The promises: whatever the
-//! text, reading it ends in a value or in errors whose places lie inside the text; whatever the request, there is a rule
-//! whose calls end in a gradient or an error, or there is an error, and never an internal one.
+//! Each function here takes arbitrary input and panics if a promise is broken; nothing else may.
+//! The promises: whatever the text, reading it ends in a value or in errors whose places lie inside
+//! the text; whatever the request, there is a rule whose calls end in a gradient or an error, or
+//! there is an error, and never an internal one.
 //!
-//! The functions serve three drivers: `fuzz/libfuzzer`, which searches by coverage; `tests/inputs.rs`, which tries for a
-//! moment in every test run; and finds, which are replayed by passing the same bytes again.
+//! The functions serve three drivers: `fuzz/libfuzzer`, which searches by coverage;
+//! `tests/inputs.rs`, which tries for a moment in every test run; and finds, which are replayed by
+//! passing the same bytes again.
 //!
-//! What is out of reach: calls with wild pointers or buffers that are too short. They are unsafe to make, and what they do
-//! is theirs. So in [`activities`] the arguments are those of the file's own calls, and everything else is arbitrary.
+//! What is out of reach: calls with wild pointers or buffers that are too short. They are unsafe to
+//! make, and what they do is theirs. So in [`activities`] the arguments are those of the file's own
+//! calls, and everything else is arbitrary.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -130,7 +134,8 @@ static SUBJECTS: LazyLock<Vec<(File, Vec<Invocation>)>> = LazyLock::new(|| {
     out
 });
 
-/// A sound call with arbitrary activities, element types, options, seeds and initial shadows: an error or a gradient.
+/// A sound call with arbitrary activities, element types, options, seeds and initial shadows: an
+/// error or a gradient.
 pub fn activities(bytes: &[u8]) {
     let mut b = Bytes::new(bytes);
     let (file, calls) = &SUBJECTS[b.below(SUBJECTS.len())];
@@ -149,7 +154,8 @@ pub fn activities(bytes: &[u8]) {
     let options = Options { memory, optimize: b.byte() & 3 != 0, ..Options::full() };
     let own = call.request();
     let mut request = Request::new(call.func, given.iter().copied());
-    // A claim about contents that is false may send the pullback after pointers that are none, so such rules only compile.
+    // A claim about contents that is false may send the pullback after pointers that are none, so
+    // such rules only compile.
     let mut runs = true;
     for (i, elem) in request.elems.iter_mut().enumerate() {
         *elem = own.elems.get(i).copied().flatten();
@@ -162,7 +168,8 @@ pub fn activities(bytes: &[u8]) {
         Ok(rule) => rule,
         Err(e) => return acceptable(&e),
     };
-    // An integer with an activity of its own is no buffer; where the call passes no buffer there is nothing to pass.
+    // An integer with an activity of its own is no buffer; where the call passes no buffer there is
+    // nothing to pass.
     let fits = (0..given.len()).all(|i| given[i] != ArgActivity::Duplicated || call.buffer(i).is_some());
     if !runs || !fits {
         return;
@@ -193,7 +200,8 @@ fn scramble(call: &mut Invocation, b: &mut Bytes<'_>, noise: &mut Noise) {
     }
 }
 
-/// Call a rule, sometimes with too few or too many arguments and seeds, or with some of the wrong type.
+/// Call a rule, sometimes with too few or too many arguments and seeds, or with some of the wrong
+/// type.
 fn run(rule: &DerivedRule, call: &Invocation, b: &mut Bytes<'_>) {
     let Ok(memory) = Memory::new(call) else { return };
     let mut args = memory.arguments();
@@ -233,7 +241,8 @@ fn acceptable(e: &Error) {
     assert!(!e.to_string().is_empty());
 }
 
-/// A case's text with a few edits: characters, words and lines left out, doubled, or taken from somewhere else.
+/// A case's text with a few edits: characters, words and lines left out, doubled, or taken from
+/// somewhere else.
 ///
 /// Most random bytes fail at the first token; such texts get further.
 pub fn mangled(bytes: &[u8]) -> String {

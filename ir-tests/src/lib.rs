@@ -1,11 +1,12 @@
 //! File tests: gradients, traps, refusals and dumps that CLIF files ask for in their directives.
 //!
-//! The files lie in `cases/`, written for a purpose, and in `real/`, emitted by existing frontends. The harness in
-//! `tests/files.rs` makes one test of every directive ([`cases`]) and runs it ([`checks`], [`blessed`]).
+//! The files lie in `cases/`, written for a purpose, and in `real/`, emitted by existing frontends.
+//! The harness in `tests/files.rs` makes one test of every directive ([`cases`]) and runs it
+//! ([`checks`], [`blessed`]).
 //!
-//! A `; grad:` line asserts more than its numbers. The same gradient must agree with finite differences (unless the line
-//! says `nofd`), with the tape oracle and with forward mode, and the rule must keep the promises listed in
-//! [`brolga_driver::protocol`].
+//! A `; grad:` line asserts more than its numbers. The same gradient must agree with finite
+//! differences (unless the line says `nofd`), with the tape oracle and with forward mode, and the
+//! rule must keep the promises listed in [`brolga_driver::protocol`].
 
 pub mod blessed;
 pub mod cases;

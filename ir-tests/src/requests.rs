@@ -3,8 +3,8 @@
 use brolga::cranelift_codegen::ir::types;
 use brolga::{ArgActivity, Program, Request};
 
-/// A request for a function that the program has: doubles are active, the first `pointers` 64-bit integers duplicated, everything else is
-/// constant.
+/// A request for a function that the program has: doubles are active, the first `pointers` 64-bit
+/// integers duplicated, everything else is constant.
 ///
 /// # Panics
 /// If there is no function of that name.

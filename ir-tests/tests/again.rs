@@ -1,5 +1,5 @@
-//! For which loops in `cases/control/again.clif` the reverse half runs them again, forwards, and that nothing is recorded then.
-//! That the numbers are right is what the file tests say.
+//! For which loops in `cases/control/again.clif` the reverse half runs them again, forwards, and
+//! that nothing is recorded then. That the numbers are right is what the file tests say.
 
 use std::collections::BTreeMap;
 

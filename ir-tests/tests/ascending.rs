@@ -1,5 +1,6 @@
-//! For which functions of `cases/memory/ascending.clif` a run is asked whether rows ascend, and for which of those the caller need not zero the
-//! shadow. That the numbers are right, whether rows ascend or not, is what the file tests say of the same functions.
+//! For which functions of `cases/memory/ascending.clif` a run is asked whether rows ascend, and for
+//! which of those the caller need not zero the shadow. That the numbers are right, whether rows
+//! ascend or not, is what the file tests say of the same functions.
 
 use brolga::stages::dump;
 use brolga::{ArgActivity, DerivedRule, Ideas, Mode, Options, Request, Stage};
@@ -37,7 +38,8 @@ fn rows_are_asked_where_each_begins_as_the_last_ends() {
         );
         (request.noalias[0], request.fresh[0]) = (true, true);
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            // Whether it is worth a second pullback is another question, and where nothing is recorded, nothing is to be run again.
+            // Whether it is worth a second pullback is another question, and where nothing is
+            // recorded, nothing is to be run again.
             let ideas = Ideas { worth: false, again: false, ..Ideas::default() };
             let options = Options { mode, ideas, ..Options::full() };
             let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");

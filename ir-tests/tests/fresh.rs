@@ -1,5 +1,6 @@
-//! For which functions of `cases/memory/fresh.clif` shadows are stored to, and for which the caller need not even zero them.
-//! That the numbers are right is what the file tests say of the same functions.
+//! For which functions of `cases/memory/fresh.clif` shadows are stored to, and for which the caller
+//! need not even zero them. That the numbers are right is what the file tests say of the same
+//! functions.
 
 use std::collections::BTreeMap;
 

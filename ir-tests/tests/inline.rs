@@ -1,5 +1,5 @@
-//! Which calls are replaced by what they call, that programs stay small by it, and what is said of instructions that came by a call.
-//! That the numbers are right is what the file tests say.
+//! Which calls are replaced by what they call, that programs stay small by it, and what is said of
+//! instructions that came by a call. That the numbers are right is what the file tests say.
 
 use std::fmt::Write;
 
@@ -170,7 +170,8 @@ block0(v0: i64, v1: f64):
     }
 }
 
-/// A program that would be refused with inlining is not: what is called with nothing active may do as it likes.
+/// A program that would be refused with inlining is not: what is called with nothing active may do
+/// as it likes.
 #[test]
 fn what_harms_is_not_replaced() {
     let text = include_str!("../cases/bits/atomics.clif");
@@ -448,7 +449,8 @@ fn checked(program: &Program, request: &Request, options: &Options) -> Vec<(Stri
 
 #[test]
 fn nothing_is_checked_that_is_not_without() {
-    // Numbers of which a caller sees that they may be bits, and the function that has them does not.
+    // Numbers of which a caller sees that they may be bits, and the function that has them does
+    // not.
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/wasm/O0/robust.wasm");
     let file = File::read(path.as_ref()).expect("it is read");
     let text = "%robust_loss(6, [0.0, 0.1, 1.0, 1.3, 2.0, 1.8, 3.0, 6.0, 4.0, 4.2, 5.0, 4.9], 1, 0.5)";

@@ -1,8 +1,10 @@
-//! Pruning changes nothing that can be seen: whole programs run before and after it, in the oracle's interpreter.
+//! Pruning changes nothing that can be seen: whole programs run before and after it, in the
+//! oracle's interpreter.
 //!
-//! A program that somebody wrote has little in it that is dead. So before both runs something is cut out of it: results become
-//! constants, stores of floats go. What only served those is dead then, often whole loops and branches, and `prune` has to find
-//! it without touching the rest. Programs are the files of `cases` and `real`, and generated ones, whose arbitrary graphs of
+//! A program that somebody wrote has little in it that is dead. So before both runs something is
+//! cut out of it: results become constants, stores of floats go. What only served those is dead
+//! then, often whole loops and branches, and `prune` has to find it without touching the rest.
+//! Programs are the files of `cases` and `real`, and generated ones, whose arbitrary graphs of
 //! blocks are irreducible as often as not.
 
 use std::path::Path;
@@ -37,8 +39,9 @@ struct Cuts {
     results: usize,
     /// Stores that go.
     stores: usize,
-    /// What they store becomes a constant instead. Without a store, a program may see what was there before: an address, or
-    /// what is in fresh memory, neither of which is the same in two runs.
+    /// What they store becomes a constant instead. Without a store, a program may see what was
+    /// there before: an address, or what is in fresh memory, neither of which is the same in two
+    /// runs.
     replace: bool,
 }
 
@@ -60,7 +63,8 @@ fn host() -> OwnedTargetIsa {
     brolga::cranelift_codegen::isa::lookup_by_name(name).unwrap().finish(Flags::new(flags)).unwrap()
 }
 
-/// Cut something out of a lifted function. What is left is still a program that ends and stays in its buffers.
+/// Cut something out of a lifted function. What is left is still a program that ends and stays in
+/// its buffers.
 fn cut(graph: &mut CfgBlocks, func: &ir::Function, ids: &mut Ids, source: &mut Source, cuts: Cuts) {
     let float = |v: ir::Value| Shape::of_float(func.dfg.value_type(v));
     let constant = |shape: Shape, insts: &mut Fragment, ids: &mut Ids| {
@@ -152,7 +156,8 @@ type Outcome = (Result<Vec<u128>, OracleError>, Vec<Option<Vec<Num>>>);
 fn run(program: &Program, call: &Invocation) -> Outcome {
     let memory = Memory::new(call).expect("blocks of its own need no instance");
     let limits = Limits { fuel: 20_000_000, ..Limits::default() };
-    // SAFETY: the arguments point to live blocks; a program that leaves them was not written for these tests.
+    // SAFETY: the arguments point to live blocks; a program that leaves them was not written for
+    // these tests.
     let values = unsafe { Oracle::new(program).limits(limits).run(call.func, &memory.values()) };
     assert_eq!(memory.damage(), None);
     (values.map(|vs| vs.iter().map(to_bits).collect()), contents(call, &memory))
@@ -171,7 +176,8 @@ fn compare(file: &File, cuts: Cuts, source: &mut Source, seen: &mut Seen) {
         let (expected, got) = (run(&plain, &call), run(&pruned, &call));
         match &expected.0 {
             Ok(_) => seen.calls += 1,
-            // A load that nobody needs is not executed, so it does not fault. Every other trap happens.
+            // A load that nobody needs is not executed, so it does not fault. Every other trap
+            // happens.
             Err(OracleError::Trap { code, .. }) if *code != TrapCode::HEAP_OUT_OF_BOUNDS => {
                 seen.traps += 1;
                 let same = matches!(&got.0, Err(OracleError::Trap { code: c, .. }) if c == code);

@@ -1,10 +1,12 @@
 //! Random programs for most of a minute, the same in every run, through all oracles.
 //!
-//! A program is a string of bytes, the decisions of [`brolga_oracle::generate`]; the judge is [`brolga_fuzz::judge`]. A failing
-//! program is made smaller by proptest, which shortens the bytes, and left as a file that `brolga-fuzz` can go on with.
+//! A program is a string of bytes, the decisions of [`brolga_oracle::generate`]; the judge is
+//! [`brolga_fuzz::judge`]. A failing program is made smaller by proptest, which shortens the bytes,
+//! and left as a file that `brolga-fuzz` can go on with.
 //!
-//! `BROLGA_FUZZ_SECONDS=600 cargo test -p ir-tests --test random -- --nocapture` searches for ten minutes, and
-//! `BROLGA_FUZZ_SEED=7` among other programs. For hours there is `cargo xtask fuzz program`, which survives crashes and hangs.
+//! `BROLGA_FUZZ_SECONDS=600 cargo test -p ir-tests --test random -- --nocapture` searches for ten
+//! minutes, and `BROLGA_FUZZ_SEED=7` among other programs. For hours there is `cargo xtask fuzz
+//! program`, which survives crashes and hangs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -61,6 +63,7 @@ fn gradients_of_random_programs() {
     }
     let (tried, useful) = (tried.get(), useful.get());
     println!("{tried} programs in {:.1?}, {useful} useful; others: {:?}", start.elapsed(), others.borrow());
-    // A generator whose programs are all refused or trivial would find nothing, and this test would always pass.
+    // A generator whose programs are all refused or trivial would find nothing, and this test would
+    // always pass.
     assert!(2 * useful >= tried, "only {useful} of {tried} programs have a gradient worth comparing");
 }

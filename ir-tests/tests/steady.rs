@@ -1,6 +1,8 @@
-//! The second call of a rule allocates nothing, whatever the program: a sample of the cases under an allocator that counts.
+//! The second call of a rule allocates nothing, whatever the program: a sample of the cases under
+//! an allocator that counts.
 //!
-//! What programs themselves take from `malloc` does not count; nor do mappings of the tape, which stay with the rule.
+//! What programs themselves take from `malloc` does not count; nor do mappings of the tape, which
+//! stay with the rule.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

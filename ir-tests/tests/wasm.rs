@@ -1,12 +1,14 @@
-//! The programs of `ir-tests/wasm`: every line of every `NAME.run`, for every folder with a `NAME.wasm`.
+//! The programs of `ir-tests/wasm`: every line of every `NAME.run`, for every folder with a
+//! `NAME.wasm`.
 //!
-//! What is asserted of a line is what the file tests assert of theirs: expected results and gradients; finite differences
-//! along random directions, forward mode, and the tape, which interprets the module's CLIF in the memory of an instance; and
-//! the protocol: bits of the primal result and of memory, both memory modes, seeds and shadows that are not zero, a pullback
-//! that is called again, a second run, two threads at once, linearity.
+//! What is asserted of a line is what the file tests assert of theirs: expected results and
+//! gradients; finite differences along random directions, forward mode, and the tape, which
+//! interprets the module's CLIF in the memory of an instance; and the protocol: bits of the primal
+//! result and of memory, both memory modes, seeds and shadows that are not zero, a pullback that is
+//! called again, a second run, two threads at once, linearity.
 //!
-//! A buffer of a call is memory that the instance allocates. To read and to move arguments, the driver sees a function
-//! whose pointers are 64 bits wide, as in CLIF: see [`facade`].
+//! A buffer of a call is memory that the instance allocates. To read and to move arguments, the
+//! driver sees a function whose pointers are 64 bits wide, as in CLIF: see [`facade`].
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,7 +31,8 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 
 const FOLDERS: [&str; 5] = ["O0", "O2", "O3-simd", "linked", "text"];
 
-/// Largest difference to the tape and to expectations, relative and absolute; for finite differences beside their own error.
+/// Largest difference to the tape and to expectations, relative and absolute; for finite
+/// differences beside their own error.
 #[derive(Clone, Copy)]
 struct Tolerances {
     expected: f64,
@@ -175,7 +178,8 @@ fn check(loaded: &Loaded, line: &GradLine) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// What is wrong with the traps of a line: the primal and every derivative end with its code, time and again.
+/// What is wrong with the traps of a line: the primal and every derivative end with its code, time
+/// and again.
 fn check_trap(loaded: &Loaded, line: &TrapLine) -> Result<Vec<String>, String> {
     let subject = Subject::of(loaded, &line.text, &line.call, &line.clauses)?;
     let (call, mut found) = (&subject.call, Vec::new());
@@ -210,7 +214,8 @@ struct Subject<'a> {
 /// One forward run with a pullback, and what memory looked like.
 struct Run {
     outcome: Outcome,
-    /// Before the forward pass, after it (unknown of one function for both), and after the pullback.
+    /// Before the forward pass, after it (unknown of one function for both), and after the
+    /// pullback.
     memory: [Vec<u8>; 3],
 }
 
@@ -419,8 +424,8 @@ impl<'a> Subject<'a> {
         self.as_one(leave, &restore, found)
     }
 
-    /// One function for value and gradient gives the numbers that two give, bit by bit; but where loops are run again, or calls are
-    /// inlined, in another order.
+    /// One function for value and gradient gives the numbers that two give, bit by bit; but where
+    /// loops are run again, or calls are inlined, in another order.
     fn as_one(&self, leave: &Run, restore: &Run, found: &mut Vec<String>) -> Result<(), String> {
         // Some of the planner's ideas, others for each call; a module's own functions may round in
         // another way than the host's (`share`).
@@ -445,7 +450,8 @@ impl<'a> Subject<'a> {
             Kind { mode: Mode::Combined, noalias: true, ..RESTORE },
             Kind { mode: Mode::Gradient, ideas: in_order, noalias: true, ..LEAVE },
         ];
-        // To derive a program with a library takes a second: each call of such asks for some, and all calls together for all.
+        // To derive a program with a library takes a second: each call of such asks for some, and
+        // all calls together for all.
         let apart = if self.loaded.module.program().funcs.len() > LARGE { SHARES } else { 1 };
         for (_, kind) in (bits as usize..).zip(kinds).filter(|(n, _)| n % apart == 0) {
             let run = self.gradient(&self.call, kind)?;
@@ -471,7 +477,8 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// One forward run and two pullbacks, the second with other seeds and shadows; and a fresh run with those.
+    /// One forward run and two pullbacks, the second with other seeds and shadows; and a fresh run
+    /// with those.
     fn pullback_twice(&self, kind: Kind) -> Result<(Outcome, Outcome), String> {
         let other = reseeded(&self.call, 2);
         let gradient = self.derivative(kind)?;
@@ -516,7 +523,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The oracle, its arguments, and which of its extra buffers belongs to an argument. The instance must outlive its runs.
+    /// The oracle, its arguments, and which of its extra buffers belongs to an argument. The
+    /// instance must outlive its runs.
     fn oracle(
         &self,
         call: &Invocation,
@@ -546,7 +554,8 @@ impl<'a> Subject<'a> {
         (oracle, args, owners)
     }
 
-    /// Compare with the tape, which also says how much noise roundings leave in the objective, in terms of the precision of the arithmetic.
+    /// Compare with the tape, which also says how much noise roundings leave in the objective, in
+    /// terms of the precision of the arithmetic.
     fn tape(&self, call: &Invocation, outcome: &Outcome, what: &str, found: &mut Vec<String>) -> Result<f64, String> {
         let (instance, at) = self.place(call)?;
         let (oracle, args, owners) = self.oracle(call, &instance, &at);
@@ -631,7 +640,8 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// Σ seed · result + Σ initial shadow · final contents, by the primal; NaN if it does not finish.
+    /// Σ seed · result + Σ initial shadow · final contents, by the primal; NaN if it does not
+    /// finish.
     fn objective(&self, call: &Invocation) -> f64 {
         let Ok((outcome, _)) = self.primal(call) else { return f64::NAN };
         let mut sum = 0.0;
@@ -650,7 +660,8 @@ impl<'a> Subject<'a> {
         sum
     }
 
-    /// Finite differences along random directions, scaled so that no input moves more than by a part of itself.
+    /// Finite differences along random directions, scaled so that no input moves more than by a
+    /// part of itself.
     fn differences(&self, outcome: &Outcome, noise: f64, found: &mut Vec<String>) {
         let options = self.tolerances.differences;
         let options = fd::Options { noise: (noise * options.precision).max(f64::MIN_POSITIVE), ..options };

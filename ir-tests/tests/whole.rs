@@ -1,5 +1,6 @@
-//! For which calls in `cases/calls/whole.clif` the callee runs whole, in the reverse half, and what that must leave as it is: traps,
-//! the tape's limit and what is left on it, errors of endless recursion. That the numbers are right is what the file tests say.
+//! For which calls in `cases/calls/whole.clif` the callee runs whole, in the reverse half, and what
+//! that must leave as it is: traps, the tape's limit and what is left on it, errors of endless
+//! recursion. That the numbers are right is what the file tests say.
 
 use std::collections::BTreeMap;
 
@@ -67,14 +68,16 @@ fn program() -> Program {
     File::parse("whole.clif", TEXT.to_owned()).expect("it is read").program
 }
 
-/// Pointers among a function's parameters, as its first `; grad:` line passes lists. In this file they come before its integers.
+/// Pointers among a function's parameters, as its first `; grad:` line passes lists. In this file
+/// they come before its integers.
 fn pointers(symbol: &str) -> usize {
     let line = TEXT.lines().find(|l| l.starts_with(&format!("; grad: %{symbol}("))).expect("it is called");
     let call = line.split(" value ").next().and_then(|l| l.split(" == ").next()).expect("a call comes first");
     call.matches('[').count() - call.matches("i32[").count()
 }
 
-/// Those ideas whose bits are set, without the one by which a pullback may be there twice, calls and all.
+/// Those ideas whose bits are set, without the one by which a pullback may be there twice, calls
+/// and all.
 fn ideas(bits: u32) -> Ideas {
     Ideas { finite: false, ..Ideas::of_bits(bits) }
 }

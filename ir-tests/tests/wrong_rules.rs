@@ -1,7 +1,8 @@
-//! Tests of the tests: for every promise of [`brolga_driver::protocol`] a rule that breaks it, and the complaint.
+//! Tests of the tests: for every promise of [`brolga_driver::protocol`] a rule that breaks it, and
+//! the complaint.
 //!
-//! A rule goes wrong by an edit of its derivation: another function's forward pass, a line of CLIF more in its pullback,
-//! or the rule of another memory mode.
+//! A rule goes wrong by an edit of its derivation: another function's forward pass, a line of CLIF
+//! more in its pullback, or the rule of another memory mode.
 
 use std::path::Path;
 

@@ -38,7 +38,8 @@ pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
 /// Something that must hold.
 type Step = fn() -> Result<(), Failure>;
 
-/// Everything that must hold before a merge. Goes on after a failure, so that one run shows all of them.
+/// Everything that must hold before a merge. Goes on after a failure, so that one run shows all of
+/// them.
 pub fn ci() -> Result<(), Failure> {
     let steps: [(&str, Step); 6] = [
         ("format", || cargo(&["fmt", "--all", "--check"])),
@@ -61,7 +62,8 @@ pub fn ci() -> Result<(), Failure> {
     if failed.is_empty() { Ok(()) } else { Err(Failure::Chore(format!("failed: {}", failed.join(", ")))) }
 }
 
-/// Two processes print the same dumps for all cases: nothing depends on addresses, hash seeds or time.
+/// Two processes print the same dumps for all cases: nothing depends on addresses, hash seeds or
+/// time.
 pub fn determinism() -> Result<(), Failure> {
     let dumps = || {
         let output = command("cargo", &["run", "--quiet", "--package", "ir-tests", "--bin", "dumps"]).output();

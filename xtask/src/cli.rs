@@ -25,7 +25,8 @@ pub enum Command {
     Run(RunArgs),
     /// Compare gradients with finite differences and with the tape oracle.
     Check(CheckArgs),
-    /// Say why a gradient is what it is: what cuts it, where it stops being finite, what it is made of, what it costs.
+    /// Say why a gradient is what it is: what cuts it, where it stops being finite, what it is made
+    /// of, what it costs.
     Explain(ExplainArgs),
     /// Print a stage of the pipeline.
     Dump(DumpArgs),
@@ -39,14 +40,16 @@ pub enum Command {
         /// Part of a test's name.
         filter: Option<String>,
     },
-    /// Measure what gradients cost: all problems of `benches`, those whose name contains FILTER, or calls of a file.
+    /// Measure what gradients cost: all problems of `benches`, those whose name contains FILTER, or
+    /// calls of a file.
     Bench(BenchArgs),
     /// Break rules on purpose, one mistake at a time, and list the mistakes that no test notices.
     Mutants {
         /// Only this row of the rule tables, such as fmul or atan2.
         #[arg(long, value_name = "NAME", conflicts_with = "case")]
         row: Option<String>,
-        /// Only emitted functions, of the files whose name contains this, such as memory/loads; a selection otherwise.
+        /// Only emitted functions, of the files whose name contains this, such as memory/loads; a
+        /// selection otherwise.
         #[arg(long, value_name = "FILTER")]
         case: Option<String>,
         /// Most mistakes in one derivative.
@@ -66,7 +69,8 @@ pub enum Command {
     },
     /// Compare the dumps of all cases between two processes.
     Determinism,
-    /// Everything that must hold before a merge: format, lints, tests, documentation, tidiness, determinism.
+    /// Everything that must hold before a merge: format, lints, tests, documentation, tidiness,
+    /// determinism.
     Ci,
     /// Check the rules that no compiler knows: file headers, file sizes, forbidden leftovers.
     Tidy,
@@ -101,7 +105,8 @@ impl Command {
 /// How to differentiate a call.
 #[derive(Args, Default)]
 pub struct CallOptions {
-    /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Clauses of `; grad:` lines may follow the call.
+    /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Clauses of `; grad:` lines
+    /// may follow the call.
     #[arg(long = "call", value_name = "CALL")]
     pub calls: Vec<String>,
     /// One activity per argument: const, active or duplicated, separated by commas.
@@ -116,31 +121,38 @@ pub struct CallOptions {
     /// What the pullback does with memory that the function wrote.
     #[arg(long, value_enum)]
     pub memory: Option<Memory>,
-    /// Arguments, counted from 0, whose memory is reached through no other pointer: 0,2. Checked with --debug.
+    /// Arguments, counted from 0, whose memory is reached through no other pointer: 0,2. Checked
+    /// with --debug.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub noalias: Option<String>,
-    /// Arguments, counted from 0, whose shadows hold nothing before the call, so that gradients may be stored instead of added:
-    /// 0,2. Of use for those that are noalias, too. Checked with --debug.
+    /// Arguments, counted from 0, whose shadows hold nothing before the call, so that gradients may
+    /// be stored instead of added: 0,2. Of use for those that are noalias, too. Checked with
+    /// --debug.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub fresh: Option<String>,
-    /// Arguments, counted from 0, whose memory nobody reads after the call (Enzyme's dupnoneed): 0,2. What is written there for nobody need not be
-    /// computed. Of use for those that are noalias, too, and for stores that cannot fault.
+    /// Arguments, counted from 0, whose memory nobody reads after the call (Enzyme's dupnoneed):
+    /// 0,2. What is written there for nobody need not be computed. Of use for those that are
+    /// noalias, too, and for stores that cannot fault.
     #[arg(long, value_name = "LIST", requires = "calls")]
     pub no_need: Option<String>,
     /// Check at run time: bounds and overlaps of shadows, lost shadows, the order of the tape.
     #[arg(long)]
     pub debug: bool,
-    /// One function for value and gradient, or a forward pass and a pullback. The numbers are the same.
+    /// One function for value and gradient, or a forward pass and a pullback. The numbers are the
+    /// same.
     #[arg(long, value_enum, default_value_t = Mode::Combined)]
     pub mode: Mode,
-    /// Replace calls of short functions by their bodies before differentiation. The numbers are the same, but for roundings.
+    /// Replace calls of short functions by their bodies before differentiation. The numbers are the
+    /// same, but for roundings.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
     pub inline: Inline,
-    /// Make a gradient that is fast, have one soon, or both, one after the other. The numbers are the same, but for roundings.
+    /// Make a gradient that is fast, have one soon, or both, one after the other. The numbers are
+    /// the same, but for roundings.
     #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
-    /// What becomes of operations on bits of floats that have no known derivative (AD0110 to AD0112). The default is `refuse` for CLIF, and `trap` for modules, which come with a library of which
-    /// a call takes few ways.
+    /// What becomes of operations on bits of floats that have no known derivative (AD0110 to
+    /// AD0112). The default is `refuse` for CLIF, and `trap` for modules, which come with a library
+    /// of which a call takes few ways.
     #[arg(long, value_enum)]
     pub untracked: Option<Untracked>,
 }
@@ -150,7 +162,8 @@ pub struct CallOptions {
 pub enum Untracked {
     /// The function is refused, with all places where there is one.
     Refuse,
-    /// The pullback traps if a cotangent arrives at one: for code whose ways with such operations are not taken.
+    /// The pullback traps if a cotangent arrives at one: for code whose ways with such operations
+    /// are not taken.
     Trap,
 }
 
@@ -161,7 +174,8 @@ pub enum Effort {
     Quick,
     /// All that pays in the long run.
     Full,
-    /// Little at first, and all when calls have taken as long as that takes. Dumps and explanations are of the latter.
+    /// Little at first, and all when calls have taken as long as that takes. Dumps and explanations
+    /// are of the latter.
     #[default]
     Tiered,
 }
@@ -198,14 +212,16 @@ pub struct Input {
 /// How a module is read.
 #[derive(Args)]
 pub struct ModuleArgs {
-    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free, NAME=realloc, separated by commas;
-    /// none for none at all.
+    /// Functions of a module that allocate, besides those of the usual names: NAME, NAME=free,
+    /// NAME=realloc, separated by commas; none for none at all.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub allocators: Allocators,
-    /// What becomes of functions that the module imports and nothing provides: a trap where one is called, or an error at once.
+    /// What becomes of functions that the module imports and nothing provides: a trap where one is
+    /// called, or an error at once.
     #[arg(long, value_name = "WHAT", value_enum, default_value = "trap")]
     pub missing_imports: MissingImports,
-    /// What an imported function is, where its name does not say it: MODULE.NAME=FUNCTION, as a.b=emscripten_memcpy_js or env.cosine=cos, or MODULE.NAME=ignore for one that returns
+    /// What an imported function is, where its name does not say it: MODULE.NAME=FUNCTION, as
+    /// a.b=emscripten_memcpy_js or env.cosine=cos, or MODULE.NAME=ignore for one that returns
     /// nothing and need not do anything. May be repeated.
     #[arg(long = "import", value_name = "MODULE.NAME=FUNCTION", value_parser = import)]
     pub imports: Vec<(String, String, String)>,
@@ -287,7 +303,8 @@ pub struct RunArgs {
     /// When to stop waiting.
     #[command(flatten)]
     pub limit: Limit,
-    /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Without one, the file's `; grad:` lines.
+    /// What to call, such as '%f(1.5, [1.0, 2.0], 3)'. May be repeated. Without one, the file's `;
+    /// grad:` lines.
     #[arg(long = "call", value_name = "CALL")]
     pub calls: Vec<String>,
     /// Print one JSON object per call.
@@ -338,7 +355,8 @@ pub struct ExplainArgs {
 /// `bench`.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Part of a problem's name, such as lstm or wasm/; or a file (.clif, .wasm, .wat) whose calls are measured.
+    /// Part of a problem's name, such as lstm or wasm/; or a file (.clif, .wasm, .wat) whose calls
+    /// are measured.
     pub filter: Option<String>,
     /// How it is read, if it is a module.
     #[command(flatten)]
@@ -349,7 +367,8 @@ pub struct BenchArgs {
     /// Print a JSON array.
     #[arg(long)]
     pub json: bool,
-    /// What is derived: the gradient alone, value and gradient in one function, or a forward pass and a pullback.
+    /// What is derived: the gradient alone, value and gradient in one function, or a forward pass
+    /// and a pullback.
     #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
     pub mode: BenchMode,
     #[arg(long, value_name = "LIST", help = without())]
@@ -357,8 +376,9 @@ pub struct BenchArgs {
     /// Replace calls of short functions by their bodies before differentiation.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
     pub inline: Inline,
-    /// Make gradients that are fast, or that are there soon; if tiered, as they are in the end, and with --latency as they are at first. The primal of a problem is made to
-    /// be fast in any case. Full if not given, and tiered with --latency.
+    /// Make gradients that are fast, or that are there soon; if tiered, as they are in the end, and
+    /// with --latency as they are at first. The primal of a problem is made to be fast in any case.
+    /// Full if not given, and tiered with --latency.
     #[arg(long, value_enum)]
     pub effort: Option<Effort>,
     /// Measure gcc, Enzyme and JAX beside us, as far as python3 ($PYTHON) finds them.
@@ -367,20 +387,24 @@ pub struct BenchArgs {
     /// Measure a loop, a nest of loops, a straight line and branches at growing lengths instead.
     #[arg(long, conflicts_with_all = ["filter", "json", "disasm"])]
     pub scaling: bool,
-    /// Measure what it takes to get ready instead: to differentiate and to compile, beside what Cranelift takes for the primal, and
-    /// all from the text to the first gradient; with --scaling, of code of up to 100 000 instructions, with branches and without.
+    /// Measure what it takes to get ready instead: to differentiate and to compile, beside what
+    /// Cranelift takes for the primal, and all from the text to the first gradient; with --scaling,
+    /// of code of up to 100 000 instructions, with branches and without.
     #[arg(long, conflicts_with_all = ["calls", "peers", "disasm"])]
     pub latency: bool,
-    /// Most threads that verify and compile: one does all of it in the calling one, zero stands for as many as there are processors.
+    /// Most threads that verify and compile: one does all of it in the calling one, zero stands for
+    /// as many as there are processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
-    /// Measure what each of the planner's ideas is worth instead: gradients with all of them beside gradients without one.
+    /// Measure what each of the planner's ideas is worth instead: gradients with all of them beside
+    /// gradients without one.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "disasm"])]
     pub ideas: bool,
     /// Measure what the constants of the cost model stand for instead, and print both.
     #[arg(long, conflicts_with_all = ["filter", "calls", "peers", "scaling", "latency", "ideas", "disasm", "json"])]
     pub costs: bool,
-    /// Print machine code instead, with the number of instructions in each block: primal, derivative, adjoint by hand.
+    /// Print machine code instead, with the number of instructions in each block: primal,
+    /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,
 }
@@ -421,7 +445,8 @@ pub struct DumpArgs {
     /// The function. Not needed if the file defines only one.
     #[arg(long, short, value_name = "NAME")]
     pub func: Option<String>,
-    /// normalised, cfg, stmts, forward, pullback, clif-forward, clif-pullback, combined or clif-combined.
+    /// normalised, cfg, stmts, forward, pullback, clif-forward, clif-pullback, combined or
+    /// clif-combined.
     #[arg(long, short, value_name = "STAGE")]
     pub stage: Option<String>,
     /// Print both derived graphs for Graphviz.
@@ -430,8 +455,9 @@ pub struct DumpArgs {
     /// Print what changes between two stages.
     #[arg(long, value_name = "STAGE..STAGE")]
     pub diff: Option<String>,
-    /// One activity per argument. The default is that of the file's first `; grad:` line for the function, and without
-    /// one: floats active, what serves as an address duplicated, the rest constant.
+    /// One activity per argument. The default is that of the file's first `; grad:` line for the
+    /// function, and without one: floats active, what serves as an address duplicated, the rest
+    /// constant.
     #[arg(long, value_name = "LIST")]
     pub activity: Option<String>,
     /// What the pullback does with memory that the function wrote.
@@ -443,7 +469,8 @@ pub struct DumpArgs {
     /// Dump the pipeline as it is for a gradient that is fast, or for one that is there soon.
     #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
-    /// What becomes of operations on bits of floats that have no known derivative. The default is `refuse` for CLIF, and `trap` for modules.
+    /// What becomes of operations on bits of floats that have no known derivative. The default is
+    /// `refuse` for CLIF, and `trap` for modules.
     #[arg(long, value_enum)]
     pub untracked: Option<Untracked>,
     /// Dump the pipeline as it is without Cranelift's optimisations.

@@ -1,4 +1,5 @@
-//! `cargo xtask dump`: a stage of the pipeline as text, as a graph, or as the difference from another stage.
+//! `cargo xtask dump`: a stage of the pipeline as text, as a graph, or as the difference from
+//! another stage.
 
 use brolga::{Error, FuncKey, Options, Request, Stage};
 use brolga_driver::text::cursor::Cursor;
@@ -44,7 +45,8 @@ enum Wanted {
 
 impl Wanted {
     fn parse(args: &DumpArgs) -> Result<Self, Failure> {
-        // A stage that is named beside either is checked, and what is drawn or compared has precedence.
+        // A stage that is named beside either is checked, and what is drawn or compared has
+        // precedence.
         if let Some(name) = &args.stage {
             stage(name)?;
         }

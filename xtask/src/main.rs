@@ -1,4 +1,5 @@
-//! `cargo xtask`: gradients of CLIF files and WebAssembly modules from the command line, and the chores of the project.
+//! `cargo xtask`: gradients of CLIF files and WebAssembly modules from the command line, and the
+//! chores of the project.
 //!
 //! | command | does |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | `fuzz TARGET` | searches for inputs that break a promise |
 //! | `test`, `bless`, `determinism`, `ci` | the tests, their expectations, and everything that must hold before a merge |
 //!
-//! Exit status: 0 if all went well; 1 if something is wrong with the file, the program or the run; 2 if the command line
-//! is wrong, which includes a call that does not fit its function.
+//! Exit status: 0 if all went well; 1 if something is wrong with the file, the program or the run;
+//! 2 if the command line is wrong, which includes a call that does not fit its function.
 
 mod bench;
 mod check;
@@ -64,7 +65,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// End the process when its time is over. Nothing else stops a function that does not return: it is machine code, and asks nobody.
+/// End the process when its time is over. Nothing else stops a function that does not return: it is
+/// machine code, and asks nobody.
 fn watch(limit: Duration, file: String) {
     std::thread::spawn(move || {
         std::thread::sleep(limit);

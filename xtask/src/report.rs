@@ -14,7 +14,8 @@ const CONTEXT: usize = 1;
 
 /// Print a failure on the standard error stream.
 pub fn print(failure: &Failure, file: Option<&Path>) {
-    // Whatever cannot be read is shown without excerpts; that it cannot be read has been reported by then.
+    // Whatever cannot be read is shown without excerpts; that it cannot be read has been reported
+    // by then.
     let source = file.and_then(|path| Some((path.display().to_string(), std::fs::read_to_string(path).ok()?)));
     let shown = match failure {
         Failure::Usage(message) => format!("error: {message}\n\nFor more information, try '--help'."),
@@ -34,7 +35,8 @@ pub fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Print on the standard output. Whoever reads may stop early (`| head`); then there is nothing left to do.
+/// Print on the standard output. Whoever reads may stop early (`| head`); then there is nothing
+/// left to do.
 pub fn show(text: &str) {
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {

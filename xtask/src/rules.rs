@@ -1,7 +1,8 @@
 //! Rules of a file for one call after another.
 //!
-//! A large module takes minutes to derive, and calls of one function mostly ask for the same derivative: so the last rule is kept, and serves again
-//! where request and options are the same. Where runs leave traces in data objects each gets a rule of its own.
+//! A large module takes minutes to derive, and calls of one function mostly ask for the same
+//! derivative: so the last rule is kept, and serves again where request and options are the same.
+//! Where runs leave traces in data objects each gets a rule of its own.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,5 @@
-//! Chores that ask whether the tests would notice: mutants of rules, and search for inputs that break a promise.
+//! Chores that ask whether the tests would notice: mutants of rules, and search for inputs that
+//! break a promise.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,8 +15,8 @@ const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
 /// Targets whose inputs are whole programs: in CLIF, and in C.
 const PROGRAMS: [&str; 2] = ["program", "bits"];
 
-/// Mutants of rule rows, or of one row, and of emitted functions: of a selection of the cases, or at most `most` of each
-/// derivative in the files whose name contains `case`.
+/// Mutants of rule rows, or of one row, and of emitted functions: of a selection of the cases, or
+/// at most `most` of each derivative in the files whose name contains `case`.
 pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(), Failure> {
     let mut survived = Vec::new();
     if case.is_none() {

@@ -1,7 +1,8 @@
-//! README.md, docs/DEBUGGING.md and docs/WASM.md say what commands print, and this runs them. `UPDATE_EXPECT=1` writes what they print now.
+//! README.md, docs/DEBUGGING.md and docs/WASM.md say what commands print, and this runs them.
+//! `UPDATE_EXPECT=1` writes what they print now.
 //!
-//! A block ```` ```console ```` starts with one line `$ cargo xtask …`; the rest is its output, and behind that what it says
-//! if it fails. Arguments with spaces stand in double quotes.
+//! A block ```` ```console ```` starts with one line `$ cargo xtask …`; the rest is its output, and
+//! behind that what it says if it fails. Arguments with spaces stand in double quotes.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,8 +52,8 @@ fn commands(name: &str) {
     }
 }
 
-/// Whether two lines say the same. Numbers may differ in their last digits, since math libraries do, and the error of a
-/// difference is such digits.
+/// Whether two lines say the same. Numbers may differ in their last digits, since math libraries
+/// do, and the error of a difference is such digits.
 fn same(old: &str, new: &str) -> bool {
     let same_word = |(old, new): (&str, &str)| {
         let number = |word: &str| word.trim_matches(|c| "[](),:".contains(c)).parse::<f64>().ok();

@@ -1,5 +1,5 @@
-//! The objectives of the usual benchmark set of automatic differentiation (ADBench): a Gaussian mixture, a recurrent network,
-//! bundle adjustment.
+//! The objectives of the usual benchmark set of automatic differentiation (ADBench): a Gaussian
+//! mixture, a recurrent network, bundle adjustment.
 
 use crate::data::{noise, random};
 use crate::problem::{Input, Problem, Size};
@@ -147,7 +147,8 @@ fn project(camera: &[Var], point: &[Var]) -> [Var; 2] {
 pub fn ba(size: Size) -> Problem {
     let [n_cameras, n_points, n] = if size == Size::Small { [2, 5, 12] } else { [21, 500, 2000] };
     let mut cameras = noise(11 * n_cameras, 41);
-    // Cameras stand back from the points; the first is not turned at all, which is a branch of its own.
+    // Cameras stand back from the points; the first is not turned at all, which is a branch of its
+    // own.
     cameras.chunks_exact_mut(11).for_each(|camera| camera[5] -= 6.0);
     cameras[..3].fill(0.0);
     let draw = |n: usize, seed, below: usize| -> Vec<i64> {

@@ -1,4 +1,5 @@
-//! Code without loops: from one instruction to ten thousand, and as many with a branch in every eight.
+//! Code without loops: from one instruction to ten thousand, and as many with a branch in every
+//! eight.
 
 use std::fmt::Write;
 
@@ -31,7 +32,8 @@ pub fn rot(_: Size) -> Problem {
 /// Multiplications of the block.
 const BLOCK: usize = 400;
 
-/// x a^400, one product after the other, and its adjoint, which keeps all of them where Cranelift sees fit.
+/// x a^400, one product after the other, and its adjoint, which keeps all of them where Cranelift
+/// sees fit.
 pub fn block(_: Size) -> Problem {
     let mut text = String::from("function %block(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
     let line = |text: &mut String, inst: &str, n: &mut usize| {
@@ -72,7 +74,8 @@ pub fn straight_line(size: Size) -> Problem {
     let length = size.of(1_000, 10_000);
     let mut text = String::from("function %straight_line(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
     text += "    v2 = f64const 0x1.0p-2\n    v3 = fadd v0, v1\n";
-    // Every fourth value tends to the smaller root of v = ((v x + y) / 2)^2, so that nothing over- or underflows.
+    // Every fourth value tends to the smaller root of v = ((v x + y) / 2)^2, so that nothing over-
+    // or underflows.
     for i in 4..length + 2 {
         let n = i - 1;
         let inst = match i % 4 {
@@ -98,7 +101,8 @@ pub fn straight_line(size: Size) -> Problem {
     Problem { iterations: length, ..Problem::new("straight_line", "10 000 instructions in one block", text, args, f) }
 }
 
-/// Branches that join again, one behind the other: above a bound a number is squared, below it is raised.
+/// Branches that join again, one behind the other: above a bound a number is squared, below it is
+/// raised.
 pub fn branches(size: Size) -> Problem {
     let length = size.of(1_000, 10_000);
     let mut text = String::from("function %branches(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");

@@ -85,8 +85,9 @@ pub fn dot_f64x2(size: Size) -> Problem {
     }
 }
 
-/// Products of two numbers of 24 bits are exact in double precision, so the sum there tells how far the one in single
-/// precision may be off; nothing but the sum is rounded, and the gradient is exact.
+/// Products of two numbers of 24 bits are exact in double precision, so the sum there tells how far
+/// the one in single precision may be off; nothing but the sum is rounded, and the gradient is
+/// exact.
 pub fn dot_f32(size: Size) -> Problem {
     let n = size.of(10, 10_000);
     let args = vec![Input::Singles(singles(n, 2)), Input::Singles(singles(n, 3)), Input::Int(n as i64)];

@@ -44,7 +44,8 @@ pub fn access_bytes(func: &ir::Function, inst: ir::Inst) -> u32 {
 
 /// Identifies a signature in the table of function addresses.
 ///
-/// Two functions with the same parameters, results and convention have the same id, in every program and every process.
+/// Two functions with the same parameters, results and convention have the same id, in every
+/// program and every process.
 pub fn signature_id(sig: &Signature) -> u64 {
     // FNV-1a over the printed signature: stable, unlike the standard hasher.
     let mut h: u64 = 0xcbf2_9ce4_8422_2325;

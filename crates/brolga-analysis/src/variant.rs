@@ -1,8 +1,9 @@
 //! What a derived function receives and returns for each parameter and result of its primal.
 //!
-//! A function may be derived in several variants: the same function called with a constant where another call site has an
-//! active argument gives a smaller derivative. The modes of a call site's arguments are decided from the caller's facts, so
-//! signatures of derived functions are known before their bodies, and mutually recursive functions need no fixpoint.
+//! A function may be derived in several variants: the same function called with a constant where
+//! another call site has an active argument gives a smaller derivative. The modes of a call site's
+//! arguments are decided from the caller's facts, so signatures of derived functions are known
+//! before their bodies, and mutually recursive functions need no fixpoint.
 //!
 //! ABI, for a primal `f(p…) -> r…`:
 //!
@@ -32,11 +33,11 @@ pub enum ParamMode {
         sure: bool,
         /// What it points at, as far as the caller knows.
         holds: Kinds,
-        /// It points at memory that the caller, or a caller of its, has made and kept pointers in, whose shadows may still be
-        /// where this function stores floats.
+        /// It points at memory that the caller, or a caller of its, has made and kept pointers in,
+        /// whose shadows may still be where this function stores floats.
         recycled: bool,
-        /// It points at memory that the caller, or a caller of its, has made and keeps floats in, whose cotangents may be where this function
-        /// stores pointers.
+        /// It points at memory that the caller, or a caller of its, has made and keeps floats in,
+        /// whose cotangents may be where this function stores pointers.
         floats: bool,
     },
     /// An integer that carries float bits, whose cotangent the pullback returns.
@@ -46,8 +47,8 @@ pub enum ParamMode {
         /// They are known to be floats; otherwise it may be a number, whose cotangent is zero then.
         definite: bool,
     },
-    /// An integer that may be computed from the bits of a float, or be a part of them, which nobody follows: where it becomes a float, no
-    /// cotangent may arrive.
+    /// An integer that may be computed from the bits of a float, or be a part of them, which nobody
+    /// follows: where it becomes a float, no cotangent may arrive.
     Opaque {
         /// Some for certain.
         definite: bool,
@@ -78,14 +79,17 @@ pub struct Variant {
     pub params: Vec<ParamMode>,
     /// One per result.
     pub results: Vec<ResultMode>,
-    /// One per parameter, or nothing: the memory behind it is reached through no other pointer. Only what the caller has said.
+    /// One per parameter, or nothing: the memory behind it is reached through no other pointer.
+    /// Only what the caller has said.
     pub noalias: Vec<bool>,
-    /// One per parameter, or nothing: its shadow holds nothing before the call. Only what the caller has said.
+    /// One per parameter, or nothing: its shadow holds nothing before the call. Only what the
+    /// caller has said.
     pub fresh: Vec<bool>,
-    /// One per parameter, or nothing: the caller does not read the memory behind it. Only what the caller has said.
+    /// One per parameter, or nothing: the caller does not read the memory behind it. Only what the
+    /// caller has said.
     pub no_need: Vec<bool>,
-    /// One per parameter, or nothing: what lies at this address of an instance's memory has no cotangent that the caller asks for
-    /// ([`crate::memory::constant`]).
+    /// One per parameter, or nothing: what lies at this address of an instance's memory has no
+    /// cotangent that the caller asks for ([`crate::memory::constant`]).
     pub constant: Vec<bool>,
     /// Which memory nobody writes until its pullback has run.
     pub kept: Kept,
@@ -116,7 +120,8 @@ impl Variant {
                 (Some(_), ResultActivity::Active) => ResultMode::Active,
             })
             .collect();
-        // No promise is the same as none for each parameter, so that a recursive call finds the root's variant.
+        // No promise is the same as none for each parameter, so that a recursive call finds the
+        // root's variant.
         let said = |list: &[bool]| if list.contains(&true) { list.to_vec() } else { vec![] };
         Self {
             func: request.func,
@@ -130,7 +135,8 @@ impl Variant {
         }
     }
 
-    /// Parameters that lead to memory which nothing else leads to, and of which the caller does not want to know what is there.
+    /// Parameters that lead to memory which nothing else leads to, and of which the caller does not
+    /// want to know what is there.
     pub fn scratch(&self) -> Vec<usize> {
         let said = |list: &[bool], i: usize| list.get(i) == Some(&true);
         (0..self.params.len()).filter(|&i| said(&self.noalias, i) && said(&self.no_need, i)).collect()
@@ -142,8 +148,9 @@ impl Variant {
         Self { func, params, results, noalias, fresh, no_need, constant, kept: Kept::NOTHING }
     }
 
-    /// The variant under which a function is reached through a pointer: everything that its signature allows to be active
-    /// is active, so that caller and callee agree without knowing each other.
+    /// The variant under which a function is reached through a pointer: everything that its
+    /// signature allows to be active is active, so that caller and callee agree without knowing
+    /// each other.
     pub fn canonical(func: FuncKey, sig: &Signature) -> Self {
         Self::of_call(func, canonical_params(sig), canonical_results(sig))
     }
@@ -221,7 +228,8 @@ pub fn canonical_results(sig: &Signature) -> Vec<ResultMode> {
         .collect()
 }
 
-/// Which memory nobody writes from the start of a call until its pullback has run: what these parameters lead to.
+/// Which memory nobody writes from the start of a call until its pullback has run: what these
+/// parameters lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kept(u64);
 
@@ -269,7 +277,8 @@ impl Kept {
     }
 }
 
-/// What stands for a parameter. In plain programs the first is like any other; where there is an instance, that is nobody's object.
+/// What stands for a parameter. In plain programs the first is like any other; where there is an
+/// instance, that is nobody's object.
 pub(crate) fn bit(param: usize) -> Set {
     if param == 0 { 1 } else { points_to::bit(param) }
 }

@@ -1,4 +1,5 @@
-//! Blocks of an allocator that the program brings along: which loads may be done again, on small functions.
+//! Blocks of an allocator that the program brings along: which loads may be done again, on small
+//! functions.
 
 mod common;
 
@@ -87,7 +88,8 @@ fn again(body: &str) -> Vec<bool> {
     of(true)
 }
 
-/// Two blocks (`v12`, `v22`), and what a parameter points at (`v32`), as addresses; `rest` does what it likes with them.
+/// Two blocks (`v12`, `v22`), and what a parameter points at (`v32`), as addresses; `rest` does
+/// what it likes with them.
 fn two_blocks(rest: &str) -> String {
     format!(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
@@ -281,7 +283,8 @@ fn indices_are_scaled() {
 
 #[test]
 fn static_objects_are_numbers_plus_numbers() {
-    // Numbers that were made from a block's address are indices of what lies at a constant address, or are merged with it.
+    // Numbers that were made from a block's address are indices of what lies at a constant address,
+    // or are merged with it.
     let at = |number: &str| {
         again(&two_blocks(&format!(
             "{LOADS}
@@ -399,7 +402,8 @@ fn for_callers() {
 
 #[test]
 fn until_it_is_released() {
-    // Where all writes are undone, a load can be done again up to the release, whatever is stored elsewhere.
+    // Where all writes are undone, a load can be done again up to the release, whatever is stored
+    // elsewhere.
     let program = program(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             v10 = call fn0(v0, v2)
@@ -444,7 +448,8 @@ fn late(body: &str) -> Vec<bool> {
 fn releases_wait_unless_something_is_allocated_behind_them() {
     let with = |rest: &str| late(&two_blocks(rest));
     assert_eq!(with("call fn1(v0, v10)\n call fn1(v0, v20)"), [true, true]);
-    // Another block could be given the bytes; a callee may allocate, too; what only writes does not matter.
+    // Another block could be given the bytes; a callee may allocate, too; what only writes does not
+    // matter.
     assert_eq!(with("call fn1(v0, v10)\n v50 = call fn0(v0, v2)\n call fn1(v0, v20)"), [false, true]);
     assert_eq!(with("call fn1(v0, v10)\n v50 = call fn2(v0, v20, v2)"), [false]);
     assert_eq!(with("call fn1(v0, v10)\n v50 = call fn5(v0, v2)\n call fn1(v0, v20)"), [false, true]);
@@ -480,8 +485,8 @@ fn a_block_whose_release_waits_is_not_written() {
     assert_eq!(floats(func).into_iter().map(|l| found.contains(l)).collect::<Vec<_>>(), [true, false, true]);
 }
 
-/// Whether the loads may be done again, with and without an allocator, if nothing is said, and if it is said of the parameters in turn
-/// that nothing else leads to their memory.
+/// Whether the loads may be done again, with and without an allocator, if nothing is said, and if
+/// it is said of the parameters in turn that nothing else leads to their memory.
 fn said(body: &str) -> [Vec<bool>; 3] {
     let text = format!(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
@@ -529,7 +534,8 @@ fn unless_the_function_tells_others_of_it() {
     let stored =
         "v4 = load.f64 v12\n store v1, v22\n v6 = load.i32 v22\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
     assert_eq!(said(stored), [[false], [false], [false]]);
-    // Of an object that only one argument leads to, what is stored there is what is found there, or what has been there.
+    // Of an object that only one argument leads to, what is stored there is what is found there, or
+    // what has been there.
     let own = "v4 = load.f64 v12\n store v2, v12+16\n v6 = load.i32 v12+16\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
     assert_eq!(said(own), [[false], [true], [false]]);
     // Given to a function that keeps it, and to one that writes through another.

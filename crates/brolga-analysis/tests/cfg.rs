@@ -5,7 +5,8 @@ use brolga_analysis::cfg::edge_args;
 use cranelift_codegen::ir::{Inst, Value};
 use cranelift_reader::parse_functions;
 
-/// Blocks that are not numbered in order, a table of branches, calls of both kinds, a loop, and parameters that get several values.
+/// Blocks that are not numbered in order, a table of branches, calls of both kinds, a loop, and
+/// parameters that get several values.
 const TEXT: &str = "function %f(i64, f64, i32) -> f64 {
     sig0 = (f64) -> f64
     fn0 = %sin(f64) -> f64

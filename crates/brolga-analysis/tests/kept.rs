@@ -57,7 +57,8 @@ const CALLEES: &str = "ss0 = explicit_slot 16
     fn6 = %malloc(i64) -> i64
     fn7 = %free(i64)";
 
-/// What each call of `%f` of a function of the program is told, in order: parameters, and `r` for the rest.
+/// What each call of `%f` of a function of the program is told, in order: parameters, and `r` for
+/// the rest.
 fn told(program: &Program, noalias: &[bool], kept: Option<Kept>) -> Vec<String> {
     with_input(program, (noalias, &[]), |cx, _| {
         let found = preserved::calls(&cx, kept);

@@ -5,7 +5,8 @@ mod common;
 use brolga_analysis::kinds::bytes::bytes_of;
 use common::{bodies, program};
 
-/// For each instruction of a body what is known of its result: operand, mask and distance of each part.
+/// For each instruction of a body what is known of its result: operand, mask and distance of each
+/// part.
 fn bytes(body: &str) -> Vec<String> {
     let program = program(&format!(
         "function %f(i64, i64, i8, i32) -> i64 {{\nblock0(v0: i64, v1: i64, v2: i8, v3: i32):\n{body} }}"

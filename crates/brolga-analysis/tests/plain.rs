@@ -56,7 +56,8 @@ fn releases(text: &str) -> bool {
     found_in(&program(&format!("{TAKES}{text}{CALLER}")), "f").contains(&"free".to_owned())
 }
 
-/// A release with a loop: `more` runs in each turn, with `v10`, which counts by `step` from the block, and the address `v11`.
+/// A release with a loop: `more` runs in each turn, with `v10`, which counts by `step` from the
+/// block, and the address `v11`.
 fn turns(step: i32, more: &str) -> bool {
     releases(&format!(
         "function %free(i64 vmctx, i32) fast {{ fn0 = %help(i64 vmctx, i32) fast
@@ -229,8 +230,8 @@ fn counts_in_loops() {
     assert!(!turns(4, "store v3, v0+8"));
 }
 
-/// A release with a loop in a loop: the outer one counts `v10`, the inner one `v20`, and stores `what`. `back` is where the inner one
-/// begins.
+/// A release with a loop in a loop: the outer one counts `v10`, the inner one `v20`, and stores
+/// `what`. `back` is where the inner one begins.
 fn nested(what: &str, back: &str) -> bool {
     releases(&format!(
         "function %free(i64 vmctx, i32) fast {{

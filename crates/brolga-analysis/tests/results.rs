@@ -65,7 +65,8 @@ fn callees_hand_on_what_they_are_made_from() {
 
 #[test]
 fn what_has_no_derivative_leads_nowhere() {
-    // A comparison, a conversion to an integer, and what is left of a float without its mantissa; but not the mantissa.
+    // A comparison, a conversion to an integer, and what is left of a float without its mantissa;
+    // but not the mantissa.
     let f = "(f64, f64) -> i8, i32, i64, i64 {
         block0(v0: f64, v1: f64):
             v2 = fcmp gt v0, v1
@@ -120,7 +121,8 @@ fn callees_that_hand_out_memory() {
         let root = program.func("f").expect("it is there");
         Summaries::compute(&program, &bodies(&program)).returns_memory(root, 0)
     };
-    // As it is; a byte, whatever becomes of it; a word whose bytes are put elsewhere. Not a word that is calculated with, nor a float.
+    // As it is; a byte, whatever becomes of it; a word whose bytes are put elsewhere. Not a word
+    // that is calculated with, nor a float.
     assert!(returns_memory("(i64) -> i64 { block0(v0: i64): v1 = load.i64 v0 return v1 }"));
     assert!(returns_memory("(i64) -> i32 { block0(v0: i64): v1 = uload8.i32 v0 v2 = imul v1, v1 return v2 }"));
     assert!(returns_memory("(i64) -> i8 { block0(v0: i64): v1 = load.i8 v0 v2 = iadd v1, v1 return v2 }"));

@@ -7,7 +7,8 @@ use cranelift_codegen::ir::{Block, Inst, InstructionData};
 
 use common::{NOTHING_SAID, program, with_input};
 
-/// For the first load of `%f`: in each block, the positions at which it can be done again, as a string of `+` and `-`.
+/// For the first load of `%f`: in each block, the positions at which it can be done again, as a
+/// string of `+` and `-`.
 fn reach(text: &str) -> Vec<String> {
     with_input(&program(text), NOTHING_SAID, |input, summaries| {
         let func = input.func;
@@ -130,7 +131,8 @@ fn what_others_write_and_undo() {
                 return }}"
         )
     };
-    // A function of the program undoes what it writes: eight bytes behind, then anything that an unknown function may.
+    // A function of the program undoes what it writes: eight bytes behind, then anything that an
+    // unknown function may.
     assert_eq!(reach(&text("%g(i64)")), ["-+++"]);
     assert_eq!(reach(&text("%h(i64)")), ["----"]);
     assert_eq!(reach(&text("%nobody(i64)")), ["----"]);

@@ -1,4 +1,5 @@
-//! Memory of arguments that the caller does not read afterwards: who writes to it and nothing else, and who may read it.
+//! Memory of arguments that the caller does not read afterwards: who writes to it and nothing else,
+//! and who may read it.
 
 mod common;
 
@@ -11,7 +12,8 @@ use cranelift_codegen::ir::{InstructionData, Opcode};
 
 use common::{MALLOC_AND_FREE, module, program, with_input};
 
-/// A word for each load, store and call of `%f`, in order: whether it is known to write to that memory and nothing else, whether it may read it.
+/// A word for each load, store and call of `%f`, in order: whether it is known to write to that
+/// memory and nothing else, whether it may read it.
 fn asked(input: &ClobberInput<'_>) -> String {
     let ClobberInput { program, func, cfg, blocks, .. } = *input;
     let private = Private::compute(Places { program, func, cfg, blocks }, &Uses::compute(func, cfg), &[1]);

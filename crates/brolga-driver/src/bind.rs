@@ -1,11 +1,13 @@
 //! A call as written, read against the signature of the function that it calls.
 //!
-//! The result, an [`Invocation`], has everything that a run needs: typed arguments, contents of buffers and shadows,
-//! activities, seeds. What does not fit is reported with the place in the text.
+//! The result, an [`Invocation`], has everything that a run needs: typed arguments, contents of
+//! buffers and shadows, activities, seeds. What does not fit is reported with the place in the
+//! text.
 //!
-//! Defaults: a float or a vector of floats is active; a buffer of floats is duplicated; everything else is constant. The
-//! seed of a float result is 1 in every lane. Initial shadows are zero. An argument that is the buffer of another one
-//! shares its shadow, and its activity unless it says otherwise.
+//! Defaults: a float or a vector of floats is active; a buffer of floats is duplicated; everything
+//! else is constant. The seed of a float result is 1 in every lane. Initial shadows are zero. An
+//! argument that is the buffer of another one shares its shadow, and its activity unless it says
+//! otherwise.
 
 use brolga::{ArgActivity, Elem, FuncKey, MemoryMode, Program, Request};
 use cranelift_codegen::data_value::DataValue;
@@ -60,17 +62,19 @@ pub struct Invocation {
     pub fresh: Vec<bool>,
     /// One per argument: its memory is not read after the call.
     pub no_need: Vec<bool>,
-    /// The module whose instances it runs in. Then the function has one more parameter than is written, the instance, in
-    /// front of all others.
+    /// The module whose instances it runs in. Then the function has one more parameter than is
+    /// written, the instance, in front of all others.
     pub wasm: Option<Wasm>,
 }
 
 impl Invocation {
-    /// Read `call` and its clauses for the function that it names. `text` is what both were parsed from.
+    /// Read `call` and its clauses for the function that it names. `text` is what both were parsed
+    /// from.
     pub fn bind(program: &Program, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Self> {
         let func = find(program, text, &call.func)?;
         let signature = &program.funcs[func].signature;
-        // An instance is passed by whoever runs the call; then pointers are offsets into its memory.
+        // An instance is passed by whoever runs the call; then pointers are offsets into its
+        // memory.
         let (hidden, pointer) = if program.vmctx_pointers_only { (1, types::I32) } else { (0, types::I64) };
         let params: Vec<Type> = signature.params[hidden..].iter().map(|p| p.value_type).collect();
         let returns: Vec<Type> = signature.returns.iter().map(|p| p.value_type).collect();
@@ -115,7 +119,8 @@ impl Invocation {
     /// The derivative that this call asks for.
     pub fn request(&self) -> Request {
         if self.wasm.is_some() {
-            // Memory as a whole has a shadow. What a buffer holds is for the program to show: others lie beside it.
+            // Memory as a whole has a shadow. What a buffer holds is for the program to show:
+            // others lie beside it.
             let args = self.activity.iter().map(|a| match a {
                 ArgActivity::Active => ArgActivity::Active,
                 _ => ArgActivity::Const,
@@ -142,7 +147,8 @@ impl Invocation {
         request
     }
 
-    /// The buffer that argument `i` points at: the argument that owns it, what it holds, contents, shadow.
+    /// The buffer that argument `i` points at: the argument that owns it, what it holds, contents,
+    /// shadow.
     pub fn buffer(&self, i: usize) -> Option<(usize, ElemType, &[u8], &[u8])> {
         match &self.args[i] {
             BoundArg::Buffer { elem, data, shadow } => Some((i, *elem, data, shadow)),

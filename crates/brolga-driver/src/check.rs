@@ -1,12 +1,15 @@
-//! A gradient against everything that can say something about it: finite differences, the tape oracle, and forward mode.
+//! A gradient against everything that can say something about it: finite differences, the tape
+//! oracle, and forward mode.
 //!
-//! Finite differences know only the compiled primal; they see any mistake, but only to a few digits, and nothing at kinks.
-//! The tape interprets the program and knows slopes of its own; it is exact to rounding and shares conventions at kinks.
-//! Forward mode checks the whole gradient at once, by ⟨ȳ, Jẋ⟩ = ⟨Jᵀȳ, ẋ⟩ with one random direction ẋ.
+//! Finite differences know only the compiled primal; they see any mistake, but only to a few
+//! digits, and nothing at kinks. The tape interprets the program and knows slopes of its own; it is
+//! exact to rounding and shares conventions at kinks. Forward mode checks the whole gradient at
+//! once, by ⟨ȳ, Jẋ⟩ = ⟨Jᵀȳ, ẋ⟩ with one random direction ẋ.
 //!
-//! An oracle that cannot answer (an instruction that it does not know, no digits) says so; it never agrees by default. What
-//! the tape knows of the roundings of a run, the differences are told: a number that cancels on the way leaves more noise
-//! than the result shows. If the primal itself does not run at the point, there is nothing to check, which is an error.
+//! An oracle that cannot answer (an instruction that it does not know, no digits) says so; it never
+//! agrees by default. What the tape knows of the roundings of a run, the differences are told: a
+//! number that cancels on the way leaves more noise than the result shows. If the primal itself
+//! does not run at the point, there is nothing to check, which is an error.
 
 use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict, Why};
@@ -32,7 +35,8 @@ pub struct Tolerances {
 }
 
 impl Tolerances {
-    /// What suits the types in the function; `tol` is the tolerance that the caller asks for, if any.
+    /// What suits the types in the function; `tol` is the tolerance that the caller asks for, if
+    /// any.
     pub fn of(program: &Program, call: &Invocation, tol: Option<f64>) -> Self {
         let t = if uses_f32(program, call.func) {
             Self { tape: 1e-4, differences: 2e-3, precision: f32::EPSILON.into() }
@@ -65,7 +69,8 @@ pub struct Row {
 pub enum RowVerdict {
     /// At least one oracle agrees and none disagrees.
     Ok,
-    /// The point is a kink: the gradient lies between the one-sided derivatives, and the tape agrees if it could run.
+    /// The point is a kink: the gradient lies between the one-sided derivatives, and the tape
+    /// agrees if it could run.
     Kink,
     /// Finite differences disagree.
     NotTheDifference,
@@ -136,7 +141,8 @@ impl Check {
 /// How to get a rule whose data objects are as at the start. Runs may change them.
 pub type FreshRule<'a> = &'a dyn Fn() -> Result<DerivedRule, Error>;
 
-/// Check `outcome`, the gradient of `call`. Finite differences are left out if `differences` says so.
+/// Check `outcome`, the gradient of `call`. Finite differences are left out if `differences` says
+/// so.
 pub fn check(
     program: &Program,
     call: &Invocation,
@@ -149,7 +155,8 @@ pub fn check(
     let gradient = flatten(outcome, &inputs);
     let tape = on_tape(program, call);
     let known = tape.as_ref().ok();
-    // Known roundings may be none: what is only rounded to whole numbers leaves nothing on the tape.
+    // Known roundings may be none: what is only rounded to whole numbers leaves nothing on the
+    // tape.
     let noise = known.map_or(0.0, |t| (t.noise * tolerances.precision).max(f64::MIN_POSITIVE));
     let mut samples =
         if differences { Some(Samples::new(program, call, rule, &inputs, tolerances.precision, noise)?) } else { None };
@@ -260,7 +267,8 @@ struct OnTape {
 fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {
     let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
     let args = oracle_args(call, &memory);
-    // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
+    // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program
+    // may do with them.
     let r = unsafe { Oracle::new(call.interpreted(program)).gradient(call.func, &args, &call.seeds) }?;
     let entries = |lists: Vec<Option<Vec<f64>>>| -> Vec<Option<Item>> {
         let item = |l: Vec<f64>| Item::Many(l.into_iter().map(Num::F64).collect());
@@ -320,7 +328,8 @@ fn dot_product(
     let reverse_terms: Vec<_> = gradient.iter().copied().zip(direction).collect();
     let (reverse, reverse_size) = product(&reverse_terms);
     if !forward.is_finite() || !reverse.is_finite() {
-        // An infinite slope: the two sides are sums of infinities, which say nothing about each other.
+        // An infinite slope: the two sides are sums of infinities, which say nothing about each
+        // other.
         return Err("not finite".to_owned());
     }
     let apart = (forward - reverse).abs();

@@ -1,7 +1,7 @@
 //! Whether what came out is what was expected.
 //!
-//! Floats agree if they differ by at most `tol·(1 + |expected|)`, if both are NaN, or if both are the same infinity.
-//! Integers agree if they are equal.
+//! Floats agree if they differ by at most `tol·(1 + |expected|)`, if both are NaN, or if both are
+//! the same infinity. Integers agree if they are equal.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,10 @@
 //! Activities for a function that nobody calls.
 //!
-//! A call says by its arguments what is a buffer. `dump` and `; error:` name a function alone, and in CLIF a pointer is an
-//! integer like any other (unless the program says that only the instance is one). So we look: an `i64` parameter whose value, with offsets added, is the address of a load or a
-//! store counts as a pointer with a shadow; other integers are constant, floats are active.
+//! A call says by its arguments what is a buffer. `dump` and `; error:` name a function alone, and
+//! in CLIF a pointer is an integer like any other (unless the program says that only the instance
+//! is one). So we look: an `i64` parameter whose value, with offsets added, is the address of a
+//! load or a store counts as a pointer with a shadow; other integers are constant, floats are
+//! active.
 
 use std::collections::HashSet;
 
@@ -40,8 +42,8 @@ fn pointer_params(func: &ir::Function) -> HashSet<usize> {
         .collect()
 }
 
-/// Whether `param`, or a sum that it is part of, is dereferenced. Follows block parameters; one set of values suffices,
-/// since it only grows.
+/// Whether `param`, or a sum that it is part of, is dereferenced. Follows block parameters; one set
+/// of values suffices, since it only grows.
 fn is_address(func: &ir::Function, param: ir::Value) -> bool {
     let dfg = &func.dfg;
     let mut derived = HashSet::from([param]);

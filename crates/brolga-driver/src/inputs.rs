@@ -1,13 +1,15 @@
 //! The inputs of a call as one list of numbers, for oracles that move them.
 //!
-//! An input is a lane of an active argument or an element of a duplicated buffer of floats. A buffer that is passed twice
-//! is one set of inputs. The objective whose gradient a pullback computes is
+//! An input is a lane of an active argument or an element of a duplicated buffer of floats. A
+//! buffer that is passed twice is one set of inputs. The objective whose gradient a pullback
+//! computes is
 //!
 //! ```text
 //! L = Σ seed · result + Σ initial shadow · final contents
 //! ```
 //!
-//! which is what [`objective`] evaluates: by running the primal, which knows nothing of derivatives.
+//! which is what [`objective`] evaluates: by running the primal, which knows nothing of
+//! derivatives.
 
 use brolga::{ArgActivity, DerivedRule, Error};
 use brolga_oracle::{Activity, BufferRef, Elem, OracleArg};

@@ -1,10 +1,12 @@
 //! CLIF files, calls and directives: what the command line and the file tests share.
 //!
-//! A `.clif` file is read and verified into a program ([`load`]); a call such as `%f(1.5, [1.0, 2.0])` is parsed ([`text`])
-//! and read against the function's signature ([`bind`]); it runs in memory of its own ([`memory`], [`run`]); what comes out
-//! is compared with an expectation ([`compare`]), shown ([`output`]) or explained ([`explain`]).
+//! A `.clif` file is read and verified into a program ([`load`]); a call such as `%f(1.5, [1.0,
+//! 2.0])` is parsed ([`text`]) and read against the function's signature ([`bind`]); it runs in
+//! memory of its own ([`memory`], [`run`]); what comes out is compared with an expectation
+//! ([`compare`]), shown ([`output`]) or explained ([`explain`]).
 //!
-//! This crate differentiates nothing and knows no rule. It calls the facade, [`brolga`], as any user would.
+//! This crate differentiates nothing and knows no rule. It calls the facade, [`brolga`], as any
+//! user would.
 
 pub mod bind;
 pub mod check;

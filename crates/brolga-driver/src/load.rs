@@ -1,13 +1,13 @@
 //! From the text of a CLIF file to a [`Program`] with lines and directives.
 //!
-//! Everything that is wrong with a file is reported, not only the first thing: each function is read and verified on its
-//! own, and then the functions are compared with each other. Nothing here panics, whatever the text; where Cranelift
-//! does, the panic becomes a diagnostic.
+//! Everything that is wrong with a file is reported, not only the first thing: each function is
+//! read and verified on its own, and then the functions are compared with each other. Nothing here
+//! panics, whatever the text; where Cranelift does, the panic becomes a diagnostic.
 //!
-//! What the text leaves open is settled thus. A function or call without a convention has the host's. A function that is
-//! called but not defined is an import. A `stack_limit` is dropped: it guards the stack of the embedder that emitted
-//! the code, and here the code runs on ours, where a guard page does. Source locations, alias regions and global values
-//! stay.
+//! What the text leaves open is settled thus. A function or call without a convention has the
+//! host's. A function that is called but not defined is an import. A `stack_limit` is dropped: it
+//! guards the stack of the embedder that emitted the code, and here the code runs on ours, where a
+//! guard page does. Source locations, alias regions and global values stay.
 //!
 //! | code | problem |
 //! |---|---|
@@ -21,7 +21,8 @@
 //! | AD0008 | a directive that cannot be read |
 //! | AD0009 | code refers to a data object that nothing defines |
 //!
-//! A `.wasm` or `.wat` file is a program too; see [`crate::wasm`]. Its directives are in a file of their own.
+//! A `.wasm` or `.wat` file is a program too; see [`crate::wasm`]. Its directives are in a file of
+//! their own.
 //!
 //! | code | problem |
 //! |---|---|
@@ -78,7 +79,8 @@ impl File {
         Self::read_for(path, &ModuleOptions::default(), &[])
     }
 
-    /// The same, for those who ask for some functions only: see [`File::parse_for`]. If it is a module, it is translated in this way.
+    /// The same, for those who ask for some functions only: see [`File::parse_for`]. If it is a
+    /// module, it is translated in this way.
     pub fn read_for(path: &Path, options: &ModuleOptions, wanted: &[String]) -> Result<Self, Diagnostics> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path)
@@ -135,7 +137,8 @@ impl File {
         if self.wasm.is_some() { brolga_wasm::options() } else { Options::default() }
     }
 
-    /// Read a call and its clauses for the function of this file that it names. `text` is what both were parsed from.
+    /// Read a call and its clauses for the function of this file that it names. `text` is what both
+    /// were parsed from.
     pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
         let Some(wasm) = &self.wasm else { return Invocation::bind(&self.program, text, call, clauses) };
         let mut named = call.clone();
@@ -149,7 +152,8 @@ impl File {
                 .help("leave `fresh` out: shadows of a new instance hold nothing, and cotangents are added to them"));
         }
         bound.symbol.clone_from(&call.func.node);
-        // Arguments of a module are numbers, so a debug run does not see that they lead to one buffer.
+        // Arguments of a module are numbers, so a debug run does not see that they lead to one
+        // buffer.
         for said in clauses.noalias.iter().flatten() {
             let owner = bound.buffer(said.node).map(|b| b.0);
             if let Some(other) =
@@ -178,8 +182,9 @@ impl File {
         Self::parse_for(name, text, &[])
     }
 
-    /// The same, for those who ask for functions of these names only, if there are any: what is wrong with others that they do not lead to is nothing to them.
-    /// Then those others are left out, if there is anything wrong.
+    /// The same, for those who ask for functions of these names only, if there are any: what is
+    /// wrong with others that they do not lead to is nothing to them. Then those others are left
+    /// out, if there is anything wrong.
     pub fn parse_for(name: &str, text: impl Into<String>, wanted: &[String]) -> Result<Self, Diagnostics> {
         let text = text.into();
         let parts = source::split(&text);
@@ -359,8 +364,9 @@ fn verify(
     Err(found)
 }
 
-/// The reader leaves holes where `fn` numbers are skipped, with a signature that does not exist. Give each the contents of
-/// a real neighbour, which nothing refers to, so that whoever walks the table needs no exception.
+/// The reader leaves holes where `fn` numbers are skipped, with a signature that does not exist.
+/// Give each the contents of a real neighbour, which nothing refers to, so that whoever walks the
+/// table needs no exception.
 fn fill_gaps(func: &mut ir::Function) {
     let real = func.dfg.ext_funcs.values().find(|e| !e.signature.is_reserved_value()).cloned();
     if let Some(real) = real {
@@ -420,7 +426,8 @@ fn reached(units: &[Unit], from: &[String]) -> BTreeSet<String> {
     found
 }
 
-/// Callers and callees must agree on signatures, and data must exist: the JIT would only find out at link time.
+/// Callers and callees must agree on signatures, and data must exist: the JIT would only find out
+/// at link time.
 fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Diagnostics) {
     let mut known: BTreeMap<String, (ir::Signature, String)> = units
         .iter()
@@ -467,8 +474,8 @@ fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Dia
     }
 }
 
-/// Whether a call through `a` reaches a function with signature `b` intact. Purposes that do not change where arguments
-/// go (`vmctx`) may differ.
+/// Whether a call through `a` reaches a function with signature `b` intact. Purposes that do not
+/// change where arguments go (`vmctx`) may differ.
 fn same_signature(a: &ir::Signature, b: &ir::Signature) -> bool {
     let same = |x: &[ir::AbiParam], y: &[ir::AbiParam]| {
         let placed = |p: &ir::AbiParam| match p.purpose {

@@ -1,11 +1,12 @@
 //! Memory that compiled code reads and writes: owned, aligned, fenced.
 //!
-//! Every buffer argument of an [`Invocation`] becomes a block of its own, aligned for the widest vector. Primal and
-//! shadow have equal size. Both lie between fences of a fixed pattern, so that a store past either end is found when the
-//! run is over ([`Memory::damage`]), which matters most for shadows: nothing but generated code ever writes there.
+//! Every buffer argument of an [`Invocation`] becomes a block of its own, aligned for the widest
+//! vector. Primal and shadow have equal size. Both lie between fences of a fixed pattern, so that a
+//! store past either end is found when the run is over ([`Memory::damage`]), which matters most for
+//! shadows: nothing but generated code ever writes there.
 //!
-//! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no fences: there a program
-//! may write wherever it likes.
+//! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no
+//! fences: there a program may write wherever it likes.
 
 use brolga::{Arg, ArgActivity, Error};
 use brolga_wasm::Instance;
@@ -66,7 +67,8 @@ impl Block {
 
     /// The contents.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range lies inside the words, whose bytes are all initialised, or in memory that is there by contract.
+        // SAFETY: the range lies inside the words, whose bytes are all initialised, or in memory
+        // that is there by contract.
         unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.len) }
     }
 
@@ -112,7 +114,8 @@ pub struct Memory {
     instance: Option<(Instance, Vec<Option<u32>>)>,
 }
 
-/// What went wrong as an instance was made: its start function is part of the program, and a trap there is a trap.
+/// What went wrong as an instance was made: its start function is part of the program, and a trap
+/// there is a trap.
 fn failure(e: brolga_wasm::Error) -> Error {
     use brolga_wasm::Error as Wasm;
     match e {
@@ -154,8 +157,8 @@ impl Memory {
             .map(|(arg, at)| match (arg, at) {
                 (BoundArg::Buffer { elem, data, .. }, Some(at)) => {
                     let (at, n) = (*at as usize, data.len());
-                    // SAFETY: the instance lives as long as the blocks, in the same struct, and we borrow its memory by them
-                    // alone; `place` has allocated the bytes.
+                    // SAFETY: the instance lives as long as the blocks, in the same struct, and we
+                    // borrow its memory by them alone; `place` has allocated the bytes.
                     let block = |base: *mut u8| unsafe { Block::of_instance(base.add(at), n) };
                     let (primal, shadow) = (block(instance.vmctx()), block(instance.shadow_vmctx()));
                     Some(Buffer { elem: *elem, primal, shadow })

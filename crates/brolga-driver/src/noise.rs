@@ -18,7 +18,8 @@ impl Noise {
         z ^ (z >> 31)
     }
 
-    /// A number of either sign with magnitude between ½ and 1½: never so small that what it is multiplied with is lost.
+    /// A number of either sign with magnitude between ½ and 1½: never so small that what it is
+    /// multiplied with is lost.
     ///
     /// It has few bits, so an `f32` holds it exactly.
     pub fn unit(&mut self) -> f64 {

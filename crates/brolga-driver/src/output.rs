@@ -6,10 +6,12 @@
 //! {"function": "%f", "value": [3.5], "buffers": [null, [1.0, 2.0]], "gradient": [355.6, [0.25, 0.5]]}
 //! ```
 //!
-//! `value` has one entry per result, `buffers` and `gradient` one per argument; `null` stands where an argument is no
-//! buffer, or is constant. Vectors and buffers are arrays. Finite floats are JSON numbers that read back as the same bits
-//! (a 32-bit float is shown as the double that it is exactly); the others are the strings `"nan"`, `"inf"` and `"-inf"`.
-//! Integers beyond 64 bits are strings of digits, and 128-bit floats that are no doubles are strings as CLIF writes them (`"0x1.8p3"`).
+//! `value` has one entry per result, `buffers` and `gradient` one per argument; `null` stands where
+//! an argument is no buffer, or is constant. Vectors and buffers are arrays. Finite floats are JSON
+//! numbers that read back as the same bits (a 32-bit float is shown as the double that it is
+//! exactly); the others are the strings `"nan"`, `"inf"` and `"-inf"`. Integers beyond 64 bits are
+//! strings of digits, and 128-bit floats that are no doubles are strings as CLIF writes them
+//! (`"0x1.8p3"`).
 
 use brolga::{Diagnostic, Diagnostics, Error, Trap};
 use cranelift_codegen::ir::immediates::Ieee128;
@@ -80,8 +82,8 @@ pub fn primal_json(call: &Invocation, outcome: &Outcome) -> Value {
 
 /// The JSON of an error: `{"error": {"kind": …, "message": …, …}}`.
 ///
-/// `kind` is `diagnostics` (with the list `diagnostics`), `trap` (with `code`, `function`, `line`, `phase`), `usage`,
-/// `mismatch`, `oracle` (the interpreter cannot follow the call) or `internal`.
+/// `kind` is `diagnostics` (with the list `diagnostics`), `trap` (with `code`, `function`, `line`,
+/// `phase`), `usage`, `mismatch`, `oracle` (the interpreter cannot follow the call) or `internal`.
 pub fn error_json(error: &Error) -> Value {
     let body = match error {
         Error::Diagnostics(ds) => return diagnostics_json(ds),

@@ -2,23 +2,31 @@
 //!
 //! For a call, and for both memory modes:
 //!
-//! - the forward pass returns what the primal returns and leaves in memory what the primal leaves, bit for bit;
+//! - the forward pass returns what the primal returns and leaves in memory what the primal leaves,
+//!   bit for bit;
 //! - after the pullback memory is as the mode says: left, or restored;
-//! - addresses that it returns or leaves in memory point where the primal's would: into the same argument, as far in;
+//! - addresses that it returns or leaves in memory point where the primal's would: into the same
+//!   argument, as far in;
 //! - a second run gives the same bits, and so do two threads that run one rule at once;
-//! - the pullback can be called again, with other seeds, and then gives what a fresh run with those seeds gives;
+//! - the pullback can be called again, with other seeds, and then gives what a fresh run with those
+//!   seeds gives;
 //! - what comes out is linear in seeds and initial shadows together;
 //! - nothing is written outside of its bounds;
 //! - a debug run has nothing to complain of, and gives the same bits;
-//! - with some of the planner's ideas turned off, and with little effort, it gives the same numbers;
-//! - when its calls have paid for more effort, it gives the same bits as before, but for signs of zeros;
-//! - with calls replaced by what they call it computes the same bits and, but for roundings, the same gradient;
+//! - with some of the planner's ideas turned off, and with little effort, it gives the same
+//!   numbers;
+//! - when its calls have paid for more effort, it gives the same bits as before, but for signs of
+//!   zeros;
+//! - with calls replaced by what they call it computes the same bits and, but for roundings, the
+//!   same gradient;
 //! - where shadows may be overwritten it stores the same numbers, whatever was there;
 //! - where nobody reads what it writes it computes the same numbers;
-//! - as one function for both halves, with results and without, it does the same: bit for bit, but for signs of zeros in gradients.
+//! - as one function for both halves, with results and without, it does the same: bit for bit, but
+//!   for signs of zeros in gradients.
 //!
-//! Buffers cannot move, since the driver owns them; that a pullback leaves its stacks empty, [`brolga::Pullback::call`]
-//! asserts itself; that a second call allocates nothing needs an allocator that counts, which the file tests have.
+//! Buffers cannot move, since the driver owns them; that a pullback leaves its stacks empty,
+//! [`brolga::Pullback::call`] asserts itself; that a second call allocates nothing needs an
+//! allocator that counts, which the file tests have.
 //!
 //! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
 
@@ -44,10 +52,12 @@ pub fn derive(program: &Program, request: &Request, options: &Options) -> Result
         .unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
 }
 
-/// How to get a rule for a set of options. Nearly always [`derive`]; tests of the tests pass wrong rules on purpose.
+/// How to get a rule for a set of options. Nearly always [`derive`]; tests of the tests pass wrong
+/// rules on purpose.
 pub type Deriver<'a> = &'a dyn Fn(&Options) -> Result<DerivedRule, Error>;
 
-/// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by bit.
+/// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by
+/// bit.
 pub fn violations(program: &Program, call: &Invocation, tol: f64) -> Result<Vec<String>, Error> {
     let mut found = violations_of(program, call, tol, &|options| derive(program, &call.request(), options))?;
     found.extend(overwritten::violations(program, call)?);
@@ -78,7 +88,8 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         (Mode::Gradient, MemoryMode::Restore, false),
     ] {
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
-        // Where memory is restored, with all that is possible, be it worth it or not; but not with what adds in another order.
+        // Where memory is restored, with all that is possible, be it worth it or not; but not with
+        // what adds in another order.
         let ideas = Ideas { worth: memory == MemoryMode::Leave, ..Ideas::default().in_order() };
         let options = Options { mode, memory, debug, ideas, ..Options::as_calls() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
@@ -88,7 +99,8 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
             Err(e) => found.push(format!("{mode:?}, {memory:?}: {e}")),
         }
     }
-    // Some of the ideas, others for each call, and in the same way what else there is to choose from.
+    // Some of the ideas, others for each call, and in the same way what else there is to choose
+    // from.
     let (bits, choice) = chosen(call);
     let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(choice & 3) as usize];
     let memory = if choice >> 2 & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
@@ -121,8 +133,8 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     Ok(found)
 }
 
-/// Two numbers that differ from call to call and are the same in every run: one bit for each idea, and others for whatever else there is to
-/// choose from.
+/// Two numbers that differ from call to call and are the same in every run: one bit for each idea,
+/// and others for whatever else there is to choose from.
 fn chosen(call: &Invocation) -> (u32, u32) {
     let text = format!("{}{:?}", call.symbol, call.args);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
@@ -345,8 +357,9 @@ fn same_contents(who: &str, expected: &Contents, actual: &Contents, found: &mut 
     }
 }
 
-/// Numbers as they would read if memory lay elsewhere: an address inside a buffer becomes a number beyond all addresses that
-/// names the argument and the offset. The end of a buffer counts as inside; fences keep it from being another's start.
+/// Numbers as they would read if memory lay elsewhere: an address inside a buffer becomes a number
+/// beyond all addresses that names the argument and the offset. The end of a buffer counts as
+/// inside; fences keep it from being another's start.
 struct Unmoored<'a> {
     call: &'a Invocation,
     memory: &'a Memory,
@@ -454,7 +467,8 @@ pub fn dump_violations(program: &Program, request: &Request, options: &Options) 
     Ok(found)
 }
 
-/// The gradient of a call whose seeds and shadows are random, against the tape. `None` if the tape cannot run.
+/// The gradient of a call whose seeds and shadows are random, against the tape. `None` if the tape
+/// cannot run.
 pub fn disagreement_with_tape(program: &Program, call: &Invocation, tol: f64) -> Result<Option<String>, Error> {
     disagreement_with_tape_of(program, call, tol, &|options| derive(program, &call.request(), options))
 }
@@ -475,7 +489,8 @@ pub fn disagreement_with_tape_of(
     }))
 }
 
-/// Whether a rule returns nothing for arguments that are constant, and something for those that are active.
+/// Whether a rule returns nothing for arguments that are constant, and something for those that are
+/// active.
 pub fn shape_violations(call: &Invocation, outcome: &Outcome) -> Vec<String> {
     let entries = call.activity.iter().zip(&outcome.gradient).enumerate();
     entries

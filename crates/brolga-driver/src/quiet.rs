@@ -1,11 +1,12 @@
 //! Panics as values.
 //!
-//! Cranelift's reader, verifier and back ends assert some of what they expect of their input. A file that violates such an
-//! assertion is a bad file, not a bug of ours, so [`catch`] turns the panic into an error that carries its message, and
-//! keeps the default hook from printing it.
+//! Cranelift's reader, verifier and back ends assert some of what they expect of their input. A
+//! file that violates such an assertion is a bad file, not a bug of ours, so [`catch`] turns the
+//! panic into an error that carries its message, and keeps the default hook from printing it.
 //!
-//! The hook of a process is global and tests run on many threads: it is replaced once, and a thread-local flag says whether
-//! the current thread wants its panics quiet. Panics elsewhere go to the hook that was there before.
+//! The hook of a process is global and tests run on many threads: it is replaced once, and a
+//! thread-local flag says whether the current thread wants its panics quiet. Panics elsewhere go to
+//! the hook that was there before.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
@@ -39,7 +40,8 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     let outer = QUIET.replace(true);
-    // What `work` leaves half done is dropped with it: the closures passed here only build new values.
+    // What `work` leaves half done is dropped with it: the closures passed here only build new
+    // values.
     let result = panic::catch_unwind(AssertUnwindSafe(work));
     QUIET.set(outer);
     result.map_err(|_| MESSAGE.take().unwrap_or_else(|| "panicked".to_owned()))

@@ -15,7 +15,8 @@ pub struct Outcome {
     pub value: Vec<Item>,
     /// One per argument: what is in the buffer when all is done.
     pub buffers: Vec<Option<Vec<Num>>>,
-    /// One per argument: the cotangent, or the shadow after the pullback; `None` where the argument is constant.
+    /// One per argument: the cotangent, or the shadow after the pullback; `None` where the argument
+    /// is constant.
     pub gradient: Vec<Option<Item>>,
     /// Bytes that the forward pass recorded.
     pub tape_bytes: usize,
@@ -40,8 +41,8 @@ impl Outcome {
             })
     }
 
-    /// Where gradients are further apart than roundings explain, such as those of another order of additions: argument, element, and
-    /// the two numbers.
+    /// Where gradients are further apart than roundings explain, such as those of another order of
+    /// additions: argument, element, and the two numbers.
     pub fn apart(&self, other: &Self, tol: f64) -> Option<(usize, usize, f64, f64)> {
         self.gradient.iter().zip(&other.gradient).enumerate().find_map(|(arg, (a, b))| {
             let (a, b) = (a.as_ref()?.nums(), b.as_ref()?.nums());
@@ -78,8 +79,9 @@ pub fn gradient(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error>
 
 /// Value and gradient once, in `memory`.
 pub fn gradient_in(rule: &DerivedRule, call: &Invocation, memory: &mut Memory) -> Result<Outcome, Error> {
-    // SAFETY: every pointer among the arguments is to a live block of `memory`, whose shadow has the same size. Whether
-    // the code stays inside its buffers is the file's business; `damage` finds out afterwards.
+    // SAFETY: every pointer among the arguments is to a live block of `memory`, whose shadow has
+    // the same size. Whether the code stays inside its buffers is the file's business; `damage`
+    // finds out afterwards.
     let (mut value, mut cotangents) = (Vec::new(), Vec::new());
     let run = unsafe { rule.gradient(&memory.arguments(), &call.seeds, &mut value, &mut cotangents) }?;
     let outcome = collect(call, memory, &value, &cotangents, run.tape_bytes());

@@ -1,12 +1,13 @@
 //! A CLIF file as its parts: functions, directives, and what is neither.
 //!
-//! Cranelift's reader stops at the first error of a file and insists on header lines for targets that it was built with.
-//! We want every problem of a file, and the header says nothing about derivatives, so the text is cut into functions
-//! first, each of which is read on its own; `test`, `set`, `target` and `feature` lines are passed over.
+//! Cranelift's reader stops at the first error of a file and insists on header lines for targets
+//! that it was built with. We want every problem of a file, and the header says nothing about
+//! derivatives, so the text is cut into functions first, each of which is read on its own; `test`,
+//! `set`, `target` and `feature` lines are passed over.
 //!
-//! A function goes from its keyword to the brace that closes it. Braces in comments and strings do not count. If the next
-//! line that starts with `function` comes before that brace, the brace is missing, and the function ends there: one
-//! mistake does not swallow the rest of the file.
+//! A function goes from its keyword to the brace that closes it. Braces in comments and strings do
+//! not count. If the next line that starts with `function` comes before that brace, the brace is
+//! missing, and the function ends there: one mistake does not swallow the rest of the file.
 
 /// One function's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,8 @@ fn closing_brace(line: &str, depth: &mut usize, in_string: &mut bool) -> Option<
 
 /// The largest number among the entities that `text` names, with its line (1-based) and name.
 ///
-/// The reader allocates every entity up to the largest one that is named, so one `v4000000000` would take all memory.
+/// The reader allocates every entity up to the largest one that is named, so one `v4000000000`
+/// would take all memory.
 pub fn largest_entity(text: &str) -> Option<(u64, u32, String)> {
     const PREFIXES: [&[u8]; 9] = [b"v", b"ss", b"dss", b"gv", b"fn", b"sig", b"dt", b"const", b"region"];
     let bytes = text.as_bytes();

@@ -1,4 +1,5 @@
-//! Numbers, lanes and lists: what goes into a call and comes out of it, independent of how it was written.
+//! Numbers, lanes and lists: what goes into a call and comes out of it, independent of how it was
+//! written.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
@@ -82,7 +83,8 @@ impl Num {
     }
 }
 
-/// The float with these bits, with so many for the exponent and the mantissa, as a double: of a longer one the first digits, cut off.
+/// The float with these bits, with so many for the exponent and the mantissa, as a double: of a
+/// longer one the first digits, cut off.
 fn rounded(bits: u128, exponent: u32, mantissa: u32) -> f64 {
     let max = (1_i32 << exponent) - 1;
     let field = (bits >> mantissa) as i32 & max;
@@ -188,7 +190,8 @@ pub fn to_data(ty: Type, mut lane: impl FnMut(usize) -> Num) -> Option<DataValue
     })
 }
 
-/// The vector of type `ty` with all its bits in one hexadecimal number, the first lane in the lowest.
+/// The vector of type `ty` with all its bits in one hexadecimal number, the first lane in the
+/// lowest.
 pub fn bits_of_vector(text: &str, ty: Type) -> Result<DataValue, String> {
     let digits = text.strip_prefix("0x").map(|d| d.replace('_', ""));
     let bits = digits.and_then(|d| u128::from_str_radix(&d, 16).ok()).ok_or("not a hexadecimal number")?;

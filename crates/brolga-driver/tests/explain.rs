@@ -1,5 +1,6 @@
-//! Explanations: for each way in which a gradient becomes zero a small function, the instruction that does it, and where a
-//! gradient stops being finite, what it is made of, and what is recorded for it.
+//! Explanations: for each way in which a gradient becomes zero a small function, the instruction
+//! that does it, and where a gradient stops being finite, what it is made of, and what is recorded
+//! for it.
 
 use brolga::{Effort, Mode};
 use brolga_driver::explain::{Explanation, Wanted, explain, json, text};
@@ -376,8 +377,8 @@ fn terms_of_one_gradient_and_what_is_recorded() {
     assert_eq!(bytes + frame + link, object["recorded"]["bytes"].as_u64().unwrap());
 }
 
-/// The sum of `sqrt(x[i]) exp(v) floor(w)` backwards over an array, which it overwrites, times the larger of `floor(w)` and 2: its
-/// loop counts, reads from outside, and needs what it loaded.
+/// The sum of `sqrt(x[i]) exp(v) floor(w)` backwards over an array, which it overwrites, times the
+/// larger of `floor(w)` and 2: its loop counts, reads from outside, and needs what it loaded.
 const LOOP: &str = "function %f(i64, i64, f64, f64) -> f64 system_v {
     fn0 = %exp(f64) -> f64 system_v
 block0(v0: i64, v1: i64, v2: f64, v21: f64):
@@ -410,7 +411,8 @@ fn a_loop_in_every_mode() {
     let (mut seen, mut recorded) = (Vec::new(), Vec::new());
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
         let (found, call) = explained_in(mode, LOOP, "%f([4.0, 0.0, 9.0], 3, 0.5, 3.5)", None);
-        // The edges that cut, the first cotangent that is not finite and the largest terms are the primal's affair.
+        // The edges that cut, the first cotangent that is not finite and the largest terms are the
+        // primal's affair.
         let cut: Vec<_> = found.entries.iter().flat_map(|e| &e.why).map(|w| (w.kind, w.at.clone())).collect();
         let mut way = found.non_finite.iter().flatten();
         let first = way.find(|s| s.passed.is_some_and(|p| !p.1.is_finite())).and_then(|s| s.at.clone()).unwrap();

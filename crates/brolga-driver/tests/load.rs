@@ -167,7 +167,8 @@ fn unreadable_files() {
     assert_eq!((err.0[0].code, err.0[0].line), ("AD0001", Some(2)));
 }
 
-/// The reader finds that something is missing where the text has ended, on a line that is not there.
+/// The reader finds that something is missing where the text has ended, on a line that is not
+/// there.
 #[test]
 fn an_error_behind_the_end_is_one_of_the_last_line() {
     for (text, line) in [
@@ -182,7 +183,8 @@ fn an_error_behind_the_end_is_one_of_the_last_line() {
     }
 }
 
-/// What is declared and not used may be anything: no such function, another signature, no such data.
+/// What is declared and not used may be anything: no such function, another signature, no such
+/// data.
 #[test]
 fn what_is_not_used_need_not_be_right() {
     let text = format!(

@@ -1,8 +1,8 @@
 //! `CfgBlock`: the builder-local block graph in which forward pass and pullback are assembled.
 //!
-//! Blocks have stable ids and are kept in the order in which they will be laid out. Edges are the targets of terminators;
-//! nothing is renumbered while a graph grows, and [`crate::lower`] makes CLIF of it in one go when it is complete. Source:
-//! Mooncake's `CFGBlock`.
+//! Blocks have stable ids and are kept in the order in which they will be laid out. Edges are the
+//! targets of terminators; nothing is renumbered while a graph grows, and [`crate::lower`] makes
+//! CLIF of it in one go when it is complete. Source: Mooncake's `CFGBlock`.
 
 use std::cell::Cell;
 
@@ -25,10 +25,11 @@ pub enum Role {
     Edge(ir::Block, ir::Block),
     /// Where the reverse half begins to run the loop of a header once more, forwards.
     Begin(ir::Block),
-    /// In the loop of a header that the reverse half runs forwards: a block of the loop, behind it the reverses of its statements
-    /// unless whole turns are reversed.
+    /// In the loop of a header that the reverse half runs forwards: a block of the loop, behind it
+    /// the reverses of its statements unless whole turns are reversed.
     Again(ir::Block, ir::Block),
-    /// In front of the loop of a header, in the forward half: a block of it, or the one that leads there, once more, to look at what that is going to read.
+    /// In front of the loop of a header, in the forward half: a block of it, or the one that leads
+    /// there, once more, to look at what that is going to read.
     Once(ir::Block, ir::Block),
     /// Loads captures and finds the frame.
     Entry,
@@ -128,7 +129,8 @@ impl Role {
         matches!(self, Role::Forward(_) | Role::Once(..))
     }
 
-    /// The header of the loop that a block runs again, or prepares to, or runs in advance: the names of primal values are seen by all such blocks.
+    /// The header of the loop that a block runs again, or prepares to, or runs in advance: the
+    /// names of primal values are seen by all such blocks.
     pub fn again(self) -> Option<ir::Block> {
         match self {
             Role::Begin(header) | Role::Again(header, _) | Role::Once(header, _) => Some(header),
@@ -151,7 +153,8 @@ impl CfgBlocks {
         edges
     }
 
-    /// Nobody needs it any more: the next graph of this thread gets the memory of its longest block.
+    /// Nobody needs it any more: the next graph of this thread gets the memory of its longest
+    /// block.
     pub fn recycle(self) {
         let blocks = self.blocks.into_iter().map(|(_, b)| b.insts.0).chain([SPARE.take()]);
         if let Some(mut longest) = blocks.filter(|b| b.capacity() <= *KEPT.end()).max_by_key(Vec::capacity) {
@@ -201,13 +204,13 @@ impl Ids {
     }
 }
 
-/// A sequence of derived instructions, each under its name. A name stands for one instruction, so nobody has to look it up:
-/// it is there to be printed.
+/// A sequence of derived instructions, each under its name. A name stands for one instruction, so
+/// nobody has to look it up: it is there to be printed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragment(Vec<(InstId, AdInst)>);
 
-/// Instructions from which on the memory of a block is kept for the next one, since what the system gives anew it has to clear first; and
-/// most, since a thread should not hold on to megabytes.
+/// Instructions from which on the memory of a block is kept for the next one, since what the system
+/// gives anew it has to clear first; and most, since a thread should not hold on to megabytes.
 const KEPT: std::ops::RangeInclusive<usize> = 256..=1 << 14;
 
 thread_local! {
@@ -240,7 +243,8 @@ impl Fragment {
     }
 
     /// Append an instruction.
-    // Where it is made, so that it is made in its place: to pass it on copies 80 bytes twice, each time waiting for what has just been written.
+    // Where it is made, so that it is made in its place: to pass it on copies 80 bytes twice, each
+    // time waiting for what has just been written.
     #[inline(always)]
     pub fn insert(&mut self, name: InstId, inst: AdInst) {
         self.0.push((name, inst));

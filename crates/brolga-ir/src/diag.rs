@@ -1,7 +1,8 @@
 //! Diagnostics: what is wrong with an input, where, why, and what to do.
 //!
-//! A [`Diagnostic`] names function, block and instruction, and the source line where the input was text. All problems of
-//! a program are collected in [`Diagnostics`] and reported together. Codes are listed in `docs/DIAGNOSTICS.md`.
+//! A [`Diagnostic`] names function, block and instruction, and the source line where the input was
+//! text. All problems of a program are collected in [`Diagnostics`] and reported together. Codes
+//! are listed in `docs/DIAGNOSTICS.md`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -77,8 +78,8 @@ impl Diagnostic {
         self
     }
 
-    /// Say which instruction. `inst` is numbered as in the body that the program holds; a copy out of another function is reported
-    /// as the instruction there, with the calls by which it came.
+    /// Say which instruction. `inst` is numbered as in the body that the program holds; a copy out
+    /// of another function is reported as the instruction there, with the calls by which it came.
     pub fn at(mut self, program: &Program, func: crate::FuncKey, inst: ir::Inst) -> Self {
         let crate::Origin { func, inst, calls } = program.origin(func, inst);
         self.notes.extend(calls.iter().map(|&(f, call)| format!("inlined into {}", program.place(f, call))));

@@ -1,11 +1,13 @@
 //! Forward and pullback graphs as a DOT drawing.
 //!
-//! Each derived pair is drawn as two clusters, the forward pass and the pullback. A node is a block with its text; solid
-//! edges are control flow, labelled where there is a choice; a dashed line without arrow ties the reverse of a block to
-//! the block's forward version, so that the eye can go from one to the other. Edge blocks are drawn small.
+//! Each derived pair is drawn as two clusters, the forward pass and the pullback. A node is a block
+//! with its text; solid edges are control flow, labelled where there is a choice; a dashed line
+//! without arrow ties the reverse of a block to the block's forward version, so that the eye can go
+//! from one to the other. Edge blocks are drawn small.
 //!
-//! `petgraph::dot` knows no clusters, so the text is written here. Labels are HTML-like: every character that means
-//! something there is escaped, and nothing else of DOT's grammar depends on what a symbol is called.
+//! `petgraph::dot` knows no clusters, so the text is written here. Labels are HTML-like: every
+//! character that means something there is escaped, and nothing else of DOT's grammar depends on
+//! what a symbol is called.
 
 use std::fmt::Write;
 

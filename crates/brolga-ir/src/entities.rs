@@ -1,5 +1,6 @@
-//! Typed ids. Primal entities stay Cranelift's (`ir::Block`, `ir::Inst`, `ir::Value`); derived entities are ours, so the
-//! two cannot be confused. Every id belongs to the arena that made it; there are no global counters.
+//! Typed ids. Primal entities stay Cranelift's (`ir::Block`, `ir::Inst`, `ir::Value`); derived
+//! entities are ours, so the two cannot be confused. Every id belongs to the arena that made it;
+//! there are no global counters.
 
 use cranelift_entity::entity_impl;
 
@@ -23,7 +24,8 @@ entity_impl!(BlockId, "bb");
 pub struct InstId(u32);
 entity_impl!(InstId, "i");
 
-/// A derived value: the result of a derived instruction or a parameter of a derived block. Printed `d7`.
+/// A derived value: the result of a derived instruction or a parameter of a derived block. Printed
+/// `d7`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dv(u32);
 entity_impl!(Dv, "d");

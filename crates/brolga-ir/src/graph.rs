@@ -1,18 +1,21 @@
 //! Dominators and cycles of a small graph whose nodes are numbers.
 //!
-//! Control flow graphs are asked about several times for each function, and most have a few dozen blocks. There a graph that is
-//! built for the question, with hash sets of predecessors, takes longer than the answer, and so does an allocation for each node. So a graph is
-//! two lists ([`Edges`]), made once and handed to all who ask, and what is known of a node is in one place.
+//! Control flow graphs are asked about several times for each function, and most have a few dozen
+//! blocks. There a graph that is built for the question, with hash sets of predecessors, takes
+//! longer than the answer, and so does an allocation for each node. So a graph is two lists
+//! ([`Edges`]), made once and handed to all who ask, and what is known of a node is in one place.
 //!
-//! *Dominators*: Cooper, Harvey, Kennedy, *A Simple, Fast Dominance Algorithm* (2001): a fixpoint over reverse postorder, where two
-//! sets of dominators meet by walking up the tree. *Cycles*: Tarjan's strongly connected components (1972). Both are iterative, so
-//! that a long chain of blocks does not overflow the stack.
+//! *Dominators*: Cooper, Harvey, Kennedy, *A Simple, Fast Dominance Algorithm* (2001): a fixpoint
+//! over reverse postorder, where two sets of dominators meet by walking up the tree. *Cycles*:
+//! Tarjan's strongly connected components (1972). Both are iterative, so that a long chain of
+//! blocks does not overflow the stack.
 
 use std::cmp::Reverse;
 
 use smallvec::{SmallVec, smallvec};
 
-/// What is known of each node, or of each edge: most graphs are so small that no memory is asked for.
+/// What is known of each node, or of each edge: most graphs are so small that no memory is asked
+/// for.
 type Each<T> = SmallVec<[T; 16]>;
 
 /// No node, or none yet.
@@ -119,10 +122,11 @@ impl<I: IntoIterator<Item = usize>> FromIterator<I> for Edges {
     }
 }
 
-/// The immediate dominator of each node; none for the root, and for those that cannot be reached from it. `preds` are `succs`, [the other
-/// way](Edges::reversed).
+/// The immediate dominator of each node; none for the root, and for those that cannot be reached
+/// from it. `preds` are `succs`, [the other way](Edges::reversed).
 pub fn dominators(succs: &Edges, preds: &Edges, root: usize) -> Vec<Option<usize>> {
-    /// As the walk leaves them, the root with the highest number; and what dominates it, as far as that is known.
+    /// As the walk leaves them, the root with the highest number; and what dominates it, as far as
+    /// that is known.
     #[derive(Clone, Copy)]
     struct Node {
         number: u32,
@@ -184,8 +188,8 @@ pub fn on_cycles(succs: &Edges) -> Vec<bool> {
     components(succs).into_iter().map(|found| found.cyclic).collect()
 }
 
-/// For each node a number, and whether it lies on a cycle. No edge leads to a lower number; nodes that can be reached from each
-/// other have the same, and no others have.
+/// For each node a number, and whether it lies on a cycle. No edge leads to a lower number; nodes
+/// that can be reached from each other have the same, and no others have.
 pub fn order(succs: &Edges) -> Vec<(usize, bool)> {
     if succs.lead_onwards() {
         return (0..succs.len()).map(|b| (b, false)).collect();
@@ -196,7 +200,8 @@ pub fn order(succs: &Edges) -> Vec<(usize, bool)> {
 /// A node as a depth-first walk from node 0 finds it, and then from those that have not been met.
 #[derive(Clone, Copy)]
 struct Found {
-    /// As [`order`] numbers it. What the walk finds one behind the other has numbers that follow each other.
+    /// As [`order`] numbers it. What the walk finds one behind the other has numbers that follow
+    /// each other.
     component: u32,
     cyclic: bool,
     /// Whether it is not known yet which component it is in, though it has been met.
@@ -271,14 +276,16 @@ fn components(succs: &Edges) -> Each<Found> {
 pub struct Row {
     /// For each node its place. Edges lead to higher places, but for some on cycles.
     pub place: Vec<usize>,
-    /// For each node the last place of all that are on cycles with it: the highest that may come up before it is left for good.
+    /// For each node the last place of all that are on cycles with it: the highest that may come up
+    /// before it is left for good.
     pub last: Vec<usize>,
     /// For each node whether it is on a cycle.
     pub cyclic: Vec<bool>,
 }
 
 impl Row {
-    /// A row in which nodes on cycles with each other are together, and what only leads to one node is near it.
+    /// A row in which nodes on cycles with each other are together, and what only leads to one node
+    /// is near it.
     pub fn of(succs: &Edges) -> Self {
         let n = succs.len();
         let found = components(succs);

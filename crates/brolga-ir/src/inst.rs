@@ -1,16 +1,19 @@
 //! Derived instructions: a closed set, so that printing and lowering are exhaustive matches.
 //!
-//! Forward pass and pullback are made of the same instructions. A name ([`Val`]) means the same thing in both: `v7` is the
-//! primal value, `v7'` its shadow delta, `i4:0` something the forward fragment of primal instruction 4 produced besides.
-//! In the forward graph these are defined where the primal defines them; in the pullback graph a block defines the ones
-//! it reads at its top, by restoring or recomputing them. `d3` is a derived value, local to its block.
+//! Forward pass and pullback are made of the same instructions. A name ([`Val`]) means the same
+//! thing in both: `v7` is the primal value, `v7'` its shadow delta, `i4:0` something the forward
+//! fragment of primal instruction 4 produced besides. In the forward graph these are defined where
+//! the primal defines them; in the pullback graph a block defines the ones it reads at its top, by
+//! restoring or recomputing them. `d3` is a derived value, local to its block.
 //!
-//! **Shadow deltas.** The shadow of a pointer `p` lives at `p + δ`; we carry `δ`, not the shadow pointer. Pointer
-//! arithmetic leaves `δ` alone, so almost every pointer in a function shares the delta of the argument, stack slot or
-//! allocation that it comes from, and the pullback needs no second address. `δ = 0` says "no shadow".
+//! **Shadow deltas.** The shadow of a pointer `p` lives at `p + δ`; we carry `δ`, not the shadow
+//! pointer. Pointer arithmetic leaves `δ` alone, so almost every pointer in a function shares the
+//! delta of the argument, stack slot or allocation that it comes from, and the pullback needs no
+//! second address. `δ = 0` says "no shadow".
 //!
-//! **Size.** A graph has several instructions for each of the primal's, and they are most of what a derivation keeps in memory: an
-//! [`AdInst`] is 72 bytes ([`Defs`] and [`Args`] are what a vector would be, in less), and what is rare and longer is boxed.
+//! **Size.** A graph has several instructions for each of the primal's, and they are most of what a
+//! derivation keeps in memory: an [`AdInst`] is 72 bytes ([`Defs`] and [`Args`] are what a vector
+//! would be, in less), and what is rare and longer is boxed.
 
 use cranelift_codegen::ir::{
     self, Type,
@@ -30,7 +33,8 @@ pub use short::{Args, Defs};
 pub enum Val {
     /// A primal value.
     Primal(ir::Value),
-    /// The shadow delta of a primal pointer: shadow address minus primal address, 0 if it has no shadow.
+    /// The shadow delta of a primal pointer: shadow address minus primal address, 0 if it has no
+    /// shadow.
     Delta(ir::Value),
     /// Something else that the forward fragment of a primal instruction produced, by number.
     Aux(ir::Inst, u8),
@@ -51,23 +55,26 @@ pub enum Shape {
     F64X2,
     /// Two 32-bit floats that travel in one 64-bit integer; held in the low lanes of an `f32x4`.
     F32Pair,
-    /// Bytes that move without anybody knowing whose they are: what is held is the ticket of a cotangent's bytes (`brolga_runtime::pieces`).
+    /// Bytes that move without anybody knowing whose they are: what is held is the ticket of a
+    /// cotangent's bytes (`brolga_runtime::pieces`).
     Bytes {
         /// How many.
         n: u8,
-        /// Bytes of a float in the memory where they lie; 0 if that is not known, or if they are no place in memory; [`DOUBLES_ANYWHERE`] for
-        /// doubles of which it is not known where they begin.
+        /// Bytes of a float in the memory where they lie; 0 if that is not known, or if they are no
+        /// place in memory; [`DOUBLES_ANYWHERE`] for doubles of which it is not known where they
+        /// begin.
         of: u8,
     },
-    /// Bits from which integer arithmetic computes others. What is held is not a cotangent but whether one that is not zero has
-    /// arrived at what was computed: 0 or 1.
+    /// Bits from which integer arithmetic computes others. What is held is not a cotangent but
+    /// whether one that is not zero has arrived at what was computed: 0 or 1.
     Demand {
         /// Bytes of the integer.
         n: u8,
     },
 }
 
-/// In place of the size of a float, in [`Shape::Bytes`]: doubles that need not lie at multiples of eight.
+/// In place of the size of a float, in [`Shape::Bytes`]: doubles that need not lie at multiples of
+/// eight.
 pub const DOUBLES_ANYWHERE: u8 = 0x88;
 
 impl Shape {
@@ -167,7 +174,8 @@ pub enum Arith {
     Bxor,
     /// `(m & x) | (!m & y)`.
     Bitselect,
-    /// All bits set in each lane where `x` is not zero (where it is NaN, too), as a float of type `ty`.
+    /// All bits set in each lane where `x` is not zero (where it is NaN, too), as a float of type
+    /// `ty`.
     NonZero,
     /// `x` in the lanes of such a mask, `+0` elsewhere: `(x, mask)`.
     KeepWhere,
@@ -211,7 +219,8 @@ pub enum Arith {
     MinMax(ir::Opcode),
     /// Call of a C math function; the symbol is chosen by type.
     Math(Box<&'static str>),
-    /// Convert a cotangent to the bits of another type of the same width ([`Shape::F32Pair`] included).
+    /// Convert a cotangent to the bits of another type of the same width ([`Shape::F32Pair`]
+    /// included).
     ToBits,
     /// The inverse of [`Arith::ToBits`]: bits of the given shape to a cotangent.
     FromBits(Shape),
@@ -355,24 +364,28 @@ pub enum Sum {
     Whole,
     /// One in memory: in a loop, a turn that does not come by has nothing to do with it.
     Aside,
-    /// That of one run of the loop with this header, in a variable: what is added in one run waits for nothing of the run before.
+    /// That of one run of the loop with this header, in a variable: what is added in one run waits
+    /// for nothing of the run before.
     Loop(ir::Block),
-    /// None: the least number so far, in a variable, is to be greater than zero. (Whether all are finite is for a sum to tell.) That is an instruction, where a sum
-    /// takes four for a number that must not be zero; but no vector of such numbers is formed.
+    /// None: the least number so far, in a variable, is to be greater than zero. (Whether all are
+    /// finite is for a sum to tell.) That is an instruction, where a sum takes four for a number
+    /// that must not be zero; but no vector of such numbers is formed.
     Least,
 }
 
 /// What a derived instruction does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AdOp {
-    /// A copy of a primal instruction: the primal itself in the forward pass, a recomputation in the pullback.
+    /// A copy of a primal instruction: the primal itself in the forward pass, a recomputation in
+    /// the pullback.
     Primal(ir::Inst),
     /// Arithmetic with a result of type `ty`.
     Arith(Arith, Args, Type),
 
     /// The delta of a stack slot: its shadow lies in the activation frame.
     SlotDelta(ir::StackSlot),
-    /// The address of a stack slot that lives in the activation frame (memory mode `restore`), plus an offset.
+    /// The address of a stack slot that lives in the activation frame (memory mode `restore`), plus
+    /// an offset.
     SlotAddr(ir::StackSlot, i32),
     /// The delta of a writable data object.
     DataDelta(DataKey),
@@ -419,7 +432,8 @@ pub enum AdOp {
         value: Val,
     },
 
-    /// Begin an activation: allocate the frame, clear the shadows of those stack slots that need it now.
+    /// Begin an activation: allocate the frame, clear the shadows of those stack slots that need it
+    /// now.
     EnterFrame,
     /// Keep a value in the activation frame.
     Keep(FrameSlot, Val),
@@ -431,7 +445,8 @@ pub enum AdOp {
     LeaveFrame,
     /// Begin an activation in the pullback: find the frame, clear the shadows of stack slots.
     OpenFrame,
-    /// Between the halves of a combined function: clear the shadows of stack slots that the first half uses.
+    /// Between the halves of a combined function: clear the shadows of stack slots that the first
+    /// half uses.
     Turn,
     /// From here on, the held variable of the first name has the value of the second.
     Hold(Val, Val),
@@ -448,7 +463,8 @@ pub enum AdOp {
     /// End an activation in the pullback.
     CloseFrame,
 
-    /// Read the cotangent of a primal value. Where it must not be read again, it is set to zero by [`AdOp::ZeroCt`].
+    /// Read the cotangent of a primal value. Where it must not be read again, it is set to zero by
+    /// [`AdOp::ZeroCt`].
     TakeCt(ir::Value),
     /// Add to the cotangent of a primal value.
     AddCt(ir::Value, Val),
@@ -510,8 +526,9 @@ pub enum AdOp {
         off: i32,
         /// How many.
         bytes: u32,
-        /// Trap with [`Check::UntrackedBits`] if they were not zero; or, of less than four bytes, if the word that they lie in was not: it may be a
-        /// float of which they are a part that is zero.
+        /// Trap with [`Check::UntrackedBits`] if they were not zero; or, of less than four bytes,
+        /// if the word that they lie in was not: it may be a float of which they are a part that is
+        /// zero.
         checked: bool,
     },
 
@@ -526,7 +543,8 @@ pub enum AdOp {
         /// What the callee does with the tape.
         tape: Tape,
     },
-    /// The forward and pullback entries of a function address: defines two code addresses; traps if it is unknown.
+    /// The forward and pullback entries of a function address: defines two code addresses; traps if
+    /// it is unknown.
     Lookup {
         /// The function's address.
         addr: Val,
@@ -546,7 +564,8 @@ pub enum AdOp {
         /// Which sum it is added to, if to any.
         sum: Sum,
     },
-    /// The sum of what a loop watches begins as zero, in front of the loop, which is named by its header.
+    /// The sum of what a loop watches begins as zero, in front of the loop, which is named by its
+    /// header.
     WatchFrom(ir::Block),
     /// It joins that of the function, behind the loop.
     WatchJoin(ir::Block),
@@ -556,7 +575,8 @@ pub enum AdOp {
     Watched,
 }
 
-/// A derived instruction with the names that it defines and the primal instruction that it belongs to.
+/// A derived instruction with the names that it defines and the primal instruction that it belongs
+/// to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdInst {
     /// Names defined, with their types.
@@ -567,7 +587,8 @@ pub struct AdInst {
     pub at: Option<ir::Inst>,
 }
 
-/// Hand every name that an operation reads to `$put`: references to them, of the kind of the one to the operation.
+/// Hand every name that an operation reads to `$put`: references to them, of the kind of the one to
+/// the operation.
 macro_rules! each_read {
     ($op:expr, $put:expr) => {{
         let mut put = $put;

@@ -1,7 +1,9 @@
-//! CLIF to `CfgBlocks`: one block per primal block, one [`AdOp::Primal`] per instruction, terminators taken apart.
+//! CLIF to `CfgBlocks`: one block per primal block, one [`AdOp::Primal`] per instruction,
+//! terminators taken apart.
 //!
-//! `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is the lifted primal plus insertions, so
-//! this is what guarantees that a forward pass computes the primal's result bit for bit.
+//! `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is the lifted
+//! primal plus insertions, so this is what guarantees that a forward pass computes the primal's
+//! result bit for bit.
 
 use crate::map::Table;
 use cranelift_codegen::ir::{self, InstructionData};

@@ -1,7 +1,8 @@
 //! Hash maps for small keys: entities, names of values, places.
 //!
-//! The standard hasher defends against keys that an adversary has chosen, and costs as much as the rest of a lookup several times
-//! over. Nothing iterates over a [`HashMap`] where order could show; what does is an [`IndexMap`].
+//! The standard hasher defends against keys that an adversary has chosen, and costs as much as the
+//! rest of a lookup several times over. Nothing iterates over a [`HashMap`] where order could show;
+//! what does is an [`IndexMap`].
 
 use std::fmt::{Debug, Formatter};
 use std::ops::{Index, IndexMut};
@@ -20,15 +21,16 @@ pub type IndexMap<K, V> = indexmap::IndexMap<K, V, FxBuildHasher>;
 /// A set in the order of insertion.
 pub type IndexSet<T> = indexmap::IndexSet<T, FxBuildHasher>;
 
-/// A table with an entry for each of so many keys. One that grows with each key that is written to asks for memory again and again, and is filled a
-/// little at a time.
+/// A table with an entry for each of so many keys. One that grows with each key that is written to
+/// asks for memory again and again, and is filled a little at a time.
 pub fn one_each<K: EntityRef, V: Clone + Default>(keys: usize) -> SecondaryMap<K, V> {
     let mut table = SecondaryMap::new();
     table.resize(keys);
     table
 }
 
-/// A map in the order of insertion whose keys are entities, which are numbered densely: a look-up is an index.
+/// A map in the order of insertion whose keys are entities, which are numbered densely: a look-up
+/// is an index.
 #[derive(Clone)]
 pub struct Table<K: EntityRef, V> {
     all: Vec<(K, V)>,

@@ -1,10 +1,11 @@
 //! Names of derived CLIF: symbols as CLIF text can spell them.
 //!
-//! CLIF text allows letters, digits and `_` in a `%name`, so a symbol such as `u0:3` is spelled `u0_3`. [`Names`] keeps the
-//! spelling unique and finds the symbol again.
+//! CLIF text allows letters, digits and `_` in a `%name`, so a symbol such as `u0:3` is spelled
+//! `u0_3`. [`Names`] keeps the spelling unique and finds the symbol again.
 //!
-//! Derived code calls C's functions by their names, as programs do. A program may have a function of its own of such a name (its own `cos`, a `log` that writes
-//! messages); C's is then called by another.
+//! Derived code calls C's functions by their names, as programs do. A program may have a function
+//! of its own of such a name (its own `cos`, a `log` that writes messages); C's is then called by
+//! another.
 
 use crate::map::{HashMap, IndexMap, IndexSet};
 

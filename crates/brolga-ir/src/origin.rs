@@ -1,15 +1,17 @@
 //! Where an instruction comes from that was copied out of one function into another.
 //!
-//! **Problem.** Every instruction of a body is located by its own number ([`crate::program`]), which says nothing about a copy
-//! of it in another function: diagnostics, traps and explanations would name an instruction that the user never wrote there.
+//! **Problem.** Every instruction of a body is located by its own number ([`crate::program`]),
+//! which says nothing about a copy of it in another function: diagnostics, traps and explanations
+//! would name an instruction that the user never wrote there.
 //!
-//! **Answer.** Copies have numbers of their own, from [`COPIED`] upwards, which no body reaches. [`Copies`] knows for each
-//! which instruction of which function it is a copy of, and by which calls it came to where it is. A copy of a copy is a copy
-//! of the instruction that the user wrote, with one call more. A number, plus one, is a source location like any other; so
-//! nothing between here and machine code has to know of copies.
+//! **Answer.** Copies have numbers of their own, from [`COPIED`] upwards, which no body reaches.
+//! [`Copies`] knows for each which instruction of which function it is a copy of, and by which
+//! calls it came to where it is. A copy of a copy is a copy of the instruction that the user wrote,
+//! with one call more. A number, plus one, is a source location like any other; so nothing between
+//! here and machine code has to know of copies.
 //!
-//! **Invariants.** A number means the same in all functions of a program. [`Program::origin`] is the only place that asks
-//! whether a number is that of a copy.
+//! **Invariants.** A number means the same in all functions of a program. [`Program::origin`] is
+//! the only place that asks whether a number is that of a copy.
 
 use cranelift_codegen::ir;
 
@@ -62,8 +64,8 @@ pub struct Origin {
     pub func: FuncKey,
     /// The instruction, as that function's body numbers it.
     pub inst: ir::Inst,
-    /// The calls that were replaced by the bodies of their callees, as function and instruction; the innermost first, and
-    /// empty for what is no copy.
+    /// The calls that were replaced by the bodies of their callees, as function and instruction;
+    /// the innermost first, and empty for what is no copy.
     pub calls: Vec<(FuncKey, ir::Inst)>,
 }
 
@@ -83,7 +85,8 @@ impl Copies {
         Inlining { site: self.site(Site { func, call, outer: None }), nested: HashMap::default() }
     }
 
-    /// Copy an instruction of `callee` to where a call of it stood: its new number. `inst` is as [`Program::origin`] takes it.
+    /// Copy an instruction of `callee` to where a call of it stood: its new number. `inst` is as
+    /// [`Program::origin`] takes it.
     pub fn copy(&mut self, to: &mut Inlining, callee: FuncKey, inst: ir::Inst) -> ir::Inst {
         let copied = match self.get(inst).copied() {
             Some(c) => Copied { site: self.nest(to, c.site), ..c },
@@ -116,8 +119,8 @@ impl Copies {
 }
 
 impl Program {
-    /// Where an instruction of `func` comes from: from `func`, or from what was put into it. `inst` is a number as it stands in a
-    /// source location.
+    /// Where an instruction of `func` comes from: from `func`, or from what was put into it. `inst`
+    /// is a number as it stands in a source location.
     pub fn origin(&self, func: FuncKey, inst: ir::Inst) -> Origin {
         let Some(c) = self.copies.get(inst) else { return Origin { func, inst, calls: Vec::new() } };
         let mut calls = Vec::new();
@@ -159,7 +162,8 @@ mod tests {
     #[test]
     fn a_copy_of_a_copy_names_the_instruction_and_all_calls() {
         let mut program = Program::new();
-        // inst7 of the third function by its call in the second, that by a call in the first; and once more by another.
+        // inst7 of the third function by its call in the second, that by a call in the first; and
+        // once more by another.
         let mut to = program.copies.at(key(1), inst(3));
         let inner = program.copies.copy(&mut to, key(2), inst(7));
         let mut to = program.copies.at(key(0), inst(5));

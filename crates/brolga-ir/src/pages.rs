@@ -1,10 +1,11 @@
 //! Room for what is long, on large pages.
 //!
-//! **Problem.** The system gives memory page by page, when it is first written to, and clears each before. For a block of a hundred thousand
-//! instructions that happens ten thousand times, a sixth of the time that deriving it takes.
+//! **Problem.** The system gives memory page by page, when it is first written to, and clears each
+//! before. For a block of a hundred thousand instructions that happens ten thousand times, a sixth
+//! of the time that deriving it takes.
 //!
-//! **Answer.** Ask for large pages, of 2 MB on most machines, where the system leaves that to programs, as Linux mostly does. Where it
-//! does not, or has none, nothing changes.
+//! **Answer.** Ask for large pages, of 2 MB on most machines, where the system leaves that to
+//! programs, as Linux mostly does. Where it does not, or has none, nothing changes.
 
 /// Bytes from which on it is worth asking: less may hold no large page at all.
 const LONG: usize = 4 << 20;
@@ -25,8 +26,8 @@ fn ask_for_large_pages<T>(memory: &Vec<T>) {
     let start = memory.as_ptr().addr();
     let (from, to) = (start.next_multiple_of(page), (start + memory.capacity() * size_of::<T>()) & !(page - 1));
     let from = memory.as_ptr().cast::<u8>().wrapping_add(from - start).cast_mut();
-    // SAFETY: it says of memory that is ours on what pages it should lie, and changes nothing that can be read there. If the system says no,
-    // everything stays as it is.
+    // SAFETY: it says of memory that is ours on what pages it should lie, and changes nothing that
+    // can be read there. If the system says no, everything stays as it is.
     let _ = unsafe { libc::madvise(from.cast(), to - from.addr(), libc::MADV_HUGEPAGE) };
 }
 
@@ -48,7 +49,8 @@ mod tests {
         }
     }
 
-    /// What the system knows of the memory that a vector lies in: flags of its mapping, `hg` if large pages were asked for.
+    /// What the system knows of the memory that a vector lies in: flags of its mapping, `hg` if
+    /// large pages were asked for.
     #[cfg(target_os = "linux")]
     fn flags<T>(all: &Vec<T>) -> String {
         let middle = all.as_ptr().addr() + all.capacity() * size_of::<T>() / 2;

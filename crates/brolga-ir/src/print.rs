@@ -1,10 +1,12 @@
-//! Derived graphs as text for people: what a derivative does, block by block, in the names of the primal.
+//! Derived graphs as text for people: what a derivative does, block by block, in the names of the
+//! primal.
 //!
-//! **Problem.** Whoever debugs a derivative wants to see the reverse of *their* function: which cotangent goes where, what
-//! was recorded for it, and which primal instruction it is the reverse of. Debug output of the data structures hides all
-//! of that behind punctuation.
+//! **Problem.** Whoever debugs a derivative wants to see the reverse of *their* function: which
+//! cotangent goes where, what was recorded for it, and which primal instruction it is the reverse
+//! of. Debug output of the data structures hides all of that behind punctuation.
 //!
-//! **Answer.** One line per instruction, in a notation close to CLIF (`op.type operands`), with four words of our own:
+//! **Answer.** One line per instruction, in a notation close to CLIF (`op.type operands`), with
+//! four words of our own:
 //!
 //! ```text
 //! v7  v7'  i4:0  d3          primal value, its shadow delta, by-product of inst4, derived value
@@ -15,11 +17,12 @@
 //! mem.f64[v2+8]              primal memory
 //! ```
 //!
-//! In the pullback each group of lines stands under the primal instruction whose reverse it is, as a comment. Primal
-//! instructions are printed by Cranelift, so they read as in the input.
+//! In the pullback each group of lines stands under the primal instruction whose reverse it is, as
+//! a comment. Primal instructions are printed by Cranelift, so they read as in the input.
 //!
-//! **Invariants.** The text depends on the graph alone: no addresses, no hash order, no ids drawn elsewhere. Equal graphs
-//! print equally, so texts can be compared. It is not parsed back; the CLIF that [`crate::lower`] makes can be.
+//! **Invariants.** The text depends on the graph alone: no addresses, no hash order, no ids drawn
+//! elsewhere. Equal graphs print equally, so texts can be compared. It is not parsed back; the CLIF
+//! that [`crate::lower`] makes can be.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -144,7 +147,8 @@ impl Display for ShadowPlace<'_> {
     }
 }
 
-/// A primal instruction as Cranelift prints it; what it refers to by number is spelled out behind it.
+/// A primal instruction as Cranelift prints it; what it refers to by number is spelled out behind
+/// it.
 pub fn primal_text(func: &ir::Function, inst: ir::Inst) -> String {
     let mut s = func.dfg.display_inst(inst).to_string().trim_end().to_owned();
     let refers = match func.dfg.insts[inst] {
@@ -389,7 +393,8 @@ impl Display for Term {
     }
 }
 
-/// Whether an instruction belongs to the block as a whole, not to the primal instruction it was placed at.
+/// Whether an instruction belongs to the block as a whole, not to the primal instruction it was
+/// placed at.
 fn belongs_to_block(op: &AdOp) -> bool {
     matches!(
         op,
@@ -454,7 +459,8 @@ impl<'a> DisplayGraph<'a> {
 
     /// The parameters of a block, in parentheses; nothing if it has none.
     ///
-    /// The segment is the one integer among the derived parameters of an entry; it goes by its name.
+    /// The segment is the one integer among the derived parameters of an entry; it goes by its
+    /// name.
     pub fn params(&self, block: &CfgBlock) -> String {
         if block.params.is_empty() {
             return String::new();
@@ -468,7 +474,8 @@ impl<'a> DisplayGraph<'a> {
         format!("({})", List(&names))
     }
 
-    /// The lines of a block: instructions, comments that say whose reverse they are, and the terminator.
+    /// The lines of a block: instructions, comments that say whose reverse they are, and the
+    /// terminator.
     pub fn lines(&self, block: &'a CfgBlock) -> Vec<String> {
         let mut out = Vec::new();
         let mut said: Option<String> = None;

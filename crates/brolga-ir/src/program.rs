@@ -1,12 +1,14 @@
 //! The program: a closed set of functions and data objects that refer to each other by symbol.
 //!
-//! CLIF functions name their callees through `ExternalName`s, and what such a name means is the embedder's business. A
-//! [`Program`] settles it: every name becomes a symbol string ([`symbol_of`]), and every symbol is a defined function, an
-//! imported function or a data object. The pipeline reads programs and never edits them.
+//! CLIF functions name their callees through `ExternalName`s, and what such a name means is the
+//! embedder's business. A [`Program`] settles it: every name becomes a symbol string
+//! ([`symbol_of`]), and every symbol is a defined function, an imported function or a data object.
+//! The pipeline reads programs and never edits them.
 //!
-//! Invariant: the `SourceLoc` of every instruction of a body is `inst index + 1` (see [`Program::define`]), so whatever is
-//! made from it, down to a machine-code offset, can still be traced back to the instruction that the user wrote. The
-//! source locations that the body came with are kept in [`Func::srclocs`].
+//! Invariant: the `SourceLoc` of every instruction of a body is `inst index + 1` (see
+//! [`Program::define`]), so whatever is made from it, down to a machine-code offset, can still be
+//! traced back to the instruction that the user wrote. The source locations that the body came with
+//! are kept in [`Func::srclocs`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +27,8 @@ use crate::{DataKey, FuncKey, source_name};
 pub struct Func {
     /// Symbol, without the `%` of CLIF text.
     pub symbol: String,
-    /// What the source calls the function, where the frontend knows that, and the symbol alone does not say it: see [`Func::source_name`].
+    /// What the source calls the function, where the frontend knows that, and the symbol alone does
+    /// not say it: see [`Func::source_name`].
     pub called: Option<String>,
     /// Signature as declared.
     pub signature: ir::Signature,
@@ -35,33 +38,39 @@ pub struct Func {
     pub srclocs: SecondaryMap<ir::Inst, ir::SourceLoc>,
     /// Where each instruction stands in what the user wrote: see [`crate::position`].
     pub lines: SecondaryMap<ir::Inst, u32>,
-    /// Where the embedder's own implementation of an imported function lies (see [`Program::define_host`]).
+    /// Where the embedder's own implementation of an imported function lies (see
+    /// [`Program::define_host`]).
     pub host: Option<usize>,
-    /// The known function that this one computes, though it has a body of its own (a C library that was compiled into the
-    /// program). Its first parameter is the instance; the others are the known function's. Calls of it are differentiated
-    /// by the known function's rule, at the values that the body gives.
+    /// The known function that this one computes, though it has a body of its own (a C library that
+    /// was compiled into the program). Its first parameter is the instance; the others are the
+    /// known function's. Calls of it are differentiated by the known function's rule, at the values
+    /// that the body gives.
     pub computes: Option<&'static str>,
     /// What it does for the program's memory, if it is part of an allocator.
     pub allocator: Option<Allocator>,
-    /// Whether operations on bits in it are left to the run, as [`Untracked::Trap`](crate::Untracked::Trap) leaves them everywhere: for a function
-    /// that is called for its value only, by one that sees to the derivative (`brolga_with_value`).
+    /// Whether operations on bits in it are left to the run, as
+    /// [`Untracked::Trap`](crate::Untracked::Trap) leaves them everywhere: for a function that is
+    /// called for its value only, by one that sees to the derivative (`brolga_with_value`).
     pub untracked: bool,
 }
 
 impl Func {
-    /// What its source calls it, if that is known and is not the symbol: shortened to a line, for messages.
+    /// What its source calls it, if that is known and is not the symbol: shortened to a line, for
+    /// messages.
     pub fn source_name(&self) -> Option<String> {
         self.called.as_deref().map(source_name::in_short).or_else(|| source_name::demangled(&self.symbol))
     }
 }
 
-/// What a function of an allocator does, in a program whose memory is one piece, reached from an instance pointer (the
-/// function's first parameter, of purpose `vmctx`) by adding widened 32-bit numbers, as a WebAssembly module's is.
+/// What a function of an allocator does, in a program whose memory is one piece, reached from an
+/// instance pointer (the function's first parameter, of purpose `vmctx`) by adding widened 32-bit
+/// numbers, as a WebAssembly module's is.
 ///
-/// Whoever sets [`Func::allocator`] promises what C does. What is allocated is a *block*: no access through another pointer
-/// touches it, and none through a pointer into it touches anything else, until it is released. A released block is not accessed, and
-/// what a new one holds is not asked for, unless it is zeroed. Of what the allocator keeps for itself, nothing is read by other functions
-/// than those that it consists of. The function keeps its body and is called as ever.
+/// Whoever sets [`Func::allocator`] promises what C does. What is allocated is a *block*: no access
+/// through another pointer touches it, and none through a pointer into it touches anything else,
+/// until it is released. A released block is not accessed, and what a new one holds is not asked
+/// for, unless it is zeroed. Of what the allocator keeps for itself, nothing is read by other
+/// functions than those that it consists of. The function keeps its body and is called as ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Allocator {
     /// The first result is where a new block begins, or a number that is not used as an address.
@@ -74,7 +83,8 @@ pub enum Allocator {
         /// Index of the parameter, the instance pointer included.
         pointer: usize,
     },
-    /// The block that parameter `pointer` points at is released, and its contents are in a new block, the first result.
+    /// The block that parameter `pointer` points at is released, and its contents are in a new
+    /// block, the first result.
     Reallocate {
         /// Index of the parameter, the instance pointer included.
         pointer: usize,
@@ -90,36 +100,45 @@ pub struct DataObject {
     pub bytes: Vec<u8>,
     /// Alignment in bytes, a power of two.
     pub align: u64,
-    /// Whether code may write to it. A read-only object is constant: nothing differentiates with respect to it, and it
-    /// has no shadow. A writable one gets a shadow of equal size, zero at the start of every forward run.
+    /// Whether code may write to it. A read-only object is constant: nothing differentiates with
+    /// respect to it, and it has no shadow. A writable one gets a shadow of equal size, zero at the
+    /// start of every forward run.
     pub writable: bool,
 }
 
 /// A closed set of functions and data objects.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Functions in order of declaration. Copies of the program share them: a derivation makes one, to add few or none.
+    /// Functions in order of declaration. Copies of the program share them: a derivation makes one,
+    /// to add few or none.
     pub funcs: PrimaryMap<FuncKey, Arc<Func>>,
     /// Data objects in order of declaration.
     pub data: PrimaryMap<DataKey, DataObject>,
-    /// Only parameters with the purpose `vmctx`, and what is computed from them, are pointers. Frontends of languages whose
-    /// pointers are offsets into an instance's memory (WebAssembly) set this: there a 64-bit integer is a number, whoever
-    /// it is passed to. Otherwise any 64-bit parameter may be a pointer.
+    /// Only parameters with the purpose `vmctx`, and what is computed from them, are pointers.
+    /// Frontends of languages whose pointers are offsets into an instance's memory (WebAssembly)
+    /// set this: there a 64-bit integer is a number, whoever it is passed to. Otherwise any 64-bit
+    /// parameter may be a pointer.
     pub vmctx_pointers_only: bool,
-    /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among the last 65536 an access traps. So two accesses
-    /// whose numbers differ by a few bytes are as far apart in memory. Frontends set this whose memories never have their last page.
+    /// Addresses are sums of 64 bits and of a widened 32-bit number, and where that number is among
+    /// the last 65536 an access traps. So two accesses whose numbers differ by a few bytes are as
+    /// far apart in memory. Frontends set this whose memories never have their last page.
     pub short_indices: bool,
-    /// Some access of a double says that it is less aligned than a double, so that doubles may lie at 4 modulo 8, and eight bytes at a multiple of eight may be halves of two.
-    /// Frontends set this whose accesses say so (WebAssembly, of packed records).
+    /// Some access of a double says that it is less aligned than a double, so that doubles may lie
+    /// at 4 modulo 8, and eight bytes at a multiple of eight may be halves of two. Frontends set
+    /// this whose accesses say so (WebAssembly, of packed records).
     pub unaligned_doubles: bool,
-    /// Whatever traps a function has, its callers do not rely on them for their own accesses to be within memory: each access is within, or traps. So are
-    /// those to shadows. Frontends of languages set this whose memory is bounded (WebAssembly).
+    /// Whatever traps a function has, its callers do not rely on them for their own accesses to be
+    /// within memory: each access is within, or traps. So are those to shadows. Frontends of
+    /// languages set this whose memory is bounded (WebAssembly).
     pub confined: bool,
-    /// What the program's own trap codes mean: a name and a sentence for each, by which errors call them.
+    /// What the program's own trap codes mean: a name and a sentence for each, by which errors call
+    /// them.
     pub traps: BTreeMap<u8, (&'static str, &'static str)>,
-    /// Instructions that a derivation has copied from one function into another. No body that is held here has any.
+    /// Instructions that a derivation has copied from one function into another. No body that is
+    /// held here has any.
     pub copies: Copies,
-    /// Functions that a derivation calls as they are, though they have bodies. None in a program that nobody derives.
+    /// Functions that a derivation calls as they are, though they have bodies. None in a program
+    /// that nobody derives.
     pub plain: EntitySet<FuncKey>,
     func_by_symbol: HashMap<Arc<str>, FuncKey>,
     data_by_symbol: HashMap<Arc<str>, DataKey>,
@@ -127,8 +146,8 @@ pub struct Program {
 
 /// The symbol that an external name of `func` stands for.
 ///
-/// `%name` is `name`; `u0:3` keeps that spelling, since CLIF text has no other name for it; a library call is its C
-/// symbol (`ceilf`, `memcpy`).
+/// `%name` is `name`; `u0:3` keeps that spelling, since CLIF text has no other name for it; a
+/// library call is its C symbol (`ceilf`, `memcpy`).
 pub fn symbol_of(func: &ir::Function, name: &ExternalName) -> String {
     symbol_in(func, name).into_owned()
 }
@@ -146,7 +165,8 @@ pub fn symbol_in<'a>(func: &ir::Function, name: &'a ExternalName) -> Cow<'a, str
     }
 }
 
-/// The functions whose address a function takes, in order: symbols, and the signatures that they are declared with.
+/// The functions whose address a function takes, in order: symbols, and the signatures that they
+/// are declared with.
 pub fn addresses(func: &ir::Function) -> impl Iterator<Item = (String, ir::SigRef)> {
     let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     insts.filter_map(|inst| match func.dfg.insts[inst] {
@@ -158,7 +178,8 @@ pub fn addresses(func: &ir::Function) -> impl Iterator<Item = (String, ir::SigRe
     })
 }
 
-/// The functions that a function calls or takes the address of. It may declare more, of which nothing is asked: they need not exist.
+/// The functions that a function calls or takes the address of. It may declare more, of which
+/// nothing is asked: they need not exist.
 pub fn functions_used(func: &ir::Function) -> EntitySet<ir::FuncRef> {
     let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let mut used = EntitySet::new();
@@ -175,7 +196,8 @@ pub fn functions_used(func: &ir::Function) -> EntitySet<ir::FuncRef> {
     used
 }
 
-/// The symbols that a function takes the address of as global values. It may declare more, which need not exist.
+/// The symbols that a function takes the address of as global values. It may declare more, which
+/// need not exist.
 pub fn symbols_used(func: &ir::Function) -> EntitySet<ir::GlobalValue> {
     let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let mut work: Vec<ir::GlobalValue> = func.stack_limit.into_iter().collect();
@@ -195,7 +217,8 @@ pub fn symbols_used(func: &ir::Function) -> EntitySet<ir::GlobalValue> {
     used
 }
 
-/// Let every declared function be one that is called, and every signature one that is used, so that walks over the tables need no exception.
+/// Let every declared function be one that is called, and every signature one that is used, so that
+/// walks over the tables need no exception.
 fn forget_unused(func: &mut ir::Function) {
     let used = functions_used(func);
     match used.iter().next().map(|r| func.dfg.ext_funcs[r].clone()) {
@@ -258,7 +281,8 @@ impl Program {
         Self::default()
     }
 
-    /// Declare a function, or find it if its symbol is known. The first declaration's signature stays.
+    /// Declare a function, or find it if its symbol is known. The first declaration's signature
+    /// stays.
     pub fn declare(&mut self, symbol: &str, signature: &ir::Signature) -> FuncKey {
         if let Some(&k) = self.func_by_symbol.get(symbol) {
             return k;
@@ -279,10 +303,12 @@ impl Program {
         k
     }
 
-    /// Define a function under `symbol` and declare everything it calls. What it declares and does not call is left out.
+    /// Define a function under `symbol` and declare everything it calls. What it declares and does
+    /// not call is left out.
     ///
-    /// Returns the key, or the symbol back if it is defined already or its signature differs from an earlier declaration.
-    /// `lines` gives the [`crate::position`] of an instruction, 0 where unknown.
+    /// Returns the key, or the symbol back if it is defined already or its signature differs from
+    /// an earlier declaration. `lines` gives the [`crate::position`] of an instruction, 0 where
+    /// unknown.
     pub fn define(
         &mut self,
         symbol: &str,
@@ -308,7 +334,8 @@ impl Program {
         }
         forget_unused(&mut body);
         body.srclocs.clear();
-        // Locations are kept relative to a base, and one value is taken for "none": with base 0 it is out of reach.
+        // Locations are kept relative to a base, and one value is taken for "none": with base 0 it
+        // is out of reach.
         let named: Vec<_> = body.params.user_named_funcs().values().cloned().collect();
         body.params = ir::function::FunctionParameters::new();
         for n in named {
@@ -335,16 +362,17 @@ impl Program {
 
     /// Define an imported function as one of the embedder's own, at `address`.
     ///
-    /// It is compiled to a call of that address, in the primal and in the forward pass, and the pullback knows nothing of it:
-    /// whatever it does must not matter for derivatives. So its parameters and results are integers, and it writes no memory
-    /// that the program reads (it may map memory, or write what the program has just filled by `memset`).
+    /// It is compiled to a call of that address, in the primal and in the forward pass, and the
+    /// pullback knows nothing of it: whatever it does must not matter for derivatives. So its
+    /// parameters and results are integers, and it writes no memory that the program reads (it may
+    /// map memory, or write what the program has just filled by `memset`).
     ///
-    /// Returns the symbol back if it is defined already, if its signature differs from an earlier declaration, or if there is
-    /// a float in it.
+    /// Returns the symbol back if it is defined already, if its signature differs from an earlier
+    /// declaration, or if there is a float in it.
     ///
     /// # Safety
-    /// `address` is a function of the host's C convention with this signature, which does not unwind, as long as any code
-    /// that was compiled from this program may run.
+    /// `address` is a function of the host's C convention with this signature, which does not
+    /// unwind, as long as any code that was compiled from this program may run.
     pub unsafe fn define_host(
         &mut self,
         symbol: &str,

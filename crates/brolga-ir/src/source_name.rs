@@ -1,13 +1,15 @@
 //! What programmers call the functions whose symbols a compiler has mangled.
 //!
-//! A diagnostic that says `_ZN4core3f6421_$LT$impl$u20$f64$GT$9total_cmp17h5420b5ac21f16e92E` is exact, and nobody can read it. Compilers write
-//! such symbols by published rules (Rust's two manglings, the Itanium ABI of C++), so that a name can be had of the symbol alone. Where a frontend has
-//! the name itself (linkers write C++'s to WebAssembly modules as they are in the source), it says so: [`Func::called`](crate::Func::called).
-//! Two things are done to such names:
+//! A diagnostic that says `_ZN4core3f6421_$LT$impl$u20$f64$GT$9total_cmp17h5420b5ac21f16e92E` is
+//! exact, and nobody can read it. Compilers write such symbols by published rules (Rust's two
+//! manglings, the Itanium ABI of C++), so that a name can be had of the symbol alone. Where a
+//! frontend has the name itself (linkers write C++'s to WebAssembly modules as they are in the
+//! source), it says so: [`Func::called`](crate::Func::called). Two things are done to such names:
 //!
-//! - CLIF text has no `$`, which Rust's older mangling writes punctuation with, and readers put `_` in its place; that is undone first, in symbols that end
-//!   in the hash such names have.
-//! - A name with the arguments of its templates can be longer than a page. What is in brackets is left out, innermost first, until it is short.
+//! - CLIF text has no `$`, which Rust's older mangling writes punctuation with, and readers put `_`
+//!   in its place; that is undone first, in symbols that end in the hash such names have.
+//! - A name with the arguments of its templates can be longer than a page. What is in brackets is
+//!   left out, innermost first, until it is short.
 
 /// Names up to this length are given in full.
 const LONGEST: usize = 120;
@@ -15,7 +17,8 @@ const LONGEST: usize = 120;
 /// Deeper brackets than this are not counted.
 const DEEPEST: usize = 16;
 
-/// The name of a function as its source spells it, if the symbol is mangled: `core::f64::<impl f64>::total_cmp`.
+/// The name of a function as its source spells it, if the symbol is mangled: `core::f64::<impl
+/// f64>::total_cmp`.
 pub fn demangled(symbol: &str) -> Option<String> {
     let rust = rustc_demangle::try_demangle(&with_punctuation(symbol)).ok().map(|d| format!("{d:#}"));
     rust.or_else(|| cpp(symbol)).map(shortened)

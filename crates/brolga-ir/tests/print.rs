@@ -1,4 +1,5 @@
-//! The notation of derived code: every kind of instruction and terminator once, and a lifted function as a graph.
+//! The notation of derived code: every kind of instruction and terminator once, and a lifted
+//! function as a graph.
 
 use brolga_ir::block::{Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, FrameSlot, Shape, Sum, Tape, Val};

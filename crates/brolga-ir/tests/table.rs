@@ -67,7 +67,8 @@ fn a_table_is_appended_to_another_from_somewhere_on() {
     table.append_behind(pairs(1..2).collect(), 1);
     table.append_behind(Table::default(), 0);
     assert!(same(&table, &map), "{table:?} is not {map:?}");
-    // In the same order there is something else for each, and a table beside it has a place for each.
+    // In the same order there is something else for each, and a table beside it has a place for
+    // each.
     let other = table.map(|k, v| k.as_u32() * 100 + v);
     assert!(same(&other, &map.iter().map(|(k, v)| (*k, k.as_u32() * 100 + v)).collect()));
     let beside = table.one_each::<u8>();

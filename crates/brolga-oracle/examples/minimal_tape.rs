@@ -7,8 +7,8 @@
 //! backward  how its gradient flows to those
 //! ```
 //!
-//! `brolga_oracle::tape` is the same engine for whole programs: the nodes come from an interpreter, live in one arena, and
-//! their order of creation replaces the depth-first search below.
+//! `brolga_oracle::tape` is the same engine for whole programs: the nodes come from an interpreter,
+//! live in one arena, and their order of creation replaces the depth-first search below.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;

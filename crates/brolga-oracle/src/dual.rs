@@ -1,13 +1,15 @@
 //! Forward mode: the program on dual numbers.
 //!
-//! [`Forward`] receives the same floats and slopes as the tape, but keeps a tangent for each and no graph. Its purpose is the
-//! dot-product identity: for every tangent ẋ of the inputs and cotangent ȳ of the outputs
+//! [`Forward`] receives the same floats and slopes as the tape, but keeps a tangent for each and no
+//! graph. Its purpose is the dot-product identity: for every tangent ẋ of the inputs and cotangent
+//! ȳ of the outputs
 //!
 //! ```text
 //! ⟨ȳ, J ẋ⟩ = ⟨Jᵀ ȳ, ẋ⟩
 //! ```
 //!
-//! which checks a whole gradient, computed elsewhere, with one forward run and without any step size.
+//! which checks a whole gradient, computed elsewhere, with one forward run and without any step
+//! size.
 
 use std::collections::HashMap;
 
@@ -21,7 +23,8 @@ use crate::real::{Dual, Real};
 #[derive(Clone, Debug, Default)]
 pub struct Forward {
     nodes: PrimaryMap<NodeId, Dual>,
-    /// Nodes whose tangent depends on untracked bits, with the instruction that made the bits. Looked up only.
+    /// Nodes whose tangent depends on untracked bits, with the instruction that made the bits.
+    /// Looked up only.
     tainted: HashMap<NodeId, Site>,
 }
 
@@ -31,7 +34,8 @@ impl Forward {
         self.nodes.push(Dual { re: value, eps: tangent })
     }
 
-    /// The tangent of a node. `Err` says which instruction made the untracked bits that it depends on.
+    /// The tangent of a node. `Err` says which instruction made the untracked bits that it depends
+    /// on.
     pub fn tangent(&self, n: NodeId) -> Result<f64, Site> {
         match self.tainted.get(&n) {
             Some(&site) => Err(site),

@@ -91,7 +91,8 @@ pub enum OracleError {
         /// The call.
         at: Box<Place>,
     },
-    /// An indirect call of an address that is no function's, or of a function with another signature.
+    /// An indirect call of an address that is no function's, or of a function with another
+    /// signature.
     #[error("indirect call of {address:#x}, {problem}, at {at}")]
     BadCallee {
         /// The address.
@@ -101,8 +102,8 @@ pub enum OracleError {
         /// The call.
         at: Box<Place>,
     },
-    /// A derivative was asked for that goes through bits which were computed from a float by means the oracle does not
-    /// follow.
+    /// A derivative was asked for that goes through bits which were computed from a float by means
+    /// the oracle does not follow.
     #[error("untracked bits: the derivative goes through {at}")]
     Untracked {
         /// The instruction that made the bits.

@@ -2,36 +2,39 @@
 //!
 //! # Algorithm
 //!
-//! For a function of one real `t` (a gradient is checked coordinate by coordinate, or along a direction) we compute central
-//! differences `D(h) = (f(t+h) - f(t-h)) / 2h` for steps `h, h/2, h/4, …` down to where rounding leaves no digits, and
-//! extrapolate up to seven neighbouring ones to `h = 0` (Richardson): the error of D is a series in h², so with
-//! `T[i][0] = D(h/2ⁱ)`
+//! For a function of one real `t` (a gradient is checked coordinate by coordinate, or along a
+//! direction) we compute central differences `D(h) = (f(t+h) - f(t-h)) / 2h` for steps `h, h/2,
+//! h/4, …` down to where rounding leaves no digits, and extrapolate up to seven neighbouring ones
+//! to `h = 0` (Richardson): the error of D is a series in h², so with `T[i][0] = D(h/2ⁱ)`
 //!
 //! ```text
 //! T[i][k] = T[i][k-1] + (T[i][k-1] - T[i-1][k-1]) / (4ᵏ - 1)
 //! ```
 //!
-//! The answer is the entry that differs least from its neighbours (Ridders), and that difference, together with the
-//! rounding noise of the samples, is the error.
+//! The answer is the entry that differs least from its neighbours (Ridders), and that difference,
+//! together with the rounding noise of the samples, is the error.
 //!
 //! # Steps that are too large
 //!
-//! Agreement of neighbours can be luck: steps may span many periods of a sine, or jumps that add up to a slope. But a
-//! smaller step is no farther from a derivative than a larger one is, apart from noise. So an entry stands only if no
-//! quotient of a smaller step contradicts it. Some quotients with steps near the spacing of floats only contradict: a
-//! function whose values come in tiny steps has no other derivative.
+//! Agreement of neighbours can be luck: steps may span many periods of a sine, or jumps that add up
+//! to a slope. But a smaller step is no farther from a derivative than a larger one is, apart from
+//! noise. So an entry stands only if no quotient of a smaller step contradicts it. Some quotients
+//! with steps near the spacing of floats only contradict: a function whose values come in tiny
+//! steps has no other derivative.
 //!
 //! # Noise
 //!
-//! The noise of a value is what is known of its arithmetic ([`Options::precision`], [`Options::noise`]) or what the value does
-//! at points so close together that only rounding tells them apart, whichever is more: differences of fourth order there are
-//! `√70` times the noise (Hamming; Moré and Wild).
+//! The noise of a value is what is known of its arithmetic ([`Options::precision`],
+//! [`Options::noise`]) or what the value does at points so close together that only rounding tells
+//! them apart, whichever is more: differences of fourth order there are `√70` times the noise
+//! (Hamming; Moré and Wild).
 //!
 //! # Kinks
 //!
-//! One-sided derivatives are extrapolated from `f(t)` and samples on one side only (an error series in h, so factors 2ᵏ - 1).
-//! If both are trustworthy and differ by far more than their errors, the point is a kink, and a derivative there is a
-//! convention. If nothing converges, the verdict is that there is none, and why.
+//! One-sided derivatives are extrapolated from `f(t)` and samples on one side only (an error series
+//! in h, so factors 2ᵏ - 1). If both are trustworthy and differ by far more than their errors, the
+//! point is a kink, and a derivative there is a convention. If nothing converges, the verdict is
+//! that there is none, and why.
 
 use crate::OracleError;
 
@@ -82,8 +85,9 @@ impl Why {
 }
 
 impl Verdict {
-    /// Whether `d` may be the derivative, with a relative and absolute tolerance beside the own error. At a kink every
-    /// number between the one-sided derivatives may; where nothing can be told, anything.
+    /// Whether `d` may be the derivative, with a relative and absolute tolerance beside the own
+    /// error. At a kink every number between the one-sided derivatives may; where nothing can be
+    /// told, anything.
     pub fn accepts(&self, d: f64, tolerance: f64) -> bool {
         match *self {
             Verdict::Smooth { value, error } => {
@@ -101,12 +105,13 @@ impl Verdict {
 /// How samples are taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Relative precision of the function's values: `f64::EPSILON` for computations in `f64`, `f32::EPSILON` where `f32` is
-    /// involved.
+    /// Relative precision of the function's values: `f64::EPSILON` for computations in `f64`,
+    /// `f32::EPSILON` where `f32` is involved.
     pub precision: f64,
     /// Whether inputs are rounded to `f32`, so that a step must survive that.
     pub f32_inputs: bool,
-    /// What is known of the values' absolute error beside that: numbers that cancel on the way leave more than the result shows.
+    /// What is known of the values' absolute error beside that: numbers that cancel on the way
+    /// leave more than the result shows.
     pub noise: f64,
 }
 
@@ -149,8 +154,9 @@ struct Quotient {
     noise: f64,
 }
 
-/// The most exact extrapolation that no quotient of a smaller step contradicts. The first `ladder` quotients have steps that
-/// halve; the others only contradict. The error of a quotient is a series in powers of `1/base`.
+/// The most exact extrapolation that no quotient of a smaller step contradicts. The first `ladder`
+/// quotients have steps that halve; the others only contradict. The error of a quotient is a series
+/// in powers of `1/base`.
 fn extrapolate(quotients: &[Quotient], ladder: usize, base: f64) -> Estimate {
     let mut entries = entries(&quotients[..ladder], base);
     entries.sort_by(|a, b| a.error.total_cmp(&b.error));
@@ -169,7 +175,8 @@ fn entries(quotients: &[Quotient], base: f64) -> Vec<Estimate> {
             factor *= base;
             let t = row[k - 1] + (row[k - 1] - above[k - 1]) / (factor - 1.0);
             let spread = (t - row[k - 1]).abs().max((t - above[k - 1]).abs());
-            // Extrapolation amplifies rounding little: the weights sum to one and are at most about two.
+            // Extrapolation amplifies rounding little: the weights sum to one and are at most about
+            // two.
             let error = spread + 2.0 * q.noise;
             if t.is_finite() {
                 let reach = quotients[i - k..=i].iter().map(|q| (q.value - t).abs()).fold(0.0, f64::max);
@@ -207,7 +214,8 @@ impl<F: FnMut(f64) -> f64> Samples<F> {
         y
     }
 
-    /// Noise as it shows at neighbouring points: what differences of fourth order have, which smooth functions have not.
+    /// Noise as it shows at neighbouring points: what differences of fourth order have, which
+    /// smooth functions have not.
     fn measure(&mut self, spacing: f64) {
         let points: Vec<f64> = (-3..=3).map(|k| self.round(self.t + f64::from(k) * spacing)).collect();
         let mut d: Vec<f64> = points.iter().map(|&x| (self.f)(x)).collect();
@@ -257,7 +265,8 @@ impl<F: FnMut(f64) -> f64> Samples<F> {
             [(0, 4.0), (1, 2.0), (2, 2.0)].map(|(i, base)| extrapolate(&found[i], ladder, base));
         let known = self.options.noise.max(self.options.precision * self.f0.abs());
         let said = verdict(central, left, right, &self.options);
-        // Where roundings are known, what is more than they and the slope make of neighbouring points are jumps.
+        // Where roundings are known, what is more than they and the slope make of neighbouring
+        // points are jumps.
         let explained = |slope: f64| self.noise <= 10.0 * (known + 8.0 * spacing * slope.abs());
         let jumps =
             matches!(said, Some(Verdict::Smooth { value, .. }) if self.options.noise > 0.0 && !explained(value));
@@ -278,7 +287,8 @@ pub fn derivative<E>(mut f: impl FnMut(f64) -> Result<f64, E>, t: f64, options: 
     if !f0.is_finite() {
         return Verdict::Unreliable(Why::NotFinite);
     }
-    // A step near 0 has only the size of the function's values to go by; where those have few digits it must be large.
+    // A step near 0 has only the size of the function's values to go by; where those have few
+    // digits it must be large.
     let least = if options.precision > 1e-12 { 0.5 } else { 1e-3 };
     let mut at_scale = |scale| {
         Samples { f: &mut f, t, f0, options: *options, scale, noise: options.noise, undefined: false }.verdict()

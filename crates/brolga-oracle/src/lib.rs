@@ -1,13 +1,14 @@
 //! Independent oracles for gradients.
 //!
-//! A derivative is checked against something that was made in another way. This crate has three such things, none of which
-//! shares a rule or a line with the derivative pass:
+//! A derivative is checked against something that was made in another way. This crate has three
+//! such things, none of which shares a rule or a line with the derivative pass:
 //!
-//! - [`tape`]: reverse mode on a recorded graph. The primal CLIF is interpreted ([`interp`]) on real memory; every float
-//!   operation leaves a node; the graph is walked back. See [`gradient`] and [`Oracle`]. Asked in another way ([`trace`]),
-//!   the same graph says why a gradient is what it is.
-//! - [`dual`]: forward mode on dual numbers, in the same interpreter, for the identity ⟨ȳ, Jẋ⟩ = ⟨Jᵀȳ, ẋ⟩, and over the tape
-//!   for second derivatives.
+//! - [`tape`]: reverse mode on a recorded graph. The primal CLIF is interpreted ([`interp`]) on
+//!   real memory; every float operation leaves a node; the graph is walked back. See [`gradient`]
+//!   and [`Oracle`]. Asked in another way ([`trace`]), the same graph says why a gradient is what
+//!   it is.
+//! - [`dual`]: forward mode on dual numbers, in the same interpreter, for the identity ⟨ȳ, Jẋ⟩ =
+//!   ⟨Jᵀȳ, ẋ⟩, and over the tape for second derivatives.
 //! - [`fd`]: finite differences, which know nothing but how to call the function.
 //!
 //! ```
@@ -40,20 +41,24 @@
 //! # What this oracle cannot see
 //!
 //! - *Time and memory.* A wrong gradient is found, a slow or leaking one is not.
-//! - *Errors that all share.* Tape and dual numbers use the same slopes (`interp/float.rs`, `interp/libm.rs`); only finite
-//!   differences are independent of those. At kinks, where finite differences say nothing, the conventions in the headers
-//!   of these files are definitions, not findings.
-//! - *The last digits.* The tape sums cotangents in `f64` and in an order of its own, also for `f32` programs; a compiled
-//!   pullback rounds differently.
-//! - *Bits as numbers.* Arithmetic on the bits of an active float is not followed, except masks of signs and pieces that
-//!   are put together again. If a derivative goes through such bits, there is an error instead of an answer.
+//! - *Errors that all share.* Tape and dual numbers use the same slopes (`interp/float.rs`,
+//!   `interp/libm.rs`); only finite differences are independent of those. At kinks, where finite
+//!   differences say nothing, the conventions in the headers of these files are definitions, not
+//!   findings.
+//! - *The last digits.* The tape sums cotangents in `f64` and in an order of its own, also for
+//!   `f32` programs; a compiled pullback rounds differently.
+//! - *Bits as numbers.* Arithmetic on the bits of an active float is not followed, except masks of
+//!   signs and pieces that are put together again. If a derivative goes through such bits, there is
+//!   an error instead of an answer.
 //! - *Threads.* The interpreter is alone: atomic operations are plain ones, and races stay unseen.
-//! - *Memory errors.* Addresses are used as they are. An access out of bounds is the host's, as in compiled code (only
-//!   the neighbourhood of null traps); reading memory that was freed gives what the host has there.
+//! - *Memory errors.* Addresses are used as they are. An access out of bounds is the host's, as in
+//!   compiled code (only the neighbourhood of null traps); reading memory that was freed gives what
+//!   the host has there.
 //! - *Undefined contents.* Stack slots start as zeros here; compiled code finds other things there.
-//! - *Activity promises.* A buffer that the caller calls constant but in which the program keeps active values is followed
-//!   here, where a compiled derivative may refuse it.
-//! - *Exceptions, stack switching, dynamic vectors, arithmetic on f16 and f128.* These give [`OracleError::Unsupported`].
+//! - *Activity promises.* A buffer that the caller calls constant but in which the program keeps
+//!   active values is followed here, where a compiled derivative may refuse it.
+//! - *Exceptions, stack switching, dynamic vectors, arithmetic on f16 and f128.* These give
+//!   [`OracleError::Unsupported`].
 
 pub mod dual;
 pub mod error;

@@ -1,10 +1,12 @@
 //! Numbers in which slopes are computed.
 //!
-//! A local slope (∂ result / ∂ operand) is written once, generically over [`Real`]. With `f64` it is a number; with
-//! [`Dual`] it carries its own derivative along one direction, so a tape whose slopes are dual numbers gives second
-//! derivatives (forward over reverse) without a second set of formulas.
+//! A local slope (∂ result / ∂ operand) is written once, generically over [`Real`]. With `f64` it
+//! is a number; with [`Dual`] it carries its own derivative along one direction, so a tape whose
+//! slopes are dual numbers gives second derivatives (forward over reverse) without a second set of
+//! formulas.
 //!
-//! Every elementary function is a default method in terms of [`Real::chain`]: a value and a slope, both plain `f64`.
+//! Every elementary function is a default method in terms of [`Real::chain`]: a value and a slope,
+//! both plain `f64`.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -21,14 +23,15 @@ pub trait Real:
     /// `value`, varying `slope` times as fast as `self`.
     fn chain(self, value: f64, slope: f64) -> Self;
 
-    /// `ct · slope`, where a component of the cotangent that is exactly zero contributes zero even if the slope is
-    /// infinite or NaN.
+    /// `ct · slope`, where a component of the cotangent that is exactly zero contributes zero even
+    /// if the slope is infinite or NaN.
     fn strong_mul(ct: Self, slope: Self) -> Self;
 
     /// Whether this is exactly zero and does not vary.
     fn is_zero(self) -> bool;
 
-    /// A value that was computed elsewhere, with the derivative that the chain rule gives it from `prev`.
+    /// A value that was computed elsewhere, with the derivative that the chain rule gives it from
+    /// `prev`.
     fn from_chain(value: f64, prev: impl Iterator<Item = (Self, Self)>) -> Self;
 
     /// 1/x.

@@ -6,8 +6,9 @@ use crate::real::Real;
 
 /// ψ(x) = d/dx ln Γ(x).
 ///
-/// Reflection `ψ(x) = ψ(1-x) - π/tan(πx)` brings x above 0, recurrence `ψ(x) = ψ(x+1) - 1/x` above 10, and there the
-/// asymptotic series `ln x - 1/2x - Σ B₂ₖ/(2k x²ᵏ)` has an error below one unit in the last place.
+/// Reflection `ψ(x) = ψ(1-x) - π/tan(πx)` brings x above 0, recurrence `ψ(x) = ψ(x+1) - 1/x` above
+/// 10, and there the asymptotic series `ln x - 1/2x - Σ B₂ₖ/(2k x²ᵏ)` has an error below one unit
+/// in the last place.
 pub fn digamma<R: Real>(x: R) -> R {
     let c = R::constant;
     let p = x.primal();

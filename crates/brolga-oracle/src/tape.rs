@@ -10,19 +10,21 @@
 //! grad    (during `backward`) ∂ Σ seeds·results / ∂ value
 //! ```
 //!
-//! Operands are recorded before results, so the order of creation is a topological order, and `backward` is one loop from
-//! the last node to the first, in which each node passes `grad · slope` on to each operand with `+=`.
+//! Operands are recorded before results, so the order of creation is a topological order, and
+//! `backward` is one loop from the last node to the first, in which each node passes `grad · slope`
+//! on to each operand with `+=`.
 //!
 //! # Invariants
 //!
 //! - `prev` of a node has smaller ids than the node.
 //! - A cotangent that is exactly zero passes nothing on, whatever the slope (also infinite or NaN).
-//! - What roots are made of (`sqrt` and others that end with a number and an infinite slope) has a cotangent that may be infinite. That passes
-//!   zero on to an operand with slope zero: along that operand the root turns back where it ends, and the mean slope is zero.
+//! - What roots are made of (`sqrt` and others that end with a number and an infinite slope) has a
+//!   cotangent that may be infinite. That passes zero on to an operand with slope zero: along that
+//!   operand the root turns back where it ends, and the mean slope is zero.
 //! - A node of untracked bits has no operands, and an error if its cotangent is not exactly zero.
 //!
-//! Every float operation costs a node, so memory grows with the length of the run. That is what a compiled pullback is
-//! compared with, and why this engine is an oracle and not the product.
+//! Every float operation costs a node, so memory grows with the length of the run. That is what a
+//! compiled pullback is compared with, and why this engine is an oracle and not the product.
 
 use std::collections::HashMap;
 
@@ -44,7 +46,8 @@ pub struct Node<T> {
     pub value: T,
     /// Where; `None` for an input.
     pub site: Option<Site>,
-    /// Where its operands end in the tape's list of edges; they begin where those of the previous node end.
+    /// Where its operands end in the tape's list of edges; they begin where those of the previous
+    /// node end.
     end: u32,
 }
 
@@ -54,7 +57,8 @@ pub struct Tape<T = f64> {
     nodes: PrimaryMap<NodeId, Node<T>>,
     /// Operands and slopes of all nodes, in order of nodes.
     edges: Vec<(NodeId, T)>,
-    /// Nodes of untracked bits, with the instruction that made the bits. Looked up only, never iterated.
+    /// Nodes of untracked bits, with the instruction that made the bits. Looked up only, never
+    /// iterated.
     untracked: HashMap<NodeId, Site>,
     /// Operands of roots.
     rooted: Vec<NodeId>,
@@ -106,8 +110,8 @@ impl<T: Real> Tape<T> {
         self.nodes.len() * size_of::<Node<T>>() + self.edges.len() * size_of::<(NodeId, T)>()
     }
 
-    /// The cotangent of every node, given those of some. `Err` says which instruction made the untracked bits through
-    /// which a derivative goes.
+    /// The cotangent of every node, given those of some. `Err` says which instruction made the
+    /// untracked bits through which a derivative goes.
     pub fn backward(&self, seeds: &[(NodeId, T)]) -> Result<SecondaryMap<NodeId, T>, Site> {
         self.backward_in(self.nodes.keys().rev(), seeds)
     }
@@ -121,9 +125,10 @@ impl<T: Real> Tape<T> {
         self.sweep(order, seeds, |term| term)
     }
 
-    /// How far rounding may leave each cotangent from what it should be: terms are changed by some units in the last place,
-    /// each in a way of its own, and so much does that change the sums (Monte Carlo arithmetic). Terms that cancel are
-    /// seen so, also where each of them is small in the end, or all of it is contracted further on.
+    /// How far rounding may leave each cotangent from what it should be: terms are changed by some
+    /// units in the last place, each in a way of its own, and so much does that change the sums
+    /// (Monte Carlo arithmetic). Terms that cancel are seen so, also where each of them is small in
+    /// the end, or all of it is contracted further on.
     pub fn rounding(&self, seeds: &[(NodeId, T)], exact: &SecondaryMap<NodeId, T>) -> SecondaryMap<NodeId, f64> {
         let mut off = SecondaryMap::with_default(0.0);
         off.resize(self.nodes.len());
@@ -145,8 +150,9 @@ impl<T: Real> Tape<T> {
         off
     }
 
-    /// By how much rounding may change `Σ seeds·results`, in terms of the precision of the arithmetic: roundings are
-    /// independent of each other, and each counts as its value's cotangent says.
+    /// By how much rounding may change `Σ seeds·results`, in terms of the precision of the
+    /// arithmetic: roundings are independent of each other, and each counts as its value's
+    /// cotangent says.
     pub fn noise(&self, cotangents: &SecondaryMap<NodeId, T>) -> f64 {
         let computed = self.nodes.iter().filter(|(_, n)| n.site.is_some());
         let terms = computed.map(|(n, node)| f64::strong_mul(cotangents[n].primal(), node.value.primal()));
@@ -196,12 +202,14 @@ impl<T: Real> Tape<T> {
         under
     }
 
-    /// The nodes that some of `roots` depend on, each before its operands: depth-first postorder, reversed.
+    /// The nodes that some of `roots` depend on, each before its operands: depth-first postorder,
+    /// reversed.
     pub fn depth_first(&self, roots: &[NodeId]) -> Vec<NodeId> {
         let mut seen = EntitySet::<NodeId>::new();
         let mut post = Vec::new();
         for &root in roots {
-            // Nodes with the number of operands that have been visited; an explicit stack, since chains are long.
+            // Nodes with the number of operands that have been visited; an explicit stack, since
+            // chains are long.
             let mut stack = Vec::new();
             if seen.insert(root) {
                 stack.push((root, 0));

@@ -2,13 +2,14 @@
 //!
 //! # Problem
 //!
-//! A gradient of zero, or one that is not finite, is a fact about one path through the program. The graph of the run knows
-//! the whole story: who used the input, with which slope, and what became of that.
+//! A gradient of zero, or one that is not finite, is a fact about one path through the program. The
+//! graph of the run knows the whole story: who used the input, with which slope, and what became of
+//! that.
 //!
 //! # Answer
 //!
-//! A [`Trace`] is a [`Tape`] with one more list: for each float the instructions at which a use of it ended without passing a
-//! derivative on. Three questions are answered from it:
+//! A [`Trace`] is a [`Tape`] with one more list: for each float the instructions at which a use of
+//! it ended without passing a derivative on. Three questions are answered from it:
 //!
 //! ```text
 //! why zero       from the float along its uses, as long as the cotangent is exactly zero; wherever that stops,
@@ -53,7 +54,8 @@ pub enum End {
     NotChosen,
     /// Only looked at by a comparison.
     Compared,
-    /// Its bits went where their mantissa does not count, or nothing is differentiable there (a sign, a kink).
+    /// Its bits went where their mantissa does not count, or nothing is differentiable there (a
+    /// sign, a kink).
     LocallyConstant,
     /// Overwritten in memory.
     Overwritten,
@@ -81,7 +83,8 @@ pub enum Reason {
     Cancelled(Vec<(Site, f64)>),
     /// It is a result, or the final contents of a buffer, whose seed is zero.
     ZeroSeed(Port),
-    /// A branch went another way: it never went to a block that would have used it, at the second place.
+    /// A branch went another way: it never went to a block that would have used it, at the second
+    /// place.
     NotReached {
         /// The branch.
         branch: Site,
@@ -99,7 +102,8 @@ pub struct Step {
     pub value: f64,
     /// Its cotangent.
     pub cotangent: f64,
-    /// The slope by which its cotangent reached the step before, and what that gave; absent in the first step.
+    /// The slope by which its cotangent reached the step before, and what that gave; absent in the
+    /// first step.
     pub passed: Option<(f64, f64)>,
 }
 
@@ -370,7 +374,8 @@ impl Trace<'_> {
         out
     }
 
-    /// The first use in the blocks that were not entered and can be reached from `from` through such blocks only.
+    /// The first use in the blocks that were not entered and can be reached from `from` through
+    /// such blocks only.
     fn first_use(
         &self,
         func: FuncKey,
@@ -396,7 +401,8 @@ impl Trace<'_> {
         None
     }
 
-    /// The first node of the pullback whose cotangent is not finite, and the way its cotangent came: from the result on.
+    /// The first node of the pullback whose cotangent is not finite, and the way its cotangent
+    /// came: from the result on.
     pub fn first_non_finite(&self) -> Option<Vec<Step>> {
         let nodes = (0..self.n_nodes()).rev().map(NodeId::new);
         let first = nodes.into_iter().find(|&n| !self.grad[n].is_finite())?;
@@ -430,8 +436,8 @@ impl Trace<'_> {
         way
     }
 
-    /// Terms `cotangent · slope` by instruction, the largest first: all of the pullback, or those of one float, which add
-    /// up to its cotangent (less its seed).
+    /// Terms `cotangent · slope` by instruction, the largest first: all of the pullback, or those
+    /// of one float, which add up to its cotangent (less its seed).
     pub fn contributions(&self, of: Option<NodeId>) -> Vec<Contribution> {
         let mut order: Vec<Contribution> = Vec::new();
         let mut known: HashMap<Site, usize> = HashMap::new();

@@ -24,7 +24,8 @@ fn same(ty: Type, x: &DataValue, y: &DataValue) -> bool {
     lanes(ty, to_bits(x)).zip(lanes(ty, to_bits(y))).all(|(x, y)| x == y || is_nan(x) && is_nan(y))
 }
 
-/// Where the other one is wrong: a carry that undoes an overflow makes none, and 2^128 - 1 is the largest `i128` unsigned.
+/// Where the other one is wrong: a carry that undoes an overflow makes none, and 2^128 - 1 is the
+/// largest `i128` unsigned.
 const THEIR_MISTAKES: [&str; 3] = ["sadd_overflow_cin", "ssub_overflow_bin", "fcvt_to_uint_sat.i128"];
 
 #[test]

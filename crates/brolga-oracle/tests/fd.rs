@@ -95,7 +95,8 @@ fn several_variables_and_single_precision() {
     assert!((value(g[1]) - 1.2f64.sin()).abs() < 1e-4, "{g:?}");
 }
 
-/// Functions whose larger steps mislead: over periods and jumps, through noise, and where the domain ends.
+/// Functions whose larger steps mislead: over periods and jumps, through noise, and where the
+/// domain ends.
 #[test]
 fn what_larger_steps_say_is_checked_by_smaller_ones() {
     let rows: [Row; 9] = [
@@ -116,7 +117,8 @@ fn what_larger_steps_say_is_checked_by_smaller_ones() {
             assert!(wrong == d || !v.accepts(wrong, 1e-6), "row {i}: {v:?} accepts {wrong}");
         }
     }
-    // Values that come in steps which no difference resolves, and noise that only who computes them knows of.
+    // Values that come in steps which no difference resolves, and noise that only who computes them
+    // knows of.
     let steps = |x: f64| (x * 1e13).floor() / 1e13;
     assert_eq!(at(steps, 0.700_000_000_000_05), Verdict::Unreliable(Why::NoLimit));
     let rounds = Options { noise: f64::EPSILON, ..Options::default() };

@@ -1,4 +1,5 @@
-//! Whole programs: the dot-product identity between reverse and forward mode, and the two orders of the tape.
+//! Whole programs: the dot-product identity between reverse and forward mode, and the two orders of
+//! the tape.
 
 mod common;
 

@@ -8,7 +8,8 @@ use cranelift_codegen::ir::TrapCode;
 
 use common::{Native, dup, f64_of, f64v, func, program};
 
-/// Run `%f(pointer)` on two copies of some bytes, interpreted and compiled, and compare results and memory.
+/// Run `%f(pointer)` on two copies of some bytes, interpreted and compiled, and compare results and
+/// memory.
 fn compare(signature: &str, body: &str) {
     let text = format!(
         "function %f(i64) {signature} system_v {{\nss0 = explicit_slot 32, align = 16\nblock0(v0: i64):\n{body}\n}}"

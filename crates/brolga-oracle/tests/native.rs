@@ -12,7 +12,8 @@ use cranelift_codegen::ir::Type;
 use common::ops::{cases, tuples};
 use common::{Native, func, program};
 
-/// Equal bits; NaNs are equal to each other, since Cranelift does not say which NaN an operation gives.
+/// Equal bits; NaNs are equal to each other, since Cranelift does not say which NaN an operation
+/// gives.
 fn same(ty: Type, x: &DataValue, y: &DataValue) -> bool {
     let is_nan = |b: u128| match (ty.lane_type().is_float(), ty.lane_bits()) {
         (true, 32) => f32::from_bits(b as u32).is_nan(),

@@ -1,5 +1,5 @@
-//! Every float operation and every imported function: the tape against finite differences, dual numbers, and its own
-//! derivative.
+//! Every float operation and every imported function: the tape against finite differences, dual
+//! numbers, and its own derivative.
 
 mod common;
 
@@ -112,7 +112,8 @@ fn tape_against_finite_differences_and_duals() {
                 Ok(f64_of(&oracle.run(f, &args)?[0]))
             };
             for (i, v) in fd::gradient(value, &x, &fd::Options::default()).into_iter().enumerate() {
-                // Where a step of relative size leaves the smooth piece there is nothing to compare with.
+                // Where a step of relative size leaves the smooth piece there is nothing to compare
+                // with.
                 if ordinary(&x) {
                     assert!(!matches!(v, Verdict::Unreliable(_)), "{op} at {x:?}: {v:?}");
                     assert!(v.accepts(lanes[i], 1e-9), "{op} at {x:?}, operand {i}: {} but {v:?}", lanes[i]);

@@ -79,7 +79,8 @@ fn answers_are_those_of_the_run() {
     let why = trace.why_zero(node(1));
     assert!(matches!(why[..], [Reason::Ended { how: End::NotChosen, at: Some(_) }]), "{why:?}");
 
-    // The terms of an input add up to its gradient, all squares are one instruction, and everything is finite.
+    // The terms of an input add up to its gradient, all squares are one instruction, and everything
+    // is finite.
     let terms = trace.contributions(Some(node(2)));
     assert_eq!((terms.len(), terms[0].sum), (1, 4.0));
     let all = trace.contributions(None);

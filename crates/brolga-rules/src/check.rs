@@ -1,17 +1,19 @@
 //! The rule checker: does a row describe this function?
 //!
-//! The function is a black box, run as it is compiled. [`measure`] finds its slopes at given points by central differences
-//! with Richardson extrapolation (Ridders' scheme), and with each slope a bound on how wrong it may be, from both the
-//! extrapolation and the rounding of the function's results. [`check`] then compares a row with the measurements. They are
-//! separate, so that one measurement serves a row and all of its mutants ([`mutants`]), which the checker must reject.
+//! The function is a black box, run as it is compiled. [`measure`] finds its slopes at given points
+//! by central differences with Richardson extrapolation (Ridders' scheme), and with each slope a
+//! bound on how wrong it may be, from both the extrapolation and the rounding of the function's
+//! results. [`check`] then compares a row with the measurements. They are separate, so that one
+//! measurement serves a row and all of its mutants ([`mutants`]), which the checker must reject.
 //!
-//! What a difference says of a point without a derivative is this project's policy: at a corner, the mean of the one-sided
-//! slopes; at the edge of the domain or at a vertical tangent, an infinity with a sign.
+//! What a difference says of a point without a derivative is this project's policy: at a corner,
+//! the mean of the one-sided slopes; at the edge of the domain or at a vertical tangent, an
+//! infinity with a sign.
 //!
-//! What it cannot see: points nearer to a kink than the arithmetic resolves, operands so small that differences of results
-//! drown in rounding (those slopes come back with wide bounds), errors of a row below about 1e-6 relative (1e-3 for single
-//! precision), and anything about jumps, where no slope is measured. Edge cases therefore also stand in a table of their
-//! own, in `docs/KINKS.md`.
+//! What it cannot see: points nearer to a kink than the arithmetic resolves, operands so small that
+//! differences of results drown in rounding (those slopes come back with wide bounds), errors of a
+//! row below about 1e-6 relative (1e-3 for single precision), and anything about jumps, where no
+//! slope is measured. Edge cases therefore also stand in a table of their own, in `docs/KINKS.md`.
 
 use std::fmt;
 
@@ -115,15 +117,16 @@ impl fmt::Display for Mismatch {
 /// What a successful check rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// For each partial, in the order of [`ExprRow::partials`], at how many points the measurement was sharp.
+    /// For each partial, in the order of [`ExprRow::partials`], at how many points the measurement
+    /// was sharp.
     pub sharp: Vec<usize>,
 }
 
 /// A function under test: operands to results.
 pub type Function<'a> = &'a dyn Fn(&[f64]) -> Vec<f64>;
 
-/// Measure a function at every point at which its results are finite. An operand is varied at a point only where `vary`
-/// says so: integers and pointers never are.
+/// Measure a function at every point at which its results are finite. An operand is varied at a
+/// point only where `vary` says so: integers and pointers never are.
 pub fn measure(f: Function, width: Width, points: &[Vec<f64>], vary: impl Fn(&[f64], usize) -> bool) -> Vec<Probe> {
     let mut probes = Vec::new();
     for point in points {
@@ -175,7 +178,8 @@ pub fn check(row: &ExprRow, width: Width, probes: &[Probe]) -> Result<Evidence, 
     if mismatches.is_empty() { Ok(Evidence { sharp }) } else { Err(mismatches) }
 }
 
-/// Whether both numbers are too large for the width, with the same sign: one overflowed, the other is about to.
+/// Whether both numbers are too large for the width, with the same sign: one overflowed, the other
+/// is about to.
 fn beyond(width: Width, a: f64, b: f64) -> bool {
     let large = match width {
         Width::F64 => f64::MAX / 1e3,
@@ -209,8 +213,8 @@ fn slope(f: Function, width: Width, at: &[f64], result: usize, operand: usize) -
     best
 }
 
-/// A power of two well below the distance to every place where functions like to have corners, edges and poles: zero, ±1,
-/// the other operands and their negatives.
+/// A power of two well below the distance to every place where functions like to have corners,
+/// edges and poles: zero, ±1, the other operands and their negatives.
 fn first_step(at: &[f64], operand: usize) -> f64 {
     let x = at[operand];
     let mut room = 1.0f64;
@@ -227,7 +231,8 @@ fn first_step(at: &[f64], operand: usize) -> f64 {
     0.5f64.powi(3) * 2.0f64.powi(room.log2().floor().max(-1070.0) as i32)
 }
 
-/// Ridders' extrapolation of central differences. Returns the estimate and a bound on its error, infinite if there is none.
+/// Ridders' extrapolation of central differences. Returns the estimate and a bound on its error,
+/// infinite if there is none.
 fn ridders(f: &dyn Fn(f64) -> (f64, f64), x: f64, first: f64, width: Width) -> (f64, f64) {
     let mut best = (f64::NAN, f64::INFINITY);
     let mut last: Vec<f64> = Vec::new();
@@ -239,7 +244,8 @@ fn ridders(f: &dyn Fn(f64) -> (f64, f64), x: f64, first: f64, width: Width) -> (
             last.clear();
             continue;
         }
-        // Results are taken to be right to four units in the last place; extrapolation at most doubles that.
+        // Results are taken to be right to four units in the last place; extrapolation at most
+        // doubles that.
         let noise = 8.0 * (width.epsilon() * z1.abs().max(z0.abs()) + width.least()) / (x1 - x0);
         let mut now = vec![quotient];
         for (m, &before) in last.iter().enumerate() {
@@ -256,8 +262,8 @@ fn ridders(f: &dyn Fn(f64) -> (f64, f64), x: f64, first: f64, width: Width) -> (
     best
 }
 
-/// Whether the tangent is vertical: difference quotients grow without bound, but slower than at a jump. One-sided where
-/// the function ends.
+/// Whether the tangent is vertical: difference quotients grow without bound, but slower than at a
+/// jump. One-sided where the function ends.
 fn vertical(f: &dyn Fn(f64) -> (f64, f64), x: f64, width: Width) -> Option<f64> {
     let (_, z) = f(x);
     let mut quotients = Vec::new();
@@ -276,8 +282,9 @@ fn vertical(f: &dyn Fn(f64) -> (f64, f64), x: f64, width: Width) -> Option<f64> 
     (grows && quotients.len() >= 6).then(|| f64::INFINITY.copysign(quotients[0]))
 }
 
-/// Every row that differs from this one by one mistake: a sign, a partial left out, a term or factor left out, two operands
-/// confused. Each with a description. Only partials for operands that `vary` accepts are changed.
+/// Every row that differs from this one by one mistake: a sign, a partial left out, a term or
+/// factor left out, two operands confused. Each with a description. Only partials for operands that
+/// `vary` accepts are changed.
 pub fn mutants(row: &ExprRow, vary: impl Fn(usize) -> bool) -> Vec<(String, ExprRow)> {
     let mut all = Vec::new();
     for (r, o, partial) in row.partials().filter(|&(_, o, _)| vary(o)) {

@@ -1,12 +1,14 @@
 //! What instructions and records cost: the numbers by which passes decide, all in one place.
 //!
-//! *Problem.* Whether a value is recorded or computed again, whether a loop runs in lanes, whether a recursion runs twice: each is a
-//! comparison of instructions, of cycles that are waited for, and of bytes. Constants in each of those passes can contradict each other, and
-//! a change of machine is a search for them.
+//! *Problem.* Whether a value is recorded or computed again, whether a loop runs in lanes, whether
+//! a recursion runs twice: each is a comparison of instructions, of cycles that are waited for, and
+//! of bytes. Constants in each of those passes can contradict each other, and a change of machine
+//! is a search for them.
 //!
-//! *Answer.* One table of instructions ([`cost`], [`latency`]) and the constants below. What they stand for is measured by
-//! `cargo xtask bench --costs`, which prints it beside them. They are fixed, and not measured where code is derived, so that the same input gives the same
-//! code everywhere.
+//! *Answer.* One table of instructions ([`cost`], [`latency`]) and the constants below. What they
+//! stand for is measured by `cargo xtask bench --costs`, which prints it beside them. They are
+//! fixed, and not measured where code is derived, so that the same input gives the same code
+//! everywhere.
 
 use cranelift_codegen::ir::Opcode;
 
@@ -34,7 +36,8 @@ pub fn cost(op: Opcode) -> u32 {
 /// Up to this [`cost`] a result is cheap: to compute it again takes less than to record it.
 pub const CHEAP: u32 = 2;
 
-/// Cycles until the result of an instruction is there, once its operands are: what a chain of them takes.
+/// Cycles until the result of an instruction is there, once its operands are: what a chain of them
+/// takes.
 pub fn latency(op: Opcode) -> u32 {
     match op {
         Opcode::Fadd | Opcode::Fsub | Opcode::Fmul | Opcode::Fma => 4,
@@ -46,37 +49,43 @@ pub fn latency(op: Opcode) -> u32 {
     }
 }
 
-/// Instructions that a core has under way if it runs one thread. Where a turn of a loop is longer, the next turn cannot begin while this one waits for its chain.
+/// Instructions that a core has under way if it runs one thread. Where a turn of a loop is longer,
+/// the next turn cannot begin while this one waits for its chain.
 pub const IN_FLIGHT: u32 = 256;
 /// Instructions of a turn's reverse, with what it repeats of the primal, for each of the primal's.
 pub const REVERSE: u32 = 3;
 /// Bytes of a record that are written and read again in the time of a cycle.
 pub const BYTES_A_CYCLE: u32 = 2;
-/// Cycles of a turn's chain from which on it is asked whether a record is quicker: with less, the reverse has something else to do meanwhile.
+/// Cycles of a turn's chain from which on it is asked whether a record is quicker: with less, the
+/// reverse has something else to do meanwhile.
 pub const LONG_CHAIN: u32 = 64;
 
-/// Whether a reverse that repeats a chain of so many cycles waits longer than it would for a record of so many bytes; the turn of the primal has
-/// so many instructions.
+/// Whether a reverse that repeats a chain of so many cycles waits longer than it would for a record
+/// of so many bytes; the turn of the primal has so many instructions.
 pub fn is_waited_for(chain: u32, insts: u32, bytes: u32) -> bool {
     insts * REVERSE > IN_FLIGHT && chain >= LONG_CHAIN && chain > bytes / BYTES_A_CYCLE
 }
 
-/// Floats that a block computes again at which that begins to take longer than the tape: a chain of them is waited for.
+/// Floats that a block computes again at which that begins to take longer than the tape: a chain of
+/// them is waited for.
 pub const MANY_AGAIN: u32 = 24;
 /// Bytes that are recorded instead of each.
 pub const BYTES_FOR_EACH: u32 = 6;
-/// What part of a block's record may be left for quotients to be computed again: otherwise the division is waited for longer than the tape.
+/// What part of a block's record may be left for quotients to be computed again: otherwise the
+/// division is waited for longer than the tape.
 pub const OF_ALL: (u32, u32) = (3, 5);
-/// Bytes a turn from which on recording takes longer than keeping everything in variables for the length of a turn.
+/// Bytes a turn from which on recording takes longer than keeping everything in variables for the
+/// length of a turn.
 pub const MANY_BYTES: u32 = 64;
 
-/// What a call of a recursion may compute that is not cheap, by [`cost`], if its primal is to run once more in place of being recorded: a frame of a pair is
-/// pushed, popped, and entered twice.
+/// What a call of a recursion may compute that is not cheap, by [`cost`], if its primal is to run
+/// once more in place of being recorded: a frame of a pair is pushed, popped, and entered twice.
 pub const FOR_A_FRAME: u32 = 16;
 
 /// Fewer turns than this are run one by one: the way to the vectors takes as long as they save.
 pub const FEW_TURNS: i64 = 16;
-/// With so few accesses in a turn, counting takes a good part of it, and two vectors are done in one.
+/// With so few accesses in a turn, counting takes a good part of it, and two vectors are done in
+/// one.
 pub const FEW_ACCESSES: usize = 4;
 /// Comparisons of addresses in front of a loop; more take longer than a short loop.
 pub const MOST_TESTS: usize = 12;

@@ -1,13 +1,15 @@
 //! Derivative expressions.
 //!
-//! A row of the table is a line of ordinary Rust over [`E`]. Running it once builds a small graph, which is then read in
-//! several ways: which primal values it needs ([`E::reads`]), what it is worth ([`E::eval`]), how it reads in the reference
-//! (`Display`), and, in the transform, which instructions compute it.
+//! A row of the table is a line of ordinary Rust over [`E`]. Running it once builds a small graph,
+//! which is then read in several ways: which primal values it needs ([`E::reads`]), what it is
+//! worth ([`E::eval`]), how it reads in the reference (`Display`), and, in the transform, which
+//! instructions compute it.
 //!
 //! Invariants:
-//! - An expression has one type throughout, the type of the cotangent. Constants take that type, and are splat for vectors.
-//!   Integers enter only through [`Node::IntOperand`], which converts.
-//! - Both arms of a `Select` are evaluated, lane by lane; a row must not rely on an arm being skipped.
+//! - An expression has one type throughout, the type of the cotangent. Constants take that type,
+//!   and are splat for vectors. Integers enter only through [`Node::IntOperand`], which converts.
+//! - Both arms of a `Select` are evaluated, lane by lane; a row must not rely on an arm being
+//!   skipped.
 //! - An expression has no side effect and cannot trap.
 
 use std::fmt;
@@ -19,8 +21,8 @@ use crate::math_fn::MathFn;
 
 /// A derivative expression.
 ///
-/// Nodes are never freed: rows are built once and live as long as the process, and a reference that is `Copy` lets a row
-/// mention `z` twice without ceremony.
+/// Nodes are never freed: rows are built once and live as long as the process, and a reference that
+/// is `Copy` lets a row mention `z` twice without ceremony.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct E(&'static Node);
 
@@ -51,7 +53,8 @@ pub enum Node {
     Abs(E),
     /// The first argument's magnitude with the second's sign bit.
     Copysign(E, E),
-    /// A call of a C math function of the cotangent's width. Rows of opcodes have none, so they also serve vectors.
+    /// A call of a C math function of the cotangent's width. Rows of opcodes have none, so they
+    /// also serve vectors.
     Math(MathFn, &'static [E]),
     /// Where the condition holds, the first expression, else the second.
     Select(Cond, E, E),
@@ -235,7 +238,8 @@ impl E {
         }
     }
 
-    /// Whether the value is finite wherever operands and results are, as far as the shape tells. `false` is always safe.
+    /// Whether the value is finite wherever operands and results are, as far as the shape tells.
+    /// `false` is always safe.
     pub fn is_finite(self) -> bool {
         match *self.0 {
             Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) => true,

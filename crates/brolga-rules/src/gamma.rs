@@ -1,12 +1,14 @@
 //! Digamma and trigamma in double precision, for evaluating expressions.
 //!
-//! Both use the recurrence to move the argument above 10, where the asymptotic series in 1/x² gives full precision, and the
-//! reflection formula for negative arguments. Generated code calls the run time's functions of the same name, which are
-//! written independently, so that one can be tested against the other.
+//! Both use the recurrence to move the argument above 10, where the asymptotic series in 1/x² gives
+//! full precision, and the reflection formula for negative arguments. Generated code calls the run
+//! time's functions of the same name, which are written independently, so that one can be tested
+//! against the other.
 
 use std::f64::consts::PI;
 
-/// ψ, the derivative of log |Γ|. NaN at the poles 0, -1, -2, …, where the one-sided limits disagree.
+/// ψ, the derivative of log |Γ|. NaN at the poles 0, -1, -2, …, where the one-sided limits
+/// disagree.
 pub fn digamma(x: f64) -> f64 {
     if x <= 0.0 {
         if x == x.floor() {

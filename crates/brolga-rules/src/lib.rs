@@ -1,7 +1,8 @@
 //! What each CLIF instruction, and each known imported function, means for derivatives.
 //!
-//! One source, many readers: the transform walks a row to emit code, the analyses ask which primal values a row reads, the
-//! checker evaluates it, and the reference page prints it. They cannot disagree.
+//! One source, many readers: the transform walks a row to emit code, the analyses ask which primal
+//! values a row reads, the checker evaluates it, and the reference page prints it. They cannot
+//! disagree.
 //!
 //! - [`expr`]: derivative expressions, the language in which rows are written.
 //! - [`row`]: partial derivatives, and rows of them.
@@ -11,7 +12,8 @@
 //! - [`sig`]: the signatures of those functions;
 //! - [`cost`](mod@cost): what instructions and records cost.
 //!
-//! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes and symbols.
+//! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes
+//! and symbols.
 
 pub mod check;
 pub mod cost;

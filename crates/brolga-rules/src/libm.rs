@@ -1,13 +1,14 @@
 //! Rules for C functions known by name.
 //!
-//! A call of an imported function whose symbol is found here is not differentiated by deriving a body, but by the rule.
-//! Every float function has two symbols, `sin` and `sinf`, and one row for both; the `f` variant's row calls `f` variants.
+//! A call of an imported function whose symbol is found here is not differentiated by deriving a
+//! body, but by the rule. Every float function has two symbols, `sin` and `sinf`, and one row for
+//! both; the `f` variant's row calls `f` variants.
 //!
 //! Invariants:
-//! - A row of a function with pointer parameters never reads a result that went through a pointer: the place may have been
-//!   overwritten since.
-//! - Every C function that a row calls has a rule too (except `brolga_trigamma`: the third derivative of `lgamma` is where
-//!   it ends).
+//! - A row of a function with pointer parameters never reads a result that went through a pointer:
+//!   the place may have been overwritten since.
+//! - Every C function that a row calls has a rule too (except `brolga_trigamma`: the third
+//!   derivative of `lgamma` is where it ends).
 
 use std::collections::BTreeMap;
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
@@ -33,7 +34,8 @@ pub struct MathRule {
 }
 
 impl MathRule {
-    /// Whether a call does nothing but compute its results, so that it may be left out if nobody reads them.
+    /// Whether a call does nothing but compute its results, so that it may be left out if nobody
+    /// reads them.
     pub fn only_computes(&self) -> bool {
         match self.kind {
             MathKind::Expr(_) => true,
@@ -48,16 +50,18 @@ impl MathRule {
 /// The kinds of rules for known functions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MathKind {
-    /// A pure function of floats (integer parameters are inactive): operands are the parameters, results the results.
+    /// A pure function of floats (integer parameters are inactive): operands are the parameters,
+    /// results the results.
     Expr(&'static ExprRow),
-    /// As `Expr`, but some results are written through pointers. The row's results are first the function's, then one for
-    /// each entry. The pullback takes the cotangent of such a result out of the shadow of its place and clears it; for an
-    /// integer result it only clears. Pointer parameters have zero partials.
+    /// As `Expr`, but some results are written through pointers. The row's results are first the
+    /// function's, then one for each entry. The pullback takes the cotangent of such a result out
+    /// of the shadow of its place and clears it; for an integer result it only clears. Pointer
+    /// parameters have zero partials.
     Writes(&'static ExprRow, &'static [OutPtr]),
     /// Allocates, frees, copies or fills memory.
     Memory(MemFn),
-    /// Nothing it does matters for derivatives: no float in or out, or a result that is piecewise constant and an integer.
-    /// Memory is not written.
+    /// Nothing it does matters for derivatives: no float in or out, or a result that is piecewise
+    /// constant and an integer. Memory is not written.
     Inactive,
 }
 
@@ -91,7 +95,8 @@ pub enum MemFn {
     Free,
 }
 
-/// What stands before the name by which derived code calls a function of C's, where a program has one of its own of that name.
+/// What stands before the name by which derived code calls a function of C's, where a program has
+/// one of its own of that name.
 pub const OF_C: &str = "brolga_c_";
 
 /// The rule for an imported function, if its name is known, with [`OF_C`] before it or not.
@@ -193,7 +198,8 @@ fn elementary(m: &mut Rules) {
     def!(m, "asin", x => z: over(((1.0 - x) * (1.0 + x)).sqrt()).at_edge());
     def!(m, "acos", x => z: -over(((1.0 - x) * (1.0 + x)).sqrt()).at_edge());
     def!(m, "atan", x => z: over(1.0 + x * x).bounded());
-    // Of (y, x) in C's order: here x is the first argument. Divided twice by the length, since its square overflows.
+    // Of (y, x) in C's order: here x is the first argument. Divided twice by the length, since its
+    // square overflows.
     def!(m, "atan2", x, y => z: times(per_square(y, hypot(x, y))), -times(per_square(x, hypot(x, y))));
     def!(m, "sinh", x => z: times(cosh(x)));
     def!(m, "cosh", x => z: times(sinh(x)));
@@ -256,7 +262,8 @@ fn choosing(m: &mut Rules) {
     def!(m, "fmin", x, y => z: times(share_of_min_num(x, y)), times(share_of_min_num(y, x)));
 }
 
-/// ∂x of C's `fdim(x, y)`. Where an operand is NaN the result is that of x - y, and so are the slopes.
+/// ∂x of C's `fdim(x, y)`. Where an operand is NaN the result is that of x - y, and so are the
+/// slopes.
 fn slope_of_dim(x: E, y: E) -> E {
     x.lt(y).select(0.0, x.eq(y).select(0.5, 1.0))
 }
@@ -299,7 +306,8 @@ fn through_pointers(m: &mut Rules) {
     let one = |ty| vec![ty];
     let float_ptr = |ty| vec![ty, Ty::Ptr];
 
-    // z = x·2^-e, so the factor 2^-e is z/x exactly, except for zeros and infinities, which frexp returns unchanged.
+    // z = x·2^-e, so the factor 2^-e is z/x exactly, except for zeros and infinities, which frexp
+    // returns unchanged.
     let frexp = row!(x, e => [z, w]: [times((z.eq(x)).select(1.0, z / x)), ZERO], [ZERO, ZERO]);
     m.mixed(["frexp", "frexpf"], float_ptr, one, |_| MathKind::Writes(frexp, &INT_AT_1));
 

@@ -1,7 +1,8 @@
 //! The C functions that rows may call.
 //!
-//! The set is closed, and each member has a rule of its own in [`crate::libm`], so that a pullback can be differentiated
-//! again. Two are not in any C library, the derivatives of `lgamma`: the run time provides them under the names given here.
+//! The set is closed, and each member has a rule of its own in [`crate::libm`], so that a pullback
+//! can be differentiated again. Two are not in any C library, the derivatives of `lgamma`: the run
+//! time provides them under the names given here.
 
 use crate::gamma::{digamma, trigamma};
 

@@ -1,10 +1,12 @@
 //! Partial derivatives, and rows of them.
 //!
-//! A row says, for every result and every operand, what the partial derivative ∂z/∂x is, as a factor to apply to a
-//! cotangent (or, in forward mode, to a tangent: the factor is the same). It is kept as numerator, denominator and sign,
-//! because `ct/(z + z)` is both cheaper and more exact than `ct·(1/(z + z))`.
+//! A row says, for every result and every operand, what the partial derivative ∂z/∂x is, as a
+//! factor to apply to a cotangent (or, in forward mode, to a tangent: the factor is the same). It
+//! is kept as numerator, denominator and sign, because `ct/(z + z)` is both cheaper and more exact
+//! than `ct·(1/(z + z))`.
 //!
-//! Invariants: a row has a partial for each pair; expressions mention only operands and results that the row has.
+//! Invariants: a row has a partial for each pair; expressions mention only operands and results
+//! that the row has.
 
 use std::fmt;
 
@@ -28,11 +30,12 @@ pub struct Scale {
     pub over: Option<E>,
     /// Then multiply by this.
     pub times: Option<E>,
-    /// Whether the factor may be infinite or NaN although operands and results are finite. Where it may, a cotangent of
-    /// zero must be guarded to stay zero.
+    /// Whether the factor may be infinite or NaN although operands and results are finite. Where it
+    /// may, a cotangent of zero must be guarded to stay zero.
     pub may_blow_up: bool,
-    /// Whether the factor is infinite where the operand is at the edge of the function's domain and the result is a number, as at the zero of a
-    /// square root. Where the operand itself has the slope zero there, it turns back at the edge, and contributes zero.
+    /// Whether the factor is infinite where the operand is at the edge of the function's domain and
+    /// the result is a number, as at the zero of a square root. Where the operand itself has the
+    /// slope zero there, it turns back at the edge, and contributes zero.
     pub edge: bool,
 }
 
@@ -50,7 +53,8 @@ impl Partial {
         self == Partial::Zero
     }
 
-    /// Whether the factor may be infinite or NaN although operands and results are finite; see [`Scale::may_blow_up`].
+    /// Whether the factor may be infinite or NaN although operands and results are finite; see
+    /// [`Scale::may_blow_up`].
     pub fn may_blow_up(self) -> bool {
         matches!(self, Partial::Scale(Scale { may_blow_up: true, .. }))
     }
@@ -77,7 +81,8 @@ impl Partial {
         }
     }
 
-    /// Promise that the factor is finite wherever operands and results are. The checker holds rows to it.
+    /// Promise that the factor is finite wherever operands and results are. The checker holds rows
+    /// to it.
     pub fn bounded(self) -> Self {
         match self {
             Partial::Zero => self,
@@ -136,8 +141,8 @@ impl ExprRow {
     /// A row from its partials, by result and then by operand.
     ///
     /// # Panics
-    /// If the partials do not form a rectangle, or mention an operand or result that the row does not have: such a row is a
-    /// mistake in its table.
+    /// If the partials do not form a rectangle, or mention an operand or result that the row does
+    /// not have: such a row is a mistake in its table.
     pub fn new(n_operands: usize, partials: Vec<Vec<Partial>>) -> Self {
         for (r, of_result) in partials.iter().enumerate() {
             assert_eq!(of_result.len(), n_operands, "result {r}: one partial for each operand");
@@ -170,7 +175,8 @@ impl ExprRow {
         self.partials.iter().enumerate().flat_map(|(r, of)| of.iter().enumerate().map(move |(o, &p)| (r, o, p)))
     }
 
-    /// Which primal values the pullback reads, if only the operands for which `active` holds want a cotangent.
+    /// Which primal values the pullback reads, if only the operands for which `active` holds want a
+    /// cotangent.
     pub fn reads(&self, active: impl Fn(usize) -> bool) -> Reads {
         self.partials()
             .filter(|&(_, operand, _)| active(operand))
@@ -185,8 +191,9 @@ impl ExprRow {
     }
 }
 
-/// A row as a line of Rust: `row!(x, y => z: times(y), times(x))`. Names stand for operands and results; several results
-/// are written `x => [z, w]: [∂z/∂x], [∂w/∂x]`. The graph is built once, on first use.
+/// A row as a line of Rust: `row!(x, y => z: times(y), times(x))`. Names stand for operands and
+/// results; several results are written `x => [z, w]: [∂z/∂x], [∂w/∂x]`. The graph is built once,
+/// on first use.
 macro_rules! row {
     ($($x:ident),+ => [$($z:ident),+]: $([$($p:expr),+]),+ $(,)?) => {{
         static ROW: std::sync::LazyLock<$crate::row::ExprRow> = std::sync::LazyLock::new(|| {

@@ -20,10 +20,11 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// Whether a value of CLIF type `ty` is one of these, on a target with pointers of type `pointer`.
+    /// Whether a value of CLIF type `ty` is one of these, on a target with pointers of type
+    /// `pointer`.
     ///
-    /// Code that was compiled for a 32-bit memory but runs in a 64-bit process passes addresses in either width, so both
-    /// are accepted for pointers and sizes.
+    /// Code that was compiled for a 32-bit memory but runs in a 64-bit process passes addresses in
+    /// either width, so both are accepted for pointers and sizes.
     pub fn accepts(self, ty: Type, pointer: Type) -> bool {
         match self {
             Ty::F64 => ty == types::F64,

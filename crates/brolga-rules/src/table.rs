@@ -1,10 +1,12 @@
 //! One row per CLIF opcode.
 //!
-//! [`opcode_rule`] is a single `match` without a wildcard: a Cranelift release that adds an opcode does not compile until
-//! somebody has decided what the opcode means. Rows are of five kinds, see [`OpcodeRule`]; the three that claim "no
-//! derivative here" are kept apart because they claim different things, and each is checked for what it claims.
+//! [`opcode_rule`] is a single `match` without a wildcard: a Cranelift release that adds an opcode
+//! does not compile until somebody has decided what the opcode means. Rows are of five kinds, see
+//! [`OpcodeRule`]; the three that claim "no derivative here" are kept apart because they claim
+//! different things, and each is checked for what it claims.
 //!
-//! Float rows follow one policy where the derivative does not exist, written down in `docs/KINKS.md`.
+//! Float rows follow one policy where the derivative does not exist, written down in
+//! `docs/KINKS.md`.
 
 use cranelift_codegen::ir::Opcode;
 
@@ -14,14 +16,16 @@ use crate::row::{ExprRow, Partial, over, over_times, row, times};
 /// What an opcode means for derivatives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OpcodeRule {
-    /// A pointwise float operation, lane by lane for vectors: cotangents of the operands by formula.
+    /// A pointwise float operation, lane by lane for vectors: cotangents of the operands by
+    /// formula.
     Expr(&'static ExprRow),
-    /// Needs memory, a callee, control flow or a rearrangement of lanes, which are not this crate's business.
+    /// Needs memory, a callee, control flow or a rearrangement of lanes, which are not this crate's
+    /// business.
     Structural(Structural),
     /// Takes or gives floats (or their bits), and its derivative is zero wherever it exists.
     Zero,
-    /// Works on integers in a way that keeps neither a pointer nor the bits of a float intact. An active value that reaches
-    /// it is an error, never a silent zero.
+    /// Works on integers in a way that keeps neither a pointer nor the bits of a float intact. An
+    /// active value that reaches it is an error, never a silent zero.
     NotFloat,
     /// Not differentiated.
     Refused(Refusal),
@@ -45,7 +49,8 @@ pub enum Structural {
     Load,
     /// `store x, p`: `x̄ +=` the shadow of the place, which is then cleared.
     Store,
-    /// An integer load narrower than its result; tells nothing of floats unless the bits are put together again.
+    /// An integer load narrower than its result; tells nothing of floats unless the bits are put
+    /// together again.
     IntLoad,
     /// An integer store narrower than its operand; clears the shadow of the place.
     IntStore,
@@ -63,7 +68,8 @@ pub enum Structural {
     Bitselect,
     /// As [`Structural::Bitselect`], lanes chosen by the top bit of each lane of `c` (x86).
     Blendv,
-    /// The same bits under another type: `x̄ +=` the bits of `z̄`, if both are floats of the same lane width.
+    /// The same bits under another type: `x̄ +=` the bits of `z̄`, if both are floats of the same
+    /// lane width.
     Bitcast,
     /// A scalar in every lane: `x̄ += Σ z̄`.
     Splat,
@@ -111,16 +117,19 @@ pub enum Structural {
     FuncAddr,
     /// A terminator without a call: `jump`, `brif`, `br_table`, `return`.
     Control,
-    /// Ends or may end the program by a trap: part of the forward pass only, since the pullback runs only if it did not.
+    /// Ends or may end the program by a trap: part of the forward pass only, since the pullback
+    /// runs only if it did not.
     Trap,
     /// An effect without a value: part of the forward pass only.
     Effect,
-    /// An address or register of the running machine: different in the pullback, so it must be recorded if it is needed.
+    /// An address or register of the running machine: different in the pullback, so it must be
+    /// recorded if it is needed.
     Machine,
-    /// Integer arithmetic that pointers go through. No cotangent; the shadow of the result derives from those of the
-    /// operands by the same operation.
+    /// Integer arithmetic that pointers go through. No cotangent; the shadow of the result derives
+    /// from those of the operands by the same operation.
     IntArith,
-    /// Integer arithmetic that also packs and unpacks whole floats as bits: `iconcat`, shifts, extensions, reductions.
+    /// Integer arithmetic that also packs and unpacks whole floats as bits: `iconcat`, shifts,
+    /// extensions, reductions.
     IntBits,
 }
 
@@ -160,18 +169,21 @@ pub(crate) fn sign(x: E) -> E {
     x.gt(0.0).select(1.0, x.lt(0.0).select(-1.0, 0.0))
 }
 
-/// sign(x)·sign(y), where sign bits decide, as they do in `fcopysign`: `y` has one at zero, and both have one where they are NaN. But `x` is zero at zero.
+/// sign(x)·sign(y), where sign bits decide, as they do in `fcopysign`: `y` has one at zero, and
+/// both have one where they are NaN. But `x` is zero at zero.
 fn same_signs(x: E, y: E) -> E {
     let one = E::constant(1.0);
     x.eq(0.0).select(0.0, one.copysign(x) * one.copysign(y))
 }
 
-/// The share of `x` in max(x, y): all, none, or at a tie half. A NaN operand is the result, so it gets all.
+/// The share of `x` in max(x, y): all, none, or at a tie half. A NaN operand is the result, so it
+/// gets all.
 fn share_of_larger(x: E, y: E) -> E {
     x.gt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
 
-/// The share of `x` in min(x, y). Not the share of `y` in their maximum: that one would ask `y` whether it is NaN.
+/// The share of `x` in min(x, y). Not the share of `y` in their maximum: that one would ask `y`
+/// whether it is NaN.
 fn share_of_smaller(x: E, y: E) -> E {
     x.lt(y).select(1.0, x.eq(y).select(0.5, x.is_nan().select(1.0, 0.0)))
 }
@@ -293,11 +305,12 @@ pub fn opcode_rule(op: Opcode) -> OpcodeRule {
     }
 }
 
-/// Whether the result depends on the operands (and immediates) alone, and computing it again in another function has no
-/// side effect and cannot trap.
+/// Whether the result depends on the operands (and immediates) alone, and computing it again in
+/// another function has no side effect and cannot trap.
 ///
-/// Loads are not pure, whatever their flags: that memory is unchanged is for an analysis to say. Nor are addresses that
-/// belong to one frame: a stack slot of the forward pass is not one of the pullback.
+/// Loads are not pure, whatever their flags: that memory is unchanged is for an analysis to say.
+/// Nor are addresses that belong to one frame: a stack slot of the forward pass is not one of the
+/// pullback.
 pub fn is_pure(op: Opcode) -> bool {
     let effect = op.can_load() || op.can_store() || op.can_trap() || op.other_side_effects();
     let control = op.is_terminator() || op.is_branch() || op.is_call() || op.is_return();

@@ -1,27 +1,30 @@
 //! Heap blocks of one run: which blocks the primal owns, and the shadows that go with them.
 //!
-//! *Problem.* The pullback reads and writes the shadow of a block that the primal may have freed long ago, and it may run
-//! several times; the primal block itself may be needed too, when the pullback reloads from it instead of recording.
+//! *Problem.* The pullback reads and writes the shadow of a block that the primal may have freed
+//! long ago, and it may run several times; the primal block itself may be needed too, when the
+//! pullback reloads from it instead of recording.
 //!
-//! *Answer.* A shadow lives from its primal's allocation to the end of the run. Each shadow carries a header with its size
-//! and a link to the one made before it, so that the pullback finds the size from the shadow alone and the run frees all
-//! of them without any other list:
+//! *Answer.* A shadow lives from its primal's allocation to the end of the run. Each shadow carries
+//! a header with its size and a link to the one made before it, so that the pullback finds the size
+//! from the shadow alone and the run frees all of them without any other list:
 //!
 //! ```text
 //!   newest -> [ next | size | shadow bytes ... ] -> [ next | size | ... ] -> null
 //!                             ^ address that primal address + delta gives; 16-byte aligned, as malloc's
 //! ```
 //!
-//! `live` maps the address of each block that the primal has not freed to its shadow. It answers `realloc`'s question how
-//! large the old block was, and tells our blocks from others. Addresses return after a `free`, hence a map that forgets.
+//! `live` maps the address of each block that the primal has not freed to its shadow. It answers
+//! `realloc`'s question how large the old block was, and tells our blocks from others. Addresses
+//! return after a `free`, hence a map that forgets.
 //!
-//! A shadow of [`MAPPED`] bytes or more is a mapping of its own, so that only its pages that are touched take memory: what `calloc`
-//! gives again after the primal's `free` it fills with zeros, and a program that allocates and frees a large block in a loop would
-//! have as much memory as all of these blocks together.
+//! A shadow of [`MAPPED`] bytes or more is a mapping of its own, so that only its pages that are
+//! touched take memory: what `calloc` gives again after the primal's `free` it fills with zeros,
+//! and a program that allocates and frees a large block in a loop would have as much memory as all
+//! of these blocks together.
 //!
-//! *Invariants.* Every shadow is in the list exactly once. Every value in `live` is in the list. `deferred` holds primal
-//! blocks that the primal has freed and nobody will use but the pullback. A block that the primal never freed belongs to
-//! its caller, and is left alone.
+//! *Invariants.* Every shadow is in the list exactly once. Every value in `live` is in the list.
+//! `deferred` holds primal blocks that the primal has freed and nobody will use but the pullback. A
+//! block that the primal never freed belongs to its caller, and is left alone.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -29,7 +32,8 @@ use std::ptr::NonNull;
 
 use memmap2::MmapMut;
 
-/// Bytes from which on a shadow is a mapping: four pages, which take about as long to fill as to map.
+/// Bytes from which on a shadow is a mapping: four pages, which take about as long to fill as to
+/// map.
 const MAPPED: usize = 1 << 14;
 
 #[repr(C, align(16))]
@@ -54,7 +58,8 @@ impl Shadow {
 
     /// Its first byte.
     pub(crate) fn bytes(self) -> NonNull<u8> {
-        // SAFETY: the allocation begins with a header, so one past the header is inside it or at its end.
+        // SAFETY: the allocation begins with a header, so one past the header is inside it or at
+        // its end.
         unsafe { self.0.add(1).cast() }
     }
 
@@ -64,7 +69,8 @@ impl Shadow {
         unsafe { (*self.0.as_ptr()).size }
     }
 
-    /// Fill it with zeros. Pages of a mapping are given back for that, since most may not have been touched.
+    /// Fill it with zeros. Pages of a mapping are given back for that, since most may not have been
+    /// touched.
     pub(crate) fn clear(self) {
         let mut rest = self.size();
         #[cfg(target_os = "linux")]
@@ -73,7 +79,8 @@ impl Shadow {
             let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
             let begun = page - size_of::<Header>();
             if begun < rest {
-                // SAFETY: whole pages of a mapping that begins with the header; what is given back reads as zeros.
+                // SAFETY: whole pages of a mapping that begins with the header; what is given back
+                // reads as zeros.
                 let gone = unsafe {
                     let second = self.0.as_ptr().byte_add(page).cast();
                     libc::madvise(second, rest - begun, libc::MADV_DONTNEED)
@@ -98,7 +105,8 @@ pub(crate) struct Blocks {
     mapped: Vec<MmapMut>,
     /// Blocks whose `free` waits for the end of the run.
     deferred: Vec<NonNull<c_void>>,
-    /// Blocks of the program's own allocator that wait to be released, each with its instance, and how many have been.
+    /// Blocks of the program's own allocator that wait to be released, each with its instance, and
+    /// how many have been.
     waiting: (Vec<(u64, u32)>, usize),
 }
 
@@ -108,7 +116,8 @@ impl Blocks {
         self.newest.is_none() && self.live.is_empty() && self.deferred.is_empty() && self.waiting.0.is_empty()
     }
 
-    /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for it.
+    /// A zeroed shadow for the block of `size` bytes at `primal`; `None` if there is no memory for
+    /// it.
     pub(crate) fn add(&mut self, primal: NonNull<u8>, size: usize) -> Option<Shadow> {
         let bytes = size.checked_add(size_of::<Header>())?;
         let start = if size >= MAPPED {
@@ -121,7 +130,8 @@ impl Blocks {
             unsafe { libc::calloc(1, bytes) }
         };
         let header = NonNull::new(start)?.cast::<Header>();
-        // SAFETY: the allocation is large enough for a header, and malloc's alignment is a header's.
+        // SAFETY: the allocation is large enough for a header, and malloc's alignment is a
+        // header's.
         unsafe { header.write(Header { next: self.newest, size }) };
         self.newest = Some(header);
         self.live.insert(primal.as_ptr() as usize, Shadow(header));
@@ -172,7 +182,8 @@ impl Blocks {
         waiting.1 = 0;
         let mut next = newest.take();
         while let Some(header) = next {
-            // SAFETY: the list holds living shadows, each once; this one is read, then freed, then forgotten.
+            // SAFETY: the list holds living shadows, each once; this one is read, then freed, then
+            // forgotten.
             unsafe {
                 let Header { next: older, size } = header.read();
                 next = older;
@@ -251,7 +262,8 @@ mod tests {
         let before = resident();
         for _ in 0..N {
             let primal = allocate(SIZE).expect("there is memory");
-            // SAFETY: the block has so many bytes, the shadow as many, and the block is not used any more.
+            // SAFETY: the block has so many bytes, the shadow as many, and the block is not used
+            // any more.
             unsafe {
                 primal.as_ptr().write_bytes(1, SIZE);
                 let shadow = blocks.add(primal, SIZE).expect("there is memory");

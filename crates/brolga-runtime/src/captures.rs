@@ -1,10 +1,11 @@
-//! Captures: what forward and pullback share from derivation on, and the look-up behind indirect calls.
+//! Captures: what forward and pullback share from derivation on, and the look-up behind indirect
+//! calls.
 //!
-//! An indirect call hands us an address of a primal function at run time. The forward pass needs that function's derived
-//! forward, the pullback its pullback; both are found by binary search in one immutable table, sorted by primal address
-//! and then by signature. The signature id stands for everything that the two sides of the call must agree on, so a
-//! function called through the wrong type is not found instead of being called wrongly; one primal may appear under
-//! several ids.
+//! An indirect call hands us an address of a primal function at run time. The forward pass needs
+//! that function's derived forward, the pullback its pullback; both are found by binary search in
+//! one immutable table, sorted by primal address and then by signature. The signature id stands for
+//! everything that the two sides of the call must agree on, so a function called through the wrong
+//! type is not found instead of being called wrongly; one primal may appear under several ids.
 
 use std::ptr;
 
@@ -67,12 +68,14 @@ pub struct CaptureError {
 /// Owner of a [`Captures`] and its pairs; its address does not change.
 #[derive(Debug)]
 pub struct CaptureTable {
-    /// Points into `pairs`, whose storage does not move with the table; boxed so that it does not either.
+    /// Points into `pairs`, whose storage does not move with the table; boxed so that it does not
+    /// either.
     header: Box<Captures>,
     pairs: Box<[DerivedPair]>,
 }
 
-// SAFETY: nothing is changed after construction, and the addresses of code are not dereferenced here.
+// SAFETY: nothing is changed after construction, and the addresses of code are not dereferenced
+// here.
 unsafe impl Send for CaptureTable {}
 // SAFETY: as above.
 unsafe impl Sync for CaptureTable {}
@@ -89,7 +92,8 @@ impl CaptureTable {
         Ok(Self { header, pairs })
     }
 
-    /// The pointer that generated code reads at [`segment::offset::CAPTURES`](crate::segment::offset::CAPTURES).
+    /// The pointer that generated code reads at
+    /// [`segment::offset::CAPTURES`](crate::segment::offset::CAPTURES).
     pub fn as_ptr(&self) -> *const Captures {
         &*self.header
     }
@@ -111,7 +115,8 @@ pub unsafe extern "C" fn brolga_lookup(
 ) -> *const DerivedPair {
     // SAFETY: valid or null by our contract.
     let Some(captures) = (unsafe { captures.as_ref() }) else { return ptr::null() };
-    // SAFETY: a valid header names that many pairs; an empty slice's pointer is aligned and not null.
+    // SAFETY: a valid header names that many pairs; an empty slice's pointer is aligned and not
+    // null.
     let pairs = unsafe { std::slice::from_raw_parts(captures.pairs, captures.n_pairs as usize) };
     match pairs.binary_search_by_key(&(primal as usize, signature), DerivedPair::key) {
         Ok(found) => &pairs[found],

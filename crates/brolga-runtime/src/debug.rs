@@ -1,10 +1,12 @@
 //! What a debug run checks of shadow accesses: that they stay inside what the caller declared.
 //!
-//! *Problem.* A shadow is the caller's memory. One that is too short, or that lies on top of a primal, gives no trap: the
-//! pullback adds cotangents to whatever is there, and the gradient, or the caller, is wrong later.
+//! *Problem.* A shadow is the caller's memory. One that is too short, or that lies on top of a
+//! primal, gives no trap: the pullback adds cotangents to whatever is there, and the gradient, or
+//! the caller, is wrong later.
 //!
-//! *Answer.* In debug mode the caller says how long its buffers are, the run keeps that list in its segment, and every
-//! shadow access of generated code asks [`brolga_debug_shadow`] first. An access is known by its delta:
+//! *Answer.* In debug mode the caller says how long its buffers are, the run keeps that list in its
+//! segment, and every shadow access of generated code asks [`brolga_debug_shadow`] first. An access
+//! is known by its delta:
 //!
 //! ```text
 //!   delta of a declared buffer     the access lies in the shadow of one of the buffers with this delta,
@@ -13,12 +15,14 @@
 //!   delta 0                        it overlaps no declared primal that has a shadow, or else: CONST_ALIAS
 //! ```
 //!
-//! Deltas that nobody declared (heap, stack, data objects) are checked by the second line only, and generated code does not
-//! heed the first one for pointers that it has loaded: those may have a declared delta by chance.
-//! A buffer without a declared length takes its delta out of the first line: what cannot be judged is not reported.
+//! Deltas that nobody declared (heap, stack, data objects) are checked by the second line only, and
+//! generated code does not heed the first one for pointers that it has loaded: those may have a
+//! declared delta by chance. A buffer without a declared length takes its delta out of the first
+//! line: what cannot be judged is not reported.
 //!
-//! *Limits.* Buffers that a caller carves out of two arenas with one distance between them share a delta. If a callee is
-//! given a pointer to one that was not declared, its accesses look like ones that are out of bounds.
+//! *Limits.* Buffers that a caller carves out of two arenas with one distance between them share a
+//! delta. If a callee is given a pointer to one that was not declared, its accesses look like ones
+//! that are out of bounds.
 
 use crate::segment::Segment;
 
@@ -49,8 +53,8 @@ fn inside(at: u64, n: u64, begin: u64, len: u64) -> bool {
     at >= begin && at.checked_add(n).is_some_and(|end| end <= begin.saturating_add(len))
 }
 
-/// What is wrong with an access of `n` bytes to the shadow of `address`, given what was declared: a sum of
-/// [`SHADOW_BOUNDS`], [`SHADOW_ALIASES_PRIMAL`] and [`CONST_ALIAS`], or 0.
+/// What is wrong with an access of `n` bytes to the shadow of `address`, given what was declared: a
+/// sum of [`SHADOW_BOUNDS`], [`SHADOW_ALIASES_PRIMAL`] and [`CONST_ALIAS`], or 0.
 pub fn judge(declared: &[Declared], address: u64, delta: u64, n: u64) -> u64 {
     if n == 0 {
         return 0;

@@ -6,15 +6,18 @@
 //!   psi(x)  ~ ln x - 1/(2x) - sum B(2k) / (2k x^2k)        psi'(x) ~ 1/x + 1/(2x^2) + sum B(2k) / x^(2k+1)
 //! ```
 //!
-//! and for smaller ones the recurrence `psi(x+1) = psi(x) + 1/x`, used so that only positive terms are added: trigamma goes
-//! up to the series, digamma goes down to `[1, 2]`. There digamma has its positive zero; it is computed as
-//! `(x - zero) * g(x)`, with the zero in two pieces and `g` a polynomial (interpolation at 22 Chebyshev nodes, relative
-//! error below 1e-16), so that the result is relatively accurate on the whole positive axis. Negative arguments are
-//! reflected, `psi(1-x) - psi(x) = pi cot(pi x)`, with `x` reduced to its exact distance from the nearest integer. Near the
-//! zeros on the negative axis, one between any two poles, the error is that of a difference: small against either term.
+//! and for smaller ones the recurrence `psi(x+1) = psi(x) + 1/x`, used so that only positive terms
+//! are added: trigamma goes up to the series, digamma goes down to `[1, 2]`. There digamma has its
+//! positive zero; it is computed as `(x - zero) * g(x)`, with the zero in two pieces and `g` a
+//! polynomial (interpolation at 22 Chebyshev nodes, relative error below 1e-16), so that the result
+//! is relatively accurate on the whole positive axis. Negative arguments are reflected, `psi(1-x) -
+//! psi(x) = pi cot(pi x)`, with `x` reduced to its exact distance from the nearest integer. Near
+//! the zeros on the negative axis, one between any two poles, the error is that of a difference:
+//! small against either term.
 //!
-//! *At the poles* 0, -1, -2, ...: digamma is infinite at zero, with the sign that it has on that side of zero, and NaN at
-//! negative integers, where the two sides differ. Trigamma is plus infinity at all of them.
+//! *At the poles* 0, -1, -2, ...: digamma is infinite at zero, with the sign that it has on that
+//! side of zero, and NaN at negative integers, where the two sides differ. Trigamma is plus
+//! infinity at all of them.
 
 use std::f64::consts::PI;
 
@@ -181,7 +184,8 @@ mod tests {
     fn known_values() {
         for &(x, digamma, trigamma) in KNOWN {
             let (d, t) = (brolga_digamma(x), brolga_trigamma(x));
-            // On the negative axis digamma is a difference, 1 - x is rounded, and tan and sin are steep near the poles.
+            // On the negative axis digamma is a difference, 1 - x is rounded, and tan and sin are
+            // steep near the poles.
             let (scale, bound) = if x > 0.0 { (0.0, 1e-15) } else { (brolga_digamma(1.0 - x), 4e-15) };
             assert!(d == digamma || (d - digamma).abs() <= bound * digamma.abs().max(scale), "digamma({x}) = {d}");
             assert!(t == trigamma || (t - trigamma).abs() <= bound * trigamma, "trigamma({x}) = {t}");

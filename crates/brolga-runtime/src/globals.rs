@@ -1,9 +1,10 @@
 //! Shadows of writable data objects.
 //!
-//! A data object has one primal, shared by everybody, and one shadow per segment, so that runs on different threads do not
-//! mix their cotangents. All shadows of a segment lie in one block, each on its own cache lines (hence aligned at least as
-//! well as any object that a compiler would emit); generated code finds the shadow of object *i* by adding entry *i* of
-//! the table of deltas to the object's address.
+//! A data object has one primal, shared by everybody, and one shadow per segment, so that runs on
+//! different threads do not mix their cotangents. All shadows of a segment lie in one block, each
+//! on its own cache lines (hence aligned at least as well as any object that a compiler would
+//! emit); generated code finds the shadow of object *i* by adding entry *i* of the table of deltas
+//! to the object's address.
 
 /// Where a writable data object lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,8 @@ pub struct DataSpan {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// The shadows of the data objects of a program, zeroed, and the table of deltas that leads to them.
+/// The shadows of the data objects of a program, zeroed, and the table of deltas that leads to
+/// them.
 #[derive(Default)]
 pub struct GlobalShadows {
     lines: Vec<Line>,
@@ -34,7 +36,8 @@ impl GlobalShadows {
         let mut count = 0;
         for object in objects {
             places.push((count, object.size));
-            // An empty object gets a line too: its delta must not be zero, which would say "no shadow".
+            // An empty object gets a line too: its delta must not be zero, which would say "no
+            // shadow".
             count += object.size.div_ceil(64).max(1);
         }
         let lines = vec![Line([0; 64]); count];
@@ -54,7 +57,8 @@ impl GlobalShadows {
     /// The shadow of the object with this number.
     pub fn bytes(&self, object: usize) -> Option<&[u8]> {
         let &(first, size) = self.places.get(object)?;
-        // SAFETY: `new` gave the object the lines from `first` on, as many as `size` bytes need, and lines have no padding.
+        // SAFETY: `new` gave the object the lines from `first` on, as many as `size` bytes need,
+        // and lines have no padding.
         Some(unsafe { std::slice::from_raw_parts(self.lines.as_ptr().add(first).cast(), size) })
     }
 

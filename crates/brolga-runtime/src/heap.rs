@@ -7,21 +7,26 @@
 //! | `q = realloc(p, n)` | `q, e = brolga_realloc(seg, p, n, deferred)` | `brolga_realloc_rev(p + d, q + e)` |
 //! | `free(p)` | `brolga_free(seg, p, deferred)` | nothing |
 //!
-//! Reverse mode sees an allocation last: by then the cotangents in the shadow have been read by whatever wrote the block,
-//! and the shadow is zeroed so that the next pullback of the same run begins as the first did. `realloc` copies the common
-//! prefix `old -> new`, so its reverse moves the shadow of that prefix `new -> old` (the old block is dead after the call:
-//! nothing has been accumulated in its shadow) and zeroes the rest. A combined function, whose reverse runs once, leaves the shadow
-//! of `malloc` and `calloc` as it is: nobody comes to it any more before it is freed with the run. The forward copy of the shadow matters to the
-//! shadows of pointers that the block contains; the shadows of numbers are zero at that time.
+//! Reverse mode sees an allocation last: by then the cotangents in the shadow have been read by
+//! whatever wrote the block, and the shadow is zeroed so that the next pullback of the same run
+//! begins as the first did. `realloc` copies the common prefix `old -> new`, so its reverse moves
+//! the shadow of that prefix `new -> old` (the old block is dead after the call: nothing has been
+//! accumulated in its shadow) and zeroes the rest. A combined function, whose reverse runs once,
+//! leaves the shadow of `malloc` and `calloc` as it is: nobody comes to it any more before it is
+//! freed with the run. The forward copy of the shadow matters to the shadows of pointers that the
+//! block contains; the shadows of numbers are zero at that time.
 //!
-//! An allocator that the program brings along (a WebAssembly module's) needs nothing of this, but that its releases may wait until the
-//! second half of a combined function is done: `brolga_release` notes them, `brolga_released` gives them back one by one.
+//! An allocator that the program brings along (a WebAssembly module's) needs nothing of this, but
+//! that its releases may wait until the second half of a combined function is done:
+//! `brolga_release` notes them, `brolga_released` gives them back one by one.
 //!
-//! `deferred` (non-zero) keeps a freed primal block until the segment is reset, for pullbacks that read primal memory.
-//! `realloc` always moves, so that old and new blocks, hence old and new shadows, are different memory.
+//! `deferred` (non-zero) keeps a freed primal block until the segment is reset, for pullbacks that
+//! read primal memory. `realloc` always moves, so that old and new blocks, hence old and new
+//! shadows, are different memory.
 //!
-//! A result with delta 0 has no shadow; this happens only with a null pointer. A failed allocation of primal memory is the
-//! primal's own business and returns null as C does. Failures of ours are statuses in the delta, see [`status`].
+//! A result with delta 0 has no shadow; this happens only with a null pointer. A failed allocation
+//! of primal memory is the primal's own business and returns null as C does. Failures of ours are
+//! statuses in the delta, see [`status`].
 
 use std::ptr::NonNull;
 
@@ -92,8 +97,9 @@ pub unsafe extern "C" fn brolga_free(seg: *mut Segment, p: *mut u8, deferred: u6
     }
 }
 
-/// `realloc(p, n)`: always a new block, with a new shadow; contents of both are copied. The status is `UNKNOWN_BLOCK` if
-/// `p` was not allocated through this segment. `realloc(p, 0)` frees and returns null, as glibc's does.
+/// `realloc(p, n)`: always a new block, with a new shadow; contents of both are copied. The status
+/// is `UNKNOWN_BLOCK` if `p` was not allocated through this segment. `realloc(p, 0)` frees and
+/// returns null, as glibc's does.
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; `p` is as C's `realloc` demands.
@@ -117,7 +123,8 @@ pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, n: u64, d
             new_shadow.bytes().copy_from_nonoverlapping(old_shadow.bytes(), kept);
         }
     }
-    // SAFETY: `old` was allocated by malloc, is alive (it is registered), and the primal gives it up.
+    // SAFETY: `old` was allocated by malloc, is alive (it is registered), and the primal gives it
+    // up.
     unsafe { seg.blocks.free(old, deferred != 0) };
     result
 }
@@ -154,22 +161,24 @@ pub unsafe extern "C" fn brolga_released(seg: *mut Segment) -> Released {
 /// Pullback of an allocation: the shadow is zeroed for the next pullback. Null does nothing.
 ///
 /// # Safety
-/// `shadow` is null or the shadow address (pointer + delta) of a block allocated by a helper of this file, whose segment
-/// has not been reset since.
+/// `shadow` is null or the shadow address (pointer + delta) of a block allocated by a helper of
+/// this file, whose segment has not been reset since.
 pub unsafe extern "C" fn brolga_malloc_rev(shadow: *mut u8) {
     let Some(bytes) = NonNull::new(shadow) else { return };
     // SAFETY: our contract; a living shadow has as many bytes as it says.
     unsafe { Shadow::at(bytes).clear() };
 }
 
-/// Pullback of `realloc`: the cotangents of the kept bytes move back to the old block, and the new shadow is zeroed.
+/// Pullback of `realloc`: the cotangents of the kept bytes move back to the old block, and the new
+/// shadow is zeroed.
 ///
 /// # Safety
-/// As for [`brolga_malloc_rev`], for both addresses; null stands for the old block of `realloc(NULL, n)` and for the new
-/// block of a `realloc` that returned null.
+/// As for [`brolga_malloc_rev`], for both addresses; null stands for the old block of
+/// `realloc(NULL, n)` and for the new block of a `realloc` that returned null.
 pub unsafe extern "C" fn brolga_realloc_rev(old_shadow: *mut u8, new_shadow: *mut u8) {
     if let (Some(old), Some(new)) = (NonNull::new(old_shadow), NonNull::new(new_shadow)) {
-        // SAFETY: our contract; living shadows have as many bytes as they say, and different shadows do not overlap.
+        // SAFETY: our contract; living shadows have as many bytes as they say, and different
+        // shadows do not overlap.
         unsafe {
             let kept = Shadow::at(old).size().min(Shadow::at(new).size());
             old.copy_from_nonoverlapping(new, kept);
@@ -210,14 +219,16 @@ mod tests {
     }
 
     fn bytes<'a>(p: *mut u8, n: usize) -> &'a mut [u8] {
-        // SAFETY: the tests ask only for bytes of blocks that they have just allocated and not released.
+        // SAFETY: the tests ask only for bytes of blocks that they have just allocated and not
+        // released.
         unsafe { std::slice::from_raw_parts_mut(p, n) }
     }
 
     #[test]
     fn malloc_gives_a_zeroed_shadow_that_survives_free() {
         let mut seg = segment();
-        // SAFETY (all calls in this module): the segment is alive and ours, and blocks are used as C demands.
+        // SAFETY (all calls in this module): the segment is alive and ours, and blocks are used as
+        // C demands.
         unsafe {
             let pair = brolga_malloc(&mut *seg, 100);
             assert_eq!((pair.delta % 16, pair.pointer % 16), (0, 0));
@@ -305,7 +316,8 @@ mod tests {
         let mut seg = segment();
         // SAFETY: see above.
         unsafe {
-            // Hidden from the optimiser, which may otherwise assume that an allocation nobody looks at succeeds.
+            // Hidden from the optimiser, which may otherwise assume that an allocation nobody looks
+            // at succeeds.
             let huge = std::hint::black_box(u64::MAX);
             assert_eq!(brolga_malloc(&mut *seg, huge), Pair::NULL);
             assert_eq!(brolga_calloc(&mut *seg, huge, 2), Pair::NULL);

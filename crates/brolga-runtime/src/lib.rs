@@ -1,8 +1,9 @@
 //! What generated code calls and runs on. No compiler in it.
 //!
-//! A derived function receives one explicit pointer, the [`Segment`]: a tape that never moves, and beside it everything
-//! else that belongs to one forward run. It may call the helpers listed by [`symbols`], and it is itself called through
-//! [`call_guarded`], which turns a hardware trap in generated code into an error.
+//! A derived function receives one explicit pointer, the [`Segment`]: a tape that never moves, and
+//! beside it everything else that belongs to one forward run. It may call the helpers listed by
+//! [`symbols`], and it is itself called through [`call_guarded`], which turns a hardware trap in
+//! generated code into an error.
 //!
 //! | file | purpose |
 //! |---|---|
@@ -19,10 +20,11 @@
 //!
 //! Conventions shared with the code generator:
 //!
-//! - The shadow of an address is given as a *delta*: shadow address = primal address + delta, and delta 0 means that there
-//!   is no shadow.
-//! - A helper never unwinds and never allocates Rust memory on the path of a pullback, but for what moves in pieces. What can go wrong comes back as a
-//!   status ([`status`]), on which generated code traps.
+//! - The shadow of an address is given as a *delta*: shadow address = primal address + delta, and
+//!   delta 0 means that there is no shadow.
+//! - A helper never unwinds and never allocates Rust memory on the path of a pullback, but for what
+//!   moves in pieces. What can go wrong comes back as a status ([`status`]), on which generated
+//!   code traps.
 //! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
 
 mod blocks;

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// The error with what to look at. A process may have a number of mappings (of tapes, of code, of instances), and that more are refused
-/// is told as a lack of memory.
+/// The error with what to look at. A process may have a number of mappings (of tapes, of code, of
+/// instances), and that more are refused is told as a lack of memory.
 pub fn explained(e: io::Error) -> io::Error {
     if e.raw_os_error() != Some(libc::ENOMEM) || !cfg!(target_os = "linux") {
         return e;

@@ -1,9 +1,10 @@
 //! Symbols that generated code may refer to, by the names that compilers give them.
 //!
-//! The mathematical functions are the platform's own, so that a primal compiled by us computes what it would compute
-//! anywhere else. Exceptions: `roundeven`, which is exact, so that any implementation will do, and which some C libraries
-//! lack; `exp10` outside glibc; and the block routines `memcpy` and its family, which are C's behind a stub that makes bad
-//! addresses traps (see `memory`).
+//! The mathematical functions are the platform's own, so that a primal compiled by us computes what
+//! it would compute anywhere else. Exceptions: `roundeven`, which is exact, so that any
+//! implementation will do, and which some C libraries lack; `exp10` outside glibc; and the block
+//! routines `memcpy` and its family, which are C's behind a stub that makes bad addresses traps
+//! (see `memory`).
 
 use crate::{captures, debug, gamma, heap, memory, pieces, steps};
 
@@ -60,7 +61,8 @@ c_functions! { gnu:
     (_: f32) -> i32: __fpclassifyf __signbitf __isnanf __isinff __finitef;
 }
 
-/// The library's `sincos` as it is, for calls that are made up: those write to variables of derived code.
+/// The library's `sincos` as it is, for calls that are made up: those write to variables of derived
+/// code.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn made_up() -> Table {
     vec![
@@ -121,8 +123,8 @@ extern "C" fn roundevenf(x: f32) -> f32 {
     x.round_ties_even()
 }
 
-/// `v`, where a derivative takes it for `x`: for a number that was computed in a way that has no derivative, beside an expression that has.
-/// Bits stay, those of a NaN too.
+/// `v`, where a derivative takes it for `x`: for a number that was computed in a way that has no
+/// derivative, beside an expression that has. Bits stay, those of a NaN too.
 extern "C" fn brolga_with_value(_x: f64, v: f64) -> f64 {
     v
 }

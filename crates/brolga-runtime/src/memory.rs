@@ -1,24 +1,26 @@
 //! Shadow moves, saved bytes, and C's block routines.
 //!
-//! *Reverse of a copy.* The primal's `memmove(dst, src, n)` gives `new[dst+i] = old[src+i]`, so in reverse, for the shadows
-//! `D = dst + dst_delta` and `S = src + src_delta`,
+//! *Reverse of a copy.* The primal's `memmove(dst, src, n)` gives `new[dst+i] = old[src+i]`, so in
+//! reverse, for the shadows `D = dst + dst_delta` and `S = src + src_delta`,
 //!
 //! ```text
 //!   t[i] = D[i];   D[i] = 0;   S[i] += t[i]        for all i "at once"
 //! ```
 //!
-//! Without a buffer for `t` this must be done in an order in which no `S[i]` is added to before the `D[j]` that lies on the
-//! same bytes has been taken. Adding to `S[i]` touches bytes below `S + (i+1)e`. If `D >= S` that is at most where `D[i+1]`
-//! begins, so going up is right; if `D < S`, going down is, by symmetry. The argument does not ask that the distance be a
-//! multiple of the element size, nor that the step be one element, so we go in blocks of eight, which vectorise. The order
-//! is decided by the shadow addresses: shadows need not overlap as their primals do.
+//! Without a buffer for `t` this must be done in an order in which no `S[i]` is added to before the
+//! `D[j]` that lies on the same bytes has been taken. Adding to `S[i]` touches bytes below `S +
+//! (i+1)e`. If `D >= S` that is at most where `D[i+1]` begins, so going up is right; if `D < S`,
+//! going down is, by symmetry. The argument does not ask that the distance be a multiple of the
+//! element size, nor that the step be one element, so we go in blocks of eight, which vectorise.
+//! The order is decided by the shadow addresses: shadows need not overlap as their primals do.
 //!
-//! *Floats of unknown size.* Where memory holds floats of 8 and of 4 bytes, nobody knows which of them a copy of many bytes
-//! moves. It does not matter where one of the two cotangents is zero: the sum is the other one, whatever it is, so its bytes are
-//! moved. Only where both are there, within the bytes of one float, is it not known what to add: then they wait ([`crate::pieces`]).
+//! *Floats of unknown size.* Where memory holds floats of 8 and of 4 bytes, nobody knows which of
+//! them a copy of many bytes moves. It does not matter where one of the two cotangents is zero: the
+//! sum is the other one, whatever it is, so its bytes are moved. Only where both are there, within
+//! the bytes of one float, is it not known what to add: then they wait ([`crate::pieces`]).
 //!
-//! *Faults.* Routines that touch primal memory on behalf of a primal instruction can fault where that instruction would
-//! have, so they name their caller to the guard (see `guard::leaf`).
+//! *Faults.* Routines that touch primal memory on behalf of a primal instruction can fault where
+//! that instruction would have, so they name their caller to the guard (see `guard::leaf`).
 
 use std::ops::Add;
 
@@ -30,8 +32,8 @@ use crate::status;
 /// Elements per step.
 const BLOCK: usize = 8;
 
-/// Pullback of copying `n` bytes of floats of `elem` bytes (8 or 4) from `src` to `dst`, which may overlap. Bytes beyond
-/// the last whole element are no number; their shadow at `dst` is zeroed.
+/// Pullback of copying `n` bytes of floats of `elem` bytes (8 or 4) from `src` to `dst`, which may
+/// overlap. Bytes beyond the last whole element are no number; their shadow at `dst` is zeroed.
 ///
 /// # Safety
 /// Each shadow that exists is valid for `n` bytes.
@@ -61,13 +63,15 @@ pub unsafe extern "C" fn brolga_memmove_rev(
     }
 }
 
-/// Pullback of copying `n` bytes of floats from `src` to `dst`, which may overlap, where it is not certain where each float
-/// begins: they are of unknown size (`elem` is 0), or of `elem` bytes where they begin at multiples of that.
+/// Pullback of copying `n` bytes of floats from `src` to `dst`, which may overlap, where it is not
+/// certain where each float begins: they are of unknown size (`elem` is 0), or of `elem` bytes
+/// where they begin at multiples of that.
 ///
 /// Returns [`status::UNTRACKED`] where bytes of cotangents cannot be put together.
 ///
 /// # Safety
-/// Each shadow that exists is valid for `n` bytes, and the multiples of eight around them; `seg` is a valid segment that no other thread uses.
+/// Each shadow that exists is valid for `n` bytes, and the multiples of eight around them; `seg` is
+/// a valid segment that no other thread uses.
 pub unsafe extern "C" fn brolga_move_rev(
     seg: *mut Segment,
     dst: *mut u8,
@@ -98,7 +102,8 @@ pub unsafe extern "C" fn brolga_move_rev(
         return status::OK;
     }
     let from = src.wrapping_add(src_delta as usize);
-    // SAFETY: our contract. The copy leaves the two shadows to overlap as they like; the borrow ends here.
+    // SAFETY: our contract. The copy leaves the two shadows to overlap as they like; the borrow
+    // ends here.
     let taken = unsafe { std::slice::from_raw_parts(to, n) }.to_vec();
     let apart = (to as usize).abs_diff(from as usize) >= n;
     // SAFETY: our contract; the two are apart.
@@ -112,7 +117,8 @@ pub unsafe extern "C" fn brolga_move_rev(
     if all { status::OK } else { status::UNTRACKED }
 }
 
-/// Put bytes of floats where there are zeros; false, and nothing done, if some that are not zero may be of one float.
+/// Put bytes of floats where there are zeros; false, and nothing done, if some that are not zero
+/// may be of one float.
 fn merge(there: &mut [u8], taken: &[u8]) -> bool {
     // The last byte of either that is not zero.
     let (mut last_taken, mut last_there) = (None, None);
@@ -144,8 +150,8 @@ pub unsafe extern "C" fn brolga_zero(ptr: *mut u8, delta: u64, n: u64) {
     }
 }
 
-/// Forward pass of copying pointers: their shadows, which are deltas stored in shadow memory, are copied too. Pointers
-/// that come from memory without shadow have none.
+/// Forward pass of copying pointers: their shadows, which are deltas stored in shadow memory, are
+/// copied too. Pointers that come from memory without shadow have none.
 ///
 /// # Safety
 /// Each shadow that exists is valid for `n` bytes.
@@ -213,11 +219,12 @@ fn on_tape(n: u64) -> Option<usize> {
 }
 
 guard::leaf! {
-    /// Push the `n` bytes at `p` on the tape (the top moves by `n` rounded up to a multiple of eight). The status is
-    /// `TAPE_FULL` if they do not fit; then nothing has changed.
+    /// Push the `n` bytes at `p` on the tape (the top moves by `n` rounded up to a multiple of
+    /// eight). The status is `TAPE_FULL` if they do not fit; then nothing has changed.
     ///
     /// # Safety
-    /// `seg` is a valid segment that no other thread uses; `p` may be read for `n` bytes, or the call is guarded.
+    /// `seg` is a valid segment that no other thread uses; `p` may be read for `n` bytes, or the
+    /// call is guarded.
     pub fn brolga_save_bytes(seg: *mut Segment, p: *const u8, n: u64; caller) -> u64 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
@@ -234,8 +241,8 @@ guard::leaf! {
     /// Pop the `n` bytes that [`brolga_save_bytes`] pushed and write them to `p`.
     ///
     /// # Safety
-    /// `seg` is a valid segment that no other thread uses, and its cursor is where that push left the top; `p` may be
-    /// written for `n` bytes, or the call is guarded.
+    /// `seg` is a valid segment that no other thread uses, and its cursor is where that push left
+    /// the top; `p` may be written for `n` bytes, or the call is guarded.
     pub fn brolga_restore_bytes(seg: *mut Segment, p: *mut u8, n: u64; caller) -> () {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
@@ -354,7 +361,8 @@ mod tests {
         }
     }
 
-    /// Equal, but for which NaN a sum of NaNs is: that is the compiler's choice. Made rare by comparing bytes first.
+    /// Equal, but for which NaN a sum of NaNs is: that is the compiler's choice. Made rare by
+    /// comparing bytes first.
     fn same(got: &[u8], want: &[u8], (_, src, n): (usize, usize, usize)) -> bool {
         let nan = |bytes: &[u8]| {
             bytes.len() == 8 && read64(bytes).is_nan() || bytes.chunks_exact(4).any(|b| read32(b).is_nan())

@@ -1,11 +1,13 @@
 //! Cotangents of what is copied in pieces.
 //!
-//! **Problem.** A program may move a float byte by byte, in halves, or in words that hold a double here and two singles there. A
-//! derivative adds the cotangent of the copy to that of the original, but bytes of cotangents cannot be added, and in the reverse half they come
-//! one by one, in whatever order. Nor does an instruction that moves bytes know of what size the floats are.
+//! **Problem.** A program may move a float byte by byte, in halves, or in words that hold a double
+//! here and two singles there. A derivative adds the cotangent of the copy to that of the original,
+//! but bytes of cotangents cannot be added, and in the reverse half they come one by one, in
+//! whatever order. Nor does an instruction that moves bytes know of what size the floats are.
 //!
-//! **Answer.** What a piece carries back from the copy to the original is not its part of the cotangent but a *ticket*, a number that says which bytes
-//! of which cotangent it stands for. Eight bytes of shadow at a multiple of eight are a *window*.
+//! **Answer.** What a piece carries back from the copy to the original is not its part of the
+//! cotangent but a *ticket*, a number that says which bytes of which cotangent it stands for. Eight
+//! bytes of shadow at a multiple of eight are a *window*.
 //!
 //! ```text
 //! take    the shadow of a place that a piece was stored to: the window is noted down as a record, the piece's bytes of the shadow are cleared, and the
@@ -15,13 +17,18 @@
 //! settle  a float of known size is written there in the primal: what waits for it is added now, as floats of that size.
 //! ```
 //!
-//! **Invariants.** Bytes that wait are no part of the shadow. A number is only added as a whole: all its bytes, also those that are zero, stood in one
-//! cotangent, in this order. Nothing is added to a float while its own cotangent has been taken in part. What cannot be put together is
-//! [`UNTRACKED`](crate::status::UNTRACKED): pieces of two floats in one, a float of which a part went elsewhere, bytes in another order. So is what still waits, and is not
-//! zero, when the pullback ends; but if a whole window waits where there are zeros, it is put there, which is right whatever it is, and where the caller of the run
-//! knows what it has put into memory, it is added as that ([`There`]).
+//! **Invariants.** Bytes that wait are no part of the shadow. A number is only added as a whole:
+//! all its bytes, also those that are zero, stood in one cotangent, in this order. Nothing is added
+//! to a float while its own cotangent has been taken in part. What cannot be put together is
+//! [`UNTRACKED`](crate::status::UNTRACKED): pieces of two floats in one, a float of which a part
+//! went elsewhere, bytes in another order. So is what still waits, and is not zero, when the
+//! pullback ends; but if a whole window waits where there are zeros, it is put there, which is
+//! right whatever it is, and where the caller of the run knows what it has put into memory, it is
+//! added as that ([`There`]).
 //!
-//! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together from two records ([`across`]) if it is said that there may be such; floats at other addresses are not.
+//! **Errs** on the side of a trap. A double at 4 modulo 8 lies in two windows, and is put together
+//! from two records ([`across`]) if it is said that there may be such; floats at other addresses
+//! are not.
 
 use std::collections::HashMap;
 
@@ -56,9 +63,11 @@ struct Record {
     away: Mask,
     /// Bytes that have been taken and not been added, or given up.
     under_way: u32,
-    /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is no two singles.
+    /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is
+    /// no two singles.
     of: usize,
-    /// The windows before it and behind it as they were before anything was taken there, where there are such.
+    /// The windows before it and behind it as they were before anything was taken there, where
+    /// there are such.
     before: Option<[u8; WINDOW]>,
     after: Option<[u8; WINDOW]>,
 }
@@ -66,7 +75,8 @@ struct Record {
 /// Bytes of a record that wait at a window.
 struct Waiting {
     record: u32,
-    /// Where byte 0 of the record would be, from the beginning of the window: a single may come from the other half of its window.
+    /// Where byte 0 of the record would be, from the beginning of the window: a single may come
+    /// from the other half of its window.
     shift: isize,
     have: Mask,
     /// Bytes of a float there, or 0 if that is not known.
@@ -90,19 +100,21 @@ pub enum There {
     Unknown,
     /// Floats of so many bytes.
     Floats(usize),
-    /// Constants of the program: nobody asks for their cotangents. Where those cannot be put together the shadow is no number, neither as a double nor as singles,
-    /// and the run ends well.
+    /// Constants of the program: nobody asks for their cotangents. Where those cannot be put
+    /// together the shadow is no number, neither as a double nor as singles, and the run ends well.
     Constants,
 }
 
 /// NaN as a double, and as either of two singles.
 const NO_NUMBER: u64 = 0x7ff8_0000_7fc0_0000;
 
-/// A cotangent that moved in pieces could not be put together again: the address of the eight bytes of shadow at which pieces of it wait, if they wait.
+/// A cotangent that moved in pieces could not be put together again: the address of the eight bytes
+/// of shadow at which pieces of it wait, if they wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck(pub Option<usize>);
 
-/// What pieces of one run of a pullback are under way. Empty unless a program moves floats in pieces.
+/// What pieces of one run of a pullback are under way. Empty unless a program moves floats in
+/// pieces.
 #[derive(Default)]
 pub(crate) struct Pieces {
     records: Vec<Record>,
@@ -110,7 +122,8 @@ pub(crate) struct Pieces {
     free: Vec<u32>,
     /// By half of a window: the record of which more may be taken there.
     open: HashMap<usize, u32>,
-    /// By half of a window: the record of which something was last taken there, while that is somewhere.
+    /// By half of a window: the record of which something was last taken there, while that is
+    /// somewhere.
     last: HashMap<usize, u32>,
     /// By window: what waits there.
     waiting: HashMap<usize, Vec<Waiting>>,
@@ -147,8 +160,9 @@ unsafe fn window_at(base: usize) -> [u8; WINDOW] {
     without_signs_of_zero(unsafe { (base as *const [u8; WINDOW]).read() })
 }
 
-/// Zeros in place of a double, or of two singles, that are zeros of whatever sign. (A double of which nothing but the sign of what may be a single in its lower half
-/// is left is less than any cotangent that counts.)
+/// Zeros in place of a double, or of two singles, that are zeros of whatever sign. (A double of
+/// which nothing but the sign of what may be a single in its lower half is left is less than any
+/// cotangent that counts.)
 fn without_signs_of_zero(bytes: [u8; WINDOW]) -> [u8; WINDOW] {
     const NUMBERS: u64 = 0x7fff_ffff_7fff_ffff;
     if u64::from_le_bytes(bytes) & NUMBERS == 0 { [0; WINDOW] } else { bytes }
@@ -316,8 +330,9 @@ impl Pieces {
         self.ticket(parts)
     }
 
-    /// Add what a ticket stands for to `n` bytes at `p`, where there are floats of `of` bytes, or nobody knows of how many. False if something
-    /// stands for other bytes than these. Doubles that are none of whole windows wait until they are settled.
+    /// Add what a ticket stands for to `n` bytes at `p`, where there are floats of `of` bytes, or
+    /// nobody knows of how many. False if something stands for other bytes than these. Doubles that
+    /// are none of whole windows wait until they are settled.
     ///
     /// # Safety
     /// They and the windows that they lie in are valid.
@@ -364,7 +379,8 @@ impl Pieces {
         true
     }
 
-    /// Put bytes back that have been taken from here, if the others are still where they were: then nothing has happened.
+    /// Put bytes back that have been taken from here, if the others are still where they were: then
+    /// nothing has happened.
     ///
     /// # Safety
     /// The window is valid.
@@ -404,8 +420,9 @@ impl Pieces {
         }
     }
 
-    /// The record from which more is taken in half a window: what is left of it there must be there still, and nothing where bytes are to be taken again. What
-    /// a double has in one half goes with what it has in the other.
+    /// The record from which more is taken in half a window: what is left of it there must be there
+    /// still, and nothing where bytes are to be taken again. What a double has in one half goes
+    /// with what it has in the other.
     fn record_of(&mut self, base: usize, half: usize, asked: Mask, there: [u8; WINDOW]) -> u32 {
         let as_it_was = |r: &Record| {
             let same = |i: usize| r.left & 1 << i == 0 || r.bytes[i] == there[i];
@@ -431,7 +448,8 @@ impl Pieces {
         record
     }
 
-    /// Whether a float's cotangent has been taken in part: of the double in a window, or of a single in a half.
+    /// Whether a float's cotangent has been taken in part: of the double in a window, or of a
+    /// single in a half.
     fn in_part(&self, base: usize, mask: Mask) -> bool {
         [0, HALF].iter().any(|half| {
             let left = self.open.get(&(base + half)).map(|&i| self.records[i as usize].left & mask);
@@ -439,7 +457,8 @@ impl Pieces {
         })
     }
 
-    /// Add what waits at a window and is complete. If nothing is there, and it may be put there as it is, its size does not matter.
+    /// Add what waits at a window and is complete. If nothing is there, and it may be put there as
+    /// it is, its size does not matter.
     ///
     /// # Safety
     /// The window is valid.
@@ -501,8 +520,9 @@ impl Pieces {
         }
     }
 
-    /// Floats of `of` bytes, or something else if that is zero, have been written to `n` bytes at `p`, in the primal: add what waits for them, or
-    /// forget it. False if what waits is no such float, or is not to be forgotten, or their cotangent has been taken in part.
+    /// Floats of `of` bytes, or something else if that is zero, have been written to `n` bytes at
+    /// `p`, in the primal: add what waits for them, or forget it. False if what waits is no such
+    /// float, or is not to be forgotten, or their cotangent has been taken in part.
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
@@ -574,7 +594,8 @@ impl Pieces {
         self.ticket(vec![Part { record, bytes: all, at: 0 }])
     }
 
-    /// The sum of the numbers of `n` bytes that some parts are: of each record all bytes of one number, in order, or none that is not zero.
+    /// The sum of the numbers of `n` bytes that some parts are: of each record all bytes of one
+    /// number, in order, or none that is not zero.
     fn sum(&mut self, parts: &[Part], n: usize) -> f64 {
         let mut sum = 0.0;
         for (i, first) in parts.iter().enumerate() {
@@ -640,8 +661,8 @@ impl Pieces {
         all.iter().any(|w| self.any(w.record, w.have))
     }
 
-    /// Put what still waits at the end where it waits, if that is possible. Of what size floats are there that nobody has written is for the caller of the run
-    /// to say.
+    /// Put what still waits at the end where it waits, if that is possible. Of what size floats are
+    /// there that nobody has written is for the caller of the run to say.
     fn finish(&mut self, known: &dyn Fn(usize) -> There, holds_floats: &dyn Fn(usize) -> bool) -> Result<(), Stuck> {
         let is_lost = |base: usize, mask: Mask| (0..WINDOW).any(|i| mask & 1 << i != 0 && holds_floats(base + i));
         let lost = self.demanded.iter().filter(|d| is_lost(*d.0, *d.1)).map(|d| *d.0).min();
@@ -652,7 +673,8 @@ impl Pieces {
         for (base, of) in places {
             let there = known(base);
             let of = if let (0, There::Floats(of)) = (of, there) { of } else { of };
-            // SAFETY: what waits there came by an access of these bytes; a window is never on two pages.
+            // SAFETY: what waits there came by an access of these bytes; a window is never on two
+            // pages.
             unsafe { self.put_together(base, of, true) };
             if there == There::Constants && self.waiting.get(&base).is_some_and(|all| self.is_stuck(all)) {
                 self.waiting.remove(&base);
@@ -678,17 +700,20 @@ unsafe fn add_number<T: Copy>(p: *mut T, x: T, sum: impl Fn(T, T) -> T) {
 }
 
 impl Segment {
-    /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of eight, those may be halves of two.
+    /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of
+    /// eight, those may be halves of two.
     pub fn doubles_may_lie_across(&mut self) {
         self.pieces.across = true;
     }
 
-    /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked for addresses of eight bytes of shadow: what is there
-    /// of which it is the shadow? `holds_floats` is asked for single bytes of shadow: are they of a float that the caller of the run has put there, as far as
-    /// that is known?
+    /// A pullback has run: what moved in pieces has all come to where it belongs. `known` is asked
+    /// for addresses of eight bytes of shadow: what is there of which it is the shadow?
+    /// `holds_floats` is asked for single bytes of shadow: are they of a float that the caller of
+    /// the run has put there, as far as that is known?
     ///
     /// # Errors
-    /// If a cotangent did not, or if integer arithmetic has lost one of a float that the caller has put into memory.
+    /// If a cotangent did not, or if integer arithmetic has lost one of a float that the caller has
+    /// put into memory.
     pub fn end_pullback(
         &mut self,
         known: &dyn Fn(usize) -> There,

@@ -1,11 +1,12 @@
 //! Segments waiting for their next run.
 //!
-//! Reserving address space costs system calls, and first touching a page costs a fault; a rule that is called in a loop
-//! should pay for neither twice. Each derived rule has a pool, shared by its clones: a run takes a segment, and whoever
-//! holds the last use of the run (usually the pullback) gives it back, on whatever thread. In the steady state neither
-//! direction allocates.
+//! Reserving address space costs system calls, and first touching a page costs a fault; a rule that
+//! is called in a loop should pay for neither twice. Each derived rule has a pool, shared by its
+//! clones: a run takes a segment, and whoever holds the last use of the run (usually the pullback)
+//! gives it back, on whatever thread. In the steady state neither direction allocates.
 //!
-//! *Invariant.* Every segment in the pool has been reset and is linked to the captures and data objects of the plan.
+//! *Invariant.* Every segment in the pool has been reset and is linked to the captures and data
+//! objects of the plan.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,8 +54,8 @@ impl Pool {
         idle.map_or_else(|| self.make(), Ok)
     }
 
-    /// Empty a segment and keep it for the next [`take`](Self::take). It must come from this pool: another's has another
-    /// plan's links.
+    /// Empty a segment and keep it for the next [`take`](Self::take). It must come from this pool:
+    /// another's has another plan's links.
     pub fn give_back(&self, mut segment: Box<Segment>) {
         // Outside the lock: freeing a run's heap shadows may take a while.
         segment.reset();

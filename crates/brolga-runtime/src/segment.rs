@@ -1,18 +1,22 @@
 //! The tape segment: the one pointer that every derived function receives.
 //!
-//! *Problem.* The forward pass records an amount of data that nobody knows in advance, generated code wants to record a
-//! value with one compare and one store, and the pullback must find everything where the forward pass left it.
+//! *Problem.* The forward pass records an amount of data that nobody knows in advance, generated
+//! code wants to record a value with one compare and one store, and the pullback must find
+//! everything where the forward pass left it.
 //!
-//! *Answer.* A private anonymous mapping, reserved in one piece at the size of the limit and touched page by page as the
-//! forward pass gets there. The kernel does the growing, so recording is `top += n` with a check against `limit`, and an
-//! address on the tape stays valid until [`Segment::reset`]. The pullback walks `cursor` down from `top`; `top` itself
-//! stays, so a pullback can be run again.
+//! *Answer.* A private anonymous mapping, reserved in one piece at the size of the limit and
+//! touched page by page as the forward pass gets there. The kernel does the growing, so recording
+//! is `top += n` with a check against `limit`, and an address on the tape stays valid until
+//! [`Segment::reset`]. The pullback walks `cursor` down from `top`; `top` itself stays, so a
+//! pullback can be run again.
 //!
-//! *The end.* Whoever asks for room compares with `limit`. Records of generated code need not, where memory that cannot be accessed
-//! begins right at `limit` (the *fence*, on Linux): they are written byte by byte from where the tape ends, without a gap, so the first that
-//! does not fit faults, and the fault is reported as the check would be.
+//! *The end.* Whoever asks for room compares with `limit`. Records of generated code need not,
+//! where memory that cannot be accessed begins right at `limit` (the *fence*, on Linux): they are
+//! written byte by byte from where the tape ends, without a gap, so the first that does not fit
+//! faults, and the fault is reported as the check would be.
 //!
-//! *Layout.* The first 192 bytes are read and written by generated code at the offsets in [`offset`]; the rest is private.
+//! *Layout.* The first 192 bytes are read and written by generated code at the offsets in
+//! [`offset`]; the rest is private.
 //!
 //! ```text
 //!   0  top        forward: next free byte         64  sink    cotangents sent to inactive memory land here
@@ -24,8 +28,9 @@
 //!  48  waiting    at how many places cotangents wait that have come in pieces
 //! ```
 //!
-//! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`; `base` and `limit` are aligned to 16 bytes, but `top` is not
-//! aligned at all: a record is as long as what is in it, down to one byte for the number of a block, and generated code reads and
+//! *Invariants.* `base <= cursor <= top <= limit` between calls, and `base <= peak <= limit`;
+//! `base` and `limit` are aligned to 16 bytes, but `top` is not aligned at all: a record is as long
+//! as what is in it, down to one byte for the number of a block, and generated code reads and
 //! writes records without assuming any alignment. `zeros` is never written.
 
 use std::sync::Arc;
@@ -66,8 +71,8 @@ pub const MIN_CAPACITY: usize = 1 << 20;
 /// Bytes of touched tape that a segment keeps in any case.
 const RETAINED: usize = 16 << 20;
 
-/// From here on the tape asks for huge pages: first touching a long tape is several times faster with them, while a short
-/// one would pay for clearing more than it uses.
+/// From here on the tape asks for huge pages: first touching a long tape is several times faster
+/// with them, while a short one would pay for clearing more than it uses.
 #[cfg(target_os = "linux")]
 const HUGE_FROM: usize = 2 << 20;
 
@@ -115,13 +120,13 @@ pub struct Segment {
     capture_table: Option<Arc<CaptureTable>>,
 }
 
-// SAFETY: the pointers lead into the mapping, the shadows and the table, all of which the segment owns (or shares,
-// immutable, by `Arc`); none of them is tied to a thread.
+// SAFETY: the pointers lead into the mapping, the shadows and the table, all of which the segment
+// owns (or shares, immutable, by `Arc`); none of them is tied to a thread.
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// Reserve a tape of `capacity` bytes, or of half as much as often as the system refuses, down to [`MIN_CAPACITY`].
-    /// Memory is used only as the tape fills.
+    /// Reserve a tape of `capacity` bytes, or of half as much as often as the system refuses, down
+    /// to [`MIN_CAPACITY`]. Memory is used only as the tape fills.
     pub fn new(capacity: usize) -> Result<Box<Segment>, ReserveError> {
         let (mut mapping, place) = reserve(capacity)?;
         let base = mapping.as_mut_ptr().wrapping_add(place.start);
@@ -148,7 +153,8 @@ impl Segment {
         }))
     }
 
-    /// Give the segment the shadows of the data objects, in the order in which generated code numbers them.
+    /// Give the segment the shadows of the data objects, in the order in which generated code
+    /// numbers them.
     pub fn attach_globals(&mut self, shadows: GlobalShadows) {
         self.globals = shadows.deltas().as_ptr();
         self.global_shadows = shadows;
@@ -165,11 +171,11 @@ impl Segment {
         self
     }
 
-    /// Empty the tape, zero the shadows of data objects, free every heap shadow and every primal block whose `free` was
-    /// deferred. Pullbacks of the run that recorded it are over.
+    /// Empty the tape, zero the shadows of data objects, free every heap shadow and every primal
+    /// block whose `free` was deferred. Pullbacks of the run that recorded it are over.
     ///
-    /// The memory that this run has used stays for the next, so that a rule in a loop faults no page twice; what only an
-    /// earlier run used goes back to the system.
+    /// The memory that this run has used stays for the next, so that a rule in a loop faults no
+    /// page twice; what only an earlier run used goes back to the system.
     #[inline]
     pub fn reset(&mut self) {
         let base = self.base();
@@ -229,7 +235,8 @@ impl Segment {
 
     /// The recorded bytes.
     pub fn tape(&self) -> &[u8] {
-        // SAFETY: all below `limit` can be read and written, and `bytes_used` ends there at most; nobody writes meanwhile, since we are borrowed.
+        // SAFETY: all below `limit` can be read and written, and `bytes_used` ends there at most;
+        // nobody writes meanwhile, since we are borrowed.
         unsafe { std::slice::from_raw_parts(self.base(), self.bytes_used()) }
     }
 
@@ -254,7 +261,8 @@ impl Segment {
         &mut self.global_shadows
     }
 
-    /// The shadow read in place of that of inactive memory. A caller may check that it is still zero.
+    /// The shadow read in place of that of inactive memory. A caller may check that it is still
+    /// zero.
     pub fn zeros(&self) -> &[u8; 64] {
         &self.zeros.0
     }
@@ -265,7 +273,8 @@ impl Segment {
     }
 }
 
-/// A mapping, and where in it the tape is: as near to the fence as sixteen bytes allow, since what is pushed may be as aligned as that.
+/// A mapping, and where in it the tape is: as near to the fence as sixteen bytes allow, since what
+/// is pushed may be as aligned as that.
 fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize>), ReserveError> {
     let fence = fence_bytes();
     // A tape cannot be empty.
@@ -289,7 +298,8 @@ fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize>), Reserve
     }
 }
 
-/// Bytes behind a tape that cannot be accessed: a page. No field of a record is longer, and none is written before those that lie below it.
+/// Bytes behind a tape that cannot be accessed: a page. No field of a record is longer, and none is
+/// written before those that lie below it.
 #[cfg(target_os = "linux")]
 fn fence_bytes() -> usize {
     // SAFETY: it only asks.
@@ -305,7 +315,8 @@ fn fence_bytes() -> usize {
 #[cfg(target_os = "linux")]
 fn put_fence(mapping: &MmapMut, bytes: usize) -> std::io::Result<()> {
     let fence = mapping.as_ptr().cast_mut().wrapping_add(mapping.len() - bytes);
-    // SAFETY: whole pages of a mapping that is ours, to which nobody has a reference: all who make one stay below.
+    // SAFETY: whole pages of a mapping that is ours, to which nobody has a reference: all who make
+    // one stay below.
     match unsafe { libc::mprotect(fence.cast(), bytes, libc::PROT_NONE) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -330,8 +341,9 @@ fn ask_for_huge_pages(_mapping: &MmapMut) {}
 
 #[cfg(unix)]
 fn give_pages_back(mapping: &MmapMut, from: usize, to: usize) {
-    // SAFETY: the range lies above `top`, which is at the base when this is called, so nobody reads it before writing it
-    // again; that its contents become zero is therefore not seen. Failure only means that the memory stays with us.
+    // SAFETY: the range lies above `top`, which is at the base when this is called, so nobody reads
+    // it before writing it again; that its contents become zero is therefore not seen. Failure only
+    // means that the memory stays with us.
     let _ = unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
 }
 

@@ -1,11 +1,13 @@
 //! Stack enough for work that may recurse.
 //!
-//! *Problem.* To derive and to compile is done by walks over blocks, values and expressions, ours and Cranelift's, some of which
-//! recurse as deep as their input is. A host may call on a thread with a small stack (fibers of a server, threads of musl,
-//! secondary threads of macOS), and to run out of stack is the end of the process.
+//! *Problem.* To derive and to compile is done by walks over blocks, values and expressions, ours
+//! and Cranelift's, some of which recurse as deep as their input is. A host may call on a thread
+//! with a small stack (fibers of a server, threads of musl, secondary threads of macOS), and to run
+//! out of stack is the end of the process.
 //!
-//! *Answer.* The caller of such work says how much stack it may need. If less is left, or that is not known, the work is done on a
-//! thread of its own, while the caller waits. Untouched pages of a stack take no memory.
+//! *Answer.* The caller of such work says how much stack it may need. If less is left, or that is
+//! not known, the work is done on a thread of its own, while the caller waits. Untouched pages of a
+//! stack take no memory.
 
 use std::thread::{Builder, scope};
 
@@ -48,7 +50,8 @@ fn left() -> Option<usize> {
     let ask = || {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let (mut low, mut size) = (ptr::null_mut(), 0);
-        // SAFETY: attributes are filled by the first call, read by the second and destroyed by the third.
+        // SAFETY: attributes are filled by the first call, read by the second and destroyed by the
+        // third.
         let known = unsafe {
             if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
                 return None;

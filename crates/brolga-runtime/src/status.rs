@@ -1,9 +1,10 @@
 //! What a helper reports to the generated code that called it.
 //!
-//! A helper that returns a status returns one of these numbers and has changed nothing unless it returned [`OK`]. An
-//! allocating helper returns a [`Pair`](crate::Pair) instead: deltas are multiples of sixteen, and a delta with its lowest
-//! bit set is one of these statuses (with a null pointer), so one `band` and one `trapnz` check both kinds. Every status
-//! other than [`OK`] is odd for that reason.
+//! A helper that returns a status returns one of these numbers and has changed nothing unless it
+//! returned [`OK`]. An allocating helper returns a [`Pair`](crate::Pair) instead: deltas are
+//! multiples of sixteen, and a delta with its lowest bit set is one of these statuses (with a null
+//! pointer), so one `band` and one `trapnz` check both kinds. Every status other than [`OK`] is odd
+//! for that reason.
 
 /// All went well.
 pub const OK: u64 = 0;

@@ -1,17 +1,23 @@
-//! The slope of a float whose bits another float has, plus a number (`brolga_analysis::activity::ulp`).
+//! The slope of a float whose bits another float has, plus a number
+//! (`brolga_analysis::activity::ulp`).
 //!
-//! *Method.* A step by one unit in the last place is as long as the exponent field says, so the slope is `± 2^d`, where `d` is the difference of the fields: up to 2046 for doubles, which is no
-//! double. A cotangent is therefore multiplied twice, by `2^⌊d/2⌋` and by the rest. Both go in one direction, so nothing is lost between them that the product has.
+//! *Method.* A step by one unit in the last place is as long as the exponent field says, so the
+//! slope is `± 2^d`, where `d` is the difference of the fields: up to 2046 for doubles, which is no
+//! double. A cotangent is therefore multiplied twice, by `2^⌊d/2⌋` and by the rest. Both go in one
+//! direction, so nothing is lost between them that the product has.
 //!
-//! *What is lost.* The product may be too large for a float, or so small that it loses digits, although a later step leads back. This is asked by scaling it back.
+//! *What is lost.* The product may be too large for a float, or so small that it loses digits,
+//! although a later step leads back. This is asked by scaling it back.
 //!
-//! *Steps by one* are `nextafter`, whose slope is one on both sides of a power of two, although the next float is half as far away on one of them.
+//! *Steps by one* are `nextafter`, whose slope is one on both sides of a power of two, although the
+//! next float is half as far away on one of them.
 
 use crate::status;
 
 macro_rules! steps {
     ($float:ty, $bits:ty, $digits:literal, $bias:literal, $scaled:ident, $step:ident, $loses:ident) => {
-        /// A cotangent times the slope of the float with the bits `after` over the one with the bits `before`, and that scaled back.
+        /// A cotangent times the slope of the float with the bits `after` over the one with the
+        /// bits `before`, and that scaled back.
         fn $scaled(ct: $float, before: $bits, after: $bits) -> [$float; 2] {
             let field = |bits: $bits| ((bits >> $digits & (2 * $bias + 1)) as i32).max(1);
             let by_one = after.abs_diff(before) == 1;
@@ -27,7 +33,8 @@ macro_rules! steps {
             [by, by * power(-half) * power(-rest)]
         }
 
-        /// The cotangent of a float with the bits `before`, where one with the bits `after`, so many more or less, has the cotangent `ct`.
+        /// The cotangent of a float with the bits `before`, where one with the bits `after`, so
+        /// many more or less, has the cotangent `ct`.
         pub extern "C" fn $step(ct: $float, before: $bits, after: $bits) -> $float {
             $scaled(ct, before, after)[0]
         }

@@ -1,8 +1,8 @@
-//! Signals that are not ours: passed on to whoever was there before, or fatal as they would be without us. And what else
-//! concerns the process as a whole.
+//! Signals that are not ours: passed on to whoever was there before, or fatal as they would be
+//! without us. And what else concerns the process as a whole.
 //!
-//! A process has one set of handlers, so each case runs in a process of its own: the test starts its own program again for
-//! one test, with a variable set that makes that test play the child.
+//! A process has one set of handlers, so each case runs in a process of its own: the test starts
+//! its own program again for one test, with a variable set that makes that test play the child.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
@@ -106,7 +106,8 @@ fn foreign_fault() {
 
 const CHILD: &str = "BROLGA_FOREIGN_CHILD";
 
-/// In the parent: run the test `name` in a child and return how it ended. In the child: do `what` and end well.
+/// In the parent: run the test `name` in a child and return how it ended. In the child: do `what`
+/// and end well.
 fn in_child(name: &str, what: impl FnOnce()) -> Option<ExitStatus> {
     if std::env::var_os(CHILD).is_some() {
         what();

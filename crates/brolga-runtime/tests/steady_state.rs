@@ -1,4 +1,5 @@
-//! A rule that is called in a loop allocates nothing after the first call, and what is dropped is unmapped.
+//! A rule that is called in a loop allocates nothing after the first call, and what is dropped is
+//! unmapped.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -28,7 +28,8 @@ pub fn derive_with(
 /// Run the pipeline for a request.
 ///
 /// # Errors
-/// Every problem of the program as asked, and as it is written: see [`crate::program::inline_rollback`].
+/// Every problem of the program as asked, and as it is written: see
+/// [`crate::program::inline_rollback`].
 pub fn derive(
     program: &Program,
     request: &Request,
@@ -39,7 +40,8 @@ pub fn derive(
     found.verify(isa).map(|()| found)
 }
 
-/// The same, for whoever is going to verify what comes out: `brolga::DerivedRule` does so beside compiling it.
+/// The same, for whoever is going to verify what comes out: `brolga::DerivedRule` does so beside
+/// compiling it.
 ///
 /// # Errors
 /// As [`derive`].

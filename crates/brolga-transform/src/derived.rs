@@ -34,9 +34,11 @@ pub struct DerivedWhole {
     pub func: ir::Function,
     /// Whether it returns the primal's results before the cotangents.
     pub results: bool,
-    /// Whether it uses the segment that it is given: it records, calls what may record, or asks for shadows of data.
+    /// Whether it uses the segment that it is given: it records, calls what may record, or asks for
+    /// shadows of data.
     pub segment: bool,
-    /// Whether the pullback is there twice: with its guards and without ([`crate::guards::versioning`]).
+    /// Whether the pullback is there twice: with its guards and without
+    /// ([`crate::guards::versioning`]).
     pub twice: bool,
 }
 
@@ -75,7 +77,8 @@ pub struct Derivation {
     pub wholes: Vec<DerivedWhole>,
     /// The captures tuple: which pair belongs to which function address.
     pub captures: Vec<Addressable>,
-    /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with zeros.
+    /// One per parameter of the root: its shadow is overwritten, so nobody has to fill it with
+    /// zeros.
     pub overwrites: Vec<bool>,
     /// Spelling of symbols in the functions.
     pub names: Names,
@@ -87,8 +90,10 @@ pub struct Derivation {
     pub pieces: bool,
     /// Whether a function computes a float's bits from integers in memory.
     pub demanded: bool,
-    /// Of which sizes floats are that are moved as integers which may be none ([`Activity::guessed`](brolga_analysis::activity::Activity::guessed)).
+    /// Of which sizes floats are that are moved as integers which may be none
+    /// ([`Activity::guessed`](brolga_analysis::activity::Activity::guessed)).
     pub guessed: u8,
-    /// Bytes that the tape is to have room for beyond its limit: for a frame that would not be there if the root had a function of its own.
+    /// Bytes that the tape is to have room for beyond its limit: for a frame that would not be
+    /// there if the root had a function of its own.
     pub spare: usize,
 }

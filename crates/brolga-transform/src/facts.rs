@@ -40,7 +40,8 @@ pub struct Facts<'a> {
     pub variant: &'a Variant,
     /// Options of the derivation.
     pub options: &'a Options,
-    /// What its derivative is to be: of what the asked function calls, a pair or a function without a value.
+    /// What its derivative is to be: of what the asked function calls, a pair or a function without
+    /// a value.
     pub mode: Mode,
     /// Control flow.
     pub cfg: &'a Cfg,
@@ -52,7 +53,8 @@ pub struct Facts<'a> {
     pub release: Option<FuncKey>,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
-    /// Parameters of loops that hold what has been loaded a turn ahead, and loads that give the same.
+    /// Parameters of loops that hold what has been loaded a turn ahead, and loads that give the
+    /// same.
     pub twins: IndexMap<ir::Value, ir::Inst>,
     /// Which memory direct calls are told is kept.
     pub kept: HashMap<ir::Inst, Kept>,
@@ -62,8 +64,8 @@ pub struct Facts<'a> {
     pub in_place: EntitySet<ir::Inst>,
     /// Loads whose reverse stores, and arguments whose shadows need no zeros.
     pub overwrites: Overwrites,
-    /// Memory that the function makes for itself and shows to nobody; none in memory mode `restore`, where the pullback puts
-    /// back what was in it.
+    /// Memory that the function makes for itself and shows to nobody; none in memory mode
+    /// `restore`, where the pullback puts back what was in it.
     pub private: Private,
     /// All uses.
     pub uses: &'a Uses,
@@ -92,7 +94,8 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Run the analyses. `root` says that the caller asks for this function itself, `mode` what its derivative is to be.
+    /// Run the analyses. `root` says that the caller asks for this function itself, `mode` what its
+    /// derivative is to be.
     pub fn compute(
         program: &'a Program,
         primal: &'a Normalised,
@@ -234,12 +237,14 @@ impl<'a> Facts<'a> {
         self.constant.passed(&input, args)
     }
 
-    /// Whether an integer is computed from what may be a float's bits, and nobody follows what becomes of them.
+    /// Whether an integer is computed from what may be a float's bits, and nobody follows what
+    /// becomes of them.
     pub fn is_unfollowed(&self, v: ir::Value) -> bool {
         matches!(self.activity.state[v], State::Taint { .. }) && !self.is_active(v)
     }
 
-    /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for totals of arrays, so [`Self::overwrites`] come first.
+    /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for
+    /// totals of arrays, so [`Self::overwrites`] come first.
     pub fn find_edges(&mut self, root: bool) {
         let input = ActivityInput {
             program: self.program,
@@ -266,8 +271,8 @@ impl<'a> Facts<'a> {
         (self.units, self.roots) = (units, roots);
     }
 
-    /// Whether floats may be stored where an address leads to: as such, or as integers of which it is not certain that they are any, half of
-    /// a pair of words that were put together, say.
+    /// Whether floats may be stored where an address leads to: as such, or as integers of which it
+    /// is not certain that they are any, half of a pair of words that were put together, say.
     pub fn may_hold_floats(&self, addr: ir::Value) -> bool {
         let unsure = || {
             let func = self.func();
@@ -279,7 +284,8 @@ impl<'a> Facts<'a> {
         known || self.float_stores.get_or_init(unsure).contains(&self.contents.find(addr))
     }
 
-    /// Whether an address leads to memory of a caller's of which it has said that there are floats ([`ParamMode::Dup`], `floats`).
+    /// Whether an address leads to memory of a caller's of which it has said that there are floats
+    /// ([`ParamMode::Dup`], `floats`).
     fn passed_with_floats(&self, addr: ir::Value) -> bool {
         self.passed(addr, |m| matches!(m, ParamMode::Dup { floats: true, .. }))
     }
@@ -326,7 +332,8 @@ impl<'a> Facts<'a> {
         self.own(v) && (self.contents.of_class(v).has(Kinds::POINTER) || self.passed(v, recycled))
     }
 
-    /// Whether memory that this call, or a caller that has said so, has made may hold floats where an address leads.
+    /// Whether memory that this call, or a caller that has said so, has made may hold floats where
+    /// an address leads.
     pub fn held_floats(&self, v: ir::Value) -> bool {
         self.own(v) && self.may_hold_floats(v) || self.passed_with_floats(v)
     }

@@ -14,7 +14,8 @@
 //! pipeline   all of it, for a function and everything that it calls (`derive`: the entry points; `derived`: what comes out)
 //! ```
 //!
-//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that it lowers, and `clif` changes what was lowered.
+//! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that
+//! it lowers, and `clif` changes what was lowered.
 
 pub mod assemble;
 pub mod clif;

@@ -1,11 +1,12 @@
 //! The whole pipeline, for a function and everything that it calls.
 //!
-//! A worklist of variants (a function together with the modes of its parameters and results), each as a pair or whole:
-//! deriving one may ask for others by name, and names are handed out before bodies exist, so recursion needs nothing special.
-//! The root is not on it unless it is a pair: a call of the root's own function asks for another whole, since more is known
-//! of the root (that its result is asked for, what its pointers lead to) than of a call. Functions whose address
-//! is taken are derived in their canonical variant as soon as an indirect call is seen. Problems of all functions are
-//! collected and reported together.
+//! A worklist of variants (a function together with the modes of its parameters and results), each
+//! as a pair or whole: deriving one may ask for others by name, and names are handed out before
+//! bodies exist, so recursion needs nothing special. The root is not on it unless it is a pair: a
+//! call of the root's own function asks for another whole, since more is known of the root (that
+//! its result is asked for, what its pointers lead to) than of a call. Functions whose address is
+//! taken are derived in their canonical variant as soon as an indirect call is seen. Problems of
+//! all functions are collected and reported together.
 
 use brolga_analysis::calls::{opaque_allocator, summarise};
 use brolga_analysis::memory::alias::Places;
@@ -83,10 +84,11 @@ pub struct Stages<'a> {
 pub(crate) struct Manner<'a> {
     /// Which calls are replaced.
     pub inlining: &'a Inlining,
-    /// Whether it is known that a function moves floats in pieces, so that all must settle what they read.
+    /// Whether it is known that a function moves floats in pieces, so that all must settle what
+    /// they read.
     pub pieces: bool,
-    /// Whether it is known that a function computes a float's bits from integers in memory, so that all say where they store such
-    /// integers ([`brolga_analysis::activity::demand`]).
+    /// Whether it is known that a function computes a float's bits from integers in memory, so that
+    /// all say where they store such integers ([`brolga_analysis::activity::demand`]).
     pub demanded: bool,
     /// How far.
     pub(crate) far: Looking,
@@ -101,7 +103,8 @@ impl<'a> Manner<'a> {
     }
 }
 
-/// Run the pipeline in one manner and not otherwise. `glance` sees of each variant what its statements become, before anything is assembled.
+/// Run the pipeline in one manner and not otherwise. `glance` sees of each variant what its
+/// statements become, before anything is assembled.
 pub(crate) fn derive_once(
     program: &Program,
     request: &Request,
@@ -115,7 +118,8 @@ pub(crate) fn derive_once(
     Ok(found.expect("all of it is derived"))
 }
 
-/// Ask what stands in the way of all variants that a request leads to, without deriving any: a small part of the work.
+/// Ask what stands in the way of all variants that a request leads to, without deriving any: a
+/// small part of the work.
 pub(crate) fn examine(
     program: &Program,
     request: &Request,
@@ -151,7 +155,8 @@ fn run(
     }
     let mut bodies = inlined(&mut program, &primals, manner.inlining, isa);
     primals.retain(|&k| program.funcs[k].body.is_some());
-    // Functions all of whose calls were replaced need no derivative, nor do those that are called as they are, with what they alone call.
+    // Functions all of whose calls were replaced need no derivative, nor do those that are called
+    // as they are, with what they alone call.
     let mut reached = EntitySet::new();
     reached.extend(summarise::reachable_in(&program, request.func, |k| {
         bodies.get(&k).or(program.funcs[k].body.as_ref()).filter(|_| !program.plain.contains(k))
@@ -190,7 +195,8 @@ fn run(
     let mut overwrites = Vec::new();
     let mut guessed = 0;
     let common = Common { program: &program, options, summaries: &summaries, demanded: manner.demanded, isa };
-    // Who reads what others move in pieces has to know; who was derived before that was seen is derived again.
+    // Who reads what others move in pieces has to know; who was derived before that was seen is
+    // derived again.
     let mut pieces = manner.pieces;
     let mut early: Vec<(Variant, Wanted, Place)> = Vec::new();
     // A root that the first of the variants serves, and its symbol.
@@ -357,7 +363,8 @@ pub(crate) enum Looking {
 enum Became<'a> {
     /// It was looked at, as far as was asked.
     Looked,
-    /// It computes a float's bits from integers in memory, which has to be known from the beginning.
+    /// It computes a float's bits from integers in memory, which has to be known from the
+    /// beginning.
     Demanding,
     /// A callee does what it would.
     Served(Served),
@@ -480,7 +487,8 @@ fn derive_one<'a>(
             plan = plan_with(&stmts, loops);
         }
     }
-    // Nobody asks for reverses again: neither products without guards, nor a plan that has turned out to be wrong, nor who looks.
+    // Nobody asks for reverses again: neither products without guards, nor a plan that has turned
+    // out to be wrong, nor who looks.
     let spent = !looks && watch.is_none() && !options.ideas.finite && plan.again.is_empty();
     let mut assemble = |stmts: &mut AdStmts, watch: Option<&Watched>, plan: &Plan, ids: &mut Ids| {
         let watching = watch.map_or(&*stmts, |w| &w.watching);
@@ -550,8 +558,9 @@ fn derive_one<'a>(
         }
         (func, segment)
     };
-    // When graphs are assembled, what they were made of has done its part, unless somebody looks. What is made next takes its place in memory, which
-    // matters where the system would have to give more.
+    // When graphs are assembled, what they were made of has done its part, unless somebody looks.
+    // What is made next takes its place in memory, which matters where the system would have to
+    // give more.
     let is_idle = |stmts: &AdStmts| !looks && stmts.len() >= LARGE;
     let variant = variant.clone();
     // Parameters whose shadows a run clears itself if it has to.
@@ -651,7 +660,8 @@ fn forward_values(graph: &CfgBlocks) -> EntitySet<ir::Value> {
     found
 }
 
-/// Whether a combined function uses its segment, which comes behind the primal's parameters and their deltas.
+/// Whether a combined function uses its segment, which comes behind the primal's parameters and
+/// their deltas.
 fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
     let entry = func.layout.entry_block().expect("a function has a body");
     let segment = func.dfg.block_params(entry)[dead_segment_arg::position(variant)];

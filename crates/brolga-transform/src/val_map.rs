@@ -15,7 +15,8 @@ pub struct ByName<T: Clone + Default> {
 }
 
 impl<T: Copy + Default> ByName<T> {
-    /// For a primal of so many values. A table that grows with each name is filled a little at a time, which takes longer.
+    /// For a primal of so many values. A table that grows with each name is filled a little at a
+    /// time, which takes longer.
     pub fn new(values: usize) -> Self {
         Self { primal: one_each(values), delta: SecondaryMap::new(), derived: Vec::new(), aux: HashMap::default() }
     }

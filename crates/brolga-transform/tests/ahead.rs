@@ -8,8 +8,9 @@ use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::verify_function;
 use cranelift_reader::parse_functions;
 
-/// How many twins are found in a loop over `v2` elements of 32 bits at `v0`, after they have been added. `first` makes `v5` in front of it, `next` what
-/// it hands on as `v15`, with `v10` as the next index.
+/// How many twins are found in a loop over `v2` elements of 32 bits at `v0`, after they have been
+/// added. `first` makes `v5` in front of it, `next` what it hands on as `v15`, with `v10` as the
+/// next index.
 fn found(first: &str, next: &str, more: &str) -> usize {
     let text = format!(
         "function %f(i64, i64, i32) -> i32 {{ fn0 = %g() block0(v0: i64, v1: i64, v2: i32):

@@ -1,4 +1,5 @@
-//! Where numbers are watched so that products need no guards, where that would be what a turn waits for, and what is done about it.
+//! Where numbers are watched so that products need no guards, where that would be what a turn waits
+//! for, and what is done about it.
 
 mod host;
 
@@ -9,7 +10,8 @@ use cranelift_codegen::ir::Opcode;
 
 /// How `Σ y[i]²` is computed for `y[r[k]] += a[k] x[j]` over all `j` and `k`.
 struct Form {
-    /// The inner loop's parameters beside the counter, what they begin with, and what they are in the next turn.
+    /// The inner loop's parameters beside the counter, what they begin with, and what they are in
+    /// the next turn.
     carried: [&'static str; 3],
     /// What is done besides in each turn of it.
     more: String,
@@ -20,7 +22,8 @@ struct Form {
 const PLAIN: Form = Form { carried: ["", "", ""], more: String::new(), enter: "jump block2(v5" };
 
 impl Form {
-    /// Whether the pullback is there twice, and in which loops sums of their own are begun and joined.
+    /// Whether the pullback is there twice, and in which loops sums of their own are begun and
+    /// joined.
     fn derived(&self) -> (bool, String) {
         let Self { carried: [params, first, next], more, enter } = self;
         let text = format!(
@@ -115,8 +118,8 @@ fn runs_of_a_short_loop_do_not_wait_for_each_other() {
     assert_eq!(long.derived(), (true, String::new()));
 }
 
-/// What is watched of `Σ y²` over `y = t (a[i] x[0] + b[i] x[1])`, each product behind a condition, where so many additions are
-/// made beside each product.
+/// What is watched of `Σ y²` over `y = t (a[i] x[0] + b[i] x[1])`, each product behind a condition,
+/// where so many additions are made beside each product.
 fn conditional_terms(beside: u32) -> Vec<Option<Opcode>> {
     let more = |from: u32| {
         let add = |k| format!("v{k} = iadd v10, v{}\n", if k == from { 10 } else { k - 1 });

@@ -89,7 +89,8 @@ fn floats_and_loads_are_left_alone() {
 
 #[test]
 fn only_what_dominates_in_the_same_loop() {
-    // block2 has what block1 has; block3 does not have what is computed on one way only; the loop, block4, computes for itself.
+    // block2 has what block1 has; block3 does not have what is computed on one way only; the loop,
+    // block4, computes for itself.
     let func = merged(
         "function %f(i64, i64) -> i64 {
         block0(v0: i64, v1: i64):

@@ -7,7 +7,8 @@ use brolga_ir::{ArgActivity, Ideas, Options, Request};
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Block, Function, InstructionData};
 
-/// `a Σ x[i]²`, and the factor within the loop: its pullback needs `a`, `x` and the shadow's distance in each turn.
+/// `a Σ x[i]²`, and the factor within the loop: its pullback needs `a`, `x` and the shadow's
+/// distance in each turn.
 const SCALED: &str = "function %f(i64, i64, f64) -> f64 system_v {
     block0(v0: i64, v1: i64, v2: f64):
         v3 = iconst.i64 0
@@ -59,7 +60,8 @@ fn comes_back(f: &Function, b: Block) -> bool {
 
 #[test]
 fn only_records_are_read_in_a_loop() {
-    // One number is recorded in each turn. (Lanes would have the loop twice, and so would a pullback without guards.)
+    // One number is recorded in each turn. (Lanes would have the loop twice, and so would a
+    // pullback without guards.)
     let held = Ideas { lanes: false, partial: false, finite: false, ..Ideas::default() };
     assert_eq!(in_loops(held), 1);
     let each_time = in_loops(Ideas { hold: false, ..held });

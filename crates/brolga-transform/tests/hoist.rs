@@ -1,5 +1,6 @@
-//! What moves out of loops, and what is merged: small functions, run by Cranelift's interpreter before and after. Every derivative of a short function
-//! in `ir-tests` goes through the pass as well.
+//! What moves out of loops, and what is merged: small functions, run by Cranelift's interpreter
+//! before and after. Every derivative of a short function in `ir-tests` goes through the pass as
+//! well.
 
 mod host;
 
@@ -22,7 +23,8 @@ fn run(func: &ir::Function, n: i64) -> Vec<DataValue> {
     }
 }
 
-/// The body of `%f(i64, i64) -> i64`, and the opcodes that its blocks have afterwards, but for constants and terminators.
+/// The body of `%f(i64, i64) -> i64`, and the opcodes that its blocks have afterwards, but for
+/// constants and terminators.
 fn check(body: &str, expected: &[&str]) {
     let text = format!("function %f(i64, i64) -> i64 {{\n{body}\n}}");
     let before = cranelift_reader::parse_functions(&text).unwrap().remove(0);
@@ -66,7 +68,8 @@ fn what_a_loop_does_not_change_is_computed_in_front_of_it() {
 
 #[test]
 fn as_far_out_as_it_is_the_same() {
-    // `v1 * v1` leaves both loops, `v1 * v3` the inner one. The inner loop's own parameter v7 always is v1.
+    // `v1 * v1` leaves both loops, `v1 * v3` the inner one. The inner loop's own parameter v7
+    // always is v1.
     check(
         "block0(v0: i64, v1: i64):
             v2 = iconst.i64 0
@@ -96,8 +99,9 @@ fn as_far_out_as_it_is_the_same() {
 
 #[test]
 fn what_is_there_already_is_used() {
-    // Two products of a turn are one, with constants that are equal; another constant, or another type, is another product. One behind the loop is
-    // computed there, as otherwise it would be alive all along.
+    // Two products of a turn are one, with constants that are equal; another constant, or another
+    // type, is another product. One behind the loop is computed there, as otherwise it would be
+    // alive all along.
     check(
         "block0(v0: i64, v1: i64):
             v2 = iconst.i64 0

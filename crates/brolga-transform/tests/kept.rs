@@ -1,4 +1,5 @@
-//! Pairs that read memory again: what they record, and for how many ways of being called they are derived.
+//! Pairs that read memory again: what they record, and for how many ways of being called they are
+//! derived.
 
 mod host;
 
@@ -7,7 +8,8 @@ use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
 use cranelift_codegen::ir::{self, Opcode};
 
-/// `%g` adds up products of what its three arguments lead to, in a loop: what runs once has a frame for what is read. `%f` is given.
+/// `%g` adds up products of what its three arguments lead to, in a loop: what runs once has a frame
+/// for what is read. `%f` is given.
 fn derived(f: &str, options: &Options) -> Derivation {
     let text = format!(
         "function %g(i64, i64, i64) -> f64 {{

@@ -6,8 +6,8 @@ use brolga_ir::{ArgActivity, Inline, Mode, Options, Request};
 use brolga_transform::derive::{derive, derive_with};
 use brolga_transform::derived::Derivation;
 
-/// A callee copies a float byte by byte, where the caller has put it: the caller has to settle what it takes back from there, and is derived before
-/// anybody has seen the callee.
+/// A callee copies a float byte by byte, where the caller has put it: the caller has to settle what
+/// it takes back from there, and is derived before anybody has seen the callee.
 const COPIES: &str = "
 function %copy(i64, i64) fast {
 block0(v0: i64, v1: i64):

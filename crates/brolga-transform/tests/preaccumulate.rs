@@ -1,5 +1,6 @@
-//! Loops whose turns multiply what they carry by one number, computed before: small functions, run by Cranelift's interpreter before
-//! and after. Derivatives that go through the pass are in `ir-tests/cases/loops/preaccumulate.clif`.
+//! Loops whose turns multiply what they carry by one number, computed before: small functions, run
+//! by Cranelift's interpreter before and after. Derivatives that go through the pass are in
+//! `ir-tests/cases/loops/preaccumulate.clif`.
 
 mod host;
 
@@ -46,7 +47,8 @@ fn chosen(ty: &str, body: &str, worth: bool, choice: Choice) -> (ir::Function, i
     (before, after, found.into_iter().map(|a| a.factors).collect())
 }
 
-/// A number with as large an exponent as it takes: a factor of a magnitude between one half and one (or zero), and a power of two.
+/// A number with as large an exponent as it takes: a factor of a magnitude between one half and one
+/// (or zero), and a power of two.
 #[derive(Clone, Copy)]
 struct Wide(f64, i64);
 
@@ -127,8 +129,9 @@ const NUMBERS: [f64; 17] = [
     f64::NAN,
 ];
 
-/// With all that can be, with these many factors, the same numbers come out up to rounding: where the chain is close to `exact`, of
-/// which the second number is the sum of the magnitudes of what it is the sum of, so is what was made of it.
+/// With all that can be, with these many factors, the same numbers come out up to rounding: where
+/// the chain is close to `exact`, of which the second number is the sum of the magnitudes of what
+/// it is the sum of, so is what was made of it.
 fn check(ty: &str, body: &str, factors: usize, exact: impl Fn([Wide; 3]) -> (Wide, Wide)) {
     let (before, after, found) = both(ty, body, false);
     assert_eq!(found, [factors], "{after}");
@@ -184,7 +187,8 @@ fn triples() -> impl Iterator<Item = [f64; 3]> {
     pairs.flat_map(|(x, u)| NUMBERS.iter().map(move |&r| [x, u, r]))
 }
 
-/// A loop that asks first, with this body from `v5` (and `v1`, `v2`) to `v11`, and returns what is carried, twice.
+/// A loop that asks first, with this body from `v5` (and `v1`, `v2`) to `v11`, and returns what is
+/// carried, twice.
 fn asking_first(turn: &str) -> String {
     format!(
         "block0(v0: FLOAT, v1: FLOAT, v2: FLOAT, v3: i32):
@@ -231,7 +235,8 @@ fn a_negative_quotient() {
     let body = asking_first("v6 = fneg v5; v7 = fdiv v6, v1; v8 = fadd v7, v5; v11 = fmul v8, v2");
     for ty in ["f64", "f32"] {
         check(ty, &body, 2, |[x, u, r]| match u.0 == 0.0 {
-            // A quotient by zero is not in range, and what the chain makes of it is nothing that there is an exact number for.
+            // A quotient by zero is not in range, and what the chain makes of it is nothing that
+            // there is an exact number for.
             true => (Wide::of(0.0), Wide::of(0.0)),
             false => (x * r - x / u * r, (x / u * r).abs() + (x * r).abs()),
         });

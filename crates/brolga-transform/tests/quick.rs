@@ -1,4 +1,5 @@
-//! What is emitted with little effort has nothing in it that takes time to compile and comes to nothing.
+//! What is emitted with little effort has nothing in it that takes time to compile and comes to
+//! nothing.
 
 mod host;
 
@@ -196,11 +197,13 @@ fn what_is_computed_from_what_is_at_hand_is_not_kept() {
     let memory = |opcode: Opcode| opcode.can_load() || opcode.can_store();
     for (n, on_stack) in [(10, false), (200, true)] {
         let func = diamonds(n);
-        // The square is there in both halves: in the first for what goes on, and in the second for the cotangent of the factor. The last number is nobody's.
+        // The square is there in both halves: in the first for what goes on, and in the second for
+        // the cotangent of the factor. The last number is nobody's.
         let squares =
             count(&func, &|i| matches!(i, InstructionData::Binary { opcode: Opcode::Fmul, args: [x, y] } if x == y));
         assert_eq!(squares, 2 * n - 1, "{func}");
-        // What is kept on the stack are a number and a condition in each of them, and no parameter of the function.
+        // What is kept on the stack are a number and a condition in each of them, and no parameter
+        // of the function.
         let accesses = count(&func, &|i| memory(i.opcode()));
         assert!(if on_stack { (4 * n - 4..=4 * n).contains(&accesses) } else { accesses == 0 }, "{accesses} in {func}");
         // If values are in variables, what a join hands on in the first half is the number alone.

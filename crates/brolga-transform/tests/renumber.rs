@@ -1,4 +1,5 @@
-//! A function that is renumbered is what lowering makes of it when it has been lifted, whatever was lowered before.
+//! A function that is renumbered is what lowering makes of it when it has been lifted, whatever was
+//! lowered before.
 
 use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;

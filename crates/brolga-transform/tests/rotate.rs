@@ -1,5 +1,5 @@
-//! Loops that are turned to ask at their end do what they did: small functions, run by Cranelift's interpreter before and after.
-//! Every derivative in `ir-tests` goes through the pass as well.
+//! Loops that are turned to ask at their end do what they did: small functions, run by Cranelift's
+//! interpreter before and after. Every derivative in `ir-tests` goes through the pass as well.
 
 mod host;
 
@@ -120,7 +120,8 @@ fn a_question_about_zero() {
 
 #[test]
 fn nests() {
-    // The inner header is the outer body's first block, and the outer header's values are used in the inner header and loop.
+    // The inner header is the outer body's first block, and the outer header's values are used in
+    // the inner header and loop.
     check(
         "block0(v0: i32):
             v1 = iconst.i32 0
@@ -150,7 +151,8 @@ fn nests() {
 
 #[test]
 fn a_nest_whose_inner_header_asks_for_what_the_outer_one_has() {
-    // What the inner header has moves (v9) or is copied (v7), to a block of its own where the latch asks something itself.
+    // What the inner header has moves (v9) or is copied (v7), to a block of its own where the latch
+    // asks something itself.
     check(
         "block0(v0: i32):
             v1 = iconst.i32 0
@@ -185,7 +187,8 @@ fn a_nest_whose_inner_header_asks_for_what_the_outer_one_has() {
 
 #[test]
 fn one_behind_the_other() {
-    // The block behind the first loop is the header of the second, which uses what the first has ended with.
+    // The block behind the first loop is the header of the second, which uses what the first has
+    // ended with.
     check(
         "block0(v0: i32):
             v1 = iconst.i32 0

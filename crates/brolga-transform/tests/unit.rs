@@ -1,5 +1,6 @@
-//! Whose cotangent is known to be one, where the seed is: `brolga_analysis::guards::unit`, on small functions. That gradients stay
-//! the same is tried on every call of `ir-tests` that has one result.
+//! Whose cotangent is known to be one, where the seed is: `brolga_analysis::guards::unit`, on small
+//! functions. That gradients stay the same is tried on every call of `ir-tests` that has one
+//! result.
 
 mod host;
 
@@ -7,7 +8,8 @@ use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::types;
 
-/// Names of the values of `%f` whose cotangent is one, in order. Floats are active, integers constant.
+/// Names of the values of `%f` whose cotangent is one, in order. Floats are active, integers
+/// constant.
 fn units(text: &str) -> String {
     let func = cranelift_reader::parse_functions(text).unwrap().remove(0);
     let mut program = Program::new();

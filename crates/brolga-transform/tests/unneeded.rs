@@ -5,7 +5,8 @@ mod host;
 use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Request};
 use brolga_transform::derive::derive;
 
-/// `y = floor x + x²`, which nobody but the caller reads, and `z = y + x`, which is returned if `reads`.
+/// `y = floor x + x²`, which nobody but the caller reads, and `z = y + x`, which is returned if
+/// `reads`.
 fn text(reads: bool) -> String {
     let read = if reads { "v6 = load.f64 v1\n v7 = fadd v6, v2" } else { "v7 = fadd v2, v2" };
     format!(
@@ -38,7 +39,8 @@ fn nobody_needs_it() {
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
         let leave = MemoryMode::Leave;
         assert!(!computes(&text(false), mode, leave, both), "{mode:?}");
-        // What only one of the claims is made of may be read by the caller, or by way of another pointer.
+        // What only one of the claims is made of may be read by the caller, or by way of another
+        // pointer.
         assert!(computes(&text(false), mode, leave, |r| r.noalias[1] = true), "{mode:?}");
         assert!(computes(&text(false), mode, leave, |r| r.no_need[1] = true), "{mode:?}");
         assert!(computes(&text(false), mode, leave, |r| (r.noalias[1], r.no_need[0]) = (true, true)), "{mode:?}");

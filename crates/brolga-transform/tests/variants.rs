@@ -59,7 +59,8 @@ fn a_few_and_then_what_the_callee_makes_of_it() {
     assert_eq!(variants(&text, false), 5);
 }
 
-/// Numbers of four bytes that may be halves of floats, but are places in an instance's memory to the callee.
+/// Numbers of four bytes that may be halves of floats, but are places in an instance's memory to
+/// the callee.
 #[test]
 fn places_in_an_instances_memory() {
     let body = "block0(v0: i64, v1: i32, v2: i32, v3: i32, v4: i32):

@@ -1,4 +1,5 @@
-//! Functions of both halves that others call: what they are told of their seed, and of their segment.
+//! Functions of both halves that others call: what they are told of their seed, and of their
+//! segment.
 
 mod host;
 

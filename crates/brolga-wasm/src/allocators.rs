@@ -1,14 +1,16 @@
 //! Which functions of a module are its allocator.
 //!
-//! **Problem.** Memory of a module is one piece, and a store to one array may be a store to any other, unless somebody knows where
-//! arrays begin and end. A C library's `malloc` knows; it is in the module, as code like any other.
+//! **Problem.** Memory of a module is one piece, and a store to one array may be a store to any
+//! other, unless somebody knows where arrays begin and end. A C library's `malloc` knows; it is in
+//! the module, as code like any other.
 //!
-//! **Answer.** It is known by its name: from the name section, or as an export. Names are those of C, of C++'s operators (as the
-//! linker writes them, and mangled), and of Rust. A function of such a name whose type does not fit is none. Which other functions
-//! are allocators, an embedder can say. What is then taken to hold is said in [`brolga_ir::Allocator`].
+//! **Answer.** It is known by its name: from the name section, or as an export. Names are those of
+//! C, of C++'s operators (as the linker writes them, and mangled), and of Rust. A function of such
+//! a name whose type does not fit is none. Which other functions are allocators, an embedder can
+//! say. What is then taken to hold is said in [`brolga_ir::Allocator`].
 //!
-//! What places a block where it is told to (placement `new`) or leaves its address in memory (`posix_memalign`) is not listed: its blocks
-//! are taken for anything.
+//! What places a block where it is told to (placement `new`) or leaves its address in memory
+//! (`posix_memalign`) is not listed: its blocks are taken for anything.
 
 use std::str::FromStr;
 
@@ -86,7 +88,8 @@ const KNOWN: &[(Allocator, &[&str])] = &[
 pub struct Allocators {
     /// Those of the usual names: `malloc`, `free`, C++'s `new` and `delete`, Rust's.
     pub known: bool,
-    /// Others. What the variants of [`Allocator`] say of parameters counts the instance as the first.
+    /// Others. What the variants of [`Allocator`] say of parameters counts the instance as the
+    /// first.
     pub also: Vec<(String, Allocator)>,
 }
 
@@ -109,7 +112,8 @@ impl Allocators {
         said.or_else(|| self.known.then(known).flatten())
     }
 
-    /// The functions of a module that are part of its allocator, by index. What the embedder names must be there, and have the type.
+    /// The functions of a module that are part of its allocator, by index. What the embedder names
+    /// must be there, and have the type.
     pub(crate) fn of(&self, info: &Info<'_>) -> Result<Vec<(u32, Allocator)>, Error> {
         let mut out = Vec::new();
         let mut missing: Vec<&str> = self.also.iter().map(|(name, _)| &name[..]).collect();
@@ -152,7 +156,8 @@ const GIVERS: [Giver; 6] = [
     ("__rust_alloc", |n| vec![Val::I32(n as i32), Val::I32(16)]),
 ];
 
-/// The function of a module that gives out memory to its host: one that is exported, or else one that has such a name.
+/// The function of a module that gives out memory to its host: one that is exported, or else one
+/// that has such a name.
 pub(crate) fn source(info: &Info<'_>) -> Option<Source> {
     let defined = || (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some());
     let is_it = |i: u32, (name, args): Giver, exported: bool| {
@@ -169,8 +174,9 @@ pub(crate) fn source(info: &Info<'_>) -> Option<Source> {
     })
 }
 
-/// `none`, or names separated by commas, which are added to the known ones: `NAME` or `NAME=malloc` allocates, `NAME=calloc` zeros, too, `NAME=free` releases and
-/// `NAME=realloc` does both with what its first parameter points at. `none` among names turns the known ones off.
+/// `none`, or names separated by commas, which are added to the known ones: `NAME` or `NAME=malloc`
+/// allocates, `NAME=calloc` zeros, too, `NAME=free` releases and `NAME=realloc` does both with what
+/// its first parameter points at. `none` among names turns the known ones off.
 impl FromStr for Allocators {
     type Err = String;
 
@@ -195,7 +201,8 @@ impl FromStr for Allocators {
     }
 }
 
-/// Rust's names stand at the end of a path: a list of names, each after its length, and an underscore if it begins with one.
+/// Rust's names stand at the end of a path: a list of names, each after its length, and an
+/// underscore if it begins with one.
 fn plain(name: &str) -> &str {
     let inner = |at: usize| {
         let short = &name[at..];

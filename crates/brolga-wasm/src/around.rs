@@ -1,14 +1,18 @@
 //! Functions that are written around the module's own: those compute, these see to the derivative.
 //!
-//! **Problem.** A function of a library may be known, but not as something that takes numbers and returns one, as a rule of the table has it ([`crate::mathlib`]): it takes and leaves
-//! its numbers in memory, or in words that are no floats.
-//! **Answer.** The module's function stays as `NAME.own`, is given its operands as constants, and in its place stands one that is written in CLIF
-//! ([`Around::emit`]): it computes what has the right derivative, and gives that the value that `NAME.own` has left ([`with_value`]). What there is in `NAME.own`, and in what is called by nothing else, is left to
-//! the run (`Func::untracked`), since no cotangent comes there.
+//! **Problem.** A function of a library may be known, but not as something that takes numbers and
+//! returns one, as a rule of the table has it ([`crate::mathlib`]): it takes and leaves its numbers
+//! in memory, or in words that are no floats. **Answer.** The module's function stays as
+//! `NAME.own`, is given its operands as constants, and in its place stands one that is written in
+//! CLIF ([`Around::emit`]): it computes what has the right derivative, and gives that the value
+//! that `NAME.own` has left ([`with_value`]). What there is in `NAME.own`, and in what is called by
+//! nothing else, is left to the run (`Func::untracked`), since no cotangent comes there.
 //!
-//! Names are not believed: before a function is replaced, it is run, and has to agree with what its name says ([`Around::agrees`]).
+//! Names are not believed: before a function is replaced, it is run, and has to agree with what its
+//! name says ([`Around::agrees`]).
 //!
-//! Source: of a value beside an expression whose derivative it has: the straight-through estimator of neural networks, exact here.
+//! Source: of a value beside an expression whose derivative it has: the straight-through estimator
+//! of neural networks, exact here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,7 +36,8 @@ use crate::translate::{Fx, little};
 use crate::unnamed::handles_bits;
 use crate::val::Val;
 
-/// Runs the module's function: with bytes at some places of memory, and on arguments. What it returns, and the first bytes of memory behind it.
+/// Runs the module's function: with bytes at some places of memory, and on arguments. What it
+/// returns, and the first bytes of memory behind it.
 pub(crate) type Trial<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Vec<Val>, Vec<u8>)> + 't;
 
 /// A function that is written around a module's own.
@@ -77,7 +82,8 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
 /// Bytes of memory that a trial tells.
 const TOLD: usize = 1024;
 
-/// What takes the place of the candidates that are what they are called. The module is translated for fuel.
+/// What takes the place of the candidates that are what they are called. The module is translated
+/// for fuel.
 pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<Replaced, Error> {
     let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
@@ -105,7 +111,8 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<R
     Ok(out)
 }
 
-/// What is called by such functions of the module alone is left to the run, as they are. `known` are functions that others may call, too.
+/// What is called by such functions of the module alone is left to the run, as they are. `known`
+/// are functions that others may call, too.
 pub(crate) fn spread(program: &mut Program, known: &HashSet<FuncKey>) {
     if !program.funcs.values().any(|f| f.untracked) {
         return;

@@ -1,4 +1,5 @@
-//! Memory of an instance as the host sees it: blocks for arguments, floats in them, and their cotangents.
+//! Memory of an instance as the host sees it: blocks for arguments, floats in them, and their
+//! cotangents.
 
 use crate::error::Error;
 use crate::instance::Instance;
@@ -45,9 +46,10 @@ fn put<T: Float>(to: &mut [u8], values: &[T]) {
 }
 
 impl Instance {
-    /// Memory for `bytes` bytes: by the module's own `malloc` (`calloc`, `operator new`, `__rust_alloc`), if it has one that is
-    /// exported or has a name, else in pages that memory grows by. At least 16-byte aligned in the second case. (A C library takes all of memory behind its data for its heap when it is first asked, so others had better not
-    /// use it.)
+    /// Memory for `bytes` bytes: by the module's own `malloc` (`calloc`, `operator new`,
+    /// `__rust_alloc`), if it has one that is exported or has a name, else in pages that memory
+    /// grows by. At least 16-byte aligned in the second case. (A C library takes all of memory
+    /// behind its data for its heap when it is first asked, so others had better not use it.)
     ///
     /// # Errors
     /// [`Error::Usage`] if there is no memory left.
@@ -83,13 +85,16 @@ impl Instance {
         Ok(at as u32)
     }
 
-    /// Say that from `at` on there are `n` floats of `size` bytes each, 4 or 8, whenever a derivative begins. It is known of what [`Self::write_f64`]
-    /// and its like have written, so only who fills memory in another way ([`Self::memory_mut`]) has a reason to say it; and only programs ask that
-    /// move floats in pieces, in a module with floats of both sizes: cotangents that come in pieces to where the program itself writes
-    /// nothing are put together as what is there. It is taken on trust. A size of 0 says that something else is there, in `n` bytes.
+    /// Say that from `at` on there are `n` floats of `size` bytes each, 4 or 8, whenever a
+    /// derivative begins. It is known of what [`Self::write_f64`] and its like have written, so
+    /// only who fills memory in another way ([`Self::memory_mut`]) has a reason to say it; and only
+    /// programs ask that move floats in pieces, in a module with floats of both sizes: cotangents
+    /// that come in pieces to where the program itself writes nothing are put together as what is
+    /// there. It is taken on trust. A size of 0 says that something else is there, in `n` bytes.
     ///
     /// # Errors
-    /// [`Error::Usage`] if they are outside of memory, not at a multiple of their size, or of another size.
+    /// [`Error::Usage`] if they are outside of memory, not at a multiple of their size, or of
+    /// another size.
     pub fn declare_floats(&mut self, at: u32, n: usize, size: u32) -> Result<(), Error> {
         if !matches!(size, 0 | 4 | 8) || size != 0 && !at.is_multiple_of(size) {
             return Err(Error::Usage(format!("floats of {size} bytes cannot be at address {at}")));
@@ -164,8 +169,8 @@ impl Instance {
         self.read(self.memory(), at, n)
     }
 
-    /// Write doubles to memory. As long as the host writes nothing else there, they are taken to be there whenever a derivative begins
-    /// ([`Self::declare_floats`]).
+    /// Write doubles to memory. As long as the host writes nothing else there, they are taken to be
+    /// there whenever a derivative begins ([`Self::declare_floats`]).
     ///
     /// # Errors
     /// As [`Self::read_f64`].
@@ -173,8 +178,8 @@ impl Instance {
         self.write(at, values)
     }
 
-    /// Write singles to memory. As long as the host writes nothing else there, they are taken to be there whenever a derivative begins
-    /// ([`Self::declare_floats`]).
+    /// Write singles to memory. As long as the host writes nothing else there, they are taken to be
+    /// there whenever a derivative begins ([`Self::declare_floats`]).
     ///
     /// # Errors
     /// As [`Self::read_f64`].

@@ -1,10 +1,16 @@
-//! Functions of the C library that were compiled into a module and do what C says to the bit: block copies, taking floats apart, complex division.
+//! Functions of the C library that were compiled into a module and do what C says to the bit: block
+//! copies, taking floats apart, complex division.
 //!
-//! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are nobody can tell in a module that keeps floats of both sizes in memory, nor of a
-//! byte in any; `frexp` and `modf` are integer arithmetic on float bits, and division of complex numbers scales by such.
-//! **Answer.** Such a function is found by its name and type (`frexp` and `modf` by their type alone, if they handle bits of floats), and has to prove that it is what it is called: it is run, in an instance of its own, and must leave the bytes that
-//! C's leaves, and everything else as it was (so one that keeps variables in memory, as without optimisation, stays). Then the host's takes its place ([`Provided`]), as if the module had imported it, and has the rule that it has there. These functions are exact, so no result changes. What a trap
-//! leaves of a block that reaches beyond the end of memory may.
+//! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are nobody can tell in
+//! a module that keeps floats of both sizes in memory, nor of a byte in any; `frexp` and `modf` are
+//! integer arithmetic on float bits, and division of complex numbers scales by such. **Answer.**
+//! Such a function is found by its name and type (`frexp` and `modf` by their type alone, if they
+//! handle bits of floats), and has to prove that it is what it is called: it is run, in an instance
+//! of its own, and must leave the bytes that C's leaves, and everything else as it was (so one that
+//! keeps variables in memory, as without optimisation, stays). Then the host's takes its place
+//! ([`Provided`]), as if the module had imported it, and has the rule that it has there. These
+//! functions are exact, so no result changes. What a trap leaves of a block that reaches beyond the
+//! end of memory may.
 //!
 //! Functions whose last digits depend on the library keep their bodies ([`crate::mathlib`]).
 
@@ -68,7 +74,8 @@ fn takes_apart_type(ty: &FuncType) -> bool {
     matches!((ty.params(), ty.results()), ([x, ValType::I32], [y]) if x == y && matches!(x, ValType::F64 | ValType::F32))
 }
 
-/// What takes the place of the candidates that are what they are called. The module is translated for fuel.
+/// What takes the place of the candidates that are what they are called. The module is translated
+/// for fuel.
 pub(crate) fn confirmed(module: &Module, candidates: Vec<Candidate>) -> Result<Replaced, Error> {
     let keyed: Vec<(FuncKey, Candidate)> =
         candidates.into_iter().filter_map(|c| Some((module.0.translated.funcs[c.index as usize]?, c))).collect();

@@ -1,9 +1,12 @@
-//! The complex exponential function and its relatives, in a C library that was compiled into a module.
+//! The complex exponential function and its relatives, in a C library that was compiled into a
+//! module.
 //!
-//! **Problem.** `cexp` of a C library has a way for numbers without an imaginary part (`exp(x) + i y`), along which the derivative by that part is lost, and one for large
-//! numbers, which is integer arithmetic on float bits (`__ldexp_cexp`). `csin`, `ccos`, `csinh`, `ccosh` and `cpow` are made of the same.
-//! **Answer.** As in [`crate::quads`]: the module's own function computes, and around it is one that sees to the derivative. What is stored is
-//! `with_value(e, own)`, of which `e` is the part in real arithmetic:
+//! **Problem.** `cexp` of a C library has a way for numbers without an imaginary part (`exp(x) + i
+//! y`), along which the derivative by that part is lost, and one for large numbers, which is
+//! integer arithmetic on float bits (`__ldexp_cexp`). `csin`, `ccos`, `csinh`, `ccosh` and `cpow`
+//! are made of the same. **Answer.** As in [`crate::quads`]: the module's own function computes,
+//! and around it is one that sees to the derivative. What is stored is `with_value(e, own)`, of
+//! which `e` is the part in real arithmetic:
 //!
 //! ```text
 //! exp(a + ib)  = exp(a) cos(b) + i exp(a) sin(b)          exp(a) as four factors exp(a/4), so that nothing overflows before the result does
@@ -12,8 +15,10 @@
 //! sin(z) = -i sinh(iz)    cos(z) = cosh(iz)    z^w = exp(w log(z)), log(z) = log(hypot(a, b)) + i atan2(b, a)
 //! ```
 //!
-//! Numbers are passed by address, in a copy that is the callee's, which is filled with numbers that have no derivative while the library's function has it. All in double precision, also for
-//! functions of singles. The other complex functions are differentiated as the library has written them.
+//! Numbers are passed by address, in a copy that is the callee's, which is filled with numbers that
+//! have no derivative while the library's function has it. All in double precision, also for
+//! functions of singles. The other complex functions are differentiated as the library has written
+//! them.
 //!
 //! Source: the C standard, annex G; the way around a function is ours.
 
@@ -44,7 +49,8 @@ pub(crate) struct Complex {
     single: bool,
 }
 
-/// The real number beyond which hyperbolic functions are exponentials to the last bit, and below which nothing overflows.
+/// The real number beyond which hyperbolic functions are exponentials to the last bit, and below
+/// which nothing overflows.
 const LARGE: f64 = 700.0;
 
 impl Complex {

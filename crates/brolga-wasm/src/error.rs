@@ -2,8 +2,9 @@
 
 use brolga::{Diagnostics, Trap};
 
-/// An error, in one of a few classes. None of them leaves anything half done: a module, an instance and a gradient can be
-/// used after any of them, except that memory is as the program left it when it trapped.
+/// An error, in one of a few classes. None of them leaves anything half done: a module, an instance
+/// and a gradient can be used after any of them, except that memory is as the program left it when
+/// it trapped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The bytes are no valid module (or the text does not parse).
@@ -24,7 +25,8 @@ pub enum Error {
         /// What to do.
         help: &'static str,
     },
-    /// Imports that nothing provides and that cannot be left out: globals, and where that is asked for, anything.
+    /// Imports that nothing provides and that cannot be left out: globals, and where that is asked
+    /// for, anything.
     #[error("nothing provides these imports: {}\n  help: define them in the module (a linker makes one of several), or provide them with `Imports`", .0.join(", "))]
     Imports(Vec<String>),
     /// A function that cannot be differentiated as asked; every problem is listed.

@@ -1,10 +1,12 @@
 //! Where the host has put floats into an instance's memory.
 //!
-//! *Problem.* A program that moves floats in pieces, in a module with floats of both sizes, sends back cotangents of bytes. Where it has written a
-//! float itself, that says what they are; what its caller has put there, only the caller knows.
+//! *Problem.* A program that moves floats in pieces, in a module with floats of both sizes, sends
+//! back cotangents of bytes. Where it has written a float itself, that says what they are; what its
+//! caller has put there, only the caller knows.
 //!
-//! *Answer.* Intervals of memory, each with the size of the floats in it, kept as the host writes. What is written later replaces what
-//! was there. Derivatives get all of them as one list ([`brolga::Floats`]), which is made when it is first asked for. Initial data of the module are
+//! *Answer.* Intervals of memory, each with the size of the floats in it, kept as the host writes.
+//! What is written later replaces what was there. Derivatives get all of them as one list
+//! ([`brolga::Floats`]), which is made when it is first asked for. Initial data of the module are
 //! constants of which nobody knows what they are, unless the host says so.
 
 use std::collections::BTreeMap;
@@ -22,7 +24,8 @@ pub struct KnownFloats {
 }
 
 impl KnownFloats {
-    /// The module has initial data there. Of data at odd places all bytes of the words in which they lie are meant.
+    /// The module has initial data there. Of data at odd places all bytes of the words in which
+    /// they lie are meant.
     pub fn put_data(&mut self, at: u32, len: usize) {
         let from = at & !7;
         self.put(from, (at as usize + len).next_multiple_of(8) - from as usize, Some(0));

@@ -9,12 +9,14 @@ use crate::error::Error;
 use crate::module::Module;
 use crate::val::Val;
 
-/// A compiled derivative of an exported function. Cheap to clone; all instances of the module, in all threads, may use one.
+/// A compiled derivative of an exported function. Cheap to clone; all instances of the module, in
+/// all threads, may use one.
 ///
-/// There are two kinds. [`Self::new`] makes one function for value and gradient, which [`Instance::gradient`] runs.
-/// [`Self::split`] makes a forward pass and a pullback, for [`Instance::forward`] and [`Instance::pullback`], which may run at
-/// different times, and the pullback several times; it records more. The numbers are the same, bit for bit (but for the
-/// sign of a cotangent that is zero).
+/// There are two kinds. [`Self::new`] makes one function for value and gradient, which
+/// [`Instance::gradient`] runs. [`Self::split`] makes a forward pass and a pullback, for
+/// [`Instance::forward`] and [`Instance::pullback`], which may run at different times, and the
+/// pullback several times; it records more. The numbers are the same, bit for bit (but for the sign
+/// of a cotangent that is zero).
 ///
 /// [`Instance::gradient`]: crate::Instance::gradient
 /// [`Instance::forward`]: crate::Instance::forward
@@ -27,19 +29,22 @@ pub struct Gradient {
     mode: Mode,
 }
 
-/// Options for functions of modules, those of [`Gradient::new`] and [`Gradient::split`]. A module comes with all of its library, and a call takes few ways through it. So what
-/// is done to bits of floats and has no derivative that is known is left to the run: the pullback traps (`untracked_bits`) where a cotangent comes there. With
-/// [`Untracked::Refuse`] all such places are errors at once.
+/// Options for functions of modules, those of [`Gradient::new`] and [`Gradient::split`]. A module
+/// comes with all of its library, and a call takes few ways through it. So what is done to bits of
+/// floats and has no derivative that is known is left to the run: the pullback traps
+/// (`untracked_bits`) where a cotangent comes there. With [`Untracked::Refuse`] all such places are
+/// errors at once.
 pub fn options() -> Options {
     Options { untracked: Untracked::Trap, ..Options::default() }
 }
 
 impl Gradient {
-    /// Differentiate the function exported as `name`, with respect to all its float parameters and all of memory: one
-    /// function that computes value and gradient.
+    /// Differentiate the function exported as `name`, with respect to all its float parameters and
+    /// all of memory: one function that computes value and gradient.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such function, [`Error::Diagnostics`] if it cannot be differentiated.
+    /// [`Error::Usage`] if there is no such function, [`Error::Diagnostics`] if it cannot be
+    /// differentiated.
     pub fn new(module: &Module, name: &str) -> Result<Self, Error> {
         Self::in_mode(module, name, Mode::Combined)
     }
@@ -58,8 +63,9 @@ impl Gradient {
         Self::with_options(module, name, &activity, &Options { mode, ..options() })
     }
 
-    /// [`Self::new`] with one activity for each parameter (active or constant: what lies in memory has a shadow in any case)
-    /// and options, which say what kind it is to be (`Options::mode`); see [`options`].
+    /// [`Self::new`] with one activity for each parameter (active or constant: what lies in memory
+    /// has a shadow in any case) and options, which say what kind it is to be (`Options::mode`);
+    /// see [`options`].
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -74,15 +80,17 @@ impl Gradient {
 
     /// [`Self::with_options`] of a [request](Module::request), in which more can be said.
     ///
-    /// An `i32` that is said to be [`noalias`](Request::noalias) is the address of an object that is reached through addresses computed from it, and
-    /// through no others: from no other argument, no global, no constant and nothing that lies in memory; and nothing else is reached
-    /// from it. C's `restrict` pointers are of that kind. Less is recorded then: what has been read of one object is
-    /// still there when another one has been written. It is taken on trust. What is written to such an object need not be written if the caller does not read it
+    /// An `i32` that is said to be [`noalias`](Request::noalias) is the address of an object that
+    /// is reached through addresses computed from it, and through no others: from no other
+    /// argument, no global, no constant and nothing that lies in memory; and nothing else is
+    /// reached from it. C's `restrict` pointers are of that kind. Less is recorded then: what has
+    /// been read of one object is still there when another one has been written. It is taken on
+    /// trust. What is written to such an object need not be written if the caller does not read it
     /// ([`no_need`](Request::no_need)), with [`Mode::Gradient`].
     ///
     /// # Errors
-    /// As [`Self::new`], and [`Error::Usage`] for a request of no exported function of this module, or if a number that is no address is
-    /// said to be one.
+    /// As [`Self::new`], and [`Error::Usage`] for a request of no exported function of this module,
+    /// or if a number that is no address is said to be one.
     pub fn with_request(module: &Module, request: &Request, options: &Options) -> Result<Self, Error> {
         let is_it = |name: &str| module.function(name).is_ok_and(|f| f.0 == request.func);
         let Some((name, ty)) = module.functions().find(|f| is_it(f.0)) else {

@@ -1,7 +1,8 @@
 //! What translated code asks of the host, and what the host keeps of an instance.
 //!
-//! Host functions get the instance pointer; in front of it, at a fixed place, lies the pointer to the instance's [`State`].
-//! They do nothing that a derivative could notice (see `Program::define_host`).
+//! Host functions get the instance pointer; in front of it, at a fixed place, lies the pointer to
+//! the instance's [`State`]. They do nothing that a derivative could notice (see
+//! `Program::define_host`).
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -36,8 +37,8 @@ pub struct State {
     pub kept: Vec<u8>,
     /// The code that `proc_exit` was called with.
     pub exit: Option<i32>,
-    /// State of the generator behind `random_get`, put back at the start of every call, so that primal and forward pass see
-    /// the same bytes.
+    /// State of the generator behind `random_get`, put back at the start of every call, so that
+    /// primal and forward pass see the same bytes.
     pub random: u64,
 }
 

@@ -13,10 +13,11 @@ use crate::module::Module;
 use crate::region::Region;
 use crate::val::Val;
 
-/// An instance of a module. It may move between threads, and is used by one at a time; several instances are independent.
+/// An instance of a module. It may move between threads, and is used by one at a time; several
+/// instances are independent.
 ///
-/// Addresses are Wasm's: offsets into memory 0. Every byte of memory has a shadow byte at the same address of the shadow;
-/// where memory holds a float, the shadow holds its cotangent.
+/// Addresses are Wasm's: offsets into memory 0. Every byte of memory has a shadow byte at the same
+/// address of the shadow; where memory holds a float, the shadow holds its cotangent.
 pub struct Instance {
     pub(crate) module: Module,
     pub(crate) state: Box<State>,
@@ -53,10 +54,12 @@ impl std::fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// A fresh instance; the start function, if there is one, has run, and so has what a library exports to be called first (`_initialize`, or `__wasm_call_ctors`).
+    /// A fresh instance; the start function, if there is one, has run, and so has what a library
+    /// exports to be called first (`_initialize`, or `__wasm_call_ctors`).
     ///
     /// # Errors
-    /// [`Error::NoRoom`] if address space is short, [`Error::Trap`] if one of these functions traps.
+    /// [`Error::NoRoom`] if address space is short, [`Error::Trap`] if one of these functions
+    /// traps.
     pub fn new(module: &Module) -> Result<Self, Error> {
         Self::with_options(module, &InstanceOptions::default())
     }
@@ -81,7 +84,8 @@ impl Instance {
         Ok(this)
     }
 
-    /// Where Emscripten's code checks how deep its stack is, it has to be told first how large that is, by functions that it exports for this.
+    /// Where Emscripten's code checks how deep its stack is, it has to be told first how large that
+    /// is, by functions that it exports for this.
     fn set_up_stack(&mut self) -> Result<(), Error> {
         let module = self.module.clone();
         let has = |name, ty| module.function(name).is_ok_and(|f| *f.1 == ty);
@@ -111,7 +115,8 @@ impl Instance {
             if let Ok(at) = u32::try_from(*offset) {
                 known.put_data(at, bytes.len());
             }
-            // SAFETY: every entry of the image lies in the header or in an initial memory; `module::image` has seen to that.
+            // SAFETY: every entry of the image lies in the header or in an initial memory;
+            // `module::image` has seen to that.
             unsafe {
                 let to = region.vmctx().offset(*offset as isize);
                 to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -150,7 +155,8 @@ impl Instance {
         self.state.region.shadow()
     }
 
-    /// Fuel for each call from now on, if the module was translated for it; a call that runs out of it is a trap.
+    /// Fuel for each call from now on, if the module was translated for it; a call that runs out of
+    /// it is a trap.
     pub fn set_fuel(&mut self, fuel: u64) {
         self.fuel = fuel;
         self.set_cell(self.module.0.layout.fuel, fuel);
@@ -216,8 +222,9 @@ impl Instance {
     ) -> Result<Vec<Val>, Error> {
         let args = self.arguments(ty, args)?;
         self.prepare()?;
-        // SAFETY: translated code reaches memory through the instance pointer only, and stays inside of the region: by checks,
-        // or by guard pages, whose faults are traps. `&mut self` keeps other users away.
+        // SAFETY: translated code reaches memory through the instance pointer only, and stays
+        // inside of the region: by checks, or by guard pages, whose faults are traps. `&mut self`
+        // keeps other users away.
         let values = unsafe { primal.call(key, &args) }.map_err(|e| self.ended(e))?;
         Ok(Self::results(ty, &values))
     }
@@ -225,14 +232,16 @@ impl Instance {
     /// Call an exported function.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a wrong name or wrong arguments, [`Error::Trap`] or [`Error::Exit`] if it does not return.
+    /// [`Error::Usage`] for a wrong name or wrong arguments, [`Error::Trap`] or [`Error::Exit`] if
+    /// it does not return.
     pub fn call(&mut self, name: &str, args: &[Val]) -> Result<Vec<Val>, Error> {
         let module = self.module.clone();
         let (key, ty) = module.function(name)?;
         self.enter(key, ty, args)
     }
 
-    /// The hidden first argument of every function, as derivatives get it: the instance with its shadow, and where the host has put floats.
+    /// The hidden first argument of every function, as derivatives get it: the instance with its
+    /// shadow, and where the host has put floats.
     pub fn pointer(&self) -> Arg {
         Arg::duplicated(self.vmctx() as u64, self.shadow_vmctx() as u64).with_floats(self.known.all())
     }
@@ -249,13 +258,15 @@ impl Instance {
         Ok(all)
     }
 
-    /// Value and gradient at once: from arguments and cotangents of the results (one for each; those of integers are ignored)
-    /// to results, to cotangents of the arguments, and of what was in memory, which are added to its shadow. Memory is as the
-    /// function leaves it, unless options say that it is to be restored.
+    /// Value and gradient at once: from arguments and cotangents of the results (one for each;
+    /// those of integers are ignored) to results, to cotangents of the arguments, and of what was
+    /// in memory, which are added to its shadow. Memory is as the function leaves it, unless
+    /// options say that it is to be restored.
     ///
     /// # Errors
-    /// [`Error::Usage`] for wrong arguments or seeds; [`Error::Trap`] or [`Error::Exit`] if the function does not return, if
-    /// the tape is full, or if a cotangent reaches something that cannot be followed.
+    /// [`Error::Usage`] for wrong arguments or seeds; [`Error::Trap`] or [`Error::Exit`] if the
+    /// function does not return, if the tape is full, or if a cotangent reaches something that
+    /// cannot be followed.
     pub fn gradient(&mut self, gradient: &Gradient, args: &[Val], seeds: &[Val]) -> Result<Evaluation, Error> {
         check(gradient.ty.results(), seeds, "seed")?;
         let all = self.enter_derivative(gradient, args)?;
@@ -277,8 +288,8 @@ impl Instance {
         typed.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect()
     }
 
-    /// Run the forward pass of a gradient that is [split](Gradient::split): the function's results, and the pullback of this
-    /// run. Memory is as the function leaves it.
+    /// Run the forward pass of a gradient that is [split](Gradient::split): the function's results,
+    /// and the pullback of this run. Memory is as the function leaves it.
     ///
     /// # Errors
     /// As [`Self::call`]; also if the tape is full, or if the gradient is one function.
@@ -295,12 +306,13 @@ impl Instance {
         Ok((Self::results(&gradient.ty, &values), pullback))
     }
 
-    /// Run a pullback: from cotangents of the results (one for each; those of integers are ignored) and of what is in memory
-    /// (its shadow) to cotangents of the arguments (`Some` for active ones) and of what was in memory before.
+    /// Run a pullback: from cotangents of the results (one for each; those of integers are ignored)
+    /// and of what is in memory (its shadow) to cotangents of the arguments (`Some` for active
+    /// ones) and of what was in memory before.
     ///
     /// # Errors
-    /// [`Error::Usage`] for seeds that do not fit or a pullback of another instance; [`Error::Trap`] if a cotangent reaches
-    /// something that cannot be followed.
+    /// [`Error::Usage`] for seeds that do not fit or a pullback of another instance;
+    /// [`Error::Trap`] if a cotangent reaches something that cannot be followed.
     pub fn pullback(&mut self, pullback: &mut Pullback, seeds: &[Val]) -> Result<Vec<Option<Val>>, Error> {
         if pullback.instance != self.id {
             return Err(Error::Usage("the pullback is of another instance's run".to_owned()));
@@ -308,7 +320,8 @@ impl Instance {
         let ty = pullback.gradient.ty.clone();
         check(ty.results(), seeds, "seed")?;
         let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
-        // SAFETY: the instance that ran is this one, so its memory is still there; what was accessible then still is.
+        // SAFETY: the instance that ran is this one, so its memory is still there; what was
+        // accessible then still is.
         let out = unsafe { pullback.inner.call(&seeds) }?;
         Ok(Self::cotangents(&ty, &out))
     }
@@ -320,7 +333,8 @@ impl Instance {
 
     /// Memory 0.
     pub fn memory(&self) -> &[u8] {
-        // SAFETY: as many bytes are accessible, and translated code does not run while `self` is borrowed.
+        // SAFETY: as many bytes are accessible, and translated code does not run while `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(self.vmctx(), self.memory_size() as usize) }
     }
 

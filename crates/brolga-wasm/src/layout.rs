@@ -1,9 +1,10 @@
 //! Where everything of an instance lies.
 //!
-//! An instance is one stretch of address space, and its shadow another one, laid out alike, at a constant distance. So one
-//! number, the shadow delta of the instance pointer, leads to the shadow of every byte: of linear memory, of globals, of
-//! tables. The instance pointer (`vmctx`, the first parameter of every translated function) is the address of byte 0 of
-//! memory 0; what the instance needs beside its memories lies in front of it:
+//! An instance is one stretch of address space, and its shadow another one, laid out alike, at a
+//! constant distance. So one number, the shadow delta of the instance pointer, leads to the shadow
+//! of every byte: of linear memory, of globals, of tables. The instance pointer (`vmctx`, the first
+//! parameter of every translated function) is the address of byte 0 of memory 0; what the instance
+//! needs beside its memories lies in front of it:
 //!
 //! ```text
 //!        header                        memory 0        guard   memory 1   guard
@@ -14,9 +15,10 @@
 //!                                 vmctx
 //! ```
 //!
-//! Wasm address `a` of memory 0 is `vmctx + a`, and `memory.grow` moves nothing: it makes pages of the reservation
-//! accessible. A 32-bit address and a 32-bit offset stay below 8 GiB, so every access of memory 0 hits accessible pages or
-//! the guard, and no comparison is needed. Memory whose pages may not be accessed costs no memory.
+//! Wasm address `a` of memory 0 is `vmctx + a`, and `memory.grow` moves nothing: it makes pages of
+//! the reservation accessible. A 32-bit address and a 32-bit offset stay below 8 GiB, so every
+//! access of memory 0 hits accessible pages or the guard, and no comparison is needed. Memory whose
+//! pages may not be accessed costs no memory.
 
 use crate::parse::Info;
 use wasmparser::ValType;
@@ -29,8 +31,9 @@ pub const MEMORY_SPAN: u64 = (8 << 30) + PAGE;
 
 /// Most pages of a memory.
 pub const MAX_PAGES: u64 = 65536;
-/// Most pages that one grows to. What lies behind the last accessible byte is then never the first byte by 32-bit arithmetic, so that vectors can be
-/// accessed where the program accesses their parts (`Program::short_indices`). Growing may fail for any reason.
+/// Most pages that one grows to. What lies behind the last accessible byte is then never the first
+/// byte by 32-bit arithmetic, so that vectors can be accessed where the program accesses their
+/// parts (`Program::short_indices`). Growing may fail for any reason.
 const MOST_PAGES: u64 = MAX_PAGES - 1;
 
 /// Most entries that a table without a maximum may get.

@@ -1,9 +1,11 @@
 //! Gradients of WebAssembly functions.
 //!
-//! Every language that compiles to WebAssembly gets gradients without being changed: a module is translated to CLIF
-//! ([`Module`]), an exported function of it is differentiated ([`Gradient`]), and both run on an [`Instance`], whose linear
-//! memory, globals and tables have a shadow of the same layout. There a float's cotangent lies where the float lies, so
-//! pointers need not be understood: whatever a program keeps in its memory, by whatever `malloc`, is where its gradient is.
+//! Every language that compiles to WebAssembly gets gradients without being changed: a module is
+//! translated to CLIF ([`Module`]), an exported function of it is differentiated ([`Gradient`]),
+//! and both run on an [`Instance`], whose linear memory, globals and tables have a shadow of the
+//! same layout. There a float's cotangent lies where the float lies, so pointers need not be
+//! understood: whatever a program keeps in its memory, by whatever `malloc`, is where its gradient
+//! is.
 //!
 //! ```
 //! use brolga_wasm::{Gradient, Instance, Module, Val};

@@ -1,11 +1,13 @@
 //! Functions of C's mathematical library that were compiled into a module.
 //!
-//! **Problem.** `exp` of a C library is integer arithmetic on float bits, which has no derivative that could be read off it.
-//! **Answer.** Such a function keeps its body, which gives the value, bit for bit; its derivative is that of the function
-//! that it computes. It is found by its name, and then has to prove it: it is run at some points, and has to agree there with
-//! the host's function of that name. A function of another meaning that only has the name is left as it is.
+//! **Problem.** `exp` of a C library is integer arithmetic on float bits, which has no derivative
+//! that could be read off it. **Answer.** Such a function keeps its body, which gives the value,
+//! bit for bit; its derivative is that of the function that it computes. It is found by its name,
+//! and then has to prove it: it is run at some points, and has to agree there with the host's
+//! function of that name. A function of another meaning that only has the name is left as it is.
 //!
-//! Names are C's, or those that Rust (`…compiler_builtins…math…3exp`) and Zig (`compiler_rt.exp.exp`, `math.tanh.tanh64`) give to their own copies.
+//! Names are C's, or those that Rust (`…compiler_builtins…math…3exp`) and Zig
+//! (`compiler_rt.exp.exp`, `math.tanh.tanh64`) give to their own copies.
 
 use std::borrow::Cow;
 
@@ -23,7 +25,8 @@ use crate::val::Val;
 pub(crate) const AGREES_F64: f64 = 1e-12;
 const AGREES_F32: f64 = 1e-5;
 
-/// Where functions are compared. Some are outside of a function's domain, and there both must give NaN.
+/// Where functions are compared. Some are outside of a function's domain, and there both must give
+/// NaN.
 pub(crate) const POINTS: [f64; 14] =
     [-31.7, -7.3, -1.6, -0.83, -0.21, -1e-3, 0.0, 1e-9, 0.37, 0.92, 1.0, 2.41, 11.3, 57.9];
 
@@ -51,7 +54,8 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
                         matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32) | (Ty::I32, ValType::I32))
                     })
             };
-            // What compilers call for a power with an integer exponent multiplies, which can be differentiated as it is.
+            // What compilers call for a power with an integer exponent multiplies, which can be
+            // differentiated as it is.
             let known = !rule.symbol.starts_with("__");
             (known && same(&rule.params, ty.params()) && same(&rule.rets, ty.results())).then_some(rule.symbol)
         };
@@ -64,12 +68,14 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<Candidate> {
     out
 }
 
-/// The name that C has for a function of a mathematical library of Rust's or Zig's, or the name as it is.
+/// The name that C has for a function of a mathematical library of Rust's or Zig's, or the name as
+/// it is.
 pub(crate) fn plain(name: &str) -> Cow<'_, str> {
     of_zig(name).unwrap_or_else(|| Cow::Borrowed(of_rust(name)))
 }
 
-/// The last part of a Zig path in `std.math` or `compiler_rt`, without the number of an instance; the width is part of C's name.
+/// The last part of a Zig path in `std.math` or `compiler_rt`, without the number of an instance;
+/// the width is part of C's name.
 fn of_zig(name: &str) -> Option<Cow<'_, str>> {
     let path = name.strip_prefix("std.").unwrap_or(name);
     if !path.starts_with("math.") && !path.starts_with("compiler_rt.") {
@@ -95,7 +101,8 @@ fn of_rust(name: &str) -> &str {
     let body = name.find("17h").map_or(name, |at| &name[..at]);
     let start = body.rfind(|c: char| c.is_ascii_digit()).map_or(0, |at| at + 1);
     let last = &body[start..];
-    // Digits may belong to the name (`log10`, `exp2`): then the length stands before a letter further left.
+    // Digits may belong to the name (`log10`, `exp2`): then the length stands before a letter
+    // further left.
     let longer = body.char_indices().filter(|(i, c)| c.is_ascii_digit() && *i < start);
     for (i, _) in longer {
         let digits: String = body[i..].chars().take_while(char::is_ascii_digit).collect();
@@ -106,7 +113,8 @@ fn of_rust(name: &str) -> &str {
     last
 }
 
-/// Which candidates compute what their names say: index and symbol. The module is translated for fuel.
+/// Which candidates compute what their names say: index and symbol. The module is translated for
+/// fuel.
 pub(crate) fn confirmed(module: &Module, candidates: &[Candidate]) -> Result<Vec<(u32, &'static str)>, Error> {
     let key = |c: &Candidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
@@ -146,7 +154,8 @@ fn agrees(instance: &mut Instance, primal: &Primal, key: FuncKey, c: &Candidate)
     })
 }
 
-/// Where a function of so many operands is compared: some of the points for the second and third, if there are any.
+/// Where a function of so many operands is compared: some of the points for the second and third,
+/// if there are any.
 pub(crate) fn points(operands: usize) -> impl Iterator<Item = [f64; 3]> {
     let some = move |k: usize| POINTS.into_iter().step_by(if k < operands { 3 } else { POINTS.len() });
     POINTS.into_iter().flat_map(move |x| some(1).flat_map(move |y| some(2).map(move |z| [x, y, z])))

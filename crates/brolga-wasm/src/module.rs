@@ -21,10 +21,12 @@ pub struct ModuleOptions {
     pub imports: Imports,
     /// How accesses of linear memory are kept inside of it.
     pub bounds: Bounds,
-    /// Whether every call of a function and every turn of a loop uses a unit of fuel, so that runaway programs end: see
-    /// [`crate::Instance::set_fuel`]. It costs a load, a comparison and a store each.
+    /// Whether every call of a function and every turn of a loop uses a unit of fuel, so that
+    /// runaway programs end: see [`crate::Instance::set_fuel`]. It costs a load, a comparison and a
+    /// store each.
     pub fuel: bool,
-    /// Which of its functions allocate and release memory, so that arrays are known to be apart. It is taken on trust.
+    /// Which of its functions allocate and release memory, so that arrays are known to be apart. It
+    /// is taken on trust.
     pub allocators: Allocators,
 }
 
@@ -96,8 +98,8 @@ impl Module {
     /// Load a module from its binary form or its text.
     ///
     /// # Errors
-    /// [`Error::Invalid`], [`Error::Unsupported`], [`Error::Imports`], or [`Error::Usage`] where an allocator is named that is not
-    /// there.
+    /// [`Error::Invalid`], [`Error::Unsupported`], [`Error::Imports`], or [`Error::Usage`] where an
+    /// allocator is named that is not there.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, Error> {
         Self::with_options(bytes, &ModuleOptions::default())
     }
@@ -144,7 +146,8 @@ impl Module {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// The CLIF that the module was translated to. The instance pointer is the first parameter of every function.
+    /// The CLIF that the module was translated to. The instance pointer is the first parameter of
+    /// every function.
     pub fn program(&self) -> &Program {
         &self.0.translated.program
     }
@@ -183,8 +186,9 @@ impl Module {
         Ok((key, &self.0.types[index as usize]))
     }
 
-    /// What is asked of the function exported under `name`, with one activity for each of its parameters. Parameter 0 of a request is the
-    /// instance, so those of the function count from 1 there.
+    /// What is asked of the function exported under `name`, with one activity for each of its
+    /// parameters. Parameter 0 of a request is the instance, so those of the function count from 1
+    /// there.
     ///
     /// # Errors
     /// As [`Self::function`], or if there is not one activity for each, or if one is duplicated.

@@ -1,8 +1,8 @@
 //! A module's sections as plain tables.
 //!
-//! Everything is validated first, against the features that the translator knows, so that what comes after may rely on a
-//! module being well typed. Valid modules that use what we lack are refused here as far as types and sections go; operators
-//! are the translator's business.
+//! Everything is validated first, against the features that the translator knows, so that what
+//! comes after may rely on a module being well typed. Valid modules that use what we lack are
+//! refused here as far as types and sections go; operators are the translator's business.
 
 use std::collections::{HashMap, HashSet};
 
@@ -188,7 +188,8 @@ pub struct Uses {
     pub calls: HashSet<u32>,
     /// Globals that it reads.
     pub globals: HashSet<u32>,
-    /// Whether it does what no mathematical function does: calls through tables, growth of memory, vectors of bytes copied.
+    /// Whether it does what no mathematical function does: calls through tables, growth of memory,
+    /// vectors of bytes copied.
     pub other: bool,
 }
 
@@ -418,8 +419,10 @@ impl<'a> Info<'a> {
         self.names.get(&func).into_iter().chain(exported.map(|e| &e.name))
     }
 
-    /// What the host has to call before anything else, since nobody in the module does: it runs constructors of static objects. `_initialize` is WASI's name for it in a module that
-    /// is a library (a reactor); `__wasm_call_ctors` is the linker's, which others leave exported instead.
+    /// What the host has to call before anything else, since nobody in the module does: it runs
+    /// constructors of static objects. `_initialize` is WASI's name for it in a module that is a
+    /// library (a reactor); `__wasm_call_ctors` is the linker's, which others leave exported
+    /// instead.
     pub fn initialise(&self) -> Option<u32> {
         let exported = |name: &str| self.exports.iter().find(|e| e.name == name && e.kind == ExternalKind::Func);
         let found = ["_initialize", "__wasm_call_ctors"].into_iter().find_map(exported)?.index;

@@ -1,8 +1,10 @@
 //! Numbers taken apart in Zig's way: `std.math.frexp` returns a record of fraction and exponent.
 //!
-//! **Problem.** It is integer arithmetic on float bits, as C's is, and `std.math.pow`, among others, is made of it. But C's returns the fraction and writes the exponent; here both are written
-//! where the caller has room for the record, so that the host's cannot take its place ([`crate::clib`]).
-//! **Answer.** A function around it ([`crate::around`]): the fraction is `x` times a power of two, and has that derivative.
+//! **Problem.** It is integer arithmetic on float bits, as C's is, and `std.math.pow`, among
+//! others, is made of it. But C's returns the fraction and writes the exponent; here both are
+//! written where the caller has room for the record, so that the host's cannot take its place
+//! ([`crate::clib`]). **Answer.** A function around it ([`crate::around`]): the fraction is `x`
+//! times a power of two, and has that derivative.
 
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};

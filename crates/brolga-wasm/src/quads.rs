@@ -1,9 +1,13 @@
-//! Functions on `long double`, of which WebAssembly has none: a compiler makes each operation a call.
+//! Functions on `long double`, of which WebAssembly has none: a compiler makes each operation a
+//! call.
 //!
-//! **Problem.** C's `long double` is a binary128 there, two `i64` to WebAssembly, and `a * b` a call of `__multf3`, integer arithmetic on them in the compiler's
-//! library; so are the mathematical functions (`expl`), of the C library.
-//! **Answer.** The module's own functions compute, as before; around each of them is one that sees to the derivative. A number's cotangent is a `double`, and travels
-//! with the upper of the two words, as if that were a `double`'s bits; what moves bits moves it, and so does a change of sign, as the sign is where it is in a `double`.
+//! **Problem.** C's `long double` is a binary128 there, two `i64` to WebAssembly, and `a * b` a
+//! call of `__multf3`, integer arithmetic on them in the compiler's library; so are the
+//! mathematical functions (`expl`), of the C library. **Answer.** The module's own functions
+//! compute, as before; around each of them is one that sees to the derivative. A number's cotangent
+//! is a `double`, and travels with the upper of the two words, as if that were a `double`'s bits;
+//! what moves bits moves it, and so does a change of sign, as the sign is where it is in a
+//! `double`.
 //!
 //! ```text
 //! __multf3(to, a, a', b, b'):                     a' is the upper word, bits(…) are a word's as a double
@@ -13,9 +17,12 @@
 //!     to[8] = with_value(x * y, to[8])            the product's upper word, with the derivative of x * y
 //! ```
 //!
-//! `with_value(x, v)` is `v`, with the derivative of `x` (`brolga_with_value`). So derivatives are those of double precision, and the value is what it was, to the bit.
-//! Like other functions that are known by their names, these have to prove what they are: they are run, and have to agree with the host's in double precision ([`crate::around`]).
-//! What returns an integer (a comparison, a conversion) has no derivative, and only must not get one; it has to prove what it is all the same.
+//! `with_value(x, v)` is `v`, with the derivative of `x` (`brolga_with_value`). So derivatives are
+//! those of double precision, and the value is what it was, to the bit. Like other functions that
+//! are known by their names, these have to prove what they are: they are run, and have to agree
+//! with the host's in double precision ([`crate::around`]). What returns an integer (a comparison,
+//! a conversion) has no derivative, and only must not get one; it has to prove what it is all the
+//! same.
 
 use brolga::cranelift_codegen::ir::{InstBuilder, Value, types};
 use brolga_rules::{MathKind, Ty, math_rule};
@@ -32,7 +39,8 @@ use crate::val::Val;
 /// What is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A `long double`: two words, or a place for them, in front of all parameters, if it is the result.
+    /// A `long double`: two words, or a place for them, in front of all parameters, if it is the
+    /// result.
     Quad,
     Double,
     Single,

@@ -1,18 +1,22 @@
 //! The address space of an instance and of its shadow.
 //!
-//! One reservation holds both, laid out alike (see [`crate::layout`]). Pages become accessible as memories grow and stay
-//! where they are. The kernel gives them memory when they are first touched, so a shadow that nothing differentiates costs
-//! nothing.
+//! One reservation holds both, laid out alike (see [`crate::layout`]). Pages become accessible as
+//! memories grow and stay where they are. The kernel gives them memory when they are first touched,
+//! so a shadow that nothing differentiates costs nothing.
 //!
-//! The shadow half is shifted by a few lines of the cache ([`SHIFT`]). At a distance of whole pages a float and its cotangent would be in the same set of a
-//! first-level cache, and a reverse that walks down a column of a matrix with rows of a power of two would have two elements for each place that there is.
+//! The shadow half is shifted by a few lines of the cache ([`SHIFT`]). At a distance of whole pages
+//! a float and its cotangent would be in the same set of a first-level cache, and a reverse that
+//! walks down a column of a matrix with rows of a power of two would have two elements for each
+//! place that there is.
 
 use crate::error::Error;
 use crate::layout::{Layout, PAGE};
 
-/// By how many bytes the shadow half is shifted: whole lines, half of the sets, and no multiple of a row of 512 bytes.
+/// By how many bytes the shadow half is shifted: whole lines, half of the sets, and no multiple of
+/// a row of 512 bytes.
 const SHIFT: usize = 2048 + 320;
-/// How many more bytes are accessible for that behind each part of the shadow half: a page of any size that there is.
+/// How many more bytes are accessible for that behind each part of the shadow half: a page of any
+/// size that there is.
 const MORE: usize = PAGE as usize;
 
 /// A reservation of address space; given back when dropped.
@@ -94,15 +98,16 @@ impl Region {
         Ok(())
     }
 
-    /// Take away what lies beyond the first `bytes` bytes: a pullback has undone a `memory.grow`. The shadow stays accessible,
-    /// since that pullback may run again, but is cleared.
+    /// Take away what lies beyond the first `bytes` bytes: a pullback has undone a `memory.grow`.
+    /// The shadow stays accessible, since that pullback may run again, but is cleared.
     pub fn shrink(&mut self, memory: u32, bytes: u64) -> Result<(), Error> {
         let (offset, open) = self.memories[memory as usize];
         if bytes < open {
             let (at, n) = (self.header + offset + bytes as usize, (open - bytes) as usize);
             let shadow = at + self.span;
-            // SAFETY: the ranges lie in our reservation, are accessible and anonymous, and there are no references into them. What is in front of the
-            // shift is the shadow of bytes that stay.
+            // SAFETY: the ranges lie in our reservation, are accessible and anonymous, and there
+            // are no references into them. What is in front of the shift is the shadow of bytes
+            // that stay.
             unsafe {
                 self.start.wrapping_add(shadow + SHIFT).write_bytes(0, MORE - SHIFT);
                 for from in [at, shadow + MORE] {
@@ -115,14 +120,16 @@ impl Region {
         Ok(())
     }
 
-    /// Set the shadow of everything to zero. Pages that have memory are filled with zeros while they are few, since the kernel does the same when a page
-    /// that was given back is touched again, and takes longer; many are given back.
+    /// Set the shadow of everything to zero. Pages that have memory are filled with zeros while
+    /// they are few, since the kernel does the same when a page that was given back is touched
+    /// again, and takes longer; many are given back.
     pub fn clear_shadow(&mut self) {
         let header = (0, self.header);
         let memories = self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize));
         for (from, n) in [header].into_iter().chain(memories).filter(|r| r.1 > 0) {
             let (start, n) = (self.start.wrapping_add(self.span + from), n + MORE);
-            // SAFETY: the range is accessible, and there are no references into it. In front of the shift and behind the end there is shadow, or nothing.
+            // SAFETY: the range is accessible, and there are no references into it. In front of the
+            // shift and behind the end there is shadow, or nothing.
             if !unsafe { fill_touched(start, n) } {
                 // SAFETY: as in `shrink`. On Linux private anonymous pages read as zero afterwards.
                 unsafe { libc::madvise(start.cast(), n, libc::MADV_DONTNEED) };
@@ -131,11 +138,13 @@ impl Region {
     }
 }
 
-/// Most bytes of which it is asked whether they have been touched, and most that are filled with zeros.
+/// Most bytes of which it is asked whether they have been touched, and most that are filled with
+/// zeros.
 const ASKED: usize = 256 << 20;
 const FILLED: usize = 4 << 20;
 
-/// Fill with zeros what has memory of a range of pages. Whether that is all: otherwise there was too much of it, or the kernel does not tell.
+/// Fill with zeros what has memory of a range of pages. Whether that is all: otherwise there was
+/// too much of it, or the kernel does not tell.
 ///
 /// # Safety
 /// The range begins at a page, is accessible, anonymous, and not used by anybody else.

@@ -1,8 +1,9 @@
 //! `remquo` of a C library that was compiled into a module.
 //!
-//! **Problem.** It is integer arithmetic on float bits. It is exact, but which bits of the quotient it leaves is the library's choice, so the host's cannot take its place
-//! ([`crate::clib`]).
-//! **Answer.** A function around it ([`crate::around`]): the result is `x - n y` for a whole number `n`, and has that derivative.
+//! **Problem.** It is integer arithmetic on float bits. It is exact, but which bits of the quotient
+//! it leaves is the library's choice, so the host's cannot take its place ([`crate::clib`]).
+//! **Answer.** A function around it ([`crate::around`]): the result is `x - n y` for a whole number
+//! `n`, and has that derivative.
 
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
 use wasmparser::{FuncType, ValType};

@@ -1,19 +1,27 @@
-//! Functions of C's mathematical library that are in a module under no name, or under one that nobody knows.
+//! Functions of C's mathematical library that are in a module under no name, or under one that
+//! nobody knows.
 //!
-//! **Problem.** What is published has been made small: functions have no names, and `exp` is integer arithmetic on float bits like any other, so everything that calls it would be refused.
-//! Other compilers have libraries of their own, with names of their own.
-//! **Answer.** A function is known by what it computes. Whatever takes and returns floats, and handles bits of floats, is run at many points ([`Points`]): of any size, of both signs, at the ends of
-//! ranges, at infinities and no numbers. If it is a known function's value everywhere, it is taken for that function, as if it had its name ([`crate::mathlib`]): it keeps its body.
+//! **Problem.** What is published has been made small: functions have no names, and `exp` is
+//! integer arithmetic on float bits like any other, so everything that calls it would be refused.
+//! Other compilers have libraries of their own, with names of their own. **Answer.** A function is
+//! known by what it computes. Whatever takes and returns floats, and handles bits of floats, is run
+//! at many points ([`Points`]): of any size, of both signs, at the ends of ranges, at infinities
+//! and no numbers. If it is a known function's value everywhere, it is taken for that function, as
+//! if it had its name ([`crate::mathlib`]): it keeps its body.
 //!
 //! What could be wrong, and what is asked for that reason:
 //!
-//! - It might be a known function on a part of its domain only, as one that clamps its argument. So there are points close to where results overflow and vanish, and differences count in relation to
-//!   the value, however small it is.
-//! - It might do something else besides. So it must leave memory as it was, but for a piece below an address that some global holds (the stack), and globals that only such functions read.
-//! - Most functions of the type are none of a library's. They differ at one of the first points, so that they cost a call or two, and only those are looked at that have not many instructions, call no
-//!   import, and nothing through a table.
+//! - It might be a known function on a part of its domain only, as one that clamps its argument. So
+//!   there are points close to where results overflow and vanish, and differences count in relation
+//!   to the value, however small it is.
+//! - It might do something else besides. So it must leave memory as it was, but for a piece below
+//!   an address that some global holds (the stack), and globals that only such functions read.
+//! - Most functions of the type are none of a library's. They differ at one of the first points, so
+//!   that they cost a call or two, and only those are looked at that have not many instructions,
+//!   call no import, and nothing through a table.
 //!
-//! A function without bits of its own whose callees are all known is left alone: its derivative follows from theirs.
+//! A function without bits of its own whose callees are all known is left alone: its derivative
+//! follows from theirs.
 
 use std::collections::HashSet;
 
@@ -28,7 +36,8 @@ use crate::module::Module;
 use crate::parse::Info;
 use crate::val::Val;
 
-/// Bytes of code of the longest function that may be one of a library's, and how many functions it may consist of.
+/// Bytes of code of the longest function that may be one of a library's, and how many functions it
+/// may consist of.
 const LONGEST: u64 = 16 << 10;
 const MOST: usize = 24;
 
@@ -54,7 +63,8 @@ pub(crate) fn may_be_there(info: &Info<'_>) -> bool {
     !candidates(info, &HashSet::new()).is_empty()
 }
 
-/// Which functions of the module compute what: index and symbol. `known` need not be looked at. The module is translated for fuel.
+/// Which functions of the module compute what: index and symbol. `known` need not be looked at. The
+/// module is translated for fuel.
 pub(crate) fn confirmed(
     module: &Module,
     info: &Info<'_>,
@@ -102,7 +112,8 @@ fn candidates(info: &Info<'_>, known: &HashSet<u32>) -> Vec<Candidate> {
     out
 }
 
-/// Whether a function may be one of a library's, of whatever name, that handles bits of floats itself.
+/// Whether a function may be one of a library's, of whatever name, that handles bits of floats
+/// itself.
 pub(crate) fn handles_bits(info: &Info<'_>, index: u32) -> bool {
     info.uses[index as usize].bits && reached(info, index).is_some()
 }
@@ -199,7 +210,8 @@ impl Trial<'_, '_> {
     }
 }
 
-/// Whether a number is the wanted one but for `tolerance` of it, or both are none. What is too small for a full number of digits may be anything so small.
+/// Whether a number is the wanted one but for `tolerance` of it, or both are none. What is too
+/// small for a full number of digits may be anything so small.
 fn is_close(found: f64, wanted: f64, tolerance: f64) -> bool {
     let small = if tolerance == CLOSE_F32 { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
     (found - wanted).abs() <= tolerance * wanted.abs() + tolerance * small
@@ -229,10 +241,12 @@ fn points(ty: &FuncType) -> Vec<[f64; 3]> {
     }
 }
 
-/// Numbers of all sizes and both signs, more of them where functions change; numbers at which something overflows or vanishes; and what is none.
+/// Numbers of all sizes and both signs, more of them where functions change; numbers at which
+/// something overflows or vanishes; and what is none.
 fn line(single: bool) -> Vec<f64> {
     let mut out = vec![0.37, -0.83, 2.41, -7.3, 1.0, 0.0, 0.5, 11.3, -1.0, -0.0, 57.9, -31.7, 2.0, 3.0, 10.0];
-    // Exponents at even steps: from 2^-40 to 2^27, so that a threshold anywhere lies between two of them.
+    // Exponents at even steps: from 2^-40 to 2^27, so that a threshold anywhere lies between two of
+    // them.
     let mut fraction = 0.0;
     for k in 0..200 {
         // Steps of the golden ratio meet no pattern.

@@ -1,4 +1,5 @@
-//! An allocator of a module, known or not: gradients are the same, what is recorded is not, and memory is left alike.
+//! An allocator of a module, known or not: gradients are the same, what is recorded is not, and
+//! memory is left alike.
 
 use brolga_wasm::brolga::{Allocator, ArgActivity, MemoryMode, Mode, Options};
 use brolga_wasm::{Allocators, Bounds, Gradient, Instance, Module, ModuleOptions, Val};
@@ -198,8 +199,8 @@ fn an_allocator_that_is_not_there() {
 
 #[test]
 fn memory_for_the_host_is_the_allocators_to_give() {
-    // A heap of all that lies behind 4096, as a C library has it, from whoever gives out memory there: buffers in pages that the host
-    // grows memory by would be a part of it.
+    // A heap of all that lies behind 4096, as a C library has it, from whoever gives out memory
+    // there: buffers in pages that the host grows memory by would be a part of it.
     let module = |functions: &str| {
         let text = format!(
             r#"(module (memory 1) (global $top (mut i32) (i32.const 4096))

@@ -1,4 +1,5 @@
-//! Functions of the C library in a module: those that are exact are known, those that only have the name are not.
+//! Functions of the C library in a module: those that are exact are known, those that only have the
+//! name are not.
 
 use brolga_wasm::{Error, Gradient, Instance, Module, Val};
 
@@ -51,7 +52,8 @@ fn copies_of_floats_of_both_sizes() {
 
 #[test]
 fn names_prove_nothing() {
-    // Copies that leave out the last byte, return another address, or copy the wrong way when blocks overlap: they stay what they are.
+    // Copies that leave out the last byte, return another address, or copy the wrong way when
+    // blocks overlap: they stay what they are.
     let args = [Val::I32(64), Val::I32(60), Val::I32(8)];
     let run = |text: &str| {
         let module = Module::new(text).unwrap();
@@ -68,7 +70,8 @@ fn names_prove_nothing() {
     let as_it_is = module(&MEMCPY.replace("$memcpy", "$copy"));
     assert_eq!(run(&as_it_is).1, b"abcdabcd");
     let called = |name: &str, copy: &str| module(&copy.replacen("$memcpy", &format!("$copy (export \"{name}\")"), 1));
-    // Overlapping blocks are none of `memcpy`'s business, so that one is replaced; but not for `memmove`.
+    // Overlapping blocks are none of `memcpy`'s business, so that one is replaced; but not for
+    // `memmove`.
     assert_eq!(run(&called("memmove", MEMCPY)), run(&as_it_is));
     for (from, to) in [
         ("(local.get $i) (local.get $n))", "(i32.add (local.get $i) (i32.const 1)) (local.get $n))"),

@@ -1,5 +1,5 @@
-//! Memory that the caller has said to be constant: what is read there has no cotangent, unless the program may write there
-//! (`brolga_analysis::memory::constant`).
+//! Memory that the caller has said to be constant: what is read there has no cotangent, unless the
+//! program may write there (`brolga_analysis::memory::constant`).
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, Val, default_activity, options};
@@ -10,7 +10,8 @@ fn module(functions: &str) -> Module {
     Module::new(text).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The shadows of two arrays, of two floats each, after a gradient with the seed 1; `t` is constant, and either may be apart from the other.
+/// The shadows of two arrays, of two floats each, after a gradient with the seed 1; `t` is
+/// constant, and either may be apart from the other.
 fn shadows(module: &Module, noalias: [bool; 2], mode: Mode, full: bool) -> (Vec<f64>, Vec<f64>) {
     let mut request = module.request("f", &[default_activity(wasmparser::ValType::I32); 2]).unwrap();
     request.constant[2] = true;

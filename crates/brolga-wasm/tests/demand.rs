@@ -1,5 +1,6 @@
-//! Integers that are loaded, calculated with, and become floats: where a float of the host's or of the program's had been there, the run
-//! says so at each effort and in each mode (`ir-tests/wasm/text/demand.wat`; what is a number there is a line of `demand.run`).
+//! Integers that are loaded, calculated with, and become floats: where a float of the host's or of
+//! the program's had been there, the run says so at each effort and in each mode
+//! (`ir-tests/wasm/text/demand.wat`; what is a number there is a line of `demand.run`).
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -37,7 +38,8 @@ fn a_float_that_arithmetic_takes_for_a_number_is_missed() {
     }
 }
 
-/// Rounding to half of a single, ties to even: whether a digit is added depends on a digit. Without optimisation the bits go by way of memory.
+/// Rounding to half of a single, ties to even: whether a digit is added depends on a digit. Without
+/// optimisation the bits go by way of memory.
 #[test]
 fn a_digit_that_depends_on_a_digit_is_missed() {
     let modules: [&[u8]; 3] = [

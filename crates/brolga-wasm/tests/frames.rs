@@ -1,9 +1,11 @@
-//! Variables in a frame, promoted to values: where another address leads into the frame, the value is not what lies there, and the run says so.
+//! Variables in a frame, promoted to values: where another address leads into the frame, the value
+//! is not what lies there, and the run says so.
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
 
-/// `p` is written between the store of a variable and its load: of a double, of half of one that is calculated with, and of one that two paths store.
+/// `p` is written between the store of a variable and its load: of a double, of half of one that is
+/// calculated with, and of one that two paths store.
 const FUNCTIONS: &str = r#"(module (memory (export "memory") 1) (global $sp (mut i32) (i32.const 1024))
   (func (export "double") (param $x f64) (param $p i32) (result f64) (local $fp i32)
     (local.set $fp (i32.sub (global.get $sp) (i32.const 16)))

@@ -12,7 +12,8 @@ fn modules(text: &str) -> Vec<Module> {
         .to_vec()
 }
 
-/// The gradient by value and of `n` floats at the address that argument 0 is, called twice, on shadows that are not zero.
+/// The gradient by value and of `n` floats at the address that argument 0 is, called twice, on
+/// shadows that are not zero.
 fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (f64, Vec<f64>) {
     let gradient = Gradient::split(module, name).map(Gradient::settled).unwrap();
     let mut instance = Instance::new(module).unwrap();
@@ -105,7 +106,8 @@ fn imported_mathematics() {
 
 #[test]
 fn memory_is_overwritten_and_copied() {
-    // y[i] = x[i]^2 in place, then a copy as integers, then a bulk copy, then a sum of products of the copies.
+    // y[i] = x[i]^2 in place, then a copy as integers, then a bulk copy, then a sum of products of
+    // the copies.
     for module in modules(
         r#"(module (memory 1)
             (func (export "f") (param $x i32) (result f64)
@@ -119,7 +121,8 @@ fn memory_is_overwritten_and_copied() {
     ) {
         let (value, gradient) = gradient_of_buffer(&module, "f", &[3.0, 5.0], &[]);
         assert_eq!(value, 45.0);
-        // The place of x[0] is overwritten, so its initial shadow, 0.5, is the cotangent of x[0]^2: 0.5 * 6 + 5 * 6.
+        // The place of x[0] is overwritten, so its initial shadow, 0.5, is the cotangent of x[0]^2:
+        // 0.5 * 6 + 5 * 6.
         assert_eq!(gradient, [33.0 - 0.5, 9.0]);
     }
 }
@@ -161,7 +164,8 @@ fn value_and_gradient_at_once() {
 
 #[test]
 fn copies_where_memory_holds_singles_and_doubles() {
-    // What is copied is known when it runs only: doubles, then singles. The sum of squares of the copies.
+    // What is copied is known when it runs only: doubles, then singles. The sum of squares of the
+    // copies.
     let text = |rest: &str| {
         format!(
             r#"(module (memory 1)
@@ -205,7 +209,8 @@ fn copies_where_memory_holds_singles_and_doubles() {
 
 #[test]
 fn copies_from_the_middle_of_a_double() {
-    // A struct of a number and a double, copied from the number on, 12 bytes: the double begins at the fourth.
+    // A struct of a number and a double, copied from the number on, 12 bytes: the double begins at
+    // the fourth.
     for module in modules(
         r#"(module (memory 1)
             (func (export "f") (param $x i32) (param $n i32) (result f64)
@@ -319,7 +324,8 @@ fn memory_grows_with_its_shadow() {
 
 #[test]
 fn loops_and_branches_against_differences() {
-    // Horner's rule with a br_table that picks what happens to each coefficient, and a block with two results.
+    // Horner's rule with a br_table that picks what happens to each coefficient, and a block with
+    // two results.
     for module in modules(
         r#"(module (memory 1)
             (func (export "f") (param $x i32) (param $n i32) (param $t f64) (result f64) (local $s f64) (local $i i32)
@@ -433,7 +439,8 @@ fn wasi_output_and_exit() {
 
 #[test]
 fn wasi_without_files() {
-    // Opening, renaming and reading fail as they do where nothing was given; what the standard streams are is said.
+    // Opening, renaming and reading fail as they do where nothing was given; what the standard
+    // streams are is said.
     let module = Module::new(
         r#"(module (import "wasi_snapshot_preview1" "path_open"
                 (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
@@ -518,8 +525,9 @@ fn records_of_fraction_and_exponent() {
 
 #[test]
 fn long_doubles_are_believed_if_they_are_right() {
-    // Both take the upper word for the double itself, which is right for zero only; and an exponential function that returns its operand, a comparison of lower words, and
-    // an integer that stays one.
+    // Both take the upper word for the double itself, which is right for zero only; and an
+    // exponential function that returns its operand, a comparison of lower words, and an integer
+    // that stays one.
     let module = Module::new(
         r#"(module (memory 1)
             (func $__trunctfdf2 (export "__trunctfdf2") (param i64 i64) (result f64) (f64.reinterpret_i64 (local.get 1)))
@@ -577,8 +585,8 @@ fn mathematics_that_does_not_end_is_no_mathematics() {
 
 #[test]
 fn mathematics_in_the_module_keeps_its_values() {
-    // An `exp` of its own by a series: it agrees with C's where it is tried only if it is good everywhere, and this is not.
-    // One called `sqrt` that is right is taken for C's.
+    // An `exp` of its own by a series: it agrees with C's where it is tried only if it is good
+    // everywhere, and this is not. One called `sqrt` that is right is taken for C's.
     let module = Module::new(
         r#"(module (func $exp (export "exp") (param f64) (result f64) (f64.add (f64.const 1) (local.get 0)))
             (func $sqrt (export "sqrt") (param f64) (result f64) (f64.sqrt (local.get 0)))
@@ -627,7 +635,8 @@ fn mathematics_of_three_operands() {
     assert!(Instance::new(&module).unwrap().gradient(&gradient, &args, &[Val::F64(1.0)]).is_err());
 }
 
-/// `y[i] = x[i]²`, and back again, for `n` floats: what is read of one is overwritten by way of the other, unless they are said to be apart.
+/// `y[i] = x[i]²`, and back again, for `n` floats: what is read of one is overwritten by way of the
+/// other, unless they are said to be apart.
 const SQUARES: &str = r#"(module (memory (export "memory") 1)
     (func (export "f") (param $x i32) (param $y i32) (param $n i32)
         (local $i i32) (local $t f64)

@@ -1,4 +1,5 @@
-//! What becomes of imports that nothing provides, of those that Emscripten's library has, and of what a library exports to be called first.
+//! What becomes of imports that nothing provides, of those that Emscripten's library has, and of
+//! what a library exports to be called first.
 
 use brolga_wasm::{Error, Gradient, Imports, Instance, Module, ModuleOptions, Val};
 
@@ -37,7 +38,8 @@ fn imports_that_nothing_provides_trap_when_they_are_called() {
 
 #[test]
 fn libraries_are_initialised() {
-    // Constructors of static objects are run by what the host has to call first, since nobody else does.
+    // Constructors of static objects are run by what the host has to call first, since nobody else
+    // does.
     let text = |name: &str, more: &str| {
         format!(
             r#"(module (memory 1) (func $first (f64.store (i32.const 64) (f64.const 5)))
@@ -55,7 +57,8 @@ fn libraries_are_initialised() {
     let of = |x: f64| (vec![Val::F64(2.0 * x)], vec![Some(Val::F64(x))]);
     assert_eq!(value(text("_initialize", "")), of(5.0));
     assert_eq!(value(text("__wasm_call_ctors", "")), of(5.0));
-    // Emscripten's code may ask whether there is room on the stack, and traps if nobody has said so.
+    // Emscripten's code may ask whether there is room on the stack, and traps if nobody has said
+    // so.
     let stack = r#"(global $sp (mut i32) (i32.const 0)) (global $limit (mut i32) (i32.const -1))
         (func (export "emscripten_stack_init") (global.set $sp (i32.const 4096)))
         (func (export "emscripten_stack_get_base") (result i32) (i32.const 4096))
@@ -89,7 +92,8 @@ fn calls_as_emscripten_has_them() {
 
 #[test]
 fn files_as_emscripten_has_them() {
-    // There are none, under whatever name the question comes; nor is there anything in the environment.
+    // There are none, under whatever name the question comes; nor is there anything in the
+    // environment.
     let text = r#"(module (import "env" "__syscall_openat" (func $open (param i32 i32 i32 i32) (result i32)))
         (import "a" "b" (func $stat (param i32 i32) (result i32))) (import "a" "c" (func $sizes (param i32 i32) (result i32)))
         (import "env" "__syscall_fcntl64" (func $control (param i32 i32 i32) (result i32))) (memory 1)
@@ -105,7 +109,8 @@ fn files_as_emscripten_has_them() {
 
 #[test]
 fn memory_as_emscripten_has_it() {
-    // A buffer of a page and a half behind the memory that there is, filled, and copied by the host.
+    // A buffer of a page and a half behind the memory that there is, filled, and copied by the
+    // host.
     let text = |resize: &str, copy: &str| {
         format!(
             r#"(module (import {resize} (func $resize (param i32) (result i32)))

@@ -1,9 +1,11 @@
-//! Vectors at the end of memory: what lies behind the last byte is the first one by 32-bit arithmetic, if memory has all of its pages.
+//! Vectors at the end of memory: what lies behind the last byte is the first one by 32-bit
+//! arithmetic, if memory has all of its pages.
 
 use brolga_wasm::brolga::{Effort, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
 
-/// Two elements a turn, each of which is multiplied with itself: both halves of a turn's reverse add to neighbours.
+/// Two elements a turn, each of which is multiplied with itself: both halves of a turn's reverse
+/// add to neighbours.
 fn module(memory: &str) -> Module {
     let text = format!(
         r#"(module (memory (export "memory") {memory})

@@ -1,5 +1,6 @@
-//! Random lives of blocks: the bytes of a block are another's later on, in the middle of it, with a header on top of them. Each program has
-//! its gradient by forward differentiation beside it, and derives its allocator or calls it as it is.
+//! Random lives of blocks: the bytes of a block are another's later on, in the middle of it, with a
+//! header on top of them. Each program has its gradient by forward differentiation beside it, and
+//! derives its allocator or calls it as it is.
 //!
 //! `BROLGA_LIVES=100..200` tries those seeds.
 

@@ -1,5 +1,7 @@
-//! Packed records that are copied, and written again and again: the sums of cotangents that come by copies and by reads. With full effort and the gradient alone they are added in
-//! another order (`partial`, `preaccumulate`), so these are no lines of `records.run`, of which all modes give the same bits.
+//! Packed records that are copied, and written again and again: the sums of cotangents that come by
+//! copies and by reads. With full effort and the gradient alone they are added in another order
+//! (`partial`, `preaccumulate`), so these are no lines of `records.run`, of which all modes give
+//! the same bits.
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, Val, default_activity, options};

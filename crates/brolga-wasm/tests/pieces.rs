@@ -1,10 +1,12 @@
-//! Bits of floats that programs take apart, or move in pieces, out of sight of those who know that they are floats: in callees, through
-//! memory, byte by byte. What is only moved is put together again; what cannot be followed ends in a trap. Nowhere is a gradient silently too small.
+//! Bits of floats that programs take apart, or move in pieces, out of sight of those who know that
+//! they are floats: in callees, through memory, byte by byte. What is only moved is put together
+//! again; what cannot be followed ends in a trap. Nowhere is a gradient silently too small.
 
 use brolga_wasm::brolga::{Diagnostics, Inline, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
 
-/// The gradient of `f` by its one float, with calls as calls and with short functions in their callers, as a whole and in two halves.
+/// The gradient of `f` by its one float, with calls as calls and with short functions in their
+/// callers, as a whole and in two halves.
 fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
     let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
     let mut found = Vec::new();
@@ -52,8 +54,8 @@ fn is(text: &str, x: f64, wanted: f64) {
     }
 }
 
-/// The square of a copy of x, which `copy` makes from address 64 to address 128, in a module whose `__stack_pointer` is read there: so the
-/// callee's memory is known to hold numbers.
+/// The square of a copy of x, which `copy` makes from address 64 to address 128, in a module whose
+/// `__stack_pointer` is read there: so the callee's memory is known to hold numbers.
 fn square_of_copy(load: &str, store: &str, step: u32, more: &str) -> String {
     format!(
         r#"(module (memory 1) (global $sp (mut i32) (i32.const 4096))
@@ -165,7 +167,8 @@ fn what_does_not_arrive() {
         "(func $half (param $to i32) (param $from i32) (i32.store (local.get $to) (i32.load (local.get $from))))";
     let times_x = "(f64.mul (f64.load (i32.const 128)) (local.get $x))";
     for singles in [false, true] {
-        // Two halves from where nobody has stored a float: that they belong together is only known to be wrong when nothing more can come.
+        // Two halves from where nobody has stored a float: that they belong together is only known
+        // to be wrong when nothing more can come.
         let halves = "(call $half (i32.const 128) (i32.const 192)) (call $half (i32.const 132) (i32.const 204))";
         is_lost(&moved(half, singles, halves, times_x));
         let both = "(call $half (i32.const 128) (i32.const 192)) (call $half (i32.const 132) (i32.const 196))";
@@ -268,7 +271,8 @@ fn bits_through_a_frame() {
 
 #[test]
 fn numbers_stay_numbers() {
-    // A hash of the bits decides; an exponent from the bits is a factor, made by bits; a float of random bits is another.
+    // A hash of the bits decides; an exponent from the bits is a factor, made by bits; a float of
+    // random bits is another.
     let hash = r#"(func $hash (param $at i32) (result i32) (local $h i32) (local $i i32)
         (loop $next
             (local.set $h (i32.add (i32.mul (local.get $h) (i32.const 33))
@@ -319,8 +323,9 @@ fn numbers_stay_numbers() {
     is(&text, 1.5, wanted);
 }
 
-/// `f` of two vectors of the same bits: one that is only moved, and one that was calculated with. They meet, by a branch or a call, in `$meet`, which stores
-/// what it is given at address 128, for those `n` that are not zero what was calculated.
+/// `f` of two vectors of the same bits: one that is only moved, and one that was calculated with.
+/// They meet, by a branch or a call, in `$meet`, which stores what it is given at address 128, for
+/// those `n` that are not zero what was calculated.
 fn vectors_meet(square: &str, meet: &str, n: u32, result: &str) -> String {
     format!(
         r#"(module (memory 1)
@@ -378,8 +383,9 @@ fn vectors_that_are_moved_meet_vectors_of_numbers() {
     }
 }
 
-/// `f` copies four floats of memory to another place, twice, by 64-bit words in a module with floats of both sizes, and reads one where it was: the sum of squares
-/// of the copies, of which there are two, and the first.
+/// `f` copies four floats of memory to another place, twice, by 64-bit words in a module with
+/// floats of both sizes, and reads one where it was: the sum of squares of the copies, of which
+/// there are two, and the first.
 fn copied_twice(ty: &str, size: u32) -> String {
     let load = |at: u32| format!("({ty}.load (i32.const {at}))");
     let square = |at: u32| format!("({ty}.mul {0} {0})", load(at));
@@ -462,7 +468,9 @@ fn what_the_caller_has_put_there_is_put_together() {
 
 #[test]
 fn constants_that_are_copied_as_words() {
-    // As a compiler does without optimisation: `const double c[] = {3.0}`, copied to the stack whenever the function is entered. (And read there by an address of which nobody sees that it is the same.)
+    // As a compiler does without optimisation: `const double c[] = {3.0}`, copied to the stack
+    // whenever the function is entered. (And read there by an address of which nobody sees that it
+    // is the same.)
     let module = Module::new(
         r#"(module (memory 1) (data (i32.const 64) "\00\00\00\00\00\00\08\40")
             (func $times (param $at i32) (param $x f64) (result f64)
@@ -494,7 +502,8 @@ fn constants_that_are_copied_as_words() {
 
 #[test]
 fn pairs_of_singles_in_lanes() {
-    // What is loaded 64 bits at a time into a vector is two singles, in a module with doubles as well.
+    // What is loaded 64 bits at a time into a vector is two singles, in a module with doubles as
+    // well.
     let x = 1.5_f64;
     for (lanes, wanted) in [
         ("(v128.load64_zero (i32.const 96))", 3.0 * x * x),
@@ -524,7 +533,8 @@ fn pairs_of_singles_in_lanes() {
     is(stored, x, 4.0 * x * x * x);
 }
 
-/// The bytes of an expression in reverse, as compilers write it where there is no instruction for it.
+/// The bytes of an expression in reverse, as compilers write it where there is no instruction for
+/// it.
 fn reversed(of: &str, t: &str) -> String {
     let pairs = |x: &str, mask: &str, bits: u32| {
         format!(
@@ -538,7 +548,8 @@ fn reversed(of: &str, t: &str) -> String {
 
 #[test]
 fn bytes_in_the_order_of_networks() {
-    // x * x goes to a buffer whose address is in memory, its bytes in reverse, and comes back: what is loaded there is no number that is calculated with.
+    // x * x goes to a buffer whose address is in memory, its bytes in reverse, and comes back: what
+    // is loaded there is no number that is calculated with.
     let square = reversed("(i64.reinterpret_f64 (f64.mul (local.get $x) (local.get $x)))", "a");
     let back = reversed("(i64.load (i32.load (i32.const 8)))", "b");
     let text = format!(
@@ -555,7 +566,8 @@ fn bytes_in_the_order_of_networks() {
 
 #[test]
 fn an_integer_that_was_calculated_lies_beside_a_float() {
-    // The ticket of the integer's four bytes is there because of the float in the other half of the window. Its bytes are zeros.
+    // The ticket of the integer's four bytes is there because of the float in the other half of the
+    // window. Its bytes are zeros.
     let text = r#"(module (memory 1)
         (func $m (param i32) (result i32) (i32.shr_u (i32.load (i32.const 2048)) (i32.load8_u (i32.const 2052))))
         (func (export "f") (param $x f64) (result f64)

@@ -1,10 +1,12 @@
 //! Random modules: nothing panics, nothing hangs, and no number is wrong.
 //!
-//! Modules are made by `wasm-smith` from a seed; all of them are valid, few of them mean anything. Every exported function is
-//! called with random arguments and a limit on fuel. If it can be differentiated, then the forward pass has to return and to
-//! leave in memory what the primal does, or to trap as it does, and the gradient by value has to be the tape's.
+//! Modules are made by `wasm-smith` from a seed; all of them are valid, few of them mean anything.
+//! Every exported function is called with random arguments and a limit on fuel. If it can be
+//! differentiated, then the forward pass has to return and to leave in memory what the primal does,
+//! or to trap as it does, and the gradient by value has to be the tape's.
 //!
-//! A run of the test command tries some seconds' worth; `BROLGA_WASM_SEEDS=1000..5000` tries those seeds.
+//! A run of the test command tries some seconds' worth; `BROLGA_WASM_SEEDS=1000..5000` tries those
+//! seeds.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -49,7 +51,8 @@ impl Random {
     }
 }
 
-/// Functions that have a gradient. Left alone, few of the generator's functions take a float and return one.
+/// Functions that have a gradient. Left alone, few of the generator's functions take a float and
+/// return one.
 const WITH_GRADIENTS: &str = r#"(module
     (func (export "a") (param f64 f64) (result f64) unreachable)
     (func (export "b") (param f64 i32 f32) (result f64) unreachable)
@@ -57,8 +60,8 @@ const WITH_GRADIENTS: &str = r#"(module
     (func (export "d") (param i64 f64 f64 f64) (result f64 f64) unreachable)
     (func (export "e") (param i32 i32) (result f64) unreachable))"#;
 
-/// Three of four modules cannot trap, or else most functions would do nothing but that. Half have functions with gradients,
-/// made of what gradients go through.
+/// Three of four modules cannot trap, or else most functions would do nothing but that. Half have
+/// functions with gradients, made of what gradients go through.
 fn config(seed: u64) -> Config {
     use wasm_smith::InstructionKind::{Control, Memory, Numeric, Parametric, Variable, Vector};
     let arbitrary = seed.is_multiple_of(2);
@@ -161,7 +164,8 @@ fn random_modules() {
     *CURRENT.lock().expect("nobody panics with it") = None;
     eprintln!("{tally:?}");
     assert!(tally.functions > 0, "{tally:?}");
-    // A run that compares nothing proves nothing. A slow machine may not get that far in the time of a run without a list.
+    // A run that compares nothing proves nothing. A slow machine may not get that far in the time
+    // of a run without a list.
     assert!(tally.modules < 40 || (tally.returned > 0 && tally.telling > 0), "{tally:?}");
 }
 

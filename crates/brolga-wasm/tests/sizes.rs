@@ -66,7 +66,8 @@ fn singles_are() {
     }
 }
 
-/// The last byte of a single is a constant, and the others were computed from another one: all that is not zero in its cotangent may be in the last.
+/// The last byte of a single is a constant, and the others were computed from another one: all that
+/// is not zero in its cotangent may be in the last.
 #[test]
 fn a_part_that_is_zero_is_a_part() {
     let module = module(

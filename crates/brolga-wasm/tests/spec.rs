@@ -1,10 +1,11 @@
-//! The WebAssembly specification's own tests, for what we claim: version 2.0, and the proposals for 128-bit vectors, tail
-//! calls, multiple memories and extended constant expressions.
+//! The WebAssembly specification's own tests, for what we claim: version 2.0, and the proposals for
+//! 128-bit vectors, tail calls, multiple memories and extended constant expressions.
 //!
-//! Each file is run with guard pages and with comparisons for bounds. Every directive is checked, with two exceptions that
-//! are counted and limited, so that they cannot grow unnoticed: modules that import from other modules of the file (an
-//! instance imports C's mathematics, WASI and constants, but no other instance), and modules that use later features, in
-//! files of which only a part is about them. What depends on such a module is skipped with it.
+//! Each file is run with guard pages and with comparisons for bounds. Every directive is checked,
+//! with two exceptions that are counted and limited, so that they cannot grow unnoticed: modules
+//! that import from other modules of the file (an instance imports C's mathematics, WASI and
+//! constants, but no other instance), and modules that use later features, in files of which only a
+//! part is about them. What depends on such a module is skipped with it.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -194,7 +195,8 @@ impl Session {
         }
     }
 
-    /// A module that was skipped would have changed the memories and tables that it imports from other instances.
+    /// A module that was skipped would have changed the memories and tables that it imports from
+    /// other instances.
     fn distrust(&mut self, e: &Error) {
         let Error::Imports(missing) = e else { return };
         let all = self.registered.clone();

@@ -1,5 +1,7 @@
-//! Words that are a double or two singles by turns, as a tag beside them says. The way on which they are what they are not is there, and is not taken: it must not decide
-//! how the cotangents of the others move. Each program squares nothing and adds several copies up, so that a cotangent that is added in two halves is another number.
+//! Words that are a double or two singles by turns, as a tag beside them says. The way on which
+//! they are what they are not is there, and is not taken: it must not decide how the cotangents of
+//! the others move. Each program squares nothing and adds several copies up, so that a cotangent
+//! that is added in two halves is another number.
 
 use brolga_wasm::brolga::{Inline, Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, Val, default_activity};
@@ -33,7 +35,8 @@ const COMMON: &str = "
     (func $same (param $v i64) (result i64) (local.get $v))
     (global $word (mut i64) (i64.const 0))";
 
-/// The word at 64 is a double, x, and `by_tag` tells it from singles: `moves` copies it, then one of two ways is gone.
+/// The word at 64 is a double, x, and `by_tag` tells it from singles: `moves` copies it, then one
+/// of two ways is gone.
 fn of_double(params: &str, call: &str, moves: &str, single: &str, double: &str) -> String {
     format!(
         r#"(module (memory 1) {COMMON}
@@ -167,7 +170,8 @@ fn masks() {
     is(&of_double("(param $p i32)", "(i32.const 64)", &shut, LOW, TWO), 0.7);
 }
 
-/// The other way round: the words are x and x² as singles, and the way not gone takes them for a double.
+/// The other way round: the words are x and x² as singles, and the way not gone takes them for a
+/// double.
 #[test]
 fn two_singles() {
     let program = |moves: &str, double: &str| {

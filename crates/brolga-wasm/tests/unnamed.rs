@@ -2,7 +2,8 @@
 
 use brolga_wasm::{Error, Gradient, Instance, Module, ModuleOptions, Val};
 
-/// A module whose function `%known` is `exp` as libraries have it, with something done before and after: rounded by adding a large number, whose bits are the power of two. `f(x) = x * known(x)`.
+/// A module whose function `%known` is `exp` as libraries have it, with something done before and
+/// after: rounded by adding a large number, whose bits are the power of two. `f(x) = x * known(x)`.
 fn module(before: &str, after: &str) -> String {
     // exp(x) = 2^k exp(r), where r = x - k ln 2; exp(r) by its series, from the smallest term on.
     let series = (1..=18).rev().fold("(f64.const 1)".to_owned(), |rest, n| {

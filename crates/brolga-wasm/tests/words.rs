@@ -1,10 +1,12 @@
-//! Words that may be a float's bits, or something else: on one of several ways, at a place that is a float's elsewhere, in a callee that takes them for another float than its caller. What is followed has its derivative, and the rest
-//! is a trap or refused.
+//! Words that may be a float's bits, or something else: on one of several ways, at a place that is
+//! a float's elsewhere, in a callee that takes them for another float than its caller. What is
+//! followed has its derivative, and the rest is a trap or refused.
 
 use brolga_wasm::brolga::{Diagnostics, Inline, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
 
-/// The gradients of `f` by its one float, in all modes, with calls as calls and with short functions in their callers.
+/// The gradients of `f` by its one float, in all modes, with calls as calls and with short
+/// functions in their callers.
 fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
     let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
     let mut found = Vec::new();
@@ -48,7 +50,8 @@ fn is_lost(text: &str, x: f64) {
     }
 }
 
-/// A word that is a float's bits on one way, and on the other calculated from such; the square of `x` is at 64, and `x` at 72.
+/// A word that is a float's bits on one way, and on the other calculated from such; the square of
+/// `x` is at 64, and `x` at 72.
 fn either(which: u32, choice: &str) -> String {
     format!(
         r#"(module (memory 1)
@@ -81,7 +84,8 @@ fn what_comes_by_the_other_way_does_not_matter() {
     }
 }
 
-/// The place is the same, though its address is computed twice: what is stored there is a float on one way, so it is one on the other.
+/// The place is the same, though its address is computed twice: what is stored there is a float on
+/// one way, so it is one on the other.
 #[test]
 fn one_place_computed_twice() {
     let next = |which| {

@@ -1,4 +1,5 @@
-//! The first gradient: `cargo run -p brolga --example first_gradient`. README.md shows the same lines.
+//! The first gradient: `cargo run -p brolga --example first_gradient`. README.md shows the same
+//! lines.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Options, Program, Request};

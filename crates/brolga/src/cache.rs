@@ -1,11 +1,12 @@
 //! Derivatives that are made once.
 //!
-//! To derive and compile a short function takes about a millisecond, to call what comes out much less, and programs that ask for a
-//! gradient tend to ask for it again: another instance of a model, the next request of a server. A [`Cache`] owns a program and
-//! remembers every rule that was made of it, by function, activities, hints and options.
+//! To derive and compile a short function takes about a millisecond, to call what comes out much
+//! less, and programs that ask for a gradient tend to ask for it again: another instance of a
+//! model, the next request of a server. A [`Cache`] owns a program and remembers every rule that
+//! was made of it, by function, activities, hints and options.
 //!
-//! A program is never changed while it is in a cache, so a rule that is found is the rule that would be made. Failures are
-//! not remembered.
+//! A program is never changed while it is in a cache, so a rule that is found is the rule that
+//! would be made. Failures are not remembered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,8 @@ use crate::jit::DerivedRule;
 /// Rules by what was asked.
 type Known = HashMap<(Request, Options), DerivedRule>;
 
-/// The rules of one program. Cheap to clone; clones share what they remember, and threads may share one.
+/// The rules of one program. Cheap to clone; clones share what they remember, and threads may share
+/// one.
 ///
 /// ```
 /// use brolga::{ArgActivity, Cache, Options, Program, Request};
@@ -67,8 +69,9 @@ impl Cache {
         &self.0.program
     }
 
-    /// The rule for a request: the one that was made before, or a new one. Threads that ask for different rules do not wait for each
-    /// other; if they ask for the same at once, both may make it, and one is kept.
+    /// The rule for a request: the one that was made before, or a new one. Threads that ask for
+    /// different rules do not wait for each other; if they ask for the same at once, both may make
+    /// it, and one is kept.
     ///
     /// # Errors
     /// As [`DerivedRule::new`].

@@ -1,6 +1,7 @@
-//! What can go wrong, in three classes: the input is outside what we support ([`Error::Diagnostics`]), the primal trapped
-//! or a run-time check failed ([`Error::Trap`]), the caller broke a documented precondition ([`Error::Usage`]). Anything
-//! else is a bug in Brolga and says so ([`Error::Internal`]).
+//! What can go wrong, in three classes: the input is outside what we support
+//! ([`Error::Diagnostics`]), the primal trapped or a run-time check failed ([`Error::Trap`]), the
+//! caller broke a documented precondition ([`Error::Usage`]). Anything else is a bug in Brolga and
+//! says so ([`Error::Internal`]).
 
 use brolga_ir::Diagnostics;
 use cranelift_codegen::ir;
@@ -8,8 +9,8 @@ use cranelift_codegen::ir;
 /// A run that did not finish: the primal trapped, or one of our own run-time checks failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trap {
-    /// Trap code in CLIF's spelling (`int_divz`, `heap_oob`, `user3`), or for our own checks `tape_full`,
-    /// `unknown_callee`, `untracked_bits`, ….
+    /// Trap code in CLIF's spelling (`int_divz`, `heap_oob`, `user3`), or for our own checks
+    /// `tape_full`, `unknown_callee`, `untracked_bits`, ….
     pub code: String,
     /// Symbol of the primal function.
     pub function: String,
@@ -23,8 +24,9 @@ pub struct Trap {
     pub inst_text: Option<String>,
     /// Where the instruction stands in the input: see [`brolga_ir::position`].
     pub line: Option<u32>,
-    /// The calls that were replaced by the bodies of what they call, if the function had been put into others so
-    /// ([`brolga_ir::Inline`]): the innermost first, as `%f, block0, inst3, line 12`.
+    /// The calls that were replaced by the bodies of what they call, if the function had been put
+    /// into others so ([`brolga_ir::Inline`]): the innermost first, as `%f, block0, inst3, line
+    /// 12`.
     pub inlined: Vec<String>,
     /// Whether it happened in `primal`, `forward` or `pullback`.
     pub phase: &'static str,

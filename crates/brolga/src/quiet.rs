@@ -1,7 +1,8 @@
 //! Panics inside Cranelift, kept off the terminal.
 //!
-//! Cranelift panics on some instructions that a back end lacks. We catch that and report it as a diagnostic; the default
-//! panic hook would print it first. The hook is replaced once, by one that is silent on a thread that asks for it.
+//! Cranelift panics on some instructions that a back end lacks. We catch that and report it as a
+//! diagnostic; the default panic hook would print it first. The hook is replaced once, by one that
+//! is silent on a thread that asks for it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -35,7 +36,8 @@ pub fn text(panic: &(dyn Any + Send)) -> Option<String> {
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
 }
 
-/// Run a stage of the work on a program, with stack enough for that; a panic becomes an internal error.
+/// Run a stage of the work on a program, with stack enough for that; a panic becomes an internal
+/// error.
 pub fn caught<R: Send>(
     stage: &'static str,
     program: &crate::Program,

@@ -1,11 +1,12 @@
 //! Every stage of the pipeline as text, and the two derived graphs as a DOT drawing.
 //!
-//! A dump shows the function that was asked for first, then every other variant that was derived for it, each under a
-//! header that names the function and the modes of its parameters and results. `normalised`, `clif-forward` and
-//! `clif-pullback` are CLIF text that can be parsed and verified again; the other stages are for people.
+//! A dump shows the function that was asked for first, then every other variant that was derived
+//! for it, each under a header that names the function and the modes of its parameters and results.
+//! `normalised`, `clif-forward` and `clif-pullback` are CLIF text that can be parsed and verified
+//! again; the other stages are for people.
 //!
-//! Source locations are left out of CLIF text: they number the input's instructions, and the `forward` and `pullback`
-//! stages show the instructions themselves.
+//! Source locations are left out of CLIF text: they number the input's instructions, and the
+//! `forward` and `pullback` stages show the instructions themselves.
 
 mod plan;
 mod stmts;
@@ -104,7 +105,8 @@ pub fn dump(program: &Program, request: &Request, options: &Options, stage: Stag
     Ok(out)
 }
 
-/// Forward and pullback graphs as two DOT clusters for each variant, each reverse block tied to its forward block.
+/// Forward and pullback graphs as two DOT clusters for each variant, each reverse block tied to its
+/// forward block.
 ///
 /// # Errors
 /// As [`dump`].

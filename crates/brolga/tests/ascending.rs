@@ -1,9 +1,10 @@
-//! Rows of which a run is asked whether they lie one behind another (`ascending.rs` of the transform): random loops over random rows, with many ways
-//! of going wrong.
+//! Rows of which a run is asked whether they lie one behind another (`ascending.rs` of the
+//! transform): random loops over random rows, with many ways of going wrong.
 //!
-//! The shadow that is declared fresh (and filled with NaN where the rule says that it overwrites it) must end as one that is zero
-//! and added to. Rows overlap or do not, leave gaps, go down, are stepped over, end early, are changed on the way; entries are read
-//! elsewhere as well, at the loop's test, behind it, or twice.
+//! The shadow that is declared fresh (and filled with NaN where the rule says that it overwrites
+//! it) must end as one that is zero and added to. Rows overlap or do not, leave gaps, go down, are
+//! stepped over, end early, are changed on the way; entries are read elsewhere as well, at the
+//! loop's test, behind it, or twice.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Program, Request};
@@ -152,7 +153,8 @@ fn rows(noise: &mut Noise) -> Vec<i64> {
     rows
 }
 
-/// The shadow after a gradient: of one that holds zeros, or what `fill` says where it is overwritten.
+/// The shadow after a gradient: of one that holds zeros, or what `fill` says where it is
+/// overwritten.
 fn shadow(program: &Program, claims: bool, options: &Options, entries: &[f64], rows: &[i64]) -> (Vec<f64>, bool) {
     let key = program.func("f").expect("it is there");
     let mut request = Request::new(key, [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const]);
@@ -207,8 +209,9 @@ fn rows_that_may_overlap_have_their_gradients() {
     assert!(asked > 40 && stored > 60, "{asked} functions are asked, {stored} of {all} runs store");
 }
 
-/// Turns of the outer loop pass by the inner one, and turns of the inner one its access, so that addresses come round after 2^26 turns of each: the entry that
-/// is read in the first turn is read in the last one as well.
+/// Turns of the outer loop pass by the inner one, and turns of the inner one its access, so that
+/// addresses come round after 2^26 turns of each: the entry that is read in the first turn is read
+/// in the last one as well.
 #[test]
 fn what_is_passed_by_may_come_round() {
     let text = "function %f(i64, i64, i64) -> f64 system_v {

@@ -1,4 +1,5 @@
-//! Debug runs: each check fires on what it is for, none on what is right, and gradients stay what they are.
+//! Debug runs: each check fires on what it is for, none on what is right, and gradients stay what
+//! they are.
 
 use std::cell::Cell;
 
@@ -49,7 +50,8 @@ fn code(result: Result<(), Error>) -> String {
 
 /// Forward pass and pullback with seed 1.
 fn run(rule: &DerivedRule, args: &[Arg]) -> Result<(), Error> {
-    // SAFETY: every test passes pointers to arrays that outlive the run, long enough for what really happens.
+    // SAFETY: every test passes pointers to arrays that outlive the run, long enough for what
+    // really happens.
     let (_, mut pullback) = unsafe { rule.forward(args) }?;
     // SAFETY: as above.
     unsafe { pullback.call(&[float(1.0)]) }.map(|_| ())

@@ -59,7 +59,8 @@ fn run(rule: &DerivedRule, xs: &[f64], by: f64, seed: f64) -> (Vec<f64>, Vec<f64
 fn the_numbers_are_the_same() {
     let xs = [1.5, -2.0, 0.25, 3.0, 8.0];
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-        // With a seed of zero the quotient's partial derivative is infinite, and counts for nothing.
+        // With a seed of zero the quotient's partial derivative is infinite, and counts for
+        // nothing.
         for (by, seed) in [(4.0, 1.0), (0.0, 0.0), (0.0, 1.0), (f64::NAN, 0.0)] {
             let [quick, full] = [Effort::Quick, Effort::Full].map(|effort| run(&rule(mode, effort), &xs, by, seed));
             let bits = |xs: &[f64]| xs.iter().map(|x| (x + 0.0).to_bits()).collect::<Vec<_>>();

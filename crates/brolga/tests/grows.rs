@@ -1,7 +1,8 @@
-//! What deriving asks of the allocator grows as the function does, whatever the function is made of.
+//! What deriving asks of the allocator grows as the function does, whatever the function is made
+//! of.
 //!
-//! Counted are bytes, which are the same in each run. Four times the instructions take about four times as many; a table of variables by blocks
-//! takes sixteen.
+//! Counted are bytes, which are the same in each run. Four times the instructions take about four
+//! times as many; a table of variables by blocks takes sixteen.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -40,7 +41,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// So many branches that join again, one behind the other: blocks from `block`, values from `value`; what comes out at the end, and in which block.
+/// So many branches that join again, one behind the other: blocks from `block`, values from
+/// `value`; what comes out at the end, and in which block.
 fn diamonds(text: &mut String, n: usize, mut block: usize, mut x: usize, value: usize) -> (usize, usize) {
     for i in 0..n {
         let v = value + 10 * i;
@@ -128,7 +130,8 @@ fn bytes(text: &str, options: &Options) -> usize {
     asked(text, options).0
 }
 
-/// What a function of two instructions takes is what all of the analyses and passes take that have nothing to do.
+/// What a function of two instructions takes is what all of the analyses and passes take that have
+/// nothing to do.
 #[test]
 fn little_is_little() {
     let text = format!("{HEAD}\n    v3 = fmul v0, v1\n    return v3\n}}");

@@ -1,4 +1,5 @@
-//! A debug run notices that the signal handlers are gone. In a process of its own, since handlers are the process's.
+//! A debug run notices that the signal handlers are gone. In a process of its own, since handlers
+//! are the process's.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 

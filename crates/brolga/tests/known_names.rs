@@ -12,8 +12,9 @@ mod common;
 
 use common::program;
 
-/// A function of two doubles that calls one of C's: floats are the parameters, pointers a place in a slot of its own, which is zero, or a block for those that
-/// release it. Its result is what comes back as floats, and what lies behind the pointers.
+/// A function of two doubles that calls one of C's: floats are the parameters, pointers a place in
+/// a slot of its own, which is zero, or a block for those that release it. Its result is what comes
+/// back as floats, and what lies behind the pointers.
 fn caller(rule: &MathRule) -> String {
     let ty = |t: &Ty| match t {
         Ty::F64 => "f64",
@@ -181,7 +182,8 @@ fn names_that_do_not_come_back_trap() {
 fn bad_pointers_are_traps() {
     for rule in math_rules().filter(|r| r.params.contains(&Ty::Ptr)) {
         let name = rule.symbol;
-        // Standard output belongs to C's library, which reads what it is given where no fault is expected.
+        // Standard output belongs to C's library, which reads what it is given where no fault is
+        // expected.
         if matches!(name, "free" | "realloc" | "puts") {
             continue;
         }
@@ -190,7 +192,8 @@ fn bad_pointers_are_traps() {
         let p = program(&text);
         let f = p.func("f").expect("it is there");
         let primal = Primal::new(&p, &[f], &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        // SAFETY: no pointers are passed; what the function makes of one is a fault, which is the point.
+        // SAFETY: no pointers are passed; what the function makes of one is a fault, which is the
+        // point.
         let e = unsafe { primal.call(f, &[float(0.7), float(0.4)]) };
         let Err(Error::Trap(t)) = e else { panic!("{name}: {e:?}") };
         assert!(t.code == "heap_oob" && t.message.starts_with("memory at address 0x"), "{name}: {t}");

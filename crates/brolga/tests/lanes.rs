@@ -1,9 +1,9 @@
-//! Loops run several turns at a time do what they do turn by turn: random small loops over buffers that overlap in all ways, compiled
-//! as they are and in lanes, on the same memory.
+//! Loops run several turns at a time do what they do turn by turn: random small loops over buffers
+//! that overlap in all ways, compiled as they are and in lanes, on the same memory.
 //!
-//! What is stored and what is returned must be the same bits. Where sums may be split, that holds of what is stored, and what
-//! is returned may differ by roundings. Which of the loops are refused is counted, so that none of this passes because nothing
-//! was done.
+//! What is stored and what is returned must be the same bits. Where sums may be split, that holds
+//! of what is stored, and what is returned may differ by roundings. Which of the loops are refused
+//! is counted, so that none of this passes because nothing was done.
 
 use std::fmt::Write;
 
@@ -60,7 +60,8 @@ fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
     )
 }
 
-/// How a loop counts: its blocks, with BODY where the turn is, which finds its index (in elements) in v50.
+/// How a loop counts: its blocks, with BODY where the turn is, which finds its index (in elements)
+/// in v50.
 const SHAPES: [(&str, i64); 9] = [
     // Upwards, asking first.
     (
@@ -108,7 +109,8 @@ const SHAPES: [(&str, i64); 9] = [
 fn program(noise: &mut Noise) -> (String, usize) {
     let (ty, vector, shift, width) =
         if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
-    // Some step over every other element, and some of the rest go the other way beside what they do.
+    // Some step over every other element, and some of the rest go the other way beside what they
+    // do.
     let stride = i64::from(noise.below(12) == 0);
     let against = stride == 0 && noise.below(12) == 0;
     let mut body = "v20 = ishl v50, v43\nv24 = isub v2, v20\n".to_owned();
@@ -325,7 +327,8 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
                 let size = largest(&before, single, unit).max(largest(&want, single, unit)).max(sum.abs());
                 let tol = size * if single { 1e-5 } else { 1e-13 };
                 if k == 1 && cells > 0 && (single || unit == 2) {
-                    // Places that are added to may differ by roundings, and so may what the last turns make of them.
+                    // Places that are added to may differ by roundings, and so may what the last
+                    // turns make of them.
                     let step = if single { 1 } else { 2 };
                     for at in (0..WORDS).step_by(step) {
                         let of = |m: &[u32]| match single {
@@ -358,7 +361,8 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
     );
 }
 
-/// Loops that are entered at two places, or from two, are left alone; so are those that call, trap or branch.
+/// Loops that are entered at two places, or from two, are left alone; so are those that call, trap
+/// or branch.
 #[test]
 fn other_loops() {
     let text = |entry: &str, body: &str, more: &str| {
@@ -443,7 +447,8 @@ fn places() {
     assert_eq!(cells(&two, 32), Some((1, 2)));
     // No sum: as it is, turn by turn.
     assert_eq!(cells(&add.replace("fadd v20, v14", "fmax v20, v14"), 8), Some((1, 1)));
-    // A turn that does not read first, parts of one place, a place elsewhere each time, a call, and something that is not in steps.
+    // A turn that does not read first, parts of one place, a place elsewhere each time, a call, and
+    // something that is not in steps.
     let parts = format!("{add} v22 = load.f64 v1+4\n v23 = fsub v22, v13\n store v23, v1+4\n");
     let elsewhere = format!("v16 = load.i64 v2\n v17 = iadd v0, v16\n v18 = load.f64 v17\n {add}");
     let moving = format!("{add} v16 = imul v11, v11\n v17 = iadd v2, v16\n v18 = load.f64 v17\n");
@@ -462,7 +467,8 @@ fn places() {
     assert!(brolga_transform::clif::vectorise::lanes(&mut func, how).iter().all(|l| l.outcome.is_err()));
 }
 
-/// A shadow is on top of no primal, so only shadows are compared with shadows, and what is no shadow with the like.
+/// A shadow is on top of no primal, so only shadows are compared with shadows, and what is no
+/// shadow with the like.
 #[test]
 fn what_is_known_to_be_apart_is_not_compared() {
     let isa = host_isa(&brolga::Options::full()).unwrap();
@@ -521,7 +527,8 @@ fn what_is_known_to_be_apart_is_not_compared() {
     }
 }
 
-/// A turn that adds to one place twice, as an unrolled one does, waits for one addition, and reads what does not change in front of the loop.
+/// A turn that adds to one place twice, as an unrolled one does, waits for one addition, and reads
+/// what does not change in front of the loop.
 #[test]
 fn several_terms_of_a_turn_are_added_to_each_other_first() {
     let func = parse(
@@ -632,7 +639,8 @@ fn what_is_known_to_be_apart_does_not_count() {
     assert_eq!(outcome(&shadows), Ok(0));
 }
 
-/// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not in steps.
+/// An index of 32 bits that begins again at zero in the middle of the loop: addresses are then not
+/// in steps.
 #[test]
 fn an_index_that_overflows() {
     let isa = host_isa(&brolga::Options::full()).unwrap();
@@ -698,8 +706,8 @@ fn an_index_that_overflows() {
 
 #[test]
 fn what_a_mask_leaves_over_is_left_alone() {
-    // What is left over when four turns are done at a time; counted up and down, from what it is not up to zero, and as the
-    // reverse of that begins.
+    // What is left over when four turns are done at a time; counted up and down, from what it is
+    // not up to zero, and as the reverse of that begins.
     let program = |start: &str, bound: &str, step: i64, ty: &str| {
         parse(&format!(
             "function %f(i64, {ty}) system_v {{

@@ -1,5 +1,6 @@
-//! Functions of tens of thousands of instructions, each of which depends on the one before: nothing that is asked along such a chain may take time that
-//! grows with a power of its length, or stack that grows with it.
+//! Functions of tens of thousands of instructions, each of which depends on the one before: nothing
+//! that is asked along such a chain may take time that grows with a power of its length, or stack
+//! that grows with it.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Options, Request};

@@ -158,7 +158,8 @@ fn who_calls_itself_has_an_entry_point_of_its_own() {
     }
 }
 
-/// Calls through pointers that lead nowhere, in the primal and in primals that a derivative calls as they are: errors, as in a derivative.
+/// Calls through pointers that lead nowhere, in the primal and in primals that a derivative calls
+/// as they are: errors, as in a derivative.
 #[test]
 fn wild_pointers_are_traps() {
     const CALLS: &str = "

@@ -1,8 +1,10 @@
-//! A loop that asks once whether there is room on the tape does what it does when it asks each time: random loops that record, compiled as
-//! they are and with one check, on tapes of all lengths.
+//! A loop that asks once whether there is room on the tape does what it does when it asks each
+//! time: random loops that record, compiled as they are and with one check, on tapes of all
+//! lengths.
 //!
-//! Whether the tape is full must be the same, and where it is not, so must the tape and the position; nothing is written beyond
-//! the end. Counters start and end at the ends of what integers there are, so loops overflow, and many have no end.
+//! Whether the tape is full must be the same, and where it is not, so must the tape and the
+//! position; nothing is written beyond the end. Counters start and end at the ends of what integers
+//! there are, so loops overflow, and many have no end.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
@@ -20,7 +22,8 @@ use noise::Noise;
 
 mod common;
 
-/// `f(top, limit, from, to)`: where it records, and from where to where it counts. Returns the position, or zero if the tape is full.
+/// `f(top, limit, from, to)`: where it records, and from where to where it counts. Returns the
+/// position, or zero if the tape is full.
 type Compiled = extern "C" fn(*mut u8, *mut u8, i64, i64) -> u64;
 
 /// Functions compiled together, in order.
@@ -229,7 +232,8 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
     assert!(taken * 2 > programs && exact > 5000 && full > 5000, "{taken} taken, {exact} exact, {full} full");
 }
 
-/// Loops whose records are not one after the other: in a loop, in a callee, behind a call, of two lengths by turns.
+/// Loops whose records are not one after the other: in a loop, in a callee, behind a call, of two
+/// lengths by turns.
 const PROGRAM: &str = "
 function %steps(f64, i64, i64) -> f64 {
 block0(v0: f64, v1: i64, v2: i64):
@@ -402,7 +406,8 @@ fn to_the_byte() {
     }
 }
 
-/// A tape of the usual size would take long to fill. Where there is a fence, a loop in another one does fill it.
+/// A tape of the usual size would take long to fill. Where there is a fence, a loop in another one
+/// does fill it.
 #[test]
 fn nothing_is_recorded_of_what_cannot_fit() {
     for mode in [Mode::Split, Mode::Combined] {

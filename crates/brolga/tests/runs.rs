@@ -1,5 +1,5 @@
-//! What a rule promises about its runs: no allocation in the steady state, threads may share it, the pullback may be called
-//! again, a trap leaves the rule usable, and everything is released.
+//! What a rule promises about its runs: no allocation in the steady state, threads may share it,
+//! the pullback may be called again, a trap leaves the rule usable, and everything is released.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -188,7 +188,8 @@ fn a_seed_that_is_one() {
 
 #[test]
 fn a_seed_of_zero_asks_for_nothing() {
-    // A lone result is taken to be asked for, so no product is guarded: 0 · 2∞ and 0 / 2√0 would be NaN.
+    // A lone result is taken to be asked for, so no product is guarded: 0 · 2∞ and 0 / 2√0 would be
+    // NaN.
     let text = "function %f(f64, f64) -> f64 {\nblock0(v0: f64, v1: f64):
         v2 = fmul v0, v0\n v3 = sqrt v1\n v4 = fadd v2, v3\n return v4\n}";
     let p = program(text);

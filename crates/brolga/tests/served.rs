@@ -1,4 +1,5 @@
-//! A function that calls itself is derived once if little effort is made: the root calls what serves it (`brolga_transform::program::forward_root`).
+//! A function that calls itself is derived once if little effort is made: the root calls what
+//! serves it (`brolga_transform::program::forward_root`).
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{
@@ -11,7 +12,8 @@ mod common;
 
 use common::program;
 
-/// Both values are needed for the product, so each call runs twice: forwards and backwards. `f(n, x) = n < 2 ? x : f(n - 1, x) f(n - 2, 1.5 x)`.
+/// Both values are needed for the product, so each call runs twice: forwards and backwards. `f(n,
+/// x) = n < 2 ? x : f(n - 1, x) f(n - 2, 1.5 x)`.
 const PAIR: &str = "function %f(i64, f64) -> f64 system_v {
         fn0 = %f(i64, f64) -> f64 system_v
     block0(v0: i64, v1: f64):
@@ -52,7 +54,8 @@ const WHOLE: &str = "function %f(i64, i64) -> f64 system_v {
         return v11
     }";
 
-/// The same with a factor that is no variable where it is called: `f(n, x, y) = n < 2 ? x y : f(n - 1, x, 1.5) f(n - 2, x, 1.5) y`.
+/// The same with a factor that is no variable where it is called: `f(n, x, y) = n < 2 ? x y : f(n -
+/// 1, x, 1.5) f(n - 2, x, 1.5) y`.
 const CONSTANT: &str = "function %f(i64, f64, f64) -> f64 system_v {
         fn0 = %f(i64, f64, f64) -> f64 system_v
     block0(v0: i64, v1: f64, v11: f64):
@@ -73,7 +76,8 @@ const CONSTANT: &str = "function %f(i64, f64, f64) -> f64 system_v {
         return v13
     }";
 
-/// What is called does its work in memory; nobody asks for its result. `f(p, n)` squares n numbers and returns the first.
+/// What is called does its work in memory; nobody asks for its result. `f(p, n)` squares n numbers
+/// and returns the first.
 const ASIDE: &str = "function %f(i64, i64) -> f64 system_v {
         fn0 = %f(i64, i64) -> f64 system_v
     block0(v0: i64, v1: i64):
@@ -92,7 +96,8 @@ const ASIDE: &str = "function %f(i64, i64) -> f64 system_v {
         return v5
     }";
 
-/// With a helper: where the seed of the root is one, so is that of the helper that it calls; who serves the root calls one with any seed.
+/// With a helper: where the seed of the root is one, so is that of the helper that it calls; who
+/// serves the root calls one with any seed.
 const HELPED: &str = "function %g(i64, f64) -> f64 system_v {
         fn0 = %g(i64, f64) -> f64 system_v
     block0(v0: i64, v1: f64):
@@ -222,7 +227,8 @@ fn promises_are_for_the_root_alone() {
     }
 }
 
-/// Who is called with a buffer of doubles where the root has one of singles moves cotangents otherwise.
+/// Who is called with a buffer of doubles where the root has one of singles moves cotangents
+/// otherwise.
 #[test]
 fn who_serves_knows_what_memory_holds() {
     let run = |elems: [Elem; 2], served: bool| {

@@ -1,4 +1,5 @@
-//! A sine and a cosine that come of one call are the bits that two calls give, in the primal and in its derivative.
+//! A sine and a cosine that come of one call are the bits that two calls give, in the primal and in
+//! its derivative.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, DerivedRule, Mode, Options, Program, Request};

@@ -1,7 +1,9 @@
-//! Neighbours that are computed in lanes are what they are one by one: random loops that are written out for several turns, over buffers that overlap in all
-//! ways, compiled as they are and with vectors, on the same memory.
+//! Neighbours that are computed in lanes are what they are one by one: random loops that are
+//! written out for several turns, over buffers that overlap in all ways, compiled as they are and
+//! with vectors, on the same memory.
 //!
-//! All results must be the same bits. How often vectors were made is counted, so that none of this passes because nothing was done.
+//! All results must be the same bits. How often vectors were made is counted, so that none of this
+//! passes because nothing was done.
 
 use std::fmt::Write;
 
@@ -32,7 +34,8 @@ struct Shape {
     back: bool,
 }
 
-/// What a turn does to one element, lane by lane in some order, with `LANE` for the name of the lane.
+/// What a turn does to one element, lane by lane in some order, with `LANE` for the name of the
+/// lane.
 fn program(noise: &mut Noise) -> (String, Shape) {
     let (ty, width) = if noise.below(4) == 0 { ("f32", 4) } else { ("f64", 8) };
     let shape = Shape { width, lanes: 2 << noise.below(3), narrow: noise.below(2) == 0, back: noise.below(2) == 0 };

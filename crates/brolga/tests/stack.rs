@@ -1,4 +1,5 @@
-//! Rules are made on threads with little stack: what recurses as deep as a program is nested has a stack of its own.
+//! Rules are made on threads with little stack: what recurses as deep as a program is nested has a
+//! stack of its own.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Dumps of small functions, one for each shape of control flow and kind of statement; what dumps promise in general is
-//! checked on the examples of the documentation.
+//! Dumps of small functions, one for each shape of control flow and kind of statement; what dumps
+//! promise in general is checked on the examples of the documentation.
 
 use std::path::Path;
 
@@ -687,7 +687,8 @@ block0(v0: f64):
     assert!(dot(&file.program, &request, &Options::full()).is_err());
 }
 
-/// `normalised` and the CLIF stages are parsed and verified again, by nothing of ours but the reader of files.
+/// `normalised` and the CLIF stages are parsed and verified again, by nothing of ours but the
+/// reader of files.
 #[test]
 fn clif_stages_are_clif() {
     for (name, file) in examples() {
@@ -760,8 +761,8 @@ fn well_formed(name: &str, text: &str) {
     assert_eq!(depth, 0, "{name}");
 }
 
-/// A call that only computes goes if nobody reads its result; one that does something else stays, also on a path on which
-/// it is all that happens.
+/// A call that only computes goes if nobody reads its result; one that does something else stays,
+/// also on a path on which it is all that happens.
 #[test]
 fn calls_whose_results_nobody_reads() {
     let source = "function %f(f64, i64) -> f64 {

@@ -1,11 +1,12 @@
-//! Where the value of a branch tells the way back, and where the way is logged or kept. What comes out is tested by
-//! `ir-tests/cases/control/tables.clif`.
+//! Where the value of a branch tells the way back, and where the way is logged or kept. What comes
+//! out is tested by `ir-tests/cases/control/tables.clif`.
 
 use brolga::{ArgActivity, Mode, Options, Request, Stage, dump};
 
 mod common;
 
-/// `n` bytes say what is done to `x`: it is added to, multiplied, or left as it is. `turn` is done in each turn.
+/// `n` bytes say what is done to `x`: it is added to, multiplied, or left as it is. `turn` is done
+/// in each turn.
 fn plan(turn: &str) -> String {
     let text = "function %f(i64, i64, f64, f64) -> f64 system_v {
         block0(v0: i64, v1: i64, v2: f64, v3: f64):

@@ -1,5 +1,5 @@
-//! Functions are verified and compiled side by side: what comes out does not depend on how many threads that takes, and nothing is run that
-//! the verifier refuses.
+//! Functions are verified and compiled side by side: what comes out does not depend on how many
+//! threads that takes, and nothing is run that the verifier refuses.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{Function, InstructionData, Opcode};

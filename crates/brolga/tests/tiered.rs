@@ -1,4 +1,5 @@
-//! Little effort at first, full effort when that pays: when that is, and that nobody sees it in the numbers.
+//! Little effort at first, full effort when that pays: when that is, and that nobody sees it in the
+//! numbers.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -120,7 +121,8 @@ fn a_cache_remembers_what_has_been_paid_for() {
     assert!(again.is_settled() && lanes(&again));
 }
 
-/// A forward pass and its pullback are of one rule, whatever happens in between, and both are counted.
+/// A forward pass and its pullback are of one rule, whatever happens in between, and both are
+/// counted.
 #[test]
 fn a_pullback_belongs_to_its_tape() {
     let rule =
@@ -233,7 +235,8 @@ const POINTERS: &str = "function %f(i64, i64, i64, f64) -> f64 system_v {
         return v9
     }";
 
-/// `s a[0] y`, in which `s` is in the program's memory, and each run adds `Σ g(x[i])` to it; `g` is one of two functions behind pointers.
+/// `s a[0] y`, in which `s` is in the program's memory, and each run adds `Σ g(x[i])` to it; `g` is
+/// one of two functions behind pointers.
 const ADDRESSES: &str = "function %pick(i64) -> i64 system_v {
         fn0 = %square(f64) -> f64 system_v
         fn1 = %twice(f64) -> f64 system_v
@@ -292,7 +295,8 @@ fn both_rules_see_the_same_addresses() {
         let addresses = || ["square", "twice", "sum"].map(|s| rule.address_of(s).unwrap());
         assert!(!rule.is_settled());
         let (before, code, text) = (addresses(), rule.code_bytes(), rule.clif().0.to_owned());
-        // Each run adds to what the last one has left in the program's memory, so that the third one sees what the first two of another rule did.
+        // Each run adds to what the last one has left in the program's memory, so that the third
+        // one sees what the first two of another rule did.
         let wanted: Vec<_> = (0..4).map(|_| gradient(&full)).collect();
         let found: Vec<_> = (0..4)
             .map(|k| {
@@ -308,7 +312,8 @@ fn both_rules_see_the_same_addresses() {
         assert_eq!(found, wanted, "{mode:?}");
         assert_ne!(found[0], found[1], "{mode:?}");
         assert_eq!(addresses(), before, "{mode:?}");
-        // SAFETY: the address is that of a function of this signature, which lives as long as the rule.
+        // SAFETY: the address is that of a function of this signature, which lives as long as the
+        // rule.
         let square: extern "C" fn(f64) -> f64 = unsafe { std::mem::transmute(before[0]) };
         assert_eq!(square(3.0), 9.0);
     }

@@ -7,7 +7,8 @@ mod common;
 
 use common::program;
 
-/// The product of `y` and `x`, or of what some operation makes of the bits of `x` if that is above a hundred.
+/// The product of `y` and `x`, or of what some operation makes of the bits of `x` if that is above
+/// a hundred.
 fn text(operation: &str) -> String {
     format!(
         "function %f(f64, f64) -> f64 {{
@@ -122,7 +123,8 @@ fn what_a_callee_calculates() {
     }
 }
 
-/// A slope that no double has is left to the run: what the cotangent becomes may be a number all the same.
+/// A slope that no double has is left to the run: what the cotangent becomes may be a number all
+/// the same.
 #[test]
 fn steps_that_are_too_long() {
     let program = program(
@@ -155,8 +157,9 @@ fn steps_that_are_too_long() {
     }
 }
 
-/// What the oracles, which know nothing of exponents, cannot judge: `2^e x` and `e x`, where `e` is the exponent of `x`, are linear between powers of two. Shifted up by so much that a mantissa's bit takes
-/// the place of the lowest one of the exponent, it is refused.
+/// What the oracles, which know nothing of exponents, cannot judge: `2^e x` and `e x`, where `e` is
+/// the exponent of `x`, are linear between powers of two. Shifted up by so much that a mantissa's
+/// bit takes the place of the lowest one of the exponent, it is refused.
 #[test]
 fn exponents_are_constant() {
     let text = |up: u32, operation: &str| {
@@ -197,7 +200,8 @@ fn exponents_are_constant() {
     }
 }
 
-/// An optimiser puts in the constant that an upper half has just been found equal to, which the oracles do not know for a part of the number. Any other constant is one.
+/// An optimiser puts in the constant that an upper half has just been found equal to, which the
+/// oracles do not know for a part of the number. Any other constant is one.
 #[test]
 fn an_upper_half_that_is_known_is_still_one() {
     let text = |asked: &str, found: &str, then: &str| {

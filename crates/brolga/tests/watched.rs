@@ -1,7 +1,8 @@
-//! Numbers that are watched as a loop runs, some of them several at a time: whichever of them is not finite, guards are asked.
+//! Numbers that are watched as a loop runs, some of them several at a time: whichever of them is
+//! not finite, guards are asked.
 //!
-//! The gradient with and without the idea, which must be the same number everywhere: a vector times a matrix, row by row, of which only
-//! chosen columns count. In the others may be anything.
+//! The gradient with and without the idea, which must be the same number everywhere: a vector times
+//! a matrix, row by row, of which only chosen columns count. In the others may be anything.
 
 use std::cell::Cell;
 
@@ -15,8 +16,8 @@ use common::program;
 const COLUMNS: usize = 41;
 const ROWS: usize = 3;
 
-/// `Σⱼ cⱼ yⱼ²` with `yⱼ = Σᵢ x[i] a[i][j]`, for `c` of zeros and ones, over columns where `c` is one. Rows are added to `y` one after
-/// the other.
+/// `Σⱼ cⱼ yⱼ²` with `yⱼ = Σᵢ x[i] a[i][j]`, for `c` of zeros and ones, over columns where `c` is
+/// one. Rows are added to `y` one after the other.
 const COLUMNS_THAT_COUNT: &str = "
 function %columns(i64, i64, i64, i64, i64) -> FLOAT system_v {
     ss0 = explicit_slot 400
@@ -202,7 +203,8 @@ fn check<F: Float>(huge: f64) {
                 for bad in [1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, huge, -huge] {
                     let mut a = a.clone();
                     a[place] = F::of(bad);
-                    // Two that cancel where they are added up, and too large together where they are of one sign.
+                    // Two that cancel where they are added up, and too large together where they
+                    // are of one sign.
                     a[(place + 8) % (COLUMNS * ROWS)] = F::of(if place % 2 == 0 { bad } else { -bad });
                     let (want, found) = (gradient(&without, &a, &x, &counts), gradient(&with, &a, &x, &counts));
                     let other = want.iter().zip(&found).position(|(w, f)| !w.same(*f));
@@ -216,8 +218,8 @@ fn check<F: Float>(huge: f64) {
 const FACTORS: usize = 10;
 const TURNS: usize = 9;
 
-/// `Σᵢ a[i] x[0] … x[9]` over those `i` whose `w[i]` is one. Where it is zero, the turn does nothing; elsewhere the product is formed and stored, and does
-/// not count.
+/// `Σᵢ a[i] x[0] … x[9]` over those `i` whose `w[i]` is one. Where it is zero, the turn does
+/// nothing; elsewhere the product is formed and stored, and does not count.
 fn turns_that_do_nothing() -> String {
     let factor = |k: usize| {
         let [at, f, p] = [20 + 3 * k, 21 + 3 * k, 22 + 3 * k];
@@ -321,9 +323,11 @@ fn single_precision() {
     check::<f32>(3e38);
 }
 
-/// `Σ yᵢ²` over those `i` whose `w[i]` is odd, with `yᵢ = x[2] (a[i] x[0] + b[i] x[1])`, where the first product is there if `w[i]` is not zero, and the second if
-/// `w[i]` is positive. What counts for nothing may be anything. Each turn does more than that, so that a sum of both products is watched where it is there, not each by
-/// itself. `within` says that they are added up where the second is computed, which not every turn does, and that they are nothing elsewhere.
+/// `Σ yᵢ²` over those `i` whose `w[i]` is odd, with `yᵢ = x[2] (a[i] x[0] + b[i] x[1])`, where the
+/// first product is there if `w[i]` is not zero, and the second if `w[i]` is positive. What counts
+/// for nothing may be anything. Each turn does more than that, so that a sum of both products is
+/// watched where it is there, not each by itself. `within` says that they are added up where the
+/// second is computed, which not every turn does, and that they are nothing elsewhere.
 fn terms_behind_conditions(within: bool) -> String {
     let (second, sum) = match within {
         true => ("v60 = fadd v21, v25\njump block5(v60)", "v27 = fadd v26, v7"),
@@ -441,7 +445,8 @@ enum Besides {
     Moves,
 }
 
-/// `Σₚ Σⱼ 2 cⱼ yⱼ` with `yⱼ = Σᵢ x[p][i] a[i][j]`, for `c` of zeros and ones, where each `p` has the same matrix: one that is read anew for each of them. `b` is what is written there.
+/// `Σₚ Σⱼ 2 cⱼ yⱼ` with `yⱼ = Σᵢ x[p][i] a[i][j]`, for `c` of zeros and ones, where each `p` has
+/// the same matrix: one that is read anew for each of them. `b` is what is written there.
 fn anew(besides: Besides) -> String {
     let enter = match besides {
         Besides::SameCondition => "brif v4, block4(v6), block9",
@@ -595,7 +600,8 @@ fn what_is_read_anew_in_each_turn() {
     }
 }
 
-/// `Σᵢ (a[i] x[0])⁴ / x[1]` over those `i` whose `w[i]` is one, by halves. No loop, but a function that calls itself, each activation of which watches its own numbers.
+/// `Σᵢ (a[i] x[0])⁴ / x[1]` over those `i` whose `w[i]` is one, by halves. No loop, but a function
+/// that calls itself, each activation of which watches its own numbers.
 const BY_HALVES: &str = "
 function %halves(i64, i64, i64, i64) -> FLOAT system_v {
     fn0 = %halves(i64, i64, i64, i64) -> FLOAT system_v
@@ -687,7 +693,8 @@ fn a_recursion_is_worth_watching() {
     }
 }
 
-/// `Σᵢ √sᵢ + tanh sᵢ` over those `i` whose `w[i]` is not zero, where `sᵢ = Σⱼ (a[i][j] - x[j])²`: a root and a call behind an inner loop.
+/// `Σᵢ √sᵢ + tanh sᵢ` over those `i` whose `w[i]` is not zero, where `sᵢ = Σⱼ (a[i][j] - x[j])²`: a
+/// root and a call behind an inner loop.
 const DISTANCES: &str = "
 function %distances(i64, i64, i64, i64, i64) -> FLOAT system_v {
     fn0 = %tanhSUFFIX(FLOAT) -> FLOAT system_v

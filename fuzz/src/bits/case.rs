@@ -15,7 +15,8 @@ pub struct Case {
     pub name: String,
     /// How it is compiled.
     pub level: Level,
-    /// The types of the first two arguments and the first array, and of the third argument and the second array.
+    /// The types of the first two arguments and the first array, and of the third argument and the
+    /// second array.
     pub floats: [Float; 2],
     /// Three arguments by value and two arrays.
     pub inputs: [f64; INPUTS],

@@ -1,7 +1,9 @@
-//! What a program returns and what its gradient is, by dual numbers and the slope of each statement.
+//! What a program returns and what its gradient is, by dual numbers and the slope of each
+//! statement.
 //!
-//! Nothing of this runs the program: every manipulation of bits is known here as the function of floats that it stands for, so
-//! this shares nothing with the interpreter, with the pass or with a compiler.
+//! Nothing of this runs the program: every manipulation of bits is known here as the function of
+//! floats that it stands for, so this shares nothing with the interpreter, with the pass or with a
+//! compiler.
 
 use super::c::{inverse_constant, root_constant};
 use super::program::{
@@ -40,9 +42,11 @@ impl Dual {
 pub struct Reference {
     /// What the program returns.
     pub value: f64,
-    /// The gradient of what it returns, and of the caller's arrays weighted by their initial shadows.
+    /// The gradient of what it returns, and of the caller's arrays weighted by their initial
+    /// shadows.
     pub gradient: [f64; INPUTS],
-    /// Why a reading of bits as floats is not certain somewhere: a number without an exponent, a change of sign.
+    /// Why a reading of bits as floats is not certain somewhere: a number without an exponent, a
+    /// change of sign.
     pub unsure: Option<&'static str>,
     /// The largest derivative of any number on the way.
     pub largest: f64,

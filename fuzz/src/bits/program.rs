@@ -1,7 +1,7 @@
 //! What a random program about bits of floats consists of.
 //!
-//! A program has five numbers, four arrays and a state of a random generator. Every statement changes some of them in place, so any
-//! statement can be dropped and what is left is a program.
+//! A program has five numbers, four arrays and a state of a random generator. Every statement
+//! changes some of them in place, so any statement can be dropped and what is left is a program.
 
 /// The type of a float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,8 @@ impl Kind {
 pub const NUMBERS: usize = 5;
 /// Elements of an array.
 pub const LENGTH: usize = 4;
-/// Arrays: two of the caller's, the first of doubles and the second of singles in a mixed module, and two of the program's.
+/// Arrays: two of the caller's, the first of doubles and the second of singles in a mixed module,
+/// and two of the program's.
 pub const ARRAYS: usize = 4;
 
 /// Where a float lies.
@@ -230,7 +231,8 @@ pub enum BitOp {
     Add(u32),
     /// The mantissa alone gets the exponent of one; the sign stays if so said.
     Mantissa(bool),
-    /// Half the bits and a constant, which is a first guess at a root; the shift is a signed one if so said.
+    /// Half the bits and a constant, which is a first guess at a root; the shift is a signed one if
+    /// so said.
     Root(bool),
     /// A constant minus half the bits: a first guess at the inverse of a root.
     InverseRoot,
@@ -444,7 +446,8 @@ impl Program {
 }
 
 impl Program {
-    /// Whether something is calculated with bits: a program that only moves them should have its gradient.
+    /// Whether something is calculated with bits: a program that only moves them should have its
+    /// gradient.
     pub fn calculates(&self) -> bool {
         fn some(body: &[Stmt]) -> bool {
             body.iter().any(|stmt| match stmt {

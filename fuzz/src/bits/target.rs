@@ -22,7 +22,8 @@ const LEVEL_COUNT: u64 = LEVELS.len() as u64;
 
 /// Programs about bits: case `n` is program `n / 4` at level `n % 4`.
 pub struct Bits {
-    /// Words of what was made small, by class: a program with all of them most likely fails for the same reason.
+    /// Words of what was made small, by class: a program with all of them most likely fails for the
+    /// same reason.
     known: RefCell<Vec<(String, BTreeSet<String>)>>,
 }
 

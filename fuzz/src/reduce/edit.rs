@@ -161,7 +161,8 @@ fn forward_operand(p: &Program, n: usize) -> Option<Program> {
     Some(p)
 }
 
-/// A parameter of a block becomes zero, or what is passed from the only place that does not pass it on.
+/// A parameter of a block becomes zero, or what is passed from the only place that does not pass it
+/// on.
 fn drop_block_param(p: &Program, n: usize) -> Option<Program> {
     let params = |f: &Function| -> Vec<(Block, usize)> {
         let inner = f.layout.blocks().skip(1);

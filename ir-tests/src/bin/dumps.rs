@@ -1,4 +1,5 @@
-//! Prints every stage of every derivative that the cases ask for. Two runs must print the same; `cargo xtask ci` compares.
+//! Prints every stage of every derivative that the cases ask for. Two runs must print the same;
+//! `cargo xtask ci` compares.
 
 use std::path::Path;
 

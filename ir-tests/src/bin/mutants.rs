@@ -1,5 +1,6 @@
-//! Tries mutants of emitted pullbacks: `mutants [FILTER [PER_SUBJECT]]`, by default all of the selection. Exit status 1 if
-//! one survives without an excuse, or if an excuse is for none that survives.
+//! Tries mutants of emitted pullbacks: `mutants [FILTER [PER_SUBJECT]]`, by default all of the
+//! selection. Exit status 1 if one survives without an excuse, or if an excuse is for none that
+//! survives.
 //!
 //! `mutants --worker …` is the process in which they run.
 

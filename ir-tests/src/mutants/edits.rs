@@ -1,12 +1,13 @@
 //! One mistake in an emitted function: a pullback or a forward pass.
 //!
-//! The mistakes are those that a structural rule can make: an addition that subtracts or forgets an operand (a cotangent is
-//! not accumulated), a store that is missing (a slot is not zeroed, a shadow not updated), arms or targets that are swapped
-//! (`select`, a predecessor), a block or callee that receives its arguments in another order (edges, calls), a lane, a
-//! recorded slot or a constant that is another one.
+//! The mistakes are those that a structural rule can make: an addition that subtracts or forgets an
+//! operand (a cotangent is not accumulated), a store that is missing (a slot is not zeroed, a
+//! shadow not updated), arms or targets that are swapped (`select`, a predecessor), a block or
+//! callee that receives its arguments in another order (edges, calls), a lane, a recorded slot or a
+//! constant that is another one.
 //!
-//! Every mutant still verifies: types are kept. What it does when it runs is anybody's guess, endless loops and wild stores
-//! included; whoever runs mutants does so in a process of their own.
+//! Every mutant still verifies: types are kept. What it does when it runs is anybody's guess,
+//! endless loops and wild stores included; whoever runs mutants does so in a process of their own.
 
 use std::collections::HashSet;
 
@@ -119,8 +120,8 @@ pub struct Mutant {
     pub kind: Kind,
 }
 
-/// What an instruction is there for, where that can be seen and says why a mutant of it may do no harm; see
-/// [`super::equivalent`].
+/// What an instruction is there for, where that can be seen and says why a mutant of it may do no
+/// harm; see [`super::equivalent`].
 pub fn role(half: Half, f: &Function, inst: ir::Inst) -> &'static str {
     if is_cursor(half, f, inst) {
         return "cursor";
@@ -146,7 +147,8 @@ pub fn role(half: Half, f: &Function, inst: ir::Inst) -> &'static str {
     }
 }
 
-/// Whether all lanes of a vector are the same, because they are made of one scalar by what does the same to each.
+/// Whether all lanes of a vector are the same, because they are made of one scalar by what does the
+/// same to each.
 fn is_uniform(f: &Function, v: Value) -> bool {
     let Some(inst) = f.dfg.value_def(f.dfg.resolve_aliases(v)).inst() else { return false };
     let args = f.dfg.inst_args(inst);
@@ -185,7 +187,8 @@ fn users(f: &Function, inst: ir::Inst) -> Vec<ir::Inst> {
     f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).filter(uses).collect()
 }
 
-/// Every mutant of every derived function, pair by pair in order of layout. Instructions whose results nobody uses are left alone.
+/// Every mutant of every derived function, pair by pair in order of layout. Instructions whose
+/// results nobody uses are left alone.
 pub fn mutants(d: &Derivation) -> Vec<Mutant> {
     let mut out = Vec::new();
     for (pair, p) in d.pairs.iter().enumerate() {
@@ -349,7 +352,8 @@ fn exchange(f: &Function, call: BlockCall) -> Option<(usize, usize)> {
     pair(f, &args)
 }
 
-/// Likewise of a call or return, floats only: exchanged pointers would be found by the crash, which proves little.
+/// Likewise of a call or return, floats only: exchanged pointers would be found by the crash, which
+/// proves little.
 fn float_pair(f: &Function, args: &[Value]) -> Option<(usize, usize)> {
     let is_float = |v: &Value| f.dfg.value_type(*v).lane_type().is_float();
     pair(f, &args.iter().map(|v| Some(*v).filter(is_float)).collect::<Vec<_>>())

@@ -1,12 +1,13 @@
 //! Mutants that compute the same thing, each with the reason why.
 //!
-//! An entry names a file, a kind of mistake and a part of the instruction's text (the pullback that it is in, or its role in
-//! brackets); `*` stands for any file or kind. It excuses survivors, it does not spare mutants: one that a check notices
-//! after all is simply killed.
+//! An entry names a file, a kind of mistake and a part of the instruction's text (the pullback that
+//! it is in, or its role in brackets); `*` stands for any file or kind. It excuses survivors, it
+//! does not spare mutants: one that a check notices after all is simply killed.
 //!
-//! [`SELECTION`] is the part of the cases in which every survivor must have an excuse. In the rest most survivors are of
-//! the data: a factor that happens to be 1, a path that no line takes, cotangents that are zero or equal. They are listed
-//! for whoever looks for lines that are worth adding, and prove nothing against a rule that is caught elsewhere.
+//! [`SELECTION`] is the part of the cases in which every survivor must have an excuse. In the rest
+//! most survivors are of the data: a factor that happens to be 1, a path that no line takes,
+//! cotangents that are zero or equal. They are listed for whoever looks for lines that are worth
+//! adding, and prove nothing against a rule that is caught elsewhere.
 
 /// Why a mutant cannot be told from the original.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +22,8 @@ pub struct Entry {
     pub why: &'static str,
 }
 
-/// Files with generic data, which together use every structural rule: selects and joins, loops, loads, stores over what was
-/// read, bounds checks, calls.
+/// Files with generic data, which together use every structural rule: selects and joins, loops,
+/// loads, stores over what was read, bounds checks, calls.
 pub const SELECTION: [&str; 9] = [
     "cases/scalar/select.clif",
     "cases/scalar/round.clif",

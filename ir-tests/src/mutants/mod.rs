@@ -1,13 +1,15 @@
 //! Mutants of emitted functions: does any check notice a rule that is wrong?
 //!
 //! A rule row is a formula, and mutants of formulas are measured against the function itself
-//! ([`brolga_rules::check::mutants`](https://docs.rs/brolga-rules)). What structural rules emit has no formula: loads,
-//! stores, joins, calls. So we derive a case as always, make one mistake in an emitted function ([`edits`]), compile that,
-//! and ask the checks of the case's own lines, in the order in which they are cheap: its numbers, the tape with random
-//! seeds and shadows, the protocol, finite differences. A mutant that passes all of them has *survived*: either a check is
+//! ([`brolga_rules::check::mutants`](https://docs.rs/brolga-rules)). What structural rules emit has
+//! no formula: loads, stores, joins, calls. So we derive a case as always, make one mistake in an
+//! emitted function ([`edits`]), compile that, and ask the checks of the case's own lines, in the
+//! order in which they are cheap: its numbers, the tape with random seeds and shadows, the
+//! protocol, finite differences. A mutant that passes all of them has *survived*: either a check is
 //! missing, or the mutant computes the same thing. The latter are argued in [`equivalent`].
 //!
-//! Mutants may loop or crash, so each batch runs in a process of its own ([`batch`] and [`worker`]); a crash is a kill.
+//! Mutants may loop or crash, so each batch runs in a process of its own ([`batch`] and
+//! [`worker`]); a crash is a kill.
 
 pub mod batch;
 pub mod edits;
@@ -50,11 +52,13 @@ pub enum Fate {
 }
 
 impl<'a> Subject<'a> {
-    /// The `index`th derivative of a file in a memory mode. `None` if there are fewer, or the engine refuses it.
+    /// The `index`th derivative of a file in a memory mode. `None` if there are fewer, or the
+    /// engine refuses it.
     pub fn new(file: &'a File, index: usize, memory: MemoryMode) -> Option<Self> {
         let request = requests(file).into_iter().nth(index)?.request;
-        // What is in front of loops in lanes only chooses between two ways of doing the same, so a mistake there changes nothing that
-        // could be noticed. `crates/brolga/tests/lanes.rs` looks after it.
+        // What is in front of loops in lanes only chooses between two ways of doing the same, so a
+        // mistake there changes nothing that could be noticed. `crates/brolga/tests/lanes.rs` looks
+        // after it.
         let ideas = Ideas { lanes: false, ..Ideas::default() };
         let options = Options { memory, ideas, ..Options::full() };
         let isa = jit::host_isa(&options).ok()?;
@@ -69,7 +73,8 @@ impl<'a> Subject<'a> {
         Some(Self { file, request, memory, lines, derivation, mutants })
     }
 
-    /// The instruction that a mutant changes, as text, with the function that it is in and its role.
+    /// The instruction that a mutant changes, as text, with the function that it is in and its
+    /// role.
     pub fn text(&self, m: &Mutant) -> String {
         let pair = &self.derivation.pairs[m.pair];
         let (symbol, f) = match m.half {
@@ -146,7 +151,8 @@ pub fn noticed(
     if !violations_in(program, call, memory, tolerances.tape, &|_| fresh())?.0.is_empty() {
         return Ok(Some("protocol"));
     }
-    // Finite differences run the primal; only the gradient that they are compared with is the mutant's.
+    // Finite differences run the primal; only the gradient that they are compared with is the
+    // mutant's.
     let primal = || derive(program, &call.request(), &options);
     let found = check(program, call, &outcome, &primal, tolerances, !line.clauses.nofd)?;
     Ok((!found.is_ok()).then_some("differences"))

@@ -1,4 +1,5 @@
-//! The process in which mutants run: a subject and the numbers of the mutants to try, one line of output for each event.
+//! The process in which mutants run: a subject and the numbers of the mutants to try, one line of
+//! output for each event.
 //!
 //! ```text
 //! try 17

@@ -1,5 +1,5 @@
-//! Log marginal likelihood of a Gaussian process: vectors of vectors, iterators, a closure for the kernel, Cholesky's
-//! factorisation. `exp` and `ln` are Rust's own, compiled into the module.
+//! Log marginal likelihood of a Gaussian process: vectors of vectors, iterators, a closure for the
+//! kernel, Cholesky's factorisation. `exp` and `ln` are Rust's own, compiled into the module.
 
 /// Lower triangular factor, row by row. `None` if the matrix is not positive definite.
 fn cholesky(a: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
@@ -24,8 +24,8 @@ fn gram(points: &[f64], kernel: impl Fn(f64, f64) -> f64) -> Vec<Vec<f64>> {
     points.iter().map(|&x| points.iter().map(|&y| kernel(x, y)).collect()).collect()
 }
 
-/// Negative log likelihood of `values` at `points`. `parameters`: logarithms of the amplitude, the length scale and the
-/// noise.
+/// Negative log likelihood of `values` at `points`. `parameters`: logarithms of the amplitude, the
+/// length scale and the noise.
 ///
 /// # Safety
 /// `points` and `values` are of `n` numbers, `parameters` of three.

@@ -1,5 +1,5 @@
-//! A differential equation behind a trait object, solved by embedded Runge-Kutta steps of adaptive length (Bogacki and
-//! Shampine, orders 3 and 2). Sines are imports.
+//! A differential equation behind a trait object, solved by embedded Runge-Kutta steps of adaptive
+//! length (Bogacki and Shampine, orders 3 and 2). Sines are imports.
 
 #[link(wasm_import_module = "env")]
 extern "C" {
@@ -74,7 +74,8 @@ fn solve(system: &dyn System, mut state: Vec<f64>, end: f64, tolerance: f64) -> 
     state
 }
 
-/// The sum of squares of the state at time `end`. Kind 0: a pendulum; 1: `n` species with `n + n²` parameters.
+/// The sum of squares of the state at time `end`. Kind 0: a pendulum; 1: `n` species with `n + n²`
+/// parameters.
 ///
 /// # Safety
 /// `initial` is of `n` numbers, `parameters` of as many as the system has.

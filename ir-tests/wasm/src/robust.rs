@@ -1,5 +1,5 @@
-//! Robust regression: the median of all slopes between pairs of points (Theil and Sen), then Huber's loss of what is
-//! left. Sorting, options, enumerations with data.
+//! Robust regression: the median of all slopes between pairs of points (Theil and Sen), then
+//! Huber's loss of what is left. Sorting, options, enumerations with data.
 
 /// What a residual costs.
 #[derive(Clone, Copy)]
@@ -41,8 +41,9 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     Some((slope, intercept))
 }
 
-/// Total cost of the residuals of the robust line through `points`, pairs of numbers; the sum of squares if there is
-/// none. Cost 0: quadratic; 1: Huber with limit `parameter`; 2: asymmetric with share `parameter`.
+/// Total cost of the residuals of the robust line through `points`, pairs of numbers; the sum of
+/// squares if there is none. Cost 0: quadratic; 1: Huber with limit `parameter`; 2: asymmetric with
+/// share `parameter`.
 ///
 /// # Safety
 /// `points` is of `2 n` numbers.

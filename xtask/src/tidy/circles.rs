@@ -1,7 +1,9 @@
 //! Circles of modules: files of one crate that import each other, directly or by way of others.
 //!
-//! A module is a file. It imports another if a path that begins with `crate`, `super` or a child's name leads into it; what a crate's root exports again counts as where it is defined. Tests
-//! at the end of a file are not looked at. [`KNOWN`] are the circles that are left: the list may get shorter, and must be true.
+//! A module is a file. It imports another if a path that begins with `crate`, `super` or a child's
+//! name leads into it; what a crate's root exports again counts as where it is defined. Tests at
+//! the end of a file are not looked at. [`KNOWN`] are the circles that are left: the list may get
+//! shorter, and must be true.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

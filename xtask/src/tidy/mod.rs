@@ -2,7 +2,8 @@
 //!
 //! - Every Rust file begins with a `//!` header.
 //! - No Rust file has more than 1000 lines; more than 800 is reported, but allowed.
-//! - Nothing is left over from writing: no `dbg!`, `todo!`, `unimplemented!`; no test is skipped or expected to panic.
+//! - Nothing is left over from writing: no `dbg!`, `todo!`, `unimplemented!`; no test is skipped or
+//!   expected to panic.
 //! - Every CLIF case begins with a comment that says what it is about.
 //! - No modules import each other in a circle ([`circles`]).
 //!

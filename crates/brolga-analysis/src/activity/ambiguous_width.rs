@@ -1,17 +1,22 @@
-//! Integers of which one way through the function says what floats they carry, while another only moves them.
+//! Integers of which one way through the function says what floats they carry, while another only
+//! moves them.
 //!
-//! **Problem.** A program with floats of both sizes may keep a double and two singles in the same place by turns, with a tag beside them. Where it asks
-//! the tag and makes a single of a word, the word is two singles; where it hands the word on, it is what the tag says. The widths of
-//! [`super::width`] hold for a function as a whole, and a cotangent that is moved as two singles, but is a double's, is another number as soon as it is
-//! added to something.
+//! **Problem.** A program with floats of both sizes may keep a double and two singles in the same
+//! place by turns, with a tag beside them. Where it asks the tag and makes a single of a word, the
+//! word is two singles; where it hands the word on, it is what the tag says. The widths of
+//! [`super::width`] hold for a function as a whole, and a cotangent that is moved as two singles,
+//! but is a double's, is another number as soon as it is added to something.
 //!
-//! **Answer.** A width is believed of an integer that is *made* of floats, and of one that is *used up* where it becomes floats: what comes back from
-//! there has that width, and nothing comes from elsewhere. It is not believed of an integer that comes from memory that holds floats of both sizes,
-//! directly or by way of a callee, and goes to such memory, to a callee that hands it on, or to a caller who does not know what it is. Such an integer has
-//! no width, so it is a piece (see [`super::fragments`]), and whoever knows of what size the float is puts it together. Directly
+//! **Answer.** A width is believed of an integer that is *made* of floats, and of one that is *used
+//! up* where it becomes floats: what comes back from there has that width, and nothing comes from
+//! elsewhere. It is not believed of an integer that comes from memory that holds floats of both
+//! sizes, directly or by way of a callee, and goes to such memory, to a callee that hands it on, or
+//! to a caller who does not know what it is. Such an integer has no width, so it is a piece (see
+//! [`super::fragments`]), and whoever knows of what size the float is puts it together. Directly
 //! behind the store of a float it is known what is read there.
 //!
-//! **Errs** on the side of pieces, which are slower, and of traps, where something is done to such an integer that pieces cannot go through.
+//! **Errs** on the side of pieces, which are slower, and of traps, where something is done to such
+//! an integer that pieces cannot go through.
 
 use brolga_ir::inst::Shape;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
@@ -58,7 +63,8 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
     found
 }
 
-/// What memory holds where an access leads, as far as the function, its callers and its callees see.
+/// What memory holds where an access leads, as far as the function, its callers and its callees
+/// see.
 fn kinds(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> Kinds {
     let data = i.func.dfg.insts[inst];
     let region = data.alias_region(&i.func.dfg).map(|r| i.func.dfg.alias_regions[r].user_id);
@@ -76,7 +82,8 @@ pub(super) fn is_packed(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> b
     is_mixed(i, inst, addr) && !kinds(i, inst, addr).has(Kinds::F32)
 }
 
-/// Whether all of so many bytes have been written as floats of this size, just before an instruction.
+/// Whether all of so many bytes have been written as floats of this size, just before an
+/// instruction.
 pub(super) fn written_as(i: &ActivityInput<'_>, inst: ir::Inst, cell: Cell, bytes: u32, lane: u32) -> bool {
     let func = i.func;
     (0..bytes).step_by(lane as usize).all(|at| {

@@ -1,11 +1,14 @@
 //! Demanded bits: integers whose bits become a float's, as they are or by arithmetic.
 //!
-//! **Question.** An integer is loaded, calculated with, and its bits become a float. If a float lay where it was loaded, a cotangent of the result belongs there,
-//! in a way that no rule describes. Of which integers must the reverse half say whether such a cotangent arrives?
+//! **Question.** An integer is loaded, calculated with, and its bits become a float. If a float lay
+//! where it was loaded, a cotangent of the result belongs there, in a way that no rule describes.
+//! Of which integers must the reverse half say whether such a cotangent arrives?
 //!
-//! **Answer.** Of those that lead to a *sink*: the cast of an integer to a float, the store of an integer where a float is accessed, an argument that a callee
-//! demands, a result of which the caller asks for the bits. The set is closed backwards, along moves and arithmetic, but not along what is locally constant
-//! (exponents, comparisons, conversions). What is demanded of a load is demanded of what this function stores at the same place.
+//! **Answer.** Of those that lead to a *sink*: the cast of an integer to a float, the store of an
+//! integer where a float is accessed, an argument that a callee demands, a result of which the
+//! caller asks for the bits. The set is closed backwards, along moves and arithmetic, but not along
+//! what is locally constant (exponents, comparisons, conversions). What is demanded of a load is
+//! demanded of what this function stores at the same place.
 //!
 //! ```text
 //! v1 = load.i64 v0        demanded, computed with
@@ -13,12 +16,15 @@
 //! v3 = bitcast.f64 v2     sink
 //! ```
 //!
-//! Where some function of a program computes such bits from a load ([`super::Activity::computes_bits`]), what it has loaded may have been computed and stored by any other
-//! function. So the program is derived once more, and then each store of an integer is a sink ([`DemandInput::stores`]).
+//! Where some function of a program computes such bits from a load
+//! ([`super::Activity::computes_bits`]), what it has loaded may have been computed and stored by
+//! any other function. So the program is derived once more, and then each store of an integer is a
+//! sink ([`DemandInput::stores`]).
 //!
 //! **Cost.** One worklist over the definitions of integers.
 //!
-//! **Source.** Demanded-bits analysis, as in LLVM's `DemandedBits`; what waits in memory is in `brolga_runtime::pieces::demand`.
+//! **Source.** Demanded-bits analysis, as in LLVM's `DemandedBits`; what waits in memory is in
+//! `brolga_runtime::pieces::demand`.
 
 use brolga_ir::Program;
 use brolga_ir::inst::Shape;
@@ -60,7 +66,8 @@ pub struct DemandInput<'a> {
     pub stores: bool,
 }
 
-/// Of each integer, how its bits become a float's, if they do. `returned` says of which results the caller asks for the bits.
+/// Of each integer, how its bits become a float's, if they do. `returned` says of which results the
+/// caller asks for the bits.
 pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> SecondaryMap<ir::Value, Option<Demand>> {
     let mut cx = Cx { i, found: SecondaryMap::new(), work: Vec::new(), stores: None };
     for &inst in i.cfg.all_insts() {
@@ -209,8 +216,8 @@ impl Cx<'_, '_> {
     }
 }
 
-/// Integers that may be a float's bits although nothing says so: loaded from memory that a float may lie in, given by a caller, or returned by a callee, and
-/// what is computed from such.
+/// Integers that may be a float's bits although nothing says so: loaded from memory that a float
+/// may lie in, given by a caller, or returned by a callee, and what is computed from such.
 pub(super) fn may_be_bits(
     i: &DemandInput<'_>,
     from_memory: impl Fn(ir::Inst) -> bool,

@@ -1,10 +1,16 @@
-//! What lies above a float's mantissa: its sign and its exponent, which are constant wherever the float is differentiable.
+//! What lies above a float's mantissa: its sign and its exponent, which are constant wherever the
+//! float is differentiable.
 //!
-//! **Question.** Code that takes floats apart shifts the mantissa out. What is left has no derivative, whatever becomes of it: the power of two that `ldexp` multiplies by, say.
-//! But who shifts *up* first, and so on, a bit in each turn of a loop, gets the whole float out of the place of the sign, and what is put together again is a copy.
+//! **Question.** Code that takes floats apart shifts the mantissa out. What is left has no
+//! derivative, whatever becomes of it: the power of two that `ldexp` multiplies by, say. But who
+//! shifts *up* first, and so on, a bit in each turn of a loop, gets the whole float out of the
+//! place of the sign, and what is put together again is a copy.
 //!
-//! **Answer.** [`leaves_exponent`]: a shift to the right by so much, or a mask of so few bits, that of the float's own bits no mantissa is left, also counting what was shifted before, as far back as
-//! integers are masked, merged, chosen, or come round a loop. Nothing is asked of where they come from first: that is a float, or something of which nobody knows what it is (memory, a callee).
+//! **Answer.** [`leaves_exponent`]: a shift to the right by so much, or a mask of so few bits, that
+//! of the float's own bits no mantissa is left, also counting what was shifted before, as far back
+//! as integers are masked, merged, chosen, or come round a loop. Nothing is asked of where they
+//! come from first: that is a float, or something of which nobody knows what it is (memory, a
+//! callee).
 //!
 //! **Errs** on the side of a mantissa where there are too many shifts to follow.
 
@@ -22,7 +28,8 @@ pub fn mantissa_bits(ty: Type) -> Option<i64> {
     }
 }
 
-/// The lowest place at which a value may have a bit that is set. What comes round a loop has none that it has not come with. `incoming` gives what a parameter may be; without it, anything.
+/// The lowest place at which a value may have a bit that is set. What comes round a loop has none
+/// that it has not come with. `incoming` gives what a parameter may be; without it, anything.
 struct Lowest<'a> {
     func: &'a ir::Function,
     incoming: Option<&'a dyn Fn(ir::Block, usize) -> Vec<ir::Value>>,
@@ -80,7 +87,8 @@ impl<'a> Lowest<'a> {
     }
 }
 
-/// Whether an integer has no bits where a float as wide has its mantissa, as far as that is seen without control flow.
+/// Whether an integer has no bits where a float as wide has its mantissa, as far as that is seen
+/// without control flow.
 pub fn has_no_mantissa(func: &ir::Function, v: ir::Value) -> bool {
     is_bare(func, v, None)
 }
@@ -105,7 +113,8 @@ pub(crate) fn leaves_exponent(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) ->
     leaves_exponent_beside(func, cfg, inst, &|_| false)
 }
 
-/// The same, where it is known of some parameters of the function that they are numbers, and no float's bits.
+/// The same, where it is known of some parameters of the function that they are numbers, and no
+/// float's bits.
 pub(crate) fn leaves_exponent_beside(
     func: &ir::Function,
     cfg: &Cfg,
@@ -130,7 +139,8 @@ pub(crate) fn leaves_exponent_beside(
     }
 }
 
-/// The place from which upwards an integer may have nothing of a mantissa: it may be the upper half of a wider float.
+/// The place from which upwards an integer may have nothing of a mantissa: it may be the upper half
+/// of a wider float.
 fn least_place(ty: Type) -> Option<i64> {
     if ty == types::I32 { Some(UPPER) } else { mantissa_bits(ty) }
 }
@@ -149,10 +159,12 @@ pub fn upper_half_of(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
         .flatten()
 }
 
-/// Places that are followed; a float that goes round a loop bit by bit shows its mantissa in the twelfth turn.
+/// Places that are followed; a float that goes round a loop bit by bit shows its mantissa in the
+/// twelfth turn.
 const MOST: usize = 64;
 
-/// Whether what an integer has from a place upwards may have been in a mantissa, and was shifted there.
+/// Whether what an integer has from a place upwards may have been in a mantissa, and was shifted
+/// there.
 fn reaches_mantissa(func: &ir::Function, cfg: &Cfg, place: (ir::Value, i64), number: &dyn Fn(usize) -> bool) -> bool {
     let mut seen = vec![place];
     let mut next = 0;

@@ -1,12 +1,16 @@
 //! Integers that are pieces of memory, and nothing else.
 //!
-//! **Question.** A tainted integer has no cotangent, since nobody knows what it is. But one that has only been moved since it was loaded is just
-//! what lay there, and where it is stored that lies again: its cotangent is the bytes of the shadow at the one place, to be put together
-//! with others at the other (`brolga_runtime::pieces`).
+//! **Question.** A tainted integer has no cotangent, since nobody knows what it is. But one that
+//! has only been moved since it was loaded is just what lay there, and where it is stored that lies
+//! again: its cotangent is the bytes of the shadow at the one place, to be put together with others
+//! at the other (`brolga_runtime::pieces`).
 //!
-//! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or from a callee as such, is one of several
-//! others in the set, of integers that carry whole floats, or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added ([`super::ulp`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A callee that has calculated what
-//! it returns checks that no cotangent comes.)
+//! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or
+//! from a callee as such, is one of several others in the set, of integers that carry whole floats,
+//! or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such
+//! with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added
+//! ([`super::ulp`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A
+//! callee that has calculated what it returns checks that no cotangent comes.)
 
 use brolga_ir::inst::{DOUBLES_ANYWHERE, Shape};
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
@@ -33,7 +37,8 @@ enum Because {
     Nothing,
 }
 
-/// Whether an integer that becomes a float is none for certain: bytes are missing, or it has some of a float of another size.
+/// Whether an integer that becomes a float is none for certain: bytes are missing, or it has some
+/// of a float of another size.
 pub(super) fn is_torn(func: &ir::Function, v: ir::Value) -> bool {
     let n = func.dfg.value_type(v).bytes();
     if n > 8 {
@@ -99,7 +104,8 @@ impl Cx<'_> {
         self.computed(&all);
     }
 
-    /// Which pieces have a demand for a cotangent: what is computed, what is moved of that, and what is loaded for nothing else.
+    /// Which pieces have a demand for a cotangent: what is computed, what is moved of that, and
+    /// what is loaded for nothing else.
     fn computed(&mut self, made_of: &[(ir::Value, Vec<ir::Value>)]) {
         let func = self.i.func;
         let arithmetic = |v: ir::Value| {
@@ -181,7 +187,8 @@ impl Cx<'_> {
             )
     }
 
-    /// Whether some of the integers of which a piece is one may carry whole floats: where ways join, and if those are all of one width.
+    /// Whether some of the integers of which a piece is one may carry whole floats: where ways
+    /// join, and if those are all of one width.
     fn may_be_whole(&self, v: ir::Value, others: &[ir::Value]) -> bool {
         let func = self.i.func;
         let joins = func.dfg.value_def(v).inst().is_none_or(|i| func.dfg.insts[i].opcode() == Opcode::Select);
@@ -191,8 +198,9 @@ impl Cx<'_> {
         joins && widths.all(|w| Some(w) == first)
     }
 
-    /// Whether an integer that carries whole floats is cut in pieces: then it is one, too. Whatever it is made from, or goes to, may be none: where a
-    /// ticket meets a number, the one is made the other.
+    /// Whether an integer that carries whole floats is cut in pieces: then it is one, too. Whatever
+    /// it is made from, or goes to, may be none: where a ticket meets a number, the one is made the
+    /// other.
     fn is_cut(&self, v: ir::Value) -> bool {
         let func = self.i.func;
         if !self.a.is_varied(v) || self.is_float(v) || self.ty(v).bytes() > 8 {

@@ -1,7 +1,8 @@
 //! Which values carry a cotangent, of which shape, and what cannot be followed.
 //!
-//! **Question.** A value is *active* if it is *varied* (depends on an active input) and *useful* (an output depends on it).
-//! Floats are the easy part; integers may carry float bits unchanged, and what arithmetic does to such bits is lost.
+//! **Question.** A value is *active* if it is *varied* (depends on an active input) and *useful*
+//! (an output depends on it). Floats are the easy part; integers may carry float bits unchanged,
+//! and what arithmetic does to such bits is lost.
 //!
 //! **Answer.** Forwards, each value has a state; joins take the larger:
 //!
@@ -11,19 +12,25 @@
 //! Taint   an integer computed from such bits, or a part of them (but see `steps`: a number that is added to them)
 //! ```
 //!
-//! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no cotangent waits there, unless it has only
-//! been moved since it was loaded: see `pieces`); where it becomes a float again, there is a problem. Bits are *definite* if they are known to be a float's (from a
-//! bitcast, or from a cell that is also accessed as a float), otherwise only possible; a possible float that is converted
-//! as an integer number is an integer number, and where one becomes a float, the pullback checks that no cotangent arrives.
+//! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no
+//! cotangent waits there, unless it has only been moved since it was loaded: see `pieces`); where
+//! it becomes a float again, there is a problem. Bits are *definite* if they are known to be a
+//! float's (from a bitcast, or from a cell that is also accessed as a float), otherwise only
+//! possible; a possible float that is converted as an integer number is an integer number, and
+//! where one becomes a float, the pullback checks that no cotangent arrives.
 //!
-//! What a callee returns is tainted if an argument that it is made from ([`crate::calls::result_sources`]) is, or carries bits; what is loaded, if such an
-//! integer was stored at the same place, at whatever time.
+//! What a callee returns is tainted if an argument that it is made from
+//! ([`crate::calls::result_sources`]) is, or carries bits; what is loaded, if such an integer was
+//! stored at the same place, at whatever time.
 //!
-//! Where ways meet (or a `select` chooses), such an integer on one of them would taint the floats that come by the others. So if some come, and it is no piece, the result carries floats, and the pullback checks that no cotangent
-//! goes back by that way. That is decided when all states are known, and then they are computed anew.
+//! Where ways meet (or a `select` chooses), such an integer on one of them would taint the floats
+//! that come by the others. So if some come, and it is no piece, the result carries floats, and the
+//! pullback checks that no cotangent goes back by that way. That is decided when all states are
+//! known, and then they are computed anew.
 //!
-//! Backwards from returns, stores and calls, the useful ones. Problems are reported only where the result is useful: bit
-//! tricks on inactive data, and on data that only steers control flow, are nobody's business.
+//! Backwards from returns, stores and calls, the useful ones. Problems are reported only where the
+//! result is useful: bit tricks on inactive data, and on data that only steers control flow, are
+//! nobody's business.
 
 use brolga_ir::inst::Shape;
 use brolga_ir::lower::CHECK_SRCLOC;
@@ -55,7 +62,8 @@ pub enum MemRole {
     Float(Shape),
     /// It moves a pointer.
     Pointer,
-    /// It overwrites `bytes` bytes with something inactive; `checked` if cotangents there would have gone astray.
+    /// It overwrites `bytes` bytes with something inactive; `checked` if cotangents there would
+    /// have gone astray.
     Kill {
         /// How many.
         bytes: u32,
@@ -112,7 +120,8 @@ pub struct Activity {
     pub lane: SecondaryMap<ir::Value, u32>,
     /// Tainted integers that are pieces of memory, and nothing else.
     pub pieces: EntitySet<ir::Value>,
-    /// Pieces that are computed from others, and loads of which nothing else is made: what they have for a cotangent is a demand.
+    /// Pieces that are computed from others, and loads of which nothing else is made: what they
+    /// have for a cotangent is a demand.
     pub computed: EntitySet<ir::Value>,
     /// Operations on bits whose results must not get a cotangent ([`Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
@@ -133,7 +142,8 @@ impl Activity {
         matches!(self.state[v], State::Varied { .. })
     }
 
-    /// Whether this function moves anything active in pieces, or blocks in which floats are of unknown size, or doubles need not begin where the block does.
+    /// Whether this function moves anything active in pieces, or blocks in which floats are of
+    /// unknown size, or doubles need not begin where the block does.
     pub fn moves_pieces(&self, program: &Program) -> bool {
         let mixed = |c: &Option<CopyRole>| match c {
             Some(CopyRole::Mixed) => true,
@@ -143,8 +153,9 @@ impl Activity {
         self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)
     }
 
-    /// Of which sizes floats are that this function moves as integers, or in blocks, without knowing that they are any: the lowest bit
-    /// stands for four bytes, the next for eight. And of which sizes those are that it loads and stores: the next two bits.
+    /// Of which sizes floats are that this function moves as integers, or in blocks, without
+    /// knowing that they are any: the lowest bit stands for four bytes, the next for eight. And of
+    /// which sizes those are that it loads and stores: the next two bits.
     pub fn guessed(&self, func: &ir::Function, cfg: &Cfg) -> u8 {
         let bit = |bytes: u32| if bytes == 4 { 1 } else { 2 };
         let of = |&inst: &ir::Inst| {
@@ -170,7 +181,8 @@ impl Activity {
         cfg.all_insts().iter().map(of).fold(0, |all, one| all | one)
     }
 
-    /// Whether this function computes what may become a float's bits from integers that may be a float's bits.
+    /// Whether this function computes what may become a float's bits from integers that may be a
+    /// float's bits.
     pub fn computes_bits(&self) -> bool {
         self.computed.iter().any(|v| self.ct[v].is_some())
     }
@@ -188,8 +200,8 @@ pub struct ActivityInput<'a> {
     pub program: &'a Program,
     /// Which function this is.
     pub key: FuncKey,
-    /// Whether the caller asks for this function itself, and has said what its parameters point at. Of other functions that is
-    /// known only as far as their callers' accesses tell.
+    /// Whether the caller asks for this function itself, and has said what its parameters point at.
+    /// Of other functions that is known only as far as their callers' accesses tell.
     pub root: bool,
     /// The normalised function.
     pub func: &'a ir::Function,
@@ -215,7 +227,8 @@ pub struct ActivityInput<'a> {
     pub constant: &'a EntitySet<ir::Inst>,
     /// Whether problems with bits are left to the run.
     pub untracked: Untracked,
-    /// Whether some function of the program computes a float's bits from integers in memory (see [`demand`]).
+    /// Whether some function of the program computes a float's bits from integers in memory (see
+    /// [`demand`]).
     pub demanded: bool,
 }
 
@@ -246,7 +259,8 @@ struct Cx<'a> {
     useful: EntitySet<ir::Value>,
     /// Classes of memory (see [`crate::kinds::contents`]) that may hold something active.
     active_memory: EntitySet<ir::Value>,
-    /// Places to which something active is stored, or what was computed from its bits: offsets and lengths in bytes.
+    /// Places to which something active is stored, or what was computed from its bits: offsets and
+    /// lengths in bytes.
     holding: HashMap<Base, Vec<(i64, u32)>>,
     /// Where pointers and floats are by turns.
     turns: Here,

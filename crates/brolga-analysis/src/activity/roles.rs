@@ -22,7 +22,8 @@ const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a 
 const BY_TURNS_HELP: &str = "use two places, or do this in memory that the function allocates itself";
 
 impl Cx<'_> {
-    /// Whether this function reads a float, or an integer that it makes one or hands on, where something is stored. What others read there is for the run to see.
+    /// Whether this function reads a float, or an integer that it makes one or hands on, where
+    /// something is stored. What others read there is for the run to see.
     fn is_read_as_float(&self, store: ir::Inst, (base, offset): Cell, bytes: u32) -> bool {
         let (func, cfg) = (self.i.func, self.i.cfg);
         let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
@@ -82,8 +83,9 @@ impl Cx<'_> {
         }
     }
 
-    /// Integers without an active value in them, as far as this function knows, that may be a float's bits, or computed from some. Where all stores of integers
-    /// are demanded, what may be such bits is not without.
+    /// Integers without an active value in them, as far as this function knows, that may be a
+    /// float's bits, or computed from some. Where all stores of integers are demanded, what may be
+    /// such bits is not without.
     fn may_be_bits(&self) -> EntitySet<ir::Value> {
         if self.i.demanded {
             return EntitySet::new();
@@ -109,10 +111,12 @@ impl Cx<'_> {
         may_be_bits(&self.i.for_demand(), from_memory, from_caller)
     }
 
-    /// Bits that the caller will make a float of must still be a float's, and pointers must have kept their shadow.
+    /// Bits that the caller will make a float of must still be a float's, and pointers must have
+    /// kept their shadow.
     pub(super) fn returned(&mut self, inst: ir::Inst) {
         for (i, &v) in self.i.func.dfg.inst_args(inst).iter().enumerate() {
-            // A function that is called through a pointer cannot know which of its integers are pointers.
+            // A function that is called through a pointer cannot know which of its integers are
+            // pointers.
             let knows = self.i.params.iter().any(|p| matches!(p, ParamMode::Dup { sure: true, .. }));
             if knows && self.i.results[i] == ResultMode::Ptr && self.i.pointers.delta[v] == Delta::Lost {
                 self.lost(inst);
@@ -135,8 +139,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether an integer is what a function that was called through a pointer has returned: that comes with the delta of a pointer, not
-    /// with a cotangent.
+    /// Whether an integer is what a function that was called through a pointer has returned: that
+    /// comes with the delta of a pointer, not with a cotangent.
     fn is_from_anyone(&self, v: ir::Value) -> bool {
         let func = self.i.func;
         let (mut seen, mut work) = (EntitySet::new(), vec![v]);
@@ -162,7 +166,8 @@ impl Cx<'_> {
         false
     }
 
-    /// Such an integer is put where a float is read, or becomes one. If it is an address, it has no business there.
+    /// Such an integer is put where a float is read, or becomes one. If it is an address, it has no
+    /// business there.
     fn bits_from_anyone(&mut self, inst: ir::Inst) {
         let d = Diagnostic::new(
             "AD0113",
@@ -222,7 +227,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether this function reads floats where an address without a shadow leads to, or integers that become such.
+    /// Whether this function reads floats where an address without a shadow leads to, or integers
+    /// that become such.
     fn becomes_float_again(&self, addr: ir::Value) -> bool {
         let (func, contents) = (self.i.func, self.i.contents);
         let class = contents.find(addr);
@@ -314,7 +320,8 @@ impl Cx<'_> {
                         .help("accumulate per thread and add up afterwards");
                     self.problem(inst, None, d);
                 }
-                // What an exchange writes is known; what was there is known to nobody, but its cotangent ends here.
+                // What an exchange writes is known; what was there is known to nobody, but its
+                // cotangent ends here.
                 let InstructionData::AtomicRmw { op: AtomicRmwOp::Xchg, .. } = func.dfg.insts[inst] else {
                     return MemRole::Kill { bytes, checked: true };
                 };
@@ -324,8 +331,8 @@ impl Cx<'_> {
         }
     }
 
-    /// A place of somebody else's memory that holds pointers and active floats by turns: whether its shadow is an address or a
-    /// cotangent when the float is stored cannot be told.
+    /// A place of somebody else's memory that holds pointers and active floats by turns: whether
+    /// its shadow is an address or a cotangent when the float is stored cannot be told.
     fn by_turns(&mut self, inst: ir::Inst, addr: ir::Value) {
         let func = self.i.func;
         let cell = cell_of(func, addr, access_offset(func, inst));
@@ -336,8 +343,8 @@ impl Cx<'_> {
         }
     }
 
-    /// The same where a callee stores the float. In memory that this function has made, a callee that is known clears the shadow,
-    /// as this function would (`ParamMode::Dup`, `recycled`).
+    /// The same where a callee stores the float. In memory that this function has made, a callee
+    /// that is known clears the shadow, as this function would (`ParamMode::Dup`, `recycled`).
     fn floats_of_callees(&mut self, call: ir::Inst) {
         let func = self.i.func;
         let direct = func.dfg.insts[call].opcode() == Opcode::Call;
@@ -357,8 +364,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Where a callee that is called through a pointer keeps a pointer in a place of floats. One that is known clears the cotangent on the way back
-    /// (`ParamMode::Dup`, `floats`).
+    /// Where a callee that is called through a pointer keeps a pointer in a place of floats. One
+    /// that is known clears the cotangent on the way back (`ParamMode::Dup`, `floats`).
     fn pointers_of_callees(&mut self, call: ir::Inst) {
         let func = self.i.func;
         if func.dfg.insts[call].opcode() == Opcode::Call {
@@ -429,8 +436,9 @@ impl Cx<'_> {
         self.a.copies[inst] = Some(role);
     }
 
-    /// The fields of a copy of known size, word by word, if every word is of one known kind. Where floats of both sizes are about, what is known of a word is only
-    /// what has just been written there: what it is taken for on other ways is no news (see [`super::ambiguous_width`]).
+    /// The fields of a copy of known size, word by word, if every word is of one known kind. Where
+    /// floats of both sizes are about, what is known of a word is only what has just been written
+    /// there: what it is taken for on other ways is no news (see [`super::ambiguous_width`]).
     pub(super) fn fields(&self, inst: ir::Inst, mixed: bool) -> Option<Vec<(i32, MemRole)>> {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);

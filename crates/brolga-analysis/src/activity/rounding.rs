@@ -1,17 +1,25 @@
 //! Additions that round.
 //!
-//! **Problem.** The sum of a float and a number so large that its unit in the last place is one is an integer: `(x + 1.5·2⁵²) - 1.5·2⁵²` is `x`, rounded, and so `sin`, `exp` and their like reduce their
-//! arguments. Its derivative is zero, as that of `nearest`. Taken as sums these have the slope one, and what is left of the argument, `x - π/2 · round(2x/π)`, none: a
-//! gradient that is zero, and wrong. But `x + 1.5·2⁴⁰` may as well be nothing but a sum.
+//! **Problem.** The sum of a float and a number so large that its unit in the last place is one is
+//! an integer: `(x + 1.5·2⁵²) - 1.5·2⁵²` is `x`, rounded, and so `sin`, `exp` and their like reduce
+//! their arguments. Its derivative is zero, as that of `nearest`. Taken as sums these have the
+//! slope one, and what is left of the argument, `x - π/2 · round(2x/π)`, none: a gradient that is
+//! zero, and wrong. But `x + 1.5·2⁴⁰` may as well be nothing but a sum.
 //!
-//! **Answer.** What becomes of the sum tells. It is followed *forwards* as long as it is only moved: over edges, through memory, into callees and back to callers ([`Held`]). If on all ways its constant comes off again
-//! or its bits are taken for an integer, on one at least, the sum has the slope zero. If something else is done to it as well, it is a sum; then what takes the constant off has the slope zero, where all that it
-//! is taken off are such sums ([`Follow::is_sum`], *backwards*), and bits that are taken are not looked at here.
+//! **Answer.** What becomes of the sum tells. It is followed *forwards* as long as it is only
+//! moved: over edges, through memory, into callees and back to callers ([`Held`]). If on all ways
+//! its constant comes off again or its bits are taken for an integer, on one at least, the sum has
+//! the slope zero. If something else is done to it as well, it is a sum; then what takes the
+//! constant off has the slope zero, where all that it is taken off are such sums
+//! ([`Follow::is_sum`], *backwards*), and bits that are taken are not looked at here.
 //!
-//! **Which constants.** `1.5·2ᵏ` for `k` from 40 (singles: 12) to the width of the mantissa, and all numbers whose unit in the last place is one.
+//! **Which constants.** `1.5·2ᵏ` for `k` from 40 (singles: 12) to the width of the mantissa, and
+//! all numbers whose unit in the last place is one.
 //!
-//! **Errs.** A place in memory is taken to hold what was stored there last by the same [name](crate::memory::cell), also behind calls. Memory that others may read (not a slot of which all uses
-//! are seen, or a frame on WebAssembly's stack) makes of a sum that is stored there one to which something else is done. Bodies of other functions are read as the program has them.
+//! **Errs.** A place in memory is taken to hold what was stored there last by the same
+//! [name](crate::memory::cell), also behind calls. Memory that others may read (not a slot of which
+//! all uses are seen, or a frame on WebAssembly's stack) makes of a sum that is stored there one to
+//! which something else is done. Bodies of other functions are read as the program has them.
 
 use std::rc::Rc;
 
@@ -27,12 +35,14 @@ use crate::cfg::{Cfg, edge_args};
 use crate::memory::cell::{Base, Cell, cell_of};
 use crate::query::{access_offset, constant_int};
 
-/// More values that a sum is moved to are not looked at: it counts as one to which something else is done.
+/// More values that a sum is moved to are not looked at: it counts as one to which something else
+/// is done.
 const MOST: usize = 2000;
 /// How many calls deep sums are looked for.
 const DEPTH: usize = 8;
 
-/// Sums with large constants that have the slope zero, and instructions that take the constants off.
+/// Sums with large constants that have the slope zero, and instructions that take the constants
+/// off.
 pub fn rounding(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
     let large = |inst: &ir::Inst| Some((*inst, added(input.func, *inst).filter(|&c| is_large(input.func, *inst, c))?));
@@ -66,7 +76,8 @@ pub fn rounding(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
     found
 }
 
-/// Whether a constant is so large that a sum with it is a whole number, or of a form that is hardly used for anything but to round.
+/// Whether a constant is so large that a sum with it is a whole number, or of a form that is hardly
+/// used for anything but to round.
 fn is_large(func: &ir::Function, inst: ir::Inst, constant: f64) -> bool {
     let (whole, least) = match func.dfg.value_type(func.dfg.first_result(inst)).lane_type() {
         types::F64 => (52, 40),
@@ -122,7 +133,8 @@ fn constant(func: &ir::Function, v: Value) -> Option<f64> {
     }
 }
 
-/// A body: that of the function in question, as it is now (`None`), or that of another, as the program has it.
+/// A body: that of the function in question, as it is now (`None`), or that of another, as the
+/// program has it.
 type Place = Option<FuncKey>;
 
 /// A function, and who uses what.
@@ -167,7 +179,8 @@ impl Body {
         self.users.get(&v).map_or(&[], |u| u)
     }
 
-    /// Loads that read what a store has put there; whether some read a part of it as an integer, and whether some read it in another way.
+    /// Loads that read what a store has put there; whether some read a part of it as an integer,
+    /// and whether some read it in another way.
     fn loaded(&self, store: ir::Inst) -> (Vec<Value>, bool, bool) {
         let ((base, at), bytes) = self.cells[&store];
         let (mut found, mut part, mut otherwise) = (Vec::new(), false, false);
@@ -201,7 +214,8 @@ impl Body {
         (found, part, otherwise)
     }
 
-    /// What a load may read: what was stored to its cell last, on all ways; `None` if that is not known of some.
+    /// What a load may read: what was stored to its cell last, on all ways; `None` if that is not
+    /// known of some.
     fn stored(&self, load: ir::Inst) -> Option<Vec<Value>> {
         let ((base, at), bytes) = self.cells.get(&load).copied()?;
         let layout = &self.func.layout;
@@ -233,7 +247,8 @@ impl Body {
         Some(found)
     }
 
-    /// Whether only this function's own accesses by that name read a cell: in a slot of which all uses are seen, or in a frame on the stack in an instance's memory.
+    /// Whether only this function's own accesses by that name read a cell: in a slot of which all
+    /// uses are seen, or in a frame on the stack in an instance's memory.
     fn is_own(&self, program: &Program, (base, at): Cell) -> bool {
         let func = &self.func;
         match base {
@@ -250,7 +265,8 @@ impl Body {
         }
     }
 
-    /// Whether an address, at any constant offset, or at the given one, is used for nothing but accesses.
+    /// Whether an address, at any constant offset, or at the given one, is used for nothing but
+    /// accesses.
     fn is_only_accessed(&self, address: Value, at: Option<i64>) -> bool {
         let func = &self.func;
         self.users(address).iter().all(|&u| match func.dfg.insts[u] {
@@ -275,7 +291,8 @@ impl Body {
         })
     }
 
-    /// Whether a number is a constant less than a global of an instance, which lies in front of the instance: where its stack ends.
+    /// Whether a number is a constant less than a global of an instance, which lies in front of the
+    /// instance: where its stack ends.
     fn is_frame(&self, v: Value) -> bool {
         let func = &self.func;
         let Some(inst) = func.dfg.value_def(v).inst() else { return false };
@@ -326,7 +343,8 @@ impl Follow<'_> {
         Some(body)
     }
 
-    /// Calls of a function; `None` if there may be others: it is what is asked for, or its address is taken.
+    /// Calls of a function; `None` if there may be others: it is what is asked for, or its address
+    /// is taken.
     fn callers(&mut self, at: Place) -> Option<Vec<(FuncKey, ir::Inst)>> {
         if at.is_none() && self.root {
             return None;
@@ -358,7 +376,8 @@ impl Follow<'_> {
         (!addressed).then(|| calls.clone())
     }
 
-    /// Whether a value is on all ways the sum of something and a constant. `calls` are those by which the search has come down into this body.
+    /// Whether a value is on all ways the sum of something and a constant. `calls` are those by
+    /// which the search has come down into this body.
     fn is_sum(
         &mut self,
         at: Place,

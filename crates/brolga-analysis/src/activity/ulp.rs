@@ -1,28 +1,40 @@
 //! Integers that are added to a float's bits.
 //!
-//! **Question.** `nextafter` adds one to the bits of a float, a fast `ldexp` adds a number to its exponent, and interpreters keep a double as its bits plus a constant (*NaN
-//! boxing*). What is the derivative?
+//! **Question.** `nextafter` adds one to the bits of a float, a fast `ldexp` adds a number to its
+//! exponent, and interpreters keep a double as its bits plus a constant (*NaN boxing*). What is the
+//! derivative?
 //!
-//! **Answer.** As integers, the bits of floats of one sign count units in the last place. So if `y` has the bits of `x`, plus `c`, then `y` is `c` units further from zero, whatever `x`
-//! is (within its binade, and where `y` stays in one), and
+//! **Answer.** As integers, the bits of floats of one sign count units in the last place. So if `y`
+//! has the bits of `x`, plus `c`, then `y` is `c` units further from zero, whatever `x` is (within
+//! its binade, and where `y` stays in one), and
 //!
 //! ```text
 //! dy/dx = ± ulp(y) / ulp(x) = ± 2^(exponent field of y - exponent field of x)
 //! ```
 //!
-//! with a field of 1 for subnormals, and the sign of `x · y`; for `c - bits` it is the other sign. It asks nothing of `c` but that it is no active float's, and nothing of `y`, which may be
-//! a NaN's pattern: a *step* gives it a formal slope, and another step takes that out again. Products of steps are exact: they are powers of two.
+//! with a field of 1 for subnormals, and the sign of `x · y`; for `c - bits` it is the other sign.
+//! It asks nothing of `c` but that it is no active float's, and nothing of `y`, which may be a
+//! NaN's pattern: a *step* gives it a formal slope, and another step takes that out again. Products
+//! of steps are exact: they are powers of two.
 //!
-//! *Exponents.* A mask that leaves the mantissa, and of the exponent what it will, takes a number off the bits, and `bor` with something that has no mantissa adds one (one after the other they are one addition,
-//! `brolga_transform::primal::exponent_idiom`).
+//! *Exponents.* A mask that leaves the mantissa, and of the exponent what it will, takes a number
+//! off the bits, and `bor` with something that has no mantissa adds one (one after the other they
+//! are one addition, `brolga_transform::primal::exponent_idiom`).
 //!
-//! *Rough ones.* A first guess at `1/√x` is a constant minus half of the bits, one at `∛x` a third of them plus a constant, and the last digits are cut off where products are to be exact. As all arithmetic on
-//! floats these are taken without their rounding: bits that are divided by `k` count `k` times as much, and cutting changes nothing.
+//! *Rough ones.* A first guess at `1/√x` is a constant minus half of the bits, one at `∛x` a third
+//! of them plus a constant, and the last digits are cut off where products are to be exact. As all
+//! arithmetic on floats these are taken without their rounding: bits that are divided by `k` count
+//! `k` times as much, and cutting changes nothing.
 //!
-//! **Which additions are steps.** A step that is made of a number does no harm: nobody reads a float there, so no cotangent comes. But it costs, so an addition is one only where something
-//! says that it is made of a float's bits (and for a rough one, that it becomes such): one operand is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as such ([`Steps::of`]); or the result becomes
-//! one in that way, or is chosen where such bits are not, and the other operand is plainly a number. Where both operands might be a float's nobody knows which is, and it is none. Bytes that are put together by an addition
-//! ([`bytes_of`]) are no step, either, and neither are bytes that are cut off at the end, unless the rest is used as a float and as nothing else.
+//! **Which additions are steps.** A step that is made of a number does no harm: nobody reads a
+//! float there, so no cotangent comes. But it costs, so an addition is one only where something
+//! says that it is made of a float's bits (and for a rough one, that it becomes such): one operand
+//! is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as
+//! such ([`Steps::of`]); or the result becomes one in that way, or is chosen where such bits are
+//! not, and the other operand is plainly a number. Where both operands might be a float's nobody
+//! knows which is, and it is none. Bytes that are put together by an addition ([`bytes_of`]) are no
+//! step, either, and neither are bytes that are cut off at the end, unless the rest is used as a
+//! float and as nothing else.
 
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -110,7 +122,8 @@ impl Steps {
     }
 }
 
-/// Whether a mask leaves a word that is used as a float, and as nothing else, or becomes one by steps: bytes that it cuts off are digits, and those that it keeps no piece.
+/// Whether a mask leaves a word that is used as a float, and as nothing else, or becomes one by
+/// steps: bytes that it cuts off are digits, and those that it keeps no piece.
 fn is_cut_float(func: &ir::Function, (uses, to): (&Uses, &EntitySet<ir::Value>), inst: ir::Inst) -> bool {
     let v = func.dfg.first_result(inst);
     let is_float = |u: &Use| match *u {
@@ -189,7 +202,8 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
     (from, to)
 }
 
-/// What some integers lead to, by moves and steps. Integers are divided and cut for other reasons: that is only one if something that leads to a float comes of it.
+/// What some integers lead to, by moves and steps. Integers are divided and cut for other reasons:
+/// that is only one if something that leads to a float comes of it.
 fn closed_forwards(
     func: &ir::Function,
     uses: &Uses,

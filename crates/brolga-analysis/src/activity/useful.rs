@@ -58,7 +58,8 @@ impl Cx<'_> {
         })
     }
 
-    /// Whether a cotangent of a result would be one of an operand: those of pieces end where the pieces do.
+    /// Whether a cotangent of a result would be one of an operand: those of pieces end where the
+    /// pieces do.
     fn leads_on(&self, v: ir::Value, result: ir::Value) -> bool {
         !self.a.pieces.contains(v)
             || self.a.pieces.contains(result)

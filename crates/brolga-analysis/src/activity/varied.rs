@@ -1,4 +1,5 @@
-//! Forwards: the state of each value, instruction by instruction. See the header of [`super`] for the lattice.
+//! Forwards: the state of each value, instruction by instruction. See the header of [`super`] for
+//! the lattice.
 
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;
@@ -32,7 +33,8 @@ impl Cx<'_> {
         if self.a.shape(self.i.func, v).is_some() { State::Varied { definite } } else { State::Taint { definite } }
     }
 
-    /// The state of an integer that receives floats from `from`, all of which must be of the width of its own.
+    /// The state of an integer that receives floats from `from`, all of which must be of the width
+    /// of its own.
     fn received(&mut self, v: ir::Value, from: &[ir::Value], definite: bool) -> State {
         let width = |x: ir::Value| self.a.shape(self.i.func, x).map(Shape::lane_bytes);
         if from.iter().any(|&x| self.a.is_varied(x) && width(x) != width(v)) {
@@ -52,7 +54,8 @@ impl Cx<'_> {
         if let State::Varied { definite } = s { self.received(v, from, definite) } else { s }
     }
 
-    /// Note the values that are a float's bits or an integer that nobody follows; whether there are any that have not been noted.
+    /// Note the values that are a float's bits or an integer that nobody follows; whether there are
+    /// any that have not been noted.
     pub(super) fn more_joins(&mut self) -> bool {
         let func = self.i.func;
         let mut found = Vec::new();
@@ -98,7 +101,8 @@ impl Cx<'_> {
                 ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, definite } => {
                     self.a.state[v] = State::Taint { definite }
                 }
-                // Who is sure of another width than the caller has no cotangent that the caller could take.
+                // Who is sure of another width than the caller has no cotangent that the caller
+                // could take.
                 ParamMode::Bits { shape, definite } if self.a.shape(func, v) != Some(shape) => {
                     self.a.state[v] = State::Taint { definite };
                 }
@@ -128,7 +132,8 @@ impl Cx<'_> {
         !cfg.blocks.iter().any(|&b| self.varied_in(b, open)) && self.problems.len() == problems
     }
 
-    /// Look at a block; whether anything has changed, in which case `open` has the blocks that may see it.
+    /// Look at a block; whether anything has changed, in which case `open` has the blocks that may
+    /// see it.
     fn varied_in(&mut self, b: ir::Block, open: &mut Open) -> bool {
         let (func, cfg) = (self.i.func, self.i.cfg);
         let mut changed = false;
@@ -158,8 +163,9 @@ impl Cx<'_> {
         changed
     }
 
-    /// Note the blocks in which somebody may see that a value has changed. Expressions and branches see no more than their operands, bit
-    /// operations where those come from, and loads what was stored.
+    /// Note the blocks in which somebody may see that a value has changed. Expressions and branches
+    /// see no more than their operands, bit operations where those come from, and loads what was
+    /// stored.
     fn open_users(&self, v: ir::Value, open: &mut Open) {
         let (func, cfg) = (self.i.func, self.i.cfg);
         for u in self.i.uses.of(v) {
@@ -177,8 +183,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Memory that this function has not made, or that others may write to: it may hold something active from the start. Who has
-    /// the address of a record has the addresses in it.
+    /// Memory that this function has not made, or that others may write to: it may hold something
+    /// active from the start. Who has the address of a record has the addresses in it.
     fn memory_from_outside(&mut self) {
         let (func, cfg, p) = (self.i.func, self.i.cfg, self.i.pointers);
         for (&r, kind) in &p.roots {
@@ -229,7 +235,8 @@ impl Cx<'_> {
         self.active_memory.insert(self.i.contents.find(args[1])) || new
     }
 
-    /// Whether something active is stored to a place of this name, or computed from it, whenever that may be.
+    /// Whether something active is stored to a place of this name, or computed from it, whenever
+    /// that may be.
     fn holds(&self, (base, offset): Cell, bytes: u32) -> bool {
         let end = |at: i64, n: u32| at.saturating_add(i64::from(n));
         let overlaps = |&(at, n): &(i64, u32)| at < end(offset, bytes) && offset < end(at, n);
@@ -375,7 +382,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether nothing of a float is left but its sign and exponent. But if a part of memory is made of it, or of a float, that is a part of a float.
+    /// Whether nothing of a float is left but its sign and exponent. But if a part of memory is
+    /// made of it, or of a float, that is a part of a float.
     fn is_exponent(&self, inst: ir::Inst, v: ir::Value) -> bool {
         let func = self.i.func;
         let goes = || goes_on(func, self.i.uses, v) || becomes_float(func, self.i.uses, v);
@@ -467,7 +475,8 @@ impl Cx<'_> {
                 let whole = aligned && lane == self.a.lane[v] && (covers || bytes > lane);
                 return if whole { State::Varied { definite: true } } else { State::Taint { definite: true } };
             }
-            // Something else may have been stored there since, by another address: then it is no constant.
+            // Something else may have been stored there since, by another address: then it is no
+            // constant.
             let known = found.sure || self.a.state[x] != State::No;
             if known && found.offset == 0 && found.bytes == bytes {
                 return match self.a.state[x] {
@@ -484,8 +493,8 @@ impl Cx<'_> {
             // Whatever is calculated with it is calculated with the bits of floats.
             return State::Taint { definite: true };
         }
-        // Part of something, or nobody knows what; the pullback checks where it is stored. A number that is calculated
-        // with is a number, unless it could be a whole float.
+        // Part of something, or nobody knows what; the pullback checks where it is stored. A number
+        // that is calculated with is a number, unless it could be a whole float.
         let number = self.i.contents.of_cell(cell).has(Kinds::INT) || k.has(Kinds::INT) && !k.has_float();
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
         if moved && bytes == 8 && k.has(Kinds::POINTER) && k.has_float() && is_handed_on(func, self.i.uses, v) {
@@ -495,7 +504,8 @@ impl Cx<'_> {
         if maybe { State::Taint { definite: false } } else { State::No }
     }
 
-    /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in the reverse half, but a pointer's shadow has to come along.
+    /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in
+    /// the reverse half, but a pointer's shadow has to come along.
     fn either(&mut self, inst: ir::Inst) {
         let d = Diagnostic::new("AD0140", "cannot tell whether this copies a pointer or a float")
             .note("the memory holds both, and no access of this place by this function says which is here")
@@ -503,7 +513,8 @@ impl Cx<'_> {
         self.problem(inst, None, d);
     }
 
-    /// A load of less than a float: of a small number, or of a part of something, and then the pullback checks where that is stored.
+    /// A load of less than a float: of a small number, or of a part of something, and then the
+    /// pullback checks where that is stored.
     fn part(&self, inst: ir::Inst, addr: ir::Value, cell: Cell) -> State {
         let func = self.i.func;
         let bytes = crate::query::access_bytes(func, inst);
@@ -526,7 +537,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether the caller has said that there are floats, of no more than `bytes` bytes each, and nothing else.
+    /// Whether the caller has said that there are floats, of no more than `bytes` bytes each, and
+    /// nothing else.
     pub(super) fn declared_floats(&self, addr: ir::Value, bytes: u32) -> bool {
         let (func, cfg, contents) = (self.i.func, self.i.cfg, self.i.contents);
         let class = contents.find(addr);
@@ -603,7 +615,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether every byte of a load was last written by a store of something inactive, each of part of it.
+    /// Whether every byte of a load was last written by a store of something inactive, each of part
+    /// of it.
     fn overwritten(&self, load: ir::Inst, v: ir::Value) -> bool {
         let func = self.i.func;
         let addr = access_address(func, load).expect("a load has an address");
@@ -634,7 +647,8 @@ impl Cx<'_> {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);
         let lane = self.a.shape(func, v).map_or(0, Shape::lane_bytes);
-        // What only gives its sign gives nothing else, whatever was done to its bits before, and so does what only lets others through.
+        // What only gives its sign gives nothing else, whatever was done to its bits before, and so
+        // does what only lets others through.
         let state = match (bit_idioms::signed(func, inst, lane), bit_idioms::masked(func, inst, lane)) {
             (Some(x), _) => self.a.state[x],
             (None, Some(of)) => match self.any_state(&of) {
@@ -741,7 +755,8 @@ impl Cx<'_> {
                         args.iter().any(|&a| leads(a)) || self.i.program.data.values().any(|d| d.writable)
                     }
                 };
-                // Every integer that a function called through a pointer returns comes with the delta of a pointer, not with a cotangent.
+                // Every integer that a function called through a pointer returns comes with the
+                // delta of a pointer, not with a cotangent.
                 let signature = match func.dfg.insts[inst] {
                     InstructionData::CallIndirect { sig_ref, .. } if reached && !self.is_float(v) => {
                         Some(signature_id(&func.dfg.signatures[sig_ref]))
@@ -758,7 +773,8 @@ impl Cx<'_> {
                     )
                     .note("which callees return the bits of a float cannot be told here")
                     .help("return the float as a float");
-                    // Where bits go that are handed on nobody follows, so nobody can say that they are of no use.
+                    // Where bits go that are handed on nobody follows, so nobody can say that they
+                    // are of no use.
                     self.problem(inst, (!handed_on).then_some(v), d);
                     self.carried(v, false)
                 } else if !reached || p.root(v).is_some() {

@@ -1,6 +1,7 @@
-//! Lane widths of integers that carry float bits: from where they become or were floats, along moves, both ways; across calls
-//! as far as the callees say what becomes of their parameters and where their results come from, and which of them they hand on ([`Link`]):
-//! a callee that returns what it is given need not know whose bits they are, but its callers on both sides do.
+//! Lane widths of integers that carry float bits: from where they become or were floats, along
+//! moves, both ways; across calls as far as the callees say what becomes of their parameters and
+//! where their results come from, and which of them they hand on ([`Link`]): a callee that returns
+//! what it is given need not know whose bits they are, but its callers on both sides do.
 
 use std::collections::hash_map::Entry;
 
@@ -115,11 +116,13 @@ fn is_plain(i: &LaneInput<'_>, v: ir::Value) -> bool {
 enum Halves {
     /// That it is two singles, if one half is known to be one.
     BothWays,
-    /// Nothing: what is only thought of a half (it may be any small number that a word is made of) is not thought of the word.
+    /// Nothing: what is only thought of a half (it may be any small number that a word is made of)
+    /// is not thought of the word.
     OfWords,
 }
 
-/// Widths that are known less certainly than others: from callers; from what is in the same place of memory; and from callees, and what else is in memory.
+/// Widths that are known less certainly than others: from callers; from what is in the same place
+/// of memory; and from callees, and what else is in memory.
 type Hints = [Vec<(ir::Value, u32)>; 3];
 
 /// What instructions say, and how values are moved.
@@ -198,7 +201,8 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
                             hints[1 + usize::from(over == Kinds::NONE)].push((v, shape.lane_bytes()));
                         }
                     }
-                    // What lies in one place is one thing; and of memory of which nothing is known, nobody knows what lies where.
+                    // What lies in one place is one thing; and of memory of which nothing is known,
+                    // nobody knows what lies where.
                     let place = match i.contents.of_class(addr) {
                         Kinds::NONE => (Base::Value(i.contents.find(addr)), 0),
                         _ => cell,
@@ -242,7 +246,8 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
     (lane, hints, Moves { pairs, halves, links })
 }
 
-/// Carry lanes along moves. Those are in the order of the program, which most chains of them follow, or go against.
+/// Carry lanes along moves. Those are in the order of the program, which most chains of them
+/// follow, or go against.
 fn settle(func: &ir::Function, moves: &Moves, lane: &mut SecondaryMap<ir::Value, u32>, halves: Halves) {
     let bytes = |v: ir::Value| func.dfg.value_type(v).bytes();
     // A half of a word can be one single, never part of a double.
@@ -265,8 +270,8 @@ fn settle(func: &ir::Function, moves: &Moves, lane: &mut SecondaryMap<ir::Value,
     }
 }
 
-/// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions mean the same thing in
-/// all functions of a program).
+/// What the place of an access holds: by cell, by class, or by alias region (a frontend's regions
+/// mean the same thing in all functions of a program).
 pub(super) fn kinds_at(
     func: &ir::Function,
     contents: &Contents,

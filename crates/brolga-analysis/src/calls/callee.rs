@@ -10,11 +10,13 @@ use cranelift_codegen::ir::{self, InstructionData};
 pub enum CalleeKind {
     /// A function with a body, to be derived.
     Derived(FuncKey),
-    /// A function with a body that does not matter for derivatives and is called as it is: [`crate::calls::opaque_allocator`].
+    /// A function with a body that does not matter for derivatives and is called as it is:
+    /// [`crate::calls::opaque_allocator`].
     Plain(FuncKey),
     /// An imported function with a rule.
     Known(&'static MathRule),
-    /// A function with a body that computes a known function. The first argument, the instance, is not the rule's.
+    /// A function with a body that computes a known function. The first argument, the instance, is
+    /// not the rule's.
     Computes(&'static MathRule),
     /// A function of the embedder's, which does not matter for derivatives.
     Host,

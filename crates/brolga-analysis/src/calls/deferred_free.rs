@@ -1,18 +1,20 @@
 //! Which releases of blocks can wait until the pullback is done.
 //!
-//! **Problem.** In a combined function a load is done again where nothing has written to the place since ([`crate::memory::clobber`]), and
-//! what a program allocates it releases before it returns. A release is a write to the block, so nothing that lies in one could
-//! be read again.
+//! **Problem.** In a combined function a load is done again where nothing has written to the place
+//! since ([`crate::memory::clobber`]), and what a program allocates it releases before it returns.
+//! A release is a write to the block, so nothing that lies in one could be read again.
 //!
-//! **Answer.** The release waits: the first half notes what is to be released, and when the second half is done, all that was noted is
-//! released, in the order of the program. A release can wait if no call behind it, on any way to the end, may allocate, or
-//! release otherwise ([`Blocks::allocates`]). So the allocator is called in the order of the program, with what the program has asked
-//! for, and gives what it would have given; no block's bytes are another's in the meantime, and no memory is needed that was not
-//! in use.
+//! **Answer.** The release waits: the first half notes what is to be released, and when the second
+//! half is done, all that was noted is released, in the order of the program. A release can wait if
+//! no call behind it, on any way to the end, may allocate, or release otherwise
+//! ([`Blocks::allocates`]). So the allocator is called in the order of the program, with what the
+//! program has asked for, and gives what it would have given; no block's bytes are another's in the
+//! meantime, and no memory is needed that was not in use.
 //!
 //! All that wait are calls of one function with a block and nothing else, that returns nothing.
 //!
-//! Source: the same is done for C's `free` ([`crate::memory::clobber::deferred`]), where the run time keeps the blocks.
+//! Source: the same is done for C's `free` ([`crate::memory::clobber::deferred`]), where the run
+//! time keeps the blocks.
 
 use brolga_ir::{Allocator, FuncKey, Program};
 use cranelift_codegen::ir::{self, InstructionData, types};
@@ -51,7 +53,8 @@ pub fn releases(program: &Program, func: &ir::Function, cfg: &Cfg, blocks: &mut 
     found.then_some(callee)
 }
 
-/// The function that a call goes to, if that releases the block that it is given and is asked for nothing else.
+/// The function that a call goes to, if that releases the block that it is given and is asked for
+/// nothing else.
 fn simple(program: &Program, func: &ir::Function, call: ir::Inst) -> Option<FuncKey> {
     let Some(Allocator::Release { pointer: 1 }) = allocator_of(program, func, call) else { return None };
     let InstructionData::Call { func_ref, .. } = func.dfg.insts[call] else { return None };

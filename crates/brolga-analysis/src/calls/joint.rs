@@ -1,37 +1,46 @@
-//! Which calls can be derived whole: forward part and reverse in one go, in the second half of the caller.
+//! Which calls can be derived whole: forward part and reverse in one go, in the second half of the
+//! caller.
 //!
-//! **Problem.** A function that is called is derived as a pair, since its forward pass runs with the primal, and its pullback
-//! later. What it kept in between lies on the tape, a frame for each call. If the caller wants a gradient and no value, and what
-//! the call returns is only added up, nobody asks for the callee's value: it may as well run once, when its cotangent is
-//! known, and keep what it needs in registers.
+//! **Problem.** A function that is called is derived as a pair, since its forward pass runs with
+//! the primal, and its pullback later. What it kept in between lies on the tape, a frame for each
+//! call. If the caller wants a gradient and no value, and what the call returns is only added up,
+//! nobody asks for the callee's value: it may as well run once, when its cotangent is known, and
+//! keep what it needs in registers.
 //!
-//! **Question.** For which calls does it make no difference to anybody that the callee runs later, and does nobody need what it
-//! returns?
+//! **Question.** For which calls does it make no difference to anybody that the callee runs later,
+//! and does nobody need what it returns?
 //!
 //! **Answer.** A call is listed if
-//! - the callee can be *delayed* ([`Delay`]): neither it nor anything that it calls writes memory that outlives it, allocates or frees,
-//!   calls what we do not know or through a pointer, uses atomics, or asks the machine for an address;
-//! - nothing that the callee may [load](Effect::loads) is written behind the call, on any way to the end: not by stores, and not by calls. So the callee
-//!   still finds what it would have found;
-//! - if the callee may trap, no memory is accessed behind the call: a write could be one that the callee was to prevent, and the shadow of a place that is read is
-//!   written in the reverse of that read, before the callee would have trapped because there is no such place. The fault of
-//!   a load guards nothing, as where loads that nobody needs are left out. Where memory is bounded whoever accesses it ([`Program::confined`]), only calls
-//!   of what we do not know are not to stand behind it;
-//! - if the callee loads what may be a pointer, the function has no stack slot: the shadows of pointers in a slot are gone
-//!   when the second half begins;
+//! - the callee can be *delayed* ([`Delay`]): neither it nor anything that it calls writes memory
+//!   that outlives it, allocates or frees, calls what we do not know or through a pointer, uses
+//!   atomics, or asks the machine for an address;
+//! - nothing that the callee may [load](Effect::loads) is written behind the call, on any way to
+//!   the end: not by stores, and not by calls. So the callee still finds what it would have found;
+//! - if the callee may trap, no memory is accessed behind the call: a write could be one that the
+//!   callee was to prevent, and the shadow of a place that is read is written in the reverse of
+//!   that read, before the callee would have trapped because there is no such place. The fault of a
+//!   load guards nothing, as where loads that nobody needs are left out. Where memory is bounded
+//!   whoever accesses it ([`Program::confined`]), only calls of what we do not know are not to
+//!   stand behind it;
+//! - if the callee loads what may be a pointer, the function has no stack slot: the shadows of
+//!   pointers in a slot are gone when the second half begins;
 //! - a return can be reached, so that there is a reverse;
-//! - its results are *unwanted*: they flow only into operations whose reverse does not ask for their operands
-//!   (additions, negations, conversions, selects, products with what is inactive), through block parameters, and into returns. What
-//!   a function returns nobody wants if it is itself derived without a value, and only of such functions is this asked. If the
-//!   callee calls others, the same question is put again for it.
+//! - its results are *unwanted*: they flow only into operations whose reverse does not ask for
+//!   their operands (additions, negations, conversions, selects, products with what is inactive),
+//!   through block parameters, and into returns. What a function returns nobody wants if it is
+//!   itself derived without a value, and only of such functions is this asked. If the callee calls
+//!   others, the same question is put again for it.
 //!
-//! **Twice.** If the caller does need the result of a recursion, its primal runs in the first half, as in the primal, and the recursion whole in the second.
-//! A pair pushes a frame for each call, and pops it; to compute what is cheap once more takes less ([`FOR_A_FRAME`]). That holds of recursions whose own calls are unwanted:
-//! those run whole within it, so that nothing runs a third time ([`twice`]).
+//! **Twice.** If the caller does need the result of a recursion, its primal runs in the first half,
+//! as in the primal, and the recursion whole in the second. A pair pushes a frame for each call,
+//! and pops it; to compute what is cheap once more takes less ([`FOR_A_FRAME`]). That holds of
+//! recursions whose own calls are unwanted: those run whole within it, so that nothing runs a third
+//! time ([`twice`]).
 //!
-//! **Invariants.** Whatever is listed here, the gradient has the same bits: the callee's reverse runs at the same point of the
-//! caller's, adds to the same shadows in the same order, and reads the same numbers. A result that is thought unwanted and is needed
-//! after all costs time only, since the primal call is there until it is pruned. Runs are taken to end: what never returns
+//! **Invariants.** Whatever is listed here, the gradient has the same bits: the callee's reverse
+//! runs at the same point of the caller's, adds to the same shadows in the same order, and reads
+//! the same numbers. A result that is thought unwanted and is needed after all costs time only,
+//! since the primal call is there until it is pruned. Runs are taken to end: what never returns
 //! protects nobody from what stands behind it.
 
 use brolga_ir::map::{HashMap, HashSet};
@@ -80,7 +89,8 @@ pub fn delays(
             all.insert(k, Delay::default());
         }
     }
-    // From the best that is possible downwards: what calls one that cannot be delayed cannot be either.
+    // From the best that is possible downwards: what calls one that cannot be delayed cannot be
+    // either.
     loop {
         let mut next = HashMap::default();
         for &k in all.keys() {
@@ -147,8 +157,8 @@ fn of_inst(program: &Program, func: &ir::Function, inst: ir::Inst, all: &HashMap
     })
 }
 
-/// Recursions that may as well run once more: they can be delayed wherever they are called, they do not need what they return to themselves, and what a call of
-/// theirs computes is cheap.
+/// Recursions that may as well run once more: they can be delayed wherever they are called, they do
+/// not need what they return to themselves, and what a call of theirs computes is cheap.
 pub fn twice(
     program: &Program,
     bodies: &HashMap<FuncKey, Body<'_>>,
@@ -295,7 +305,8 @@ impl WholeInput<'_> {
         CalleeKind::of(self.at.program, self.at.func, inst)
     }
 
-    /// What is known of the function that an instruction calls, if that is to be derived and can be delayed.
+    /// What is known of the function that an instruction calls, if that is to be derived and can be
+    /// delayed.
     fn delay(&self, inst: ir::Inst) -> Option<Delay> {
         match self.callee(inst) {
             Some(CalleeKind::Derived(k)) => self.delays.get(&k).copied(),
@@ -364,7 +375,8 @@ fn unwanted(func: &ir::Function, uses: &Uses, is_active: &dyn Fn(ir::Value) -> b
     true
 }
 
-/// Whether an instruction is linear in an operand, and its reverse does not ask what that operand is.
+/// Whether an instruction is linear in an operand, and its reverse does not ask what that operand
+/// is.
 fn passes(func: &ir::Function, is_active: &dyn Fn(ir::Value) -> bool, inst: ir::Inst, n: usize) -> bool {
     let args = func.dfg.inst_args(inst);
     let inactive = |k: usize| !is_active(args[k]);

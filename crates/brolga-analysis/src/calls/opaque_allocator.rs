@@ -1,35 +1,44 @@
 //! Which functions of a program's own allocator are called as they are.
 //!
-//! **Problem.** A C library's `malloc` and `free` are thousands of instructions of the program ([`brolga_ir::Allocator`]). To derive
-//! them takes longer than the function that somebody wants the gradient of, and what is recorded of them undoes nothing: an
-//! allocator's lists are integers, and a new block has nothing in it that anything depends on.
+//! **Problem.** A C library's `malloc` and `free` are thousands of instructions of the program
+//! ([`brolga_ir::Allocator`]). To derive them takes longer than the function that somebody wants
+//! the gradient of, and what is recorded of them undoes nothing: an allocator's lists are integers,
+//! and a new block has nothing in it that anything depends on.
 //!
-//! **Answer.** Such a function is called in the first half as in the primal, and has no other: it is not derived, nor analysed, nor
-//! what it alone calls. A call of it is a [`CalleeKind::Plain`].
+//! **Answer.** Such a function is called in the first half as in the primal, and has no other: it
+//! is not derived, nor analysed, nor what it alone calls. A call of it is a [`CalleeKind::Plain`].
 //!
-//! **Why that is right.** The reverse of an allocation would take the cotangents of what was in the block before the program first wrote to
-//! it, the reverse of a release those of what is in it behind the release. By the promise of [`brolga_ir::Allocator`] nobody reads either, nor
-//! what lies between blocks, so these are zeros. What the function returns is a number that is used as an address. What it writes the
-//! analyses take on trust with or without its body ([`crate::memory::mod_ref`], [`crate::memory::points_to`]): the block that is released, and what lies in front
-//! of memory. And since the first half calls it as often as the primal does, in the same order, with the same arguments, it gives
-//! the same blocks. Where memory is restored all that is not true, and everything is derived.
+//! **Why that is right.** The reverse of an allocation would take the cotangents of what was in the
+//! block before the program first wrote to it, the reverse of a release those of what is in it
+//! behind the release. By the promise of [`brolga_ir::Allocator`] nobody reads either, nor what
+//! lies between blocks, so these are zeros. What the function returns is a number that is used as
+//! an address. What it writes the analyses take on trust with or without its body
+//! ([`crate::memory::mod_ref`], [`crate::memory::points_to`]): the block that is released, and what
+//! lies in front of memory. And since the first half calls it as often as the primal does, in the
+//! same order, with the same arguments, it gives the same blocks. Where memory is restored all that
+//! is not true, and everything is derived.
 //!
-//! **What is not taken on trust.** A name is a weak promise. An allocator may do what the program leans on though C says nothing of it: fill its
-//! blocks, most of all with zeros, or keep its state where the program looks (an arena's end). Derived, that is all
-//! honoured. So a function is called as it is only if it is seen to *keep lists*, with all that it calls:
+//! **What is not taken on trust.** A name is a weak promise. An allocator may do what the program
+//! leans on though C says nothing of it: fill its blocks, most of all with zeros, or keep its state
+//! where the program looks (an arena's end). Derived, that is all honoured. So a function is called
+//! as it is only if it is seen to *keep lists*, with all that it calls:
 //!
-//! - it handles integers of up to 64 bits, by loads, stores, arithmetic and branches. There are no floats, no vectors, no copies of blocks, no atomics;
-//! - what it calls is known: functions of the program of which the same holds, without recursion, and functions of the embedder, which do
-//!   not matter for derivatives (`Program::define_host`);
-//! - in a loop, or in a function that is called in one, it stores only what cannot fill a block with anything: *marks*, which are small constants other
-//!   than zero; *counts*, which are another number in each turn (all that leads back to the head of the loop adds
-//!   a constant to it, and no way leads round the store without passing there); and whatever it likes in front of memory, where
-//!   a WebAssembly module has its globals;
-//! - what allocates stores nothing at the address that it returns or behind it by a constant, nor hands that address on. Variables that lie
-//!   in memory, as all do without optimisation, are followed: what is loaded from a place that is reached from a global (the stack pointer) by a constant
-//!   is one and the same, and all that is stored there;
-//! - it writes somewhere whose address was found in memory, or given. What writes only to places that are plain to see is a
-//!   bump allocator, or something like it; it is short, and [`crate::memory::mod_ref`] says exactly what it writes;
+//! - it handles integers of up to 64 bits, by loads, stores, arithmetic and branches. There are no
+//!   floats, no vectors, no copies of blocks, no atomics;
+//! - what it calls is known: functions of the program of which the same holds, without recursion,
+//!   and functions of the embedder, which do not matter for derivatives (`Program::define_host`);
+//! - in a loop, or in a function that is called in one, it stores only what cannot fill a block
+//!   with anything: *marks*, which are small constants other than zero; *counts*, which are another
+//!   number in each turn (all that leads back to the head of the loop adds a constant to it, and no
+//!   way leads round the store without passing there); and whatever it likes in front of memory,
+//!   where a WebAssembly module has its globals;
+//! - what allocates stores nothing at the address that it returns or behind it by a constant, nor
+//!   hands that address on. Variables that lie in memory, as all do without optimisation, are
+//!   followed: what is loaded from a place that is reached from a global (the stack pointer) by a
+//!   constant is one and the same, and all that is stored there;
+//! - it writes somewhere whose address was found in memory, or given. What writes only to places
+//!   that are plain to see is a bump allocator, or something like it; it is short, and
+//!   [`crate::memory::mod_ref`] says exactly what it writes;
 //! - its address is not taken. A call through a pointer asks for a derived pair.
 //!
 //! **Errs** on the side of deriving.
@@ -52,7 +61,8 @@ const MOST_VALUES: usize = 1 << 10;
 /// Constants below this are marks. As the bits of a float they are next to nothing.
 const MARK: u64 = 1 << 16;
 
-/// The functions among those that `root` reaches that are called as they are, wherever something else calls them.
+/// The functions among those that `root` reaches that are called as they are, wherever something
+/// else calls them.
 pub fn functions(program: &Program, reached: &[FuncKey], root: FuncKey) -> EntitySet<FuncKey> {
     let mut found = EntitySet::new();
     let mut lists = Lists { program, seen: HashMap::default(), known: HashMap::default() };
@@ -82,7 +92,8 @@ pub fn functions(program: &Program, reached: &[FuncKey], root: FuncKey) -> Entit
     found
 }
 
-/// Whether it takes the instance and integers, and returns an integer that is no address by itself, or nothing.
+/// Whether it takes the instance and integers, and returns an integer that is no address by itself,
+/// or nothing.
 fn has_type(sig: &ir::Signature) -> bool {
     let instance = sig.params.first().is_some_and(|p| p.purpose == ArgumentPurpose::VMContext);
     let fits = |p: &ir::AbiParam| p.purpose == ArgumentPurpose::Normal && is_number(p.value_type);
@@ -326,7 +337,8 @@ impl<'a> Body<'a> {
         (v, at)
     }
 
-    /// The same of an address, where the number that leads into memory is what counts, be it widened or not.
+    /// The same of an address, where the number that leads into memory is what counts, be it
+    /// widened or not.
     fn place(&self, address: Value) -> (Value, i64) {
         let dfg = &self.func.dfg;
         let (mut v, mut at) = self.sum(address);
@@ -389,7 +401,8 @@ impl<'a> Body<'a> {
         true
     }
 
-    /// What the results are made of by adding constants, and the least of these; `None` if that is too much to follow.
+    /// What the results are made of by adding constants, and the least of these; `None` if that is
+    /// too much to follow.
     fn returned(&self) -> Option<HashMap<Value, i64>> {
         let dfg = &self.func.dfg;
         let mut found: HashMap<Value, i64> = HashMap::default();
@@ -448,7 +461,8 @@ impl<'a> Body<'a> {
             && (block == head || !self.reached(block, Some(head)).contains(block))
     }
 
-    /// The blocks that a block leads to, itself if it lies on a cycle, by ways that do not pass another one.
+    /// The blocks that a block leads to, itself if it lies on a cycle, by ways that do not pass
+    /// another one.
     fn reached(&self, from: ir::Block, without: Option<ir::Block>) -> EntitySet<ir::Block> {
         let mut found = EntitySet::new();
         let mut work: Vec<ir::Block> = self.cfg.succs[from].to_vec();

@@ -1,25 +1,29 @@
 //! What a callee's results are made from, for its callers.
 //!
-//! **Problem.** A call that is given anything active, or a pointer to what may be, has results that depend on it, for all that its
-//! caller can see. Often they do not: a callee writes what is active to memory and returns how often it did, or the step
-//! that it took, or a bound that it computes from another argument. Then the caller differentiates what has no derivative, records for
-//! it, and may be refused for what it does with it.
+//! **Problem.** A call that is given anything active, or a pointer to what may be, has results that
+//! depend on it, for all that its caller can see. Often they do not: a callee writes what is active
+//! to memory and returns how often it did, or the step that it took, or a bound that it computes
+//! from another argument. Then the caller differentiates what has no derivative, records for it,
+//! and may be refused for what it does with it.
 //!
-//! **Answer.** For each result the parameters that lead to it, from operand to operand, through parameters of blocks and results
-//! of callees; or anything, where memory is read on the way or somebody is asked of whom nothing is known.
+//! **Answer.** For each result the parameters that lead to it, from operand to operand, through
+//! parameters of blocks and results of callees; or anything, where memory is read on the way or
+//! somebody is asked of whom nothing is known.
 //!
-//! **Lattice.** Sets of parameters, and anything above them. Sets only grow, so recursion converges: a result that a function
-//! gets from itself alone is made from nothing.
+//! **Lattice.** Sets of parameters, and anything above them. Sets only grow, so recursion
+//! converges: a result that a function gets from itself alone is made from nothing.
 //!
-//! Beside that, whether what is read from memory on the way may be the bits of a float: if it is less than four bytes, whatever becomes of it; if it is
-//! more, only if it is handed out as it is, since a number of that size that is calculated with is a number.
+//! Beside that, whether what is read from memory on the way may be the bits of a float: if it is
+//! less than four bytes, whatever becomes of it; if it is more, only if it is handed out as it is,
+//! since a number of that size that is calculated with is a number.
 //!
-//! **Errs** on the side of anything. Which way a function takes is no operand: a result that only depends on an argument by a
-//! branch is as constant as the program that computes it here and now, in a derivative as anywhere. Nor is the operand of what has no
-//! derivative: a comparison, a conversion to an integer.
+//! **Errs** on the side of anything. Which way a function takes is no operand: a result that only
+//! depends on an argument by a branch is as constant as the program that computes it here and now,
+//! in a derivative as anywhere. Nor is the operand of what has no derivative: a comparison, a
+//! conversion to an integer.
 //!
-//! Source: jump functions (Callahan, Cooper, Kennedy and Torczon, "Interprocedural constant propagation", 1986), as far as
-//! activity needs them.
+//! Source: jump functions (Callahan, Cooper, Kennedy and Torczon, "Interprocedural constant
+//! propagation", 1986), as far as activity needs them.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};

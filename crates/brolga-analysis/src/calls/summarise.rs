@@ -1,7 +1,8 @@
 //! What a callee's parameters are, for its callers: addresses or numbers, and what they point at.
 //!
-//! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so recursion converges; a
-//! function without a body contributes nothing (known C functions are asked about directly).
+//! One bottom-up fixpoint over the functions of a program that a root reaches. Facts only grow, so
+//! recursion converges; a function without a body contributes nothing (known C functions are asked
+//! about directly).
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,8 @@ impl Summaries {
         }
     }
 
-    /// The same if edges and uses are known. `demanded`: some function computes a float's bits from integers in memory.
+    /// The same if edges and uses are known. `demanded`: some function computes a float's bits from
+    /// integers in memory.
     pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, demanded: bool) -> Self {
         let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = points_to::flows(program, funcs);
@@ -91,8 +93,8 @@ impl Summaries {
     }
 }
 
-/// Whether nothing of what would be known of the only function of a program is ever asked for: it has no callers, itself included,
-/// and shares no memory with a name.
+/// Whether nothing of what would be known of the only function of a program is ever asked for: it
+/// has no callers, itself included, and shares no memory with a name.
 fn nobody_asks(program: &Program, func: &ir::Function) -> bool {
     program.data.is_empty() && func.dfg.alias_regions.len() == 0 && is_leaf(program, func)
 }
@@ -103,7 +105,8 @@ fn is_leaf(program: &Program, func: &ir::Function) -> bool {
     insts.all(|i| matches!(CalleeKind::of(program, func, i), None | Some(CalleeKind::Known(_))))
 }
 
-/// Functions whose address is taken, by signature. Those of C have functions of the program that stand for them.
+/// Functions whose address is taken, by signature. Those of C have functions of the program that
+/// stand for them.
 fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> HashMap<u64, Vec<FuncKey>> {
     let symbols: HashSet<String> = funcs.values().flat_map(|f| addresses(f)).map(|a| a.0).collect();
     let mut found: HashMap<u64, Vec<FuncKey>> = HashMap::default();
@@ -207,7 +210,8 @@ pub(crate) fn origins(cx: &PointerInput<'_>, p: &pointers::Pointers, v: ir::Valu
             Some(RootKind::Phi(b, i)) => work.extend(cx.cfg.incoming(*b, *i)),
             Some(RootKind::Select(inst)) => work.extend(&cx.func.dfg.inst_args(*inst)[1..]),
             Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => work.extend([*a, *b]),
-            // A callee that passes on what it is given, perhaps to itself, has no pointers of its own.
+            // A callee that passes on what it is given, perhaps to itself, has no pointers of its
+            // own.
             Some(RootKind::Call(inst, k))
                 if !p.address.contains(r)
                     && let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, cx.func, *inst) =>
@@ -234,7 +238,8 @@ struct ForOthers {
     indirect: Vec<(u64, Vec<Kinds>)>,
 }
 
-/// What a function's accesses tell about alias regions, and its indirect calls about the arguments of their callees.
+/// What a function's accesses tell about alias regions, and its indirect calls about the arguments
+/// of their callees.
 fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> ForOthers {
     let (mut regions, mut indirect) = (Vec::new(), Vec::new());
     for &b in &cfg.blocks {
@@ -280,8 +285,8 @@ pub struct Solved {
     pub steps: Steps,
 }
 
-/// Pointers and contents depend on each other through copies of pointers, and contents and lanes through memory that is only accessed by integers; they
-/// are solved together.
+/// Pointers and contents depend on each other through copies of pointers, and contents and lanes
+/// through memory that is only accessed by integers; they are solved together.
 pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
     let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
     let mut carried = contents::Carried::default();
@@ -301,7 +306,8 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         if carried.len() > known || mistaken > 0 {
             continue;
         }
-        // What lies beside pointers is a pointer only if nothing says that it is a float: that is asked last.
+        // What lies beside pointers is a pointer only if nothing says that it is a float: that is
+        // asked last.
         let beside = contents::beside_pointers(input.func, &c);
         if beside.into_iter().filter(|&v| copies.insert(v)).count() == 0 {
             return Solved { pointers: p, contents: c, lanes, steps };

@@ -1,4 +1,5 @@
-//! What is known of a function without its body: its summary, and those of a program ([`super::summarise`] computes them).
+//! What is known of a function without its body: its summary, and those of a program
+//! ([`super::summarise`] computes them).
 
 use std::collections::BTreeSet;
 
@@ -31,7 +32,8 @@ pub enum End {
     Result(usize),
 }
 
-/// Two ends between which a function moves floats of so many bytes, unchanged, if there are any in the integers.
+/// Two ends between which a function moves floats of so many bytes, unchanged, if there are any in
+/// the integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
     /// They.
@@ -49,11 +51,13 @@ pub struct Summary {
     pub contents: Vec<Kinds>,
     /// Per result: which pointers it may derive from.
     pub pointer_result: Vec<Origins>,
-    /// Per parameter and per result: the width of the floats whose bits it may carry, as an integer; else zero.
+    /// Per parameter and per result: the width of the floats whose bits it may carry, as an
+    /// integer; else zero.
     pub lanes: (Vec<u32>, Vec<u32>),
     /// Parameters and results between which it moves bits, whosever they are.
     pub links: Vec<Link>,
-    /// Per parameter: it goes to memory, to other functions or back to the caller, whole or in part, as it is, or becomes a float.
+    /// Per parameter: it goes to memory, to other functions or back to the caller, whole or in
+    /// part, as it is, or becomes a float.
     pub hands_on: Vec<bool>,
     /// Per parameter: how its bits become a float's, as far as the function tells.
     pub demands: Vec<Option<Demand>>,
@@ -66,7 +70,8 @@ pub struct Origins {
     pub own: bool,
     /// From these parameters, if they are pointers.
     pub params: BTreeSet<usize>,
-    /// From a function that was called through a pointer, which may have returned the bits of a float instead.
+    /// From a function that was called through a pointer, which may have returned the bits of a
+    /// float instead.
     pub anyone: bool,
 }
 
@@ -138,7 +143,8 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.address.get(i)).copied().unwrap_or(false)
     }
 
-    /// Whether a parameter is used as an address by a function that may be called through a pointer with this signature.
+    /// Whether a parameter is used as an address by a function that may be called through a pointer
+    /// with this signature.
     pub fn is_address_through(&self, signature: u64, i: usize) -> bool {
         self.addressed.get(&signature).into_iter().flatten().any(|&f| self.is_address(f, i))
     }
@@ -173,7 +179,8 @@ impl Summaries {
         self.funcs.get(&f).map_or(&[], |s| &s.links)
     }
 
-    /// Whether a parameter of `f` goes to memory, to other functions or back to the caller, whole or in part, as it is.
+    /// Whether a parameter of `f` goes to memory, to other functions or back to the caller, whole
+    /// or in part, as it is.
     pub fn hands_on(&self, f: FuncKey, i: usize) -> bool {
         self.funcs.get(&f).and_then(|s| s.hands_on.get(i)).copied().unwrap_or(false)
     }
@@ -193,8 +200,8 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.lanes.1.get(i)).copied().unwrap_or(0)
     }
 
-    /// Whether a function that may be called through a pointer with this signature makes a float of what it is given, as far as such
-    /// functions tell.
+    /// Whether a function that may be called through a pointer with this signature makes a float of
+    /// what it is given, as far as such functions tell.
     pub fn takes_bits_through(&self, signature: u64, i: usize) -> bool {
         self.addressed.get(&signature).into_iter().flatten().any(|&f| self.param_lane(f, i) != 0)
     }

@@ -1,8 +1,9 @@
 //! Dominators and natural loops.
 //!
-//! A back edge goes to a block that dominates its source; the loop of a header is what reaches its back edges without
-//! passing through it. Loops nest or are disjoint. A cycle that remains when all back edges are taken away has more than one
-//! way in: it is *irreducible*, and whoever asks is told which blocks lie on one.
+//! A back edge goes to a block that dominates its source; the loop of a header is what reaches its
+//! back edges without passing through it. Loops nest or are disjoint. A cycle that remains when all
+//! back edges are taken away has more than one way in: it is *irreducible*, and whoever asks is
+//! told which blocks lie on one.
 //!
 //! Source: Aho, Lam, Sethi, Ullman, *Compilers*, section 9.6.
 
@@ -123,7 +124,8 @@ impl Loops {
                 .collect();
             found.push(Loop { header, latches, entries, blocks, exits, parent: None, depth: 0 });
         }
-        // A dominator tree is walked from the outside in, and so are the loops of the headers in it.
+        // A dominator tree is walked from the outside in, and so are the loops of the headers in
+        // it.
         found.sort_by_key(|l| self.span[l.header].0);
         for mut l in found {
             l.parent = self.innermost[l.header];

@@ -1,8 +1,9 @@
 //! Edges of the primal, and which blocks run at most once per call.
 //!
-//! Parallel edges have been split, so an edge is named by its two blocks. A block outside every cycle runs at most once per
-//! call: what it records has a fixed place in the activation frame, and needs no stack. Cycles are the strongly connected
-//! components of the graph, irreducible ones included.
+//! Parallel edges have been split, so an edge is named by its two blocks. A block outside every
+//! cycle runs at most once per call: what it records has a fixed place in the activation frame, and
+//! needs no stack. Cycles are the strongly connected components of the graph, irreducible ones
+//! included.
 
 pub mod loops;
 pub mod stores;
@@ -40,7 +41,8 @@ pub struct Cfg {
     pub def_block: SecondaryMap<ir::Value, Option<ir::Block>>,
     /// All calls, in layout order.
     pub calls: Vec<ir::Inst>,
-    /// All instructions, in layout order. Two dozen analyses go through them, and the layout itself is a linked list.
+    /// All instructions, in layout order. Two dozen analyses go through them, and the layout itself
+    /// is a linked list.
     insts: Vec<ir::Inst>,
     /// Where those of each block are.
     of_block: SecondaryMap<ir::Block, Part>,
@@ -117,7 +119,8 @@ impl Cfg {
     /// What a predecessor passes to a block, one for each of its parameters.
     pub fn args(&self, from: ir::Block, to: ir::Block) -> &[ir::Value] {
         let (preds, succs) = (&self.preds[to], &self.succs[from]);
-        // A table's entries are many edges out of one block, and the ways behind them many into one: the other end has few.
+        // A table's entries are many edges out of one block, and the ways behind them many into
+        // one: the other end has few.
         let found = if preds.len() < succs.len() {
             preds.iter().position(|&p| p == from).map(|i| self.passed[to][i])
         } else {

@@ -1,4 +1,5 @@
-//! Stores of a function by block, base and place: the cache behind [`crate::memory::reaching_store`].
+//! Stores of a function by block, base and place: the cache behind
+//! [`crate::memory::reaching_store`].
 
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode};
@@ -23,8 +24,8 @@ pub(crate) struct Write {
     pub(crate) update: bool,
 }
 
-/// All stores of a function, by block, base, and the pieces that they write to. So that a search does not go through all that lies
-/// between, which in a long block takes quadratic time.
+/// All stores of a function, by block, base, and the pieces that they write to. So that a search
+/// does not go through all that lies between, which in a long block takes quadratic time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stores {
     pub(crate) position: SecondaryMap<ir::Inst, u32>,

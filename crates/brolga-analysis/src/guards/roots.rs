@@ -23,8 +23,9 @@ use crate::guards::root_takers::{Taking, row};
 #[derive(Debug, Default)]
 pub struct Roots {
     found: EntitySet<ir::Value>,
-    /// Whether an infinite cotangent may come from a root in another function. Another run of the same one does not count: where its root is at zero, what
-    /// it was made of has turned back there.
+    /// Whether an infinite cotangent may come from a root in another function. Another run of the
+    /// same one does not count: where its root is at zero, what it was made of has turned back
+    /// there.
     pub foreign: bool,
 }
 

@@ -1,11 +1,14 @@
 //! Whose cotangent is one.
 //!
-//! **Problem.** Where the cotangent of a result is one by promise ([`ResultActivity::Unit`](brolga_ir::ResultActivity)), so is that of every sum that
-//! leads to it, turn by turn. Whoever does not know multiplies by it, carries it through loops and asks whether it is zero.
+//! **Problem.** Where the cotangent of a result is one by promise
+//! ([`ResultActivity::Unit`](brolga_ir::ResultActivity)), so is that of every sum that leads to it,
+//! turn by turn. Whoever does not know multiplies by it, carries it through loops and asks whether
+//! it is zero.
 //!
-//! **Answer.** A value's cotangent is one if, whichever way control flows from its definition to a return, exactly one use passes a cotangent on, as
-//! it is, and that use's result has cotangent one; and if no use passes on anything else. A way that ends in a trap or never ends does
-//! not count: no pullback runs behind it.
+//! **Answer.** A value's cotangent is one if, whichever way control flows from its definition to a
+//! return, exactly one use passes a cotangent on, as it is, and that use's result has cotangent
+//! one; and if no use passes on anything else. A way that ends in a trap or never ends does not
+//! count: no pullback runs behind it.
 //!
 //! **Greatest fixpoint**: everything is assumed to have it, then taken back. Scalar floats only.
 
@@ -43,7 +46,8 @@ struct Units<'a> {
     found: EntitySet<ir::Value>,
 }
 
-/// Values whose cotangent is one in each run; `active` tells which have one at all, `through` what stores pass on.
+/// Values whose cotangent is one in each run; `active` tells which have one at all, `through` what
+/// stores pass on.
 pub fn compute(
     i: &ActivityInput<'_>,
     active: &dyn Fn(ir::Value) -> bool,
@@ -119,7 +123,8 @@ impl Units<'_> {
                 Passes::Same(_) | Passes::Other => return false,
             }
         }
-        // The only one, where the value is made: whichever way goes on from there has had it, and has no other.
+        // The only one, where the value is made: whichever way goes on from there has had it, and
+        // has no other.
         if let [Use::Inst(inst, _)] = ones[..]
             && func.layout.inst_block(inst) == Some(b)
         {
@@ -162,8 +167,8 @@ impl Units<'_> {
     }
 }
 
-/// Values of which something is assumed that is to be looked at again: last ones first, round by round. In later rounds those whose uses pass on
-/// the cotangent of a value that has lost it.
+/// Values of which something is assumed that is to be looked at again: last ones first, round by
+/// round. In later rounds those whose uses pass on the cotangent of a value that has lost it.
 struct Left<'a> {
     all: &'a [(ir::Value, ir::Block)],
     /// Where each is in the list, one more.
@@ -174,7 +179,8 @@ struct Left<'a> {
     before: usize,
     /// Whether some are for another round.
     again: bool,
-    /// Whether a store passes on the cotangent of a value that is not its result: then all are looked at again.
+    /// Whether a store passes on the cotangent of a value that is not its result: then all are
+    /// looked at again.
     through: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Arithmetic on the bits of floats: which integer instructions count in units of the last place ([`crate::activity::ulp`]).
+//! Arithmetic on the bits of floats: which integer instructions count in units of the last place
+//! ([`crate::activity::ulp`]).
 
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::EntitySet;
@@ -48,7 +49,8 @@ pub(crate) fn kind(func: &ir::Function, inst: ir::Inst) -> Option<Kind> {
             let bare = |v| has_no_mantissa(func, v);
             (bare(a) != bare(b) && signed(func, inst, 0).is_none()).then_some(Kind::Exponent)
         }
-        // Bits are numbers with a sign or without one: that changes what a negative float becomes, and not by how much it moves.
+        // Bits are numbers with a sign or without one: that changes what a negative float becomes,
+        // and not by how much it moves.
         Opcode::Ushr | Opcode::Sshr => {
             constant(b).filter(|by| (1..8).contains(by)).map(|by| Kind::Rough(f64::from(1_u32 << by)))
         }
@@ -93,7 +95,8 @@ pub(crate) fn close_backwards(
     }
 }
 
-/// Which operand of a candidate is a float's bits if its result becomes a float: the one beside a number.
+/// Which operand of a candidate is a float's bits if its result becomes a float: the one beside a
+/// number.
 pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<u8> {
     match [a, b].map(|v| is_number(func, v, 4)) {
         [false, true] => Some(0),
@@ -102,7 +105,8 @@ pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Opti
     }
 }
 
-/// Whether a value is plainly a number: a constant, or calculated in a way that leaves no float's bits whole.
+/// Whether a value is plainly a number: a constant, or calculated in a way that leaves no float's
+/// bits whole.
 pub(crate) fn is_number(func: &ir::Function, v: ir::Value, depth: u32) -> bool {
     if constant_int(func, v).is_some() {
         return true;
@@ -117,7 +121,8 @@ pub(crate) fn is_number(func: &ir::Function, v: ir::Value, depth: u32) -> bool {
     }
 }
 
-/// The operands of which a value is one, where its definition only moves bits, or changes a float's sign.
+/// The operands of which a value is one, where its definition only moves bits, or changes a float's
+/// sign.
 pub(crate) fn moved_from(func: &ir::Function, inst: ir::Inst) -> &[ir::Value] {
     let args = func.dfg.inst_args(inst);
     match func.dfg.insts[inst].opcode() {

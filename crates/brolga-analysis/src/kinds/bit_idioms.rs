@@ -1,11 +1,14 @@
-//! Bitwise operations on float bits that mean something for floats: sign changes, absolute values, lane masks.
+//! Bitwise operations on float bits that mean something for floats: sign changes, absolute values,
+//! lane masks.
 //!
-//! `band`, `bor`, `bxor`, `bitselect` (and `bnot` on masks) are legal on floats and on integers that carry float bits, and
-//! compilers use them for `fabs`, `-x`, `copysign` and lane-wise selection. [`classify`] recognises these by their constant
-//! or mask operands; whatever it does not recognise cannot be differentiated.
+//! `band`, `bor`, `bxor`, `bitselect` (and `bnot` on masks) are legal on floats and on integers
+//! that carry float bits, and compilers use them for `fabs`, `-x`, `copysign` and lane-wise
+//! selection. [`classify`] recognises these by their constant or mask operands; whatever it does
+//! not recognise cannot be differentiated.
 //!
-//! What an operand is, is asked of the operations that made it, and those of their operands. Such chains may be as long as a function, and may come
-//! together again in every step, and the question is asked at each: so each looks at no more than a few values (`Left`), and then does not know.
+//! What an operand is, is asked of the operations that made it, and those of their operands. Such
+//! chains may be as long as a function, and may come together again in every step, and the question
+//! is asked at each: so each looks at no more than a few values (`Left`), and then does not know.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
 use smallvec::SmallVec;
@@ -186,7 +189,8 @@ fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
     go(func, v, lane, &mut { Left::BITS })
 }
 
-/// Whether every lane of a value has all its bits equal. `lane` is the width of the floats that it will mask.
+/// Whether every lane of a value has all its bits equal. `lane` is the width of the floats that it
+/// will mask.
 pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
     fn go(func: &ir::Function, v: ir::Value, lane: u32, left: &mut Left) -> bool {
         if left.one_more().is_none() {
@@ -238,7 +242,8 @@ fn is_bit(func: &ir::Function, v: ir::Value, left: &mut Left) -> bool {
     }
 }
 
-/// The number, zero or one, of which a scalar mask is made by arithmetic, and whether it has all its bits where that is one: `-c`, or else `c - 1`.
+/// The number, zero or one, of which a scalar mask is made by arithmetic, and whether it has all
+/// its bits where that is one: `-c`, or else `c - 1`.
 fn of_bit(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, bool)> {
     let constant = |v| crate::query::constant_int(func, v);
     let (c, ones) = match def(func, v)? {
@@ -252,7 +257,8 @@ fn of_bit(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, bool)> {
     is_bit(func, c, &mut { Left::BITS }).then_some((c, ones))
 }
 
-/// The operands of a bitwise operation that are not what it is masked by, if there is a mask: whatever that was made from, a float that it lets through is unchanged.
+/// The operands of a bitwise operation that are not what it is masked by, if there is a mask:
+/// whatever that was made from, a float that it lets through is unchanged.
 pub fn masked(func: &ir::Function, inst: ir::Inst, lane: u32) -> Option<SmallVec<[ir::Value; 2]>> {
     let a = func.dfg.inst_args(inst);
     match func.dfg.insts[inst].opcode() {
@@ -324,8 +330,9 @@ fn apart(func: &ir::Function, a: ir::Value, b: ir::Value, lane: u32) -> bool {
     lane == 4 && word(a) && word(b) && occupied(func, a) & occupied(func, b) == 0
 }
 
-/// The operand to which an operation adds no more than the other's sign bits, or whose sign it changes by those: a cotangent goes to this one alone. Where `lane`, the width of
-/// the floats that it carries, is 0, it is as wide as the lanes of the type.
+/// The operand to which an operation adds no more than the other's sign bits, or whose sign it
+/// changes by those: a cotangent goes to this one alone. Where `lane`, the width of the floats that
+/// it carries, is 0, it is as wide as the lanes of the type.
 pub fn signed(func: &ir::Function, inst: ir::Inst, lane: u32) -> Option<ir::Value> {
     let (Opcode::Bor | Opcode::Bxor) = func.dfg.insts[inst].opcode() else { return None };
     let &[x, y] = func.dfg.inst_args(inst) else { return None };
@@ -337,8 +344,8 @@ pub fn signed(func: &ir::Function, inst: ir::Inst, lane: u32) -> Option<ir::Valu
     }
 }
 
-/// Recognise a bitwise operation; `lane` is the width in bytes of the floats that it carries, `carries` tells which
-/// operands carry float bits that vary.
+/// Recognise a bitwise operation; `lane` is the width in bytes of the floats that it carries,
+/// `carries` tells which operands carry float bits that vary.
 pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn(ir::Value) -> bool) -> Option<BitOp> {
     let a = func.dfg.inst_args(inst);
     let kind = |v| constant_kind(func, v, lane);
@@ -390,7 +397,8 @@ pub fn classify(func: &ir::Function, inst: ir::Inst, lane: u32, carries: impl Fn
     }
 }
 
-/// What a bitwise operation does to a scalar integer that is no more than a piece of memory, if that is a change of sign, and the integer a float as wide as it, or if it lets it through or
+/// What a bitwise operation does to a scalar integer that is no more than a piece of memory, if
+/// that is a change of sign, and the integer a float as wide as it, or if it lets it through or
 /// not. That it is a float is for the run to see. `carries` tells which operands are pieces.
 pub fn sign_of_piece(func: &ir::Function, inst: ir::Inst, carries: impl Fn(ir::Value) -> bool) -> Option<BitOp> {
     let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);

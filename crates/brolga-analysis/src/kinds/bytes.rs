@@ -1,4 +1,5 @@
-//! Byte provenance: which bytes of which operands an integer is made of, by shifts, masks and bitwise or.
+//! Byte provenance: which bytes of which operands an integer is made of, by shifts, masks and
+//! bitwise or.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use smallvec::SmallVec;
@@ -16,8 +17,8 @@ pub struct BytesOf {
     pub up: i8,
 }
 
-/// What the bytes of the result are, where an instruction on integers, or on vectors of them, only puts bytes where others were; the rest are
-/// zeros, or copies of a sign.
+/// What the bytes of the result are, where an instruction on integers, or on vectors of them, only
+/// puts bytes where others were; the rest are zeros, or copies of a sign.
 pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
     bytes_of_lanes(func, inst).or_else(|| bytes_within(func, inst, &mut { MOST_LOOKED_AT }))
 }
@@ -61,8 +62,8 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
     }
 }
 
-/// Instructions that are looked at to know which bytes of an integer are zero: eight bytes, each loaded, extended, shifted and put in its place, are
-/// less. What needs more is occupied.
+/// Instructions that are looked at to know which bytes of an integer are zero: eight bytes, each
+/// loaded, extended, shifted and put in its place, are less. What needs more is occupied.
 pub(crate) const MOST_LOOKED_AT: u32 = 48;
 
 fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<SmallVec<[BytesOf; 2]>> {

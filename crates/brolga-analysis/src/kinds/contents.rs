@@ -1,17 +1,21 @@
 //! What memory behind a pointer holds: doubles, singles, pointers or integers.
 //!
-//! **Question.** An integer load may move a pointer, the bits of a double, the bits of two singles, or a number. CLIF does
-//! not say; the accesses around it do.
+//! **Question.** An integer load may move a pointer, the bits of a double, the bits of two singles,
+//! or a number. CLIF does not say; the accesses around it do.
 //!
-//! **Answer.** Addresses are put in classes (union-find): pointer arithmetic, selects and block parameters stay in a class,
-//! and so do two places between which bits are copied unchanged, since they then hold the same kinds of things. All addresses
-//! of one stack slot or data object are in one class. Each class and each *cell* (base and constant offset) collects evidence from typed accesses, from bitcasts of loaded or stored
-//! integers, from addresses that are loaded, from callees and from what the caller declared. A question about a place is
-//! answered by its cell if that has evidence, else by its class. Whether a word that nobody uses as an address is a pointer for lying among pointers is
-//! asked last ([`beside_pointers`]), when it is known which integers carry a float's bits ([`carried`]).
+//! **Answer.** Addresses are put in classes (union-find): pointer arithmetic, selects and block
+//! parameters stay in a class, and so do two places between which bits are copied unchanged, since
+//! they then hold the same kinds of things. All addresses of one stack slot or data object are in
+//! one class. Each class and each *cell* (base and constant offset) collects evidence from typed
+//! accesses, from bitcasts of loaded or stored integers, from addresses that are loaded, from
+//! callees and from what the caller declared. A question about a place is answered by its cell if
+//! that has evidence, else by its class. Whether a word that nobody uses as an address is a pointer
+//! for lying among pointers is asked last ([`beside_pointers`]), when it is known which integers
+//! carry a float's bits ([`carried`]).
 //!
-//! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only as far as the function
-//! and its callees see. Where the evidence is contradictory or absent the transform emits a run-time check instead.
+//! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only
+//! as far as the function and its callees see. Where the evidence is contradictory or absent the
+//! transform emits a run-time check instead.
 
 use std::collections::BTreeMap;
 
@@ -98,8 +102,8 @@ impl Contents {
         *e = e.join(k);
     }
 
-    /// What is known of a place of one block is known of the same place of its copy, either way: records of pointers and floats are
-    /// told apart by their fields.
+    /// What is known of a place of one block is known of the same place of its copy, either way:
+    /// records of pointers and floats are told apart by their fields.
     fn copy_cells(&mut self, copies: &[Copied]) {
         let mut changed = true;
         while std::mem::take(&mut changed) {
@@ -230,7 +234,8 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
                     follow(func.dfg.first_result(i));
                 }
                 Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect | Opcode::Shuffle | Opcode::Bnot => {
-                    // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a float.
+                    // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a
+                    // float.
                     let g = fate(func, uses, func.dfg.first_result(i), seen, depth + 1);
                     f.kinds = f.kinds.join(g.kinds);
                     f.stored |= g.stored;
@@ -280,7 +285,8 @@ pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
 /// Accesses of integers that are known to carry floats' bits, and of which kind.
 pub type Carried = HashMap<ir::Inst, Kinds>;
 
-/// Accesses of integers of which it is known whose bits they carry, where nothing else says what lies there.
+/// Accesses of integers of which it is known whose bits they carry, where nothing else says what
+/// lies there.
 pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> Carried {
     let func = cx.func;
     let (mut found, mut mixed) = (Carried::default(), None);
@@ -298,7 +304,8 @@ pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &Seconda
         let unknown = c.of_cell(cell).moved() == Kinds::NONE
             && c.float_overlaps(cell, bytes) == Kinds::NONE
             && p.root(v).is_none();
-        // What is computed of a float's bits, and compared, is no float; if it is handed on, whoever loads it says so.
+        // What is computed of a float's bits, and compared, is no float; if it is handed on,
+        // whoever loads it says so.
         let mut is_handed_on = || match func.dfg.insts[inst].opcode() {
             Opcode::Store => !mixed.get_or_insert_with(|| mixed_bits(cx, lane)).contains(v),
             _ => c.moved.contains(v),
@@ -310,7 +317,8 @@ pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &Seconda
     found
 }
 
-/// Integers into which bits of a float are mixed, other than by what means something for the float, and copies of them.
+/// Integers into which bits of a float are mixed, other than by what means something for the float,
+/// and copies of them.
 fn mixed_bits(cx: &PointerInput<'_>, lane: &SecondaryMap<ir::Value, u32>) -> EntitySet<ir::Value> {
     let (func, cfg) = (cx.func, cx.cfg);
     let mut found = EntitySet::new();
@@ -350,7 +358,8 @@ fn is_mixed(
     }
 }
 
-/// Compute contents; also finds the loads that copy pointers nobody dereferences, from cells where other accesses move pointers.
+/// Compute contents; also finds the loads that copy pointers nobody dereferences, from cells where
+/// other accesses move pointers.
 pub fn compute(
     cx: &PointerInput<'_>,
     p: &Pointers,
@@ -420,8 +429,9 @@ pub fn compute(
     (c, pointer_copy)
 }
 
-/// Loads that copy pointers nobody dereferences, from cells of which nothing is known among pointers. This is the weakest evidence there is; of a cell that
-/// is known to hold a float's bits it says nothing.
+/// Loads that copy pointers nobody dereferences, from cells of which nothing is known among
+/// pointers. This is the weakest evidence there is; of a cell that is known to hold a float's bits
+/// it says nothing.
 pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
     copies_where(func, c, |cell, addr| c.at(cell, addr))
 }

@@ -60,7 +60,8 @@ impl Kinds {
         }
     }
 
-    /// What a callee is told: one kind, or floats of both sizes. Of pointers among floats it knows more itself, and integers contradict nothing.
+    /// What a callee is told: one kind, or floats of both sizes. Of pointers among floats it knows
+    /// more itself, and integers contradict nothing.
     pub fn told(self) -> Kinds {
         match self.moved() {
             Kinds::NONE => self,
@@ -80,7 +81,8 @@ impl Kinds {
         }
     }
 
-    /// The shape of `bytes` bytes that hold this, if it holds one kind of float and nothing else that moves.
+    /// The shape of `bytes` bytes that hold this, if it holds one kind of float and nothing else
+    /// that moves.
     pub fn shape(self, bytes: u32) -> Option<Shape> {
         match self.moved() {
             Kinds::F64 => Shape::of_bits(bytes, 8),

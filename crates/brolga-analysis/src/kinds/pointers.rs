@@ -1,14 +1,15 @@
 //! Which integers are pointers, and where their shadows come from.
 //!
-//! **Question.** In CLIF a pointer is an integer. Which integers are used as addresses, and which shadow delta (see
-//! `brolga_ir::inst`) belongs to each?
+//! **Question.** In CLIF a pointer is an integer. Which integers are used as addresses, and which
+//! shadow delta (see `brolga_ir::inst`) belongs to each?
 //!
-//! **Answer, in two steps.** Backwards, from the address operands of memory accesses through additions, selects and block
-//! parameters: these values are *addresses*. At `iadd a, b` only the operand that is likelier the base is followed (an
-//! argument, stack slot or allocation before a loaded value before the result of arithmetic), so a loaded index is not
-//! taken for a pointer. Forwards, from the places where shadows come from: each value gets a [`Delta`]. The delta of a sum
-//! is the sum of the deltas, and only one of them is there in practice, so a delta has a *root*, the value whose delta it
-//! equals:
+//! **Answer, in two steps.** Backwards, from the address operands of memory accesses through
+//! additions, selects and block parameters: these values are *addresses*. At `iadd a, b` only the
+//! operand that is likelier the base is followed (an argument, stack slot or allocation before a
+//! loaded value before the result of arithmetic), so a loaded index is not taken for a pointer.
+//! Forwards, from the places where shadows come from: each value gets a [`Delta`]. The delta of a
+//! sum is the sum of the deltas, and only one of them is there in practice, so a delta has a
+//! *root*, the value whose delta it equals:
 //!
 //! ```text
 //! None            no shadow
@@ -16,8 +17,9 @@
 //! Lost            came from a pointer by an operation that does not keep the delta; an error if used as an address
 //! ```
 //!
-//! Join at block parameters: equal deltas stay, different ones make the parameter a root of its own (the forward pass then
-//! passes the delta as a block parameter too), `Lost` absorbs. Every step goes up, and a value moves at most three times.
+//! Join at block parameters: equal deltas stay, different ones make the parameter a root of its own
+//! (the forward pass then passes the delta as a block parameter too), `Lost` absorbs. Every step
+//! goes up, and a value moves at most three times.
 
 use brolga_ir::map::IndexMap;
 use brolga_ir::request::Elem;
@@ -82,7 +84,8 @@ pub struct Pointers {
     pub roots: IndexMap<ir::Value, RootKind>,
     /// Roots whose delta is never zero.
     pub sure: EntitySet<ir::Value>,
-    /// Roots of memory that this call made, or a caller's for it: stack slots and heap blocks. Nobody has seeded its shadow yet.
+    /// Roots of memory that this call made, or a caller's for it: stack slots and heap blocks.
+    /// Nobody has seeded its shadow yet.
     pub own: EntitySet<ir::Value>,
     /// Loads that are copies of pointers although nobody dereferences them here.
     pub pointer_copy: EntitySet<ir::Value>,
@@ -426,9 +429,10 @@ fn transfer(
     }
 }
 
-/// Whether a value that is lost is a number beside a pointer all the same: an unknown callee may have returned a pointer, but
-/// nobody here takes what it returned for an address, and no pointer that we know of went into the arithmetic. (An offset
-/// from one pointer to another, which leads from the one's memory to the other's, has both in it.)
+/// Whether a value that is lost is a number beside a pointer all the same: an unknown callee may
+/// have returned a pointer, but nobody here takes what it returned for an address, and no pointer
+/// that we know of went into the arithmetic. (An offset from one pointer to another, which leads
+/// from the one's memory to the other's, has both in it.)
 fn number(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, seen: &mut EntitySet<ir::Value>) -> bool {
     if p.address.contains(v) {
         return false;
@@ -454,7 +458,8 @@ fn number(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, seen: &mut EntitySe
     }
 }
 
-/// Whether a result is a number below a million, whatever the operands: no address, though it may be made from one.
+/// Whether a result is a number below a million, whatever the operands: no address, though it may
+/// be made from one.
 fn is_small(func: &ir::Function, inst: ir::Inst) -> bool {
     let args = func.dfg.inst_args(inst);
     let constant = |i: usize| constant_int(func, args[i]);

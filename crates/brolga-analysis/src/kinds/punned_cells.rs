@@ -1,16 +1,19 @@
 //! Places that hold pointers and floats by turns, across calls.
 //!
-//! **Question.** The shadow of a place is the address of a shadow while a pointer is there, and a cotangent while a float is. A
-//! function that stores a float has to know whether a pointer may have been there before; that may be its caller's doing, or
-//! another callee's. One that stores a pointer has to know whether a float may have been there: on the way back its cotangent is.
+//! **Question.** The shadow of a place is the address of a shadow while a pointer is there, and a
+//! cotangent while a float is. A function that stores a float has to know whether a pointer may
+//! have been there before; that may be its caller's doing, or another callee's. One that stores a
+//! pointer has to know whether a float may have been there: on the way back its cotangent is.
 //!
-//! **Answer.** For each function, the places behind its parameters and in data objects where it loads or stores a pointer, or
-//! stores a float that is no constant: by constant offset, since fields of one record have different ones. Callees' places are
-//! the caller's where they are behind what it passes. Facts only grow and offsets are bounded by [`FAR`], so recursion converges.
-//! A function that is called through a pointer may be any whose address is taken.
+//! **Answer.** For each function, the places behind its parameters and in data objects where it
+//! loads or stores a pointer, or stores a float that is no constant: by constant offset, since
+//! fields of one record have different ones. Callees' places are the caller's where they are behind
+//! what it passes. Facts only grow and offsets are bounded by [`FAR`], so recursion converges. A
+//! function that is called through a pointer may be any whose address is taken.
 //!
-//! **On which side it errs.** A place that is reached by other than constant offsets, or through a pointer that was loaded, is not
-//! followed. [`Turns::floats`] and [`Turns::pointers`] follow all addresses that are made from a parameter, so they say rather too much.
+//! **On which side it errs.** A place that is reached by other than constant offsets, or through a
+//! pointer that was loaded, is not followed. [`Turns::floats`] and [`Turns::pointers`] follow all
+//! addresses that are made from a parameter, so they say rather too much.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -230,7 +233,8 @@ impl Here {
             .any(|(_, h)| h.kinds.has(Kinds::POINTER))
     }
 
-    /// Whether a float that is no constant is stored in some of the eight bytes of a pointer at one time or another.
+    /// Whether a float that is no constant is stored in some of the eight bytes of a pointer at one
+    /// time or another.
     pub fn float(&self, (base, off): Cell) -> bool {
         let places = self.places.get(&base).into_iter();
         places.flat_map(|ps| ps.range(off.saturating_sub(7)..off.saturating_add(8))).any(|(&o, h)| {

@@ -1,4 +1,5 @@
-//! Evidence of punned cells: what one function does by itself to places that hold pointers and floats in time.
+//! Evidence of punned cells: what one function does by itself to places that hold pointers and
+//! floats in time.
 
 use std::collections::BTreeSet;
 
@@ -140,8 +141,8 @@ impl Cx<'_> {
         out.params
     }
 
-    /// Whether an integer with a delta is a pointer for certain. One that came from an unknown callee or caller, and that nobody
-    /// here takes for an address, may be a number.
+    /// Whether an integer with a delta is a pointer for certain. One that came from an unknown
+    /// callee or caller, and that nobody here takes for an address, may be a number.
     fn is_pointer(&self, v: ir::Value) -> bool {
         let p = self.p;
         p.root(v).is_some_and(|r| {

@@ -1,13 +1,17 @@
 //! Which integer parameters are places in an instance's memory.
 //!
-//! **Question.** WebAssembly's pointers are numbers: a place is the instance's address plus a 32-bit integer. A pass that asks of every integer of four bytes that comes from memory whether it
-//! is a half of a float asks that of every pointer. Which parameters does a function, or what it calls, use as such a number?
+//! **Question.** WebAssembly's pointers are numbers: a place is the instance's address plus a
+//! 32-bit integer. A pass that asks of every integer of four bytes that comes from memory whether
+//! it is a half of a float asks that of every pointer. Which parameters does a function, or what it
+//! calls, use as such a number?
 //!
-//! **Answer.** Forwards from each parameter of 32 bits, by moves and additions of constants: it is one if it is widened and added to the instance's address, or is an argument for such a parameter. The
-//! second is a fixpoint over calls.
+//! **Answer.** Forwards from each parameter of 32 bits, by moves and additions of constants: it is
+//! one if it is widened and added to the instance's address, or is an argument for such a
+//! parameter. The second is a fixpoint over calls.
 //!
-//! **Errs** on the side of yes: one use is enough, on whatever path. So it is no proof that a parameter never is a part of a float, only a reason not to expect it; who acts on it has to
-//! be right in any case.
+//! **Errs** on the side of yes: one use is enough, on whatever path. So it is no proof that a
+//! parameter never is a part of a float, only a reason not to expect it; who acts on it has to be
+//! right in any case.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
@@ -52,7 +56,8 @@ pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>) -> HashMa
     found
 }
 
-/// Whether a parameter is used as a place by the function itself, and the parameters that it is passed for.
+/// Whether a parameter is used as a place by the function itself, and the parameters that it is
+/// passed for.
 fn uses(program: &Program, body: Body<'_>, param: usize) -> (bool, Vec<Param>) {
     let Body { func, cfg, uses } = body;
     let formal = func.dfg.block_params(cfg.blocks[0]);

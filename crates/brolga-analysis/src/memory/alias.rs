@@ -1,22 +1,28 @@
 //! Which bytes an access may touch, as far as its address tells.
 //!
-//! **Question.** Two accesses of memory that comes from one place (a parameter, a stack slot): can they overlap?
+//! **Question.** Two accesses of memory that comes from one place (a parameter, a stack slot): can
+//! they overlap?
 //!
-//! **Answer.** Every address has an *origin*, and often something can be said of its distance from there:
+//! **Answer.** Every address has an *origin*, and often something can be said of its distance from
+//! there:
 //!
-//! - a *span* that it lies in: constants are exact, a widened 32-bit number is between 0 and 2^32 - 1, and so on. Disjoint
-//!   spans do not overlap. That separates the fields of a struct, and in WebAssembly what an instance has in front of its
-//!   memory (globals, sizes) from all of its memory;
-//! - a *widened sum*, `origin + widen(x + a) + c` with constants `a` (modulo 2^32) and `c`. Two of them with the same `x` are apart
-//!   by `a - a'` or by that minus 2^32, plus `c - c'`. That separates the fields of what a 32-bit number points at, which is how
-//!   WebAssembly has pointers, and the places of one frame of its stack.
+//! - a *span* that it lies in: constants are exact, a widened 32-bit number is between 0 and 2^32 -
+//!   1, and so on. Disjoint spans do not overlap. That separates the fields of a struct, and in
+//!   WebAssembly what an instance has in front of its memory (globals, sizes) from all of its
+//!   memory;
+//! - a *widened sum*, `origin + widen(x + a) + c` with constants `a` (modulo 2^32) and `c`. Two of
+//!   them with the same `x` are apart by `a - a'` or by that minus 2^32, plus `c - c'`. That
+//!   separates the fields of what a 32-bit number points at, which is how WebAssembly has pointers,
+//!   and the places of one frame of its stack.
 //!
-//! Where the program says which of its functions are an allocator, an address also has a set of [`blocks`](crate::memory::points_to) that it
-//! may be in, and what is in different blocks does not overlap, whatever the origins.
+//! Where the program says which of its functions are an allocator, an address also has a set of
+//! [`blocks`](crate::memory::points_to) that it may be in, and what is in different blocks does not
+//! overlap, whatever the origins.
 //!
-//! **Invariants.** Spans bound all executions of an access. A widened sum is compared with another one only where `x` is
-//! the same number in both, not only the same name: it is defined in a block that runs once, or both are looked at within one
-//! execution of one block. Distances are below 2^61, so sums of 64 bits do not wrap.
+//! **Invariants.** Spans bound all executions of an access. A widened sum is compared with another
+//! one only where `x` is the same number in both, not only the same name: it is defined in a block
+//! that runs once, or both are looked at within one execution of one block. Distances are below
+//! 2^61, so sums of 64 bits do not wrap.
 
 use brolga_ir::Program;
 use brolga_rules::{MathKind, MemFn};
@@ -164,7 +170,8 @@ impl Place {
         Self { origin: self.origin, from, bytes: high.checked_sub(low), within: self.within }
     }
 
-    /// Whether two places with one origin are apart. `steady` says of a value that it is the same in both.
+    /// Whether two places with one origin are apart. `steady` says of a value that it is the same
+    /// in both.
     fn apart(&self, other: &Self, steady: impl Fn(ir::Value) -> bool) -> bool {
         if let (Some(a), Some(b)) = (self.span(), other.span())
             && (a.1 <= b.0 || b.1 <= a.0)
@@ -227,7 +234,8 @@ impl Places<'_> {
         Place { origin: self.origin(p), from: self.distance(p, 0), bytes: None, within: self.blocks.of(p) }
     }
 
-    /// The origin of an address. Only what is plainly an offset is passed over; any other sum is unknown.
+    /// The origin of an address. Only what is plainly an offset is passed over; any other sum is
+    /// unknown.
     pub fn origin(&self, v: ir::Value) -> Origin {
         self.trace(v, &mut EntitySet::new(), 0).unwrap_or(Origin::Unknown)
     }
@@ -276,7 +284,8 @@ impl Places<'_> {
         })
     }
 
-    /// An address that is another one plus (or minus, if so) an offset: the other one, the offset, minus.
+    /// An address that is another one plus (or minus, if so) an offset: the other one, the offset,
+    /// minus.
     fn step(&self, inst: ir::Inst) -> Option<(ir::Value, ir::Value, bool)> {
         match self.func.dfg.insts[inst] {
             InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] } => {
@@ -293,7 +302,8 @@ impl Places<'_> {
         }
     }
 
-    /// Whether a value is a number of bytes, not an address: scaled, widened, constant, or made of such.
+    /// Whether a value is a number of bytes, not an address: scaled, widened, constant, or made of
+    /// such.
     fn is_offset(&self, v: ir::Value, depth: u32) -> bool {
         let func = self.func;
         let Some(inst) = func.dfg.value_def(v).inst() else { return false };
@@ -310,7 +320,8 @@ impl Places<'_> {
             }
     }
 
-    /// How far an address is from its origin, along the same steps as [`Self::trace`], block parameters excepted.
+    /// How far an address is from its origin, along the same steps as [`Self::trace`], block
+    /// parameters excepted.
     fn distance(&self, v: ir::Value, depth: u32) -> Option<Distance> {
         let inst = match self.func.dfg.value_def(v) {
             ValueDef::Param(b, _) => return (b == self.cfg.blocks[0]).then_some(Distance::ZERO),
@@ -403,8 +414,8 @@ fn access_type(func: &ir::Function, inst: ir::Inst) -> Type {
     }
 }
 
-/// What an address leads to: parameters' objects, something older than the call ([`OTHER`]), or memory that the function has made
-/// itself, which is all other bits.
+/// What an address leads to: parameters' objects, something older than the call ([`OTHER`]), or
+/// memory that the function has made itself, which is all other bits.
 pub fn leads_to(places: Places<'_>, address: ir::Value) -> Set {
     if places.blocks.known() {
         return places.blocks.of(address);

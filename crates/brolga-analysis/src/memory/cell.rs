@@ -1,8 +1,10 @@
 //! Places in memory that have a name: a base and a constant offset.
 //!
-//! Two accesses with the same cell are to the same place. Two with different cells may be as well: a base is what the function
-//! calls it, and parameters may overlap. Stack slots and data objects are the same base wherever their addresses are taken,
-//! which frontends do again for each access; and so is the sum of two values (a memory's base and an offset in it, say), wherever it is computed.
+//! Two accesses with the same cell are to the same place. Two with different cells may be as well:
+//! a base is what the function calls it, and parameters may overlap. Stack slots and data objects
+//! are the same base wherever their addresses are taken, which frontends do again for each access;
+//! and so is the sum of two values (a memory's base and an offset in it, say), wherever it is
+//! computed.
 
 use brolga_ir::program::symbol_in;
 use cranelift_codegen::ir::{self, ExternalName, InstructionData, Opcode, ValueDef};
@@ -79,7 +81,8 @@ pub fn object_of(func: &ir::Function, v: ir::Value) -> Option<Cell> {
     }
 }
 
-/// Whether two names are of one symbol. Most are written alike and are not spelled for that: there may be as many as instructions.
+/// Whether two names are of one symbol. Most are written alike and are not spelled for that: there
+/// may be as many as instructions.
 fn same(func: &ir::Function, a: &ExternalName, b: &ExternalName) -> bool {
     match (a, b) {
         (ExternalName::TestCase(a), ExternalName::TestCase(b)) => a == b,

@@ -1,21 +1,24 @@
 //! Which loads read memory that nobody writes afterwards.
 //!
-//! **Question.** In a combined function the second half runs when the first has just ended. What the first half loaded from
-//! memory is still there, unless something has written to it since. Which loads may simply be done again?
+//! **Question.** In a combined function the second half runs when the first has just ended. What
+//! the first half loaded from memory is still there, unless something has written to it since.
+//! Which loads may simply be done again?
 //!
-//! **Answer.** Every access has a [place](crate::memory::alias): an *origin* (a stack slot, a data object, a parameter, an allocation, or
-//! unknown), and bytes around it, as far as the address tells. A load may be done again if no write to memory that may be
-//! the same can come after it, on any path, the next turns of loops included: stores, atomics, calls that may write (what
-//! functions of the program may write is their [effect](crate::memory::mod_ref)). A load that the frontend has marked `readonly`
-//! always may.
+//! **Answer.** Every access has a [place](crate::memory::alias): an *origin* (a stack slot, a data
+//! object, a parameter, an allocation, or unknown), and bytes around it, as far as the address
+//! tells. A load may be done again if no write to memory that may be the same can come after it, on
+//! any path, the next turns of loops included: stores, atomics, calls that may write (what
+//! functions of the program may write is their [effect](crate::memory::mod_ref)). A load that the
+//! frontend has marked `readonly` always may.
 //!
-//! What may be the same: two stack slots, data objects or allocations are not; a slot or an allocation is nothing that the
-//! caller could have passed; two parameters may be the same memory, unless the caller says that one of them is `noalias`;
-//! unknown may be anything. Of one origin, bytes that are apart are not the same. Nor is what lies in different
+//! What may be the same: two stack slots, data objects or allocations are not; a slot or an
+//! allocation is nothing that the caller could have passed; two parameters may be the same memory,
+//! unless the caller says that one of them is `noalias`; unknown may be anything. Of one origin,
+//! bytes that are apart are not the same. Nor is what lies in different
 //! [blocks](crate::memory::points_to) of the program's own allocator.
 //!
-//! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory: that is what the caller
-//! promises by passing it (a debug run checks it).
+//! **Invariant.** The pullback itself writes to shadows only, and a shadow is never primal memory:
+//! that is what the caller promises by passing it (a debug run checks it).
 
 use brolga_ir::map::{HashMap, IndexMap, one_each};
 use brolga_ir::program::symbol_of;
@@ -82,8 +85,8 @@ impl ClobberInput<'_> {
         Places { program: self.program, func: self.func, cfg: self.cfg, blocks: self.blocks }
     }
 
-    /// Whether a `free` gives back a block that this function has allocated. In a combined function such a block stays until
-    /// the end, so that its contents can be read again.
+    /// Whether a `free` gives back a block that this function has allocated. In a combined function
+    /// such a block stays until the end, so that its contents can be read again.
     pub fn defers(&self, free: ir::Inst) -> bool {
         matches!(self.places().origin(self.func.dfg.inst_args(free)[0]), Origin::Alloc(_))
     }
@@ -94,7 +97,8 @@ impl ClobberInput<'_> {
             Some(CalleeKind::Known(r)) => matches!(r.kind, MathKind::Memory(MemFn::Free)),
             _ => false,
         };
-        // A block of this function is kept until the pullback is done: see `defers`, and [`crate::calls::deferred_free`].
+        // A block of this function is kept until the pullback is done: see `defers`, and
+        // [`crate::calls::deferred_free`].
         if is_free && self.defers(inst) || self.blocks.is_late(inst) {
             SmallVec::new()
         } else {
@@ -103,8 +107,8 @@ impl ClobberInput<'_> {
     }
 }
 
-/// Loads that may be done again at the end of the function. When it has returned that is another matter: even what is marked
-/// `readonly` may have been a stack slot that is no more.
+/// Loads that may be done again at the end of the function. When it has returned that is another
+/// matter: even what is marked `readonly` may have been a stack slot that is no more.
 pub fn reloadable(cx: &ClobberInput<'_>) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
     let mut loads: Vec<Access> = Vec::new();

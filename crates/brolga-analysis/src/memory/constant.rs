@@ -1,15 +1,21 @@
 //! Loads of memory that the caller has said to be constant.
 //!
-//! **Question.** Where memory is one piece (a WebAssembly module's), all of it has a shadow, and a parameter that is an address in it has none of its
-//! own that could be left out. The caller can still say that it asks for no cotangent of what lies there: data, labels, tables. Which loads need no cotangent then?
+//! **Question.** Where memory is one piece (a WebAssembly module's), all of it has a shadow, and a
+//! parameter that is an address in it has none of its own that could be left out. The caller can
+//! still say that it asks for no cotangent of what lies there: data, labels, tables. Which loads
+//! need no cotangent then?
 //!
-//! **Answer.** Those whose address is based on such a parameter alone ([`crate::memory::points_to`]), if nothing that runs may write to what such a
-//! parameter leads to: neither a store of the function that is asked for, nor a call, by its [effect](crate::memory::mod_ref). What is read is then what the
-//! caller has put there. Where something may be written, nothing is left out, so that a value that goes through
-//! such memory keeps its cotangent: the promise makes a gradient smaller, and never wrong. Two parameters may lead to the same memory, unless one of them is `noalias`.
+//! **Answer.** Those whose address is based on such a parameter alone
+//! ([`crate::memory::points_to`]), if nothing that runs may write to what such a parameter leads
+//! to: neither a store of the function that is asked for, nor a call, by its
+//! [effect](crate::memory::mod_ref). What is read is then what the caller has put there. Where
+//! something may be written, nothing is left out, so that a value that goes through such memory
+//! keeps its cotangent: the promise makes a gradient smaller, and never wrong. Two parameters may
+//! lead to the same memory, unless one of them is `noalias`.
 //!
-//! A call passes the promise on with an argument that is based on such parameters alone. Nothing is asked again in the callee, since its
-//! writes are part of the effect that the caller has looked at.
+//! A call passes the promise on with an argument that is based on such parameters alone. Nothing is
+//! asked again in the callee, since its writes are part of the effect that the caller has looked
+//! at.
 //!
 //! ```text
 //! double loss(const double *p, const double *t)     t constant: the load of t[0] has no cotangent,
@@ -57,7 +63,8 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// Find them. The root of a derivative looks for writes; a callee's have been looked at by its caller.
+    /// Find them. The root of a derivative looks for writes; a callee's have been looked at by its
+    /// caller.
     pub fn compute(i: &ConstantInput<'_>, root: bool) -> Self {
         let said = i.variant.constant.iter().enumerate().filter(|x| *x.1);
         let given: HashMap<usize, Set> = i.blocks.given().collect();

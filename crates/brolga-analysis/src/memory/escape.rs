@@ -1,24 +1,28 @@
 //! Memory that a function makes for itself and shows to nobody.
 //!
-//! **Question.** A stack slot, or a block from `malloc` or `calloc`: can anything but the loads of this function see what it
-//! holds?
+//! **Question.** A stack slot, or a block from `malloc` or `calloc`: can anything but the loads of
+//! this function see what it holds?
 //!
-//! **Answer.** All uses of its address are followed, through additions, subtractions and block parameters, and through the known
-//! functions that return what they are given. If each ends as the address of a plain load or store, in a comparison, as an operand of a
-//! known memory function, or where a known function writes a result, the memory is *private*. If the address is stored, returned, passed to
-//! anybody else, or goes through any other arithmetic, it is not.
+//! **Answer.** All uses of its address are followed, through additions, subtractions and block
+//! parameters, and through the known functions that return what they are given. If each ends as the
+//! address of a plain load or store, in a comparison, as an operand of a known memory function, or
+//! where a known function writes a result, the memory is *private*. If the address is stored,
+//! returned, passed to anybody else, or goes through any other arithmetic, it is not.
 //!
-//! Two answers are given for an address. It may *lead* to several private pieces of memory, wherever the taint has come; it is
-//! *within* one if nothing else can be meant ([`Places::origin`]). Who asks what may read a piece takes the first, who asks what
-//! writes to nothing else the second.
+//! Two answers are given for an address. It may *lead* to several private pieces of memory,
+//! wherever the taint has come; it is *within* one if nothing else can be meant
+//! ([`Places::origin`]). Who asks what may read a piece takes the first, who asks what writes to
+//! nothing else the second.
 //!
-//! **Arguments.** Memory behind a parameter is private, too, if the caller says that nothing else leads there and that it does not read what the
-//! function leaves there: then only the function's own loads can see it. Where memory is one piece, addresses are not followed from the
-//! parameter: [`crate::memory::points_to`] knows what each may be made from.
+//! **Arguments.** Memory behind a parameter is private, too, if the caller says that nothing else
+//! leads there and that it does not read what the function leaves there: then only the function's
+//! own loads can see it. Where memory is one piece, addresses are not followed from the parameter:
+//! [`crate::memory::points_to`] knows what each may be made from.
 //!
-//! **Invariants.** An access whose address does not lead to a private piece does not touch it: there is no way to get at such an
-//! address but from the one that was given out. An access is inside of the piece that its address was made from, as everywhere
-//! ([`crate::memory::clobber`] relies on it, too).
+//! **Invariants.** An access whose address does not lead to a private piece does not touch it:
+//! there is no way to get at such an address but from the one that was given out. An access is
+//! inside of the piece that its address was made from, as everywhere ([`crate::memory::clobber`]
+//! relies on it, too).
 
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
@@ -49,8 +53,8 @@ pub struct Private {
 }
 
 impl Private {
-    /// Look at all slots and allocations of a function, and at what these parameters lead to: memory that nothing else leads to, and that the caller does not
-    /// read afterwards.
+    /// Look at all slots and allocations of a function, and at what these parameters lead to:
+    /// memory that nothing else leads to, and that the caller does not read afterwards.
     pub fn compute(places: Places<'_>, uses: &Uses, scratch: &[usize]) -> Self {
         let mut found = Self::default();
         let (func, cfg) = (places.func, places.cfg);

@@ -1,27 +1,33 @@
 //! What memory a function may write to, and what it reads, for its callers.
 //!
-//! **Lattice.** An effect is a short list of [`Part`]s, none of which lies within another: bytes at some distance from where a parameter
-//! points, or anywhere, and in which [blocks](crate::memory::points_to) of the program's allocator that may be. A function's effect is the join
-//! of its own writes and of those of the functions that it calls, seen through the arguments that it passes. Parts about the same
-//! parameter and the same blocks become one with a span that has both in it, but for what lies in front of where the parameter
-//! points: in WebAssembly those are globals and sizes, and behind is all of memory.
+//! **Lattice.** An effect is a short list of [`Part`]s, none of which lies within another: bytes at
+//! some distance from where a parameter points, or anywhere, and in which
+//! [blocks](crate::memory::points_to) of the program's allocator that may be. A function's effect
+//! is the join of its own writes and of those of the functions that it calls, seen through the
+//! arguments that it passes. Parts about the same parameter and the same blocks become one with a
+//! span that has both in it, but for what lies in front of where the parameter points: in
+//! WebAssembly those are globals and sizes, and behind is all of memory.
 //!
-//! **Not seen** by callers are the function's own stack slots, which are gone when it has returned, and the blocks that it
-//! has allocated itself, C's as well as the program's. They did not exist before the call, and whatever is loaded from them behind it is
-//! loaded behind these writes. If their bytes were another block's before, that has been released, which is a write to it.
+//! **Not seen** by callers are the function's own stack slots, which are gone when it has returned,
+//! and the blocks that it has allocated itself, C's as well as the program's. They did not exist
+//! before the call, and whatever is loaded from them behind it is loaded behind these writes. If
+//! their bytes were another block's before, that has been released, which is a write to it.
 //!
-//! **Errs** on the side of anything: calls through pointers, functions of the embedder, whatever is not known to be harmless. Spans that keep
-//! growing through recursion have no bounds.
+//! **Errs** on the side of anything: calls through pointers, functions of the embedder, whatever is
+//! not known to be harmless. Spans that keep growing through recursion have no bounds.
 //!
-//! What a call of the program's allocator writes is taken on trust where it is not plain to see ([`MOST_STATE`]): nothing that the program
-//! reads ([`Allocator`]) but what lies in front of memory (its size), and the block that is released.
+//! What a call of the program's allocator writes is taken on trust where it is not plain to see
+//! ([`MOST_STATE`]): nothing that the program reads ([`Allocator`]) but what lies in front of
+//! memory (its size), and the block that is released.
 //!
-//! In WebAssembly it tells functions that only compute, or only write globals, from those that write to memory, and which arrays
-//! the latter write to.
+//! In WebAssembly it tells functions that only compute, or only write globals, from those that
+//! write to memory, and which arrays the latter write to.
 //!
-//! What a function *loads* is told in the same way, and says what may be written before it runs without its noticing ([`crate::calls::joint`]). What it *reads* is a
-//! set of parameters: a load whose address is made from a parameter reads through that, any other reads
-//! what is not a parameter's. It serves to tell what is worth knowing of a call ([`crate::memory::preserved`]); nothing relies on it.
+//! What a function *loads* is told in the same way, and says what may be written before it runs
+//! without its noticing ([`crate::calls::joint`]). What it *reads* is a set of parameters: a load
+//! whose address is made from a parameter reads through that, any other reads what is not a
+//! parameter's. It serves to tell what is worth knowing of a call ([`crate::memory::preserved`]);
+//! nothing relies on it.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
@@ -170,8 +176,8 @@ impl Effect {
 const BOUNDED_ROUNDS: usize = 8;
 /// Rounds after which what still changes is taken to be anything.
 const MOST_ROUNDS: usize = 64;
-/// Bytes of state that an allocator may write at places that do not vary, to be believed. What writes to more is taken to write to all that lies in
-/// front of memory.
+/// Bytes of state that an allocator may write at places that do not vary, to be believed. What
+/// writes to more is taken to write to all that lies in front of memory.
 const MOST_STATE: i64 = 1 << 16;
 /// In front of memory, from where the instance pointer points.
 const FRONT: (i64, i64) = (-(1 << 40), 0);
@@ -307,8 +313,8 @@ fn through(places: Places<'_>, args: &[ir::Value], part: &Part) -> Place {
     place.within(places.blocks.through(args, part.within))
 }
 
-/// What the program sees of a call of its allocator. Even if nothing is done with a block that is released, its bytes may be given
-/// out again.
+/// What the program sees of a call of its allocator. Even if nothing is done with a block that is
+/// released, its bytes may be given out again.
 fn by_allocator(
     places: Places<'_>,
     args: &[ir::Value],
@@ -325,7 +331,8 @@ fn by_allocator(
     let instance = places.of_address(args[0]);
     let small = |p: &Part| p.through == Some(0) && p.span.is_some_and(|s| s.1 - s.0 <= MOST_STATE);
     match effect {
-        // It is plain to see what that is, so that the program may read it after all: how far an arena is used, say.
+        // It is plain to see what that is, so that the program may read it after all: how far an
+        // arena is used, say.
         Some(effect) if effect.writes.0.iter().all(small) => {
             found.extend(effect.writes.0.iter().filter_map(|p| p.span).map(|s| instance.shifted(s)));
         }

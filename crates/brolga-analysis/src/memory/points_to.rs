@@ -1,35 +1,45 @@
 //! Which blocks of the program's own allocator an address may be in.
 //!
-//! **Problem.** Where memory is one piece (a WebAssembly module's), every address is the instance pointer plus a number, so a store
-//! to one array may be a store to any other. But the numbers come from somewhere, and if a function of the program is known to be an
-//! allocator ([`Allocator`]), what it returns is a block apart from everything else.
+//! **Problem.** Where memory is one piece (a WebAssembly module's), every address is the instance
+//! pointer plus a number, so a store to one array may be a store to any other. But the numbers come
+//! from somewhere, and if a function of the program is known to be an allocator ([`Allocator`]),
+//! what it returns is a block apart from everything else.
 //!
-//! **Answer.** Every value has a *set* of what it may be made from: *sites* (calls of an allocator in this function; a site stands for all blocks
-//! that it ever returns), and the *rest* (parameters, one by one, and anything else). Two accesses whose sets have no site in common and are
-//! not both in the rest do not touch the same block. What a value is made from is found by one fixpoint over the function,
-//! without regard to order:
+//! **Answer.** Every value has a *set* of what it may be made from: *sites* (calls of an allocator
+//! in this function; a site stands for all blocks that it ever returns), and the *rest*
+//! (parameters, one by one, and anything else). Two accesses whose sets have no site in common and
+//! are not both in the rest do not touch the same block. What a value is made from is found by one
+//! fixpoint over the function, without regard to order:
 //!
 //! - an instruction passes on the sets of its operands, a block parameter those of its arguments;
-//! - a site *escapes* if something made from it is stored in the rest or in an escaped site, or is given to a call that may keep it
-//!   ([`Flow::keeps`]), or lies in a block of which a call is told. What is loaded from the rest is made from anything in the rest or escaped;
-//!   what a call returns, from those of its arguments that the callee's results are made from (`memcpy` returns what it was given), and from anything
-//!   in the rest or escaped if they are made from anything else. What is loaded from a site that has not escaped is made from what has been stored there;
-//! - parameters are in the rest: what the caller knows is older than any block that this activation allocates. But one of which the caller
-//!   has said that nothing else leads to its memory (`noalias`) is a site as well, of a block that holds what others have put there.
+//! - a site *escapes* if something made from it is stored in the rest or in an escaped site, or is
+//!   given to a call that may keep it ([`Flow::keeps`]), or lies in a block of which a call is
+//!   told. What is loaded from the rest is made from anything in the rest or escaped; what a call
+//!   returns, from those of its arguments that the callee's results are made from (`memcpy` returns
+//!   what it was given), and from anything in the rest or escaped if they are made from anything
+//!   else. What is loaded from a site that has not escaped is made from what has been stored there;
+//! - parameters are in the rest: what the caller knows is older than any block that this activation
+//!   allocates. But one of which the caller has said that nothing else leads to its memory
+//!   (`noalias`) is a site as well, of a block that holds what others have put there.
 //!
-//! For addresses there is a second set, of what they are *based* on. There, what is scaled (a 32-bit `ishl` or `imul`) and then added
-//! is an index, as in [`crate::memory::alias`], and so are constants: a [`NUMBER`]. A number alone is the address of a static object, which is in
-//! the rest, and whatever may be a number after all (a difference of addresses, their bits, a merge of an address with a constant) may be the
-//! address of one, too. Any other operation passes on the whole set, and so does storing.
+//! For addresses there is a second set, of what they are *based* on. There, what is scaled (a
+//! 32-bit `ishl` or `imul`) and then added is an index, as in [`crate::memory::alias`], and so are
+//! constants: a [`NUMBER`]. A number alone is the address of a static object, which is in the rest,
+//! and whatever may be a number after all (a difference of addresses, their bits, a merge of an
+//! address with a constant) may be the address of one, too. Any other operation passes on the whole
+//! set, and so does storing.
 //!
-//! **Lifetimes.** Sets say nothing of time: when a block has been released, its bytes may become another site's. Every client asks
-//! whether something is written between two points, and a release counts as a write to the block that is released
-//! ([`crate::memory::mod_ref::written`]). If the bytes of a block have come to be another's, then such a write lies between.
+//! **Lifetimes.** Sets say nothing of time: when a block has been released, its bytes may become
+//! another site's. Every client asks whether something is written between two points, and a release
+//! counts as a write to the block that is released ([`crate::memory::mod_ref::written`]). If the
+//! bytes of a block have come to be another's, then such a write lies between.
 //!
-//! **Invariants.** An access stays in the object that its address was made from (C's rule, and the promise of [`Allocator`]). Sets
-//! are never empty for addresses, and have all bits where nothing is known. Sites beyond the sixty-fourth are in the rest.
+//! **Invariants.** An access stays in the object that its address was made from (C's rule, and the
+//! promise of [`Allocator`]). Sets are never empty for addresses, and have all bits where nothing
+//! is known. Sites beyond the sixty-fourth are in the rest.
 //!
-//! Source: Andersen (1994), inclusion-based points-to sets, by allocation site; LLVM's `noalias` results of allocating functions.
+//! Source: Andersen (1994), inclusion-based points-to sets, by allocation site; LLVM's `noalias`
+//! results of allocating functions.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
@@ -46,7 +56,8 @@ pub type Set = u128;
 
 /// In the rest, and not from a parameter that has a bit.
 pub const OTHER: Set = 1 << 63;
-/// In sets of bases: not an address, or that of a static object. The instance, parameter 0, needs no bit.
+/// In sets of bases: not an address, or that of a static object. The instance, parameter 0, needs
+/// no bit.
 const NUMBER: Set = 1;
 /// Everything but sites.
 pub const REST: Set = u64::MAX as Set;
@@ -60,7 +71,8 @@ pub fn apart(a: Set, b: Set) -> bool {
     a & b & SITES == 0 && (a & REST == 0 || b & REST == 0)
 }
 
-/// Whether a set has nothing in it that is older than the function's activation, if its caller has said nothing of parameters.
+/// Whether a set has nothing in it that is older than the function's activation, if its caller has
+/// said nothing of parameters.
 pub fn is_new(set: Set) -> bool {
     set & REST == 0
 }
@@ -99,8 +111,9 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Look at a function. Without flows there is no allocator, and nothing is known but what its caller has said: to memory behind which
-    /// parameters nothing else leads. If it has said nothing, the list is empty.
+    /// Look at a function. Without flows there is no allocator, and nothing is known but what its
+    /// caller has said: to memory behind which parameters nothing else leads. If it has said
+    /// nothing, the list is empty.
     pub fn compute(
         program: &Program,
         func: &ir::Function,
@@ -124,7 +137,8 @@ impl Blocks {
         Self { addresses: Some(addresses), passed, escaped: pass.escaped, given: pass.given, allocating, late }
     }
 
-    /// The same for a function of the program. Of an allocator's own accesses nothing is known: they are not C's.
+    /// The same for a function of the program. Of an allocator's own accesses nothing is known:
+    /// they are not C's.
     pub fn of_function(
         program: &Program,
         key: FuncKey,
@@ -158,8 +172,9 @@ impl Blocks {
         }
     }
 
-    /// Parameters whose memory nothing else leads to, as far as nobody else has come to know of it: with the bit that says of an address that it may be
-    /// there. All who may read it are told such an address.
+    /// Parameters whose memory nothing else leads to, as far as nobody else has come to know of it:
+    /// with the bit that says of an address that it may be there. All who may read it are told such
+    /// an address.
     pub fn given(&self) -> impl Iterator<Item = (usize, Set)> + '_ {
         self.given.iter().copied().filter(|(_, site)| self.escaped & site == 0)
     }
@@ -272,7 +287,8 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Look at a function, if there is an instance, and an allocator or a parameter of which something is said.
+    /// Look at a function, if there is an instance, and an allocator or a parameter of which
+    /// something is said.
     fn of(
         program: &Program,
         func: &'a ir::Function,
@@ -348,7 +364,8 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    /// Parameters that lead to memory which nothing else leads to are sites, whose blocks hold what others have put there.
+    /// Parameters that lead to memory which nothing else leads to are sites, whose blocks hold what
+    /// others have put there.
     fn given(&mut self, noalias: &[bool]) {
         let params = self.func.dfg.block_params(self.cfg.blocks[0]);
         let said = params.iter().zip(noalias).enumerate().skip(1).filter(|(_, (_, said))| **said);

@@ -1,10 +1,11 @@
 //! The last store to a place before a load, where that is certain.
 //!
-//! Evidence about a cell (see [`crate::kinds::contents`]) says what it holds at one time or another. Where a load follows a store
-//! to the same bytes in its own block, or in blocks that lead to it and nowhere else, we know which of its lives it is in:
-//! the answer is the store, and it is final. Stores through other base values may alias, but what they write is of the type
-//! that the load expects, or the program would be reading it as something else by accident; they are passed over. Calls
-//! that receive an address end the search.
+//! Evidence about a cell (see [`crate::kinds::contents`]) says what it holds at one time or
+//! another. Where a load follows a store to the same bytes in its own block, or in blocks that lead
+//! to it and nowhere else, we know which of its lives it is in: the answer is the store, and it is
+//! final. Stores through other base values may alias, but what they write is of the type that the
+//! load expects, or the program would be reading it as something else by accident; they are passed
+//! over. Calls that receive an address end the search.
 
 use cranelift_codegen::ir::{self};
 
@@ -21,7 +22,8 @@ pub struct Found {
     pub offset: i64,
     /// Bytes that it writes.
     pub bytes: u32,
-    /// Whether nothing can have written there since, whatever addresses may be the same: nobody has that calls the place otherwise.
+    /// Whether nothing can have written there since, whatever addresses may be the same: nobody has
+    /// that calls the place otherwise.
     pub sure: bool,
 }
 

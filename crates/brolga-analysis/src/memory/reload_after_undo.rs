@@ -1,21 +1,26 @@
 //! Which loads a pullback that undoes every write can do again, and where.
 //!
-//! **Question.** In memory mode `restore` the reverse of a store puts back what was there before. If nobody else has a turn between the
-//! two halves (the caller asked for one function that does both), memory is at each point of the pullback what it was at
-//! that point of the primal. A load may then be done again in the reverse of a statement that reads its
-//! result, however often the place is written later: arrays that are updated in place need no record of what was read, only of
-//! what was overwritten. That holds across calls too, since the functions of the program undo their writes alike.
+//! **Question.** In memory mode `restore` the reverse of a store puts back what was there before.
+//! If nobody else has a turn between the two halves (the caller asked for one function that does
+//! both), memory is at each point of the pullback what it was at that point of the primal. A load
+//! may then be done again in the reverse of a statement that reads its result, however often the
+//! place is written later: arrays that are updated in place need no record of what was read, only
+//! of what was overwritten. That holds across calls too, since the functions of the program undo
+//! their writes alike.
 //!
-//! **Answer.** A load L may be done again in the reverse of a statement S that L dominates, if no write that may be to the
-//! [same place](crate::memory::clobber) happens from L to S, S included (the reverse of a store undoes it before it asks for anything).
-//! Within the block of L that is a stretch of instructions; any other block is reached by ways on which L
-//! does not run again, since S reads the last result of L. Writes that nobody undoes must not come after L at all.
+//! **Answer.** A load L may be done again in the reverse of a statement S that L dominates, if no
+//! write that may be to the [same place](crate::memory::clobber) happens from L to S, S included
+//! (the reverse of a store undoes it before it asks for anything). Within the block of L that is a
+//! stretch of instructions; any other block is reached by ways on which L does not run again, since
+//! S reads the last result of L. Writes that nobody undoes must not come after L at all.
 //!
-//! **Undone** are stores and atomics of any type, the block copies of C, and calls of functions of the program all of whose writes are. Blocks
-//! that are freed stay until the end, so `free` writes nothing here. Functions of the embedder write nothing that the program reads
+//! **Undone** are stores and atomics of any type, the block copies of C, and calls of functions of
+//! the program all of whose writes are. Blocks that are freed stay until the end, so `free` writes
+//! nothing here. Functions of the embedder write nothing that the program reads
 //! (`Program::define_host`). Not undone is what an unknown function does.
 //!
-//! Source: Tapenade (Hascoët and Pascual, 2013), for recording what is overwritten, not what is read.
+//! Source: Tapenade (Hascoët and Pascual, 2013), for recording what is overwritten, not what is
+//! read.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
@@ -28,7 +33,8 @@ use crate::memory::alias::Place;
 use crate::memory::clobber::ClobberInput;
 use crate::memory::mod_ref;
 
-/// Pairs of a load and a write that are looked at in one function; after that no more loads are done again.
+/// Pairs of a load and a write that are looked at in one function; after that no more loads are
+/// done again.
 const MOST_PAIRS: usize = 1 << 22;
 
 /// What becomes of an instruction's writes.
@@ -140,8 +146,8 @@ impl<'a> Rewind<'a> {
         Self { cx, writes, position, stays, known: HashMap::default(), pairs: 0 }
     }
 
-    /// Whether a load can be done again in the reverse of block `b`, when everything from position `at` on has been undone: 0 is
-    /// the start of the block, `n` behind its `n`-th instruction.
+    /// Whether a load can be done again in the reverse of block `b`, when everything from position
+    /// `at` on has been undone: 0 is the start of the block, `n` behind its `n`-th instruction.
     pub fn again(&mut self, load: ir::Inst, b: ir::Block, at: u32) -> bool {
         let Some(home) = self.cx.func.layout.inst_block(load) else { return false };
         if !self.known.contains_key(&load) {
@@ -175,7 +181,8 @@ impl<'a> Rewind<'a> {
         found
     }
 
-    /// Whether two places may be the same. `here` says that both are accessed in one execution of one block.
+    /// Whether two places may be the same. `here` says that both are accessed in one execution of
+    /// one block.
     fn may_be(&self, a: &Place, b: &Place, here: bool) -> bool {
         let places = self.cx.places();
         let apart = if here { places.apart_in_block(a, b) } else { places.apart(a, b) };
@@ -187,7 +194,8 @@ impl<'a> Rewind<'a> {
         let place = self.cx.places().of_access(load);
         let until = self.first_change(home, at + 1, &place, true);
         let mut reach = Reach { at, until: until.unwrap_or(u32::MAX), usable: true, ..Reach::default() };
-        // Blocks that can run before L runs again, and whether the place may have changed when they start.
+        // Blocks that can run before L runs again, and whether the place may have changed when they
+        // start.
         let mut seen: EntitySet<ir::Block> = EntitySet::new();
         let mut work: Vec<(ir::Block, bool)> = self.cx.cfg.succs[home].iter().map(|&s| (s, until.is_some())).collect();
         while let Some((b, changed)) = work.pop() {

@@ -18,7 +18,8 @@ pub fn program(text: &str) -> Program {
     program
 }
 
-/// The same of a module, whose memory is one piece; those of these functions that it has are its allocator.
+/// The same of a module, whose memory is one piece; those of these functions that it has are its
+/// allocator.
 pub fn module(text: &str, allocator: &[(&str, Allocator)]) -> Program {
     let mut program = program(text);
     program.vmctx_pointers_only = true;
@@ -42,8 +43,8 @@ pub fn bodies(program: &Program) -> HashMap<FuncKey, &Function> {
 /// The caller has said of no parameter that nothing else leads to its memory.
 pub const NOTHING_SAID: (&[bool], &[bool]) = (&[], &[]);
 
-/// Ask about `%f`. `pointers` and `numbers` are the parameters of which that has been said, as pointers and as numbers of a
-/// module.
+/// Ask about `%f`. `pointers` and `numbers` are the parameters of which that has been said, as
+/// pointers and as numbers of a module.
 pub fn with_input<R>(
     program: &Program,
     (pointers, numbers): (&[bool], &[bool]),

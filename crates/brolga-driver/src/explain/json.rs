@@ -9,8 +9,9 @@
 //!  "recorded": {"bytes": 8, "functions": [{"function": "%f", "frame_bytes": 0, "blocks": [{…}]}]}}
 //! ```
 //!
-//! A place is `{"function", "inst", "text", "line", "offset"}`, where one of the last two is null. Numbers are as in [`crate::output`]. A reason's `kind` is one of
-//! `const`, `rounded`, `not_chosen`, `compared`, `locally_constant`, `overwritten`, `stored`, `unused`, `zero_slope`,
+//! A place is `{"function", "inst", "text", "line", "offset"}`, where one of the last two is null.
+//! Numbers are as in [`crate::output`]. A reason's `kind` is one of `const`, `rounded`,
+//! `not_chosen`, `compared`, `locally_constant`, `overwritten`, `stored`, `unused`, `zero_slope`,
 //! `underflow`, `cancelled`, `zero_seed`, `not_reached`.
 
 use brolga_oracle::Place;

@@ -1,9 +1,10 @@
 //! Why the gradient of a call is what it is.
 //!
-//! Two sources, neither of which guesses. The *run* is the oracle's: the program is interpreted with every float on a graph
-//! ([`brolga_oracle::trace`]), which knows by which uses and slopes a cotangent came about, and where a use ended. The *plan*
-//! is that of the derivation itself: what each block records for the pullback, and for whom ([`plan`]); together with how
-//! often the run entered the block that gives bytes.
+//! Two sources, neither of which guesses. The *run* is the oracle's: the program is interpreted
+//! with every float on a graph ([`brolga_oracle::trace`]), which knows by which uses and slopes a
+//! cotangent came about, and where a use ended. The *plan* is that of the derivation itself: what
+//! each block records for the pullback, and for whom ([`plan`]); together with how often the run
+//! entered the block that gives bytes.
 //!
 //! ```text
 //! entries         each input: its gradient; if that is zero, the edges that are cut; for a single one, its terms
@@ -12,8 +13,8 @@
 //! blocks          what is recorded, and why
 //! ```
 //!
-//! The gradient shown is the tape's; where the compiled one differs beyond rounding, that is said, and `check` is the
-//! command to go on with.
+//! The gradient shown is the tape's; where the compiled one differs beyond rounding, that is said,
+//! and `check` is the command to go on with.
 
 pub mod json;
 pub mod plan;
@@ -33,8 +34,8 @@ use crate::protocol::derive;
 use crate::run::gradient;
 use crate::value::is_float;
 
-/// Most inputs whose zero gradient is explained. Each may lead through the whole run, and what cuts one input of a long
-/// buffer mostly cuts the others too.
+/// Most inputs whose zero gradient is explained. Each may lead through the whole run, and what cuts
+/// one input of a long buffer mostly cuts the others too.
 const MAX_EXPLAINED: usize = 256;
 
 /// What to explain.
@@ -133,7 +134,8 @@ pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<E
     let run_as = program;
     let memory = Memory::new(call).map_err(|e| OracleError::BadCall(e.to_string()))?;
     let args = oracle_args(call, &memory);
-    // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program may do with them.
+    // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program
+    // may do with them.
     let trace = unsafe { Oracle::new(call.interpreted(program)).trace(call.func, &args, &call.seeds) }?;
     let (program, hidden) = (call.interpreted(program), call.hidden());
     let words = Words { program, hidden };

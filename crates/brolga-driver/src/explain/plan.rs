@@ -1,6 +1,7 @@
 //! What each block records for its reverse, for whom, and how many bytes that was in a run.
 //!
-//! Read off the derivation's own plan; instructions are those of the file, not of the normalised function.
+//! Read off the derivation's own plan; instructions are those of the file, not of the normalised
+//! function.
 
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;
@@ -38,7 +39,8 @@ pub struct Block {
     pub keeps: Vec<Recorded>,
     /// What it pushes on the tape, each time.
     pub pushes: Vec<Recorded>,
-    /// Bytes of its own number that it pushes, because its successors must know where they come from.
+    /// Bytes of its own number that it pushes, because its successors must know where they come
+    /// from.
     pub number_bytes: u32,
     /// What its reverse has in a variable, set by the reverse of a block behind it.
     pub holds: Vec<Recorded>,
@@ -46,12 +48,14 @@ pub struct Block {
     pub knows: Vec<Recorded>,
     /// What its reverse computes again instead.
     pub recomputes: Vec<Recorded>,
-    /// Whether it belongs to a loop that runs in the reverse half, forwards, and records nothing for another run.
+    /// Whether it belongs to a loop that runs in the reverse half, forwards, and records nothing
+    /// for another run.
     pub again: bool,
-    /// Of the loop of which it is the header: whether several turns of it, or of its reverse, are run at a time, or why not. Empty if
-    /// that is out of the question.
+    /// Of the loop of which it is the header: whether several turns of it, or of its reverse, are
+    /// run at a time, or why not. Empty if that is out of the question.
     pub lanes: Vec<String>,
-    /// Of such a loop, if it records: whether it asks once if there is room on the tape, or why not.
+    /// Of such a loop, if it records: whether it asks once if there is room on the tape, or why
+    /// not.
     pub room: Option<String>,
 }
 
@@ -171,7 +175,8 @@ impl Describe<'_, '_> {
         }
     }
 
-    /// Whether normalisation has put an instruction in front of a terminator, of which it has the position.
+    /// Whether normalisation has put an instruction in front of a terminator, of which it has the
+    /// position.
     fn is_put_in(&self, inst: ir::Inst) -> bool {
         let facts = &self.s.facts;
         let origin = facts.program.origin(facts.variant.func, facts.original(inst));
@@ -219,10 +224,12 @@ impl Describe<'_, '_> {
         readers(&self.s.facts, &self.s.stmts, &self.s.plan, b, v).into_iter().map(text).collect()
     }
 
-    /// A block of the file, by any instruction in it that is the file's; if it can be by one of the function itself.
+    /// A block of the file, by any instruction in it that is the file's; if it can be by one of the
+    /// function itself.
     fn written(&self, b: ir::Block) -> Option<Written> {
         let facts = &self.s.facts;
-        // The normalised function may number blocks in another way; instructions know where they come from.
+        // The normalised function may number blocks in another way; instructions know where they
+        // come from.
         let all = facts.func().layout.block_insts(b).filter_map(|i| {
             let origin = facts.program.origin(facts.variant.func, facts.original(i));
             let block = facts.program.funcs[origin.func].body.as_ref()?.layout.inst_block(origin.inst)?;

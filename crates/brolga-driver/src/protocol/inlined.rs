@@ -1,8 +1,10 @@
 //! Calls that are replaced by what they call.
 //!
-//! Everything else leaves calls alone ([`Options::as_calls`]). Here they are replaced: once as two functions, watched as closely as without, and once as
-//! one function, with bounds that differ from call to call, the default among them, so that they are met here and there. Values and memory must be the
-//! same bit for bit. A gradient must be the same but for roundings: what a callee adds up by itself is added where its caller adds.
+//! Everything else leaves calls alone ([`Options::as_calls`]). Here they are replaced: once as two
+//! functions, watched as closely as without, and once as one function, with bounds that differ from
+//! call to call, the default among them, so that they are met here and there. Values and memory
+//! must be the same bit for bit. A gradient must be the same but for roundings: what a callee adds
+//! up by itself is added where its caller adds.
 
 use brolga::{Ideas, Inline, MemoryMode, Mode, Options, Program};
 use cranelift_codegen::ir::InstructionData;
@@ -11,8 +13,8 @@ use super::{Deriver, Subject, describe, run_anywhere, same_contents};
 use crate::bind::Invocation;
 use crate::run::Outcome;
 
-/// What comes out otherwise if calls are replaced, or if they are not. `bits` and `choice` are those of the call; `leave` and `restore` are what
-/// came out in both memory modes.
+/// What comes out otherwise if calls are replaced, or if they are not. `bits` and `choice` are
+/// those of the call; `leave` and `restore` are what came out in both memory modes.
 pub fn violations(
     program: &Program,
     call: &Invocation,

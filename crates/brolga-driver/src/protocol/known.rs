@@ -1,7 +1,8 @@
 //! Seeds that are known beforehand.
 //!
-//! Where a seed is one or zero, a rule that was told so (`Request::results`) must give the same numbers as one that is given the seed: in
-//! one function without the value, and, one call like this and the next like that, in two functions or in one.
+//! Where a seed is one or zero, a rule that was told so (`Request::results`) must give the same
+//! numbers as one that is given the seed: in one function without the value, and, one call like
+//! this and the next like that, in two functions or in one.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Error, Ideas, MemoryMode, Mode, Options, Program, ResultActivity};

@@ -1,9 +1,10 @@
 //! Shadows that hold nothing before the call.
 //!
-//! Where no two arguments share memory, all buffers that the primal only reads are declared `noalias` and `fresh`. What the
-//! derived rule says that it overwrites is then filled with NaNs, which neither a sum nor a forgotten place survives
-//! unnoticed; the rest holds zeros. Every place must hold the number that is added to zeros without these claims, or, where
-//! that is zero, still the NaN: a place that the primal does not read is left alone.
+//! Where no two arguments share memory, all buffers that the primal only reads are declared
+//! `noalias` and `fresh`. What the derived rule says that it overwrites is then filled with NaNs,
+//! which neither a sum nor a forgotten place survives unnoticed; the rest holds zeros. Every place
+//! must hold the number that is added to zeros without these claims, or, where that is zero, still
+//! the NaN: a place that the primal does not read is left alone.
 
 use brolga::{ArgActivity, Error, Ideas, Mode, Options, Program};
 

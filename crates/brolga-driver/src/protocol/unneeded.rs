@@ -1,7 +1,9 @@
 //! Memory that nobody reads after the call.
 //!
-//! Where no two arguments share memory and the function writes to one, all buffers are declared `noalias` and `no_need`. Then less may be written, and
-//! what nobody asks for need not be computed; but the values that are returned and the gradient must be what they are without these claims.
+//! Where no two arguments share memory and the function writes to one, all buffers are declared
+//! `noalias` and `no_need`. Then less may be written, and what nobody asks for need not be
+//! computed; but the values that are returned and the gradient must be what they are without these
+//! claims.
 
 use brolga::{Error, Ideas, Mode, Options, Program};
 

@@ -9,8 +9,8 @@
 //! | `0x00000002000000010000000000000000` | a vector, all its bits as one number: the first lane is at the end |
 //! | `@1` | the same buffer as argument 1, and the same shadow |
 //!
-//! Whether `[1.0]` is a buffer or a vector of one lane is settled by the parameter's type, so a bracket is only a [`List`]
-//! here.
+//! Whether `[1.0]` is a buffer or a vector of one lane is settled by the parameter's type, so a
+//! bracket is only a [`List`] here.
 
 use super::cursor::{Cursor, Parsed, Span, Spanned};
 use super::number::ElemType;

@@ -17,7 +17,8 @@ pub struct Spanned<T> {
     pub span: Span,
 }
 
-/// A line that cannot be read, or does not fit the function it is about. Prints with a caret under the place.
+/// A line that cannot be read, or does not fit the function it is about. Prints with a caret under
+/// the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// The whole text.

@@ -8,9 +8,11 @@
 //! ; bless: forward, pullback
 //! ```
 //!
-//! A directive is a comment on a line of its own, anywhere in the file. After the call come clauses in any order:
-//! `activity a,b`, `seed s,…`, `shadow N=[…]`, `noalias N,…`, `fresh N,…`, `noneed N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`,
-//! `memory leave|restore`. What follows `==` is compared with the gradient, one entry per argument; `null` where there is none, `_` where anything goes.
+//! A directive is a comment on a line of its own, anywhere in the file. After the call come clauses
+//! in any order: `activity a,b`, `seed s,…`, `shadow N=[…]`, `noalias N,…`, `fresh N,…`, `noneed
+//! N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`, `memory leave|restore`. What follows `==` is
+//! compared with the gradient, one entry per argument; `null` where there is none, `_` where
+//! anything goes.
 
 use brolga::{ArgActivity, MemoryMode, Stage};
 
@@ -339,7 +341,8 @@ fn shadow(c: &mut Cursor<'_>) -> Parsed<(Spanned<usize>, List)> {
     }
 }
 
-/// Lists in lists that an expectation may have. A gradient is a list of lists; the rest is room for better messages.
+/// Lists in lists that an expectation may have. A gradient is a list of lists; the rest is room for
+/// better messages.
 const MAX_DEPTH: usize = 4;
 
 fn expect_list(c: &mut Cursor<'_>) -> Parsed<Vec<Expect>> {

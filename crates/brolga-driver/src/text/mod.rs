@@ -1,8 +1,10 @@
-//! The little language of calls and directives: `%f(1.5, [1.0, 2.0]) seed 2.0 == [0.25, [1.0, 2.0]]`.
+//! The little language of calls and directives: `%f(1.5, [1.0, 2.0]) seed 2.0 == [0.25, [1.0,
+//! 2.0]]`.
 //!
-//! Reading happens in two steps. The parsers here ([`call`], [`directive`]) know no types: a number stays the text that was
-//! written, with its place. [`crate::bind`] then reads that text as what the function's signature asks for, so `0.1` for an
-//! `f32` is rounded once, and an error in either step can point at the very characters.
+//! Reading happens in two steps. The parsers here ([`call`], [`directive`]) know no types: a number
+//! stays the text that was written, with its place. [`crate::bind`] then reads that text as what
+//! the function's signature asks for, so `0.1` for an `f32` is rounded once, and an error in either
+//! step can point at the very characters.
 
 pub mod call;
 pub mod cursor;

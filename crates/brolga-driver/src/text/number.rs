@@ -1,7 +1,8 @@
 //! Numbers as people write them, read as the type that is wanted.
 //!
-//! Accepted: decimal (`-1.5e3`), CLIF's hexadecimal floats (`0x1.8p1`), `inf`, `nan`, `nan:0x1` (quiet with payload),
-//! integers in decimal or hexadecimal, `true` and `false`. A float is rounded once, to the type that is wanted.
+//! Accepted: decimal (`-1.5e3`), CLIF's hexadecimal floats (`0x1.8p1`), `inf`, `nan`, `nan:0x1`
+//! (quiet with payload), integers in decimal or hexadecimal, `true` and `false`. A float is rounded
+//! once, to the type that is wanted.
 
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{Type, types};

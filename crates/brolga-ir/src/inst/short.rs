@@ -1,10 +1,11 @@
 //! Lists of an instruction that are mostly short: what it defines, and the operands of arithmetic.
 //!
-//! **Problem.** A vector that has room for its first elements takes 24 bytes or 32, a third of an instruction, and there are as many instructions as
-//! would fill the caches several times.
+//! **Problem.** A vector that has room for its first elements takes 24 bytes or 32, a third of an
+//! instruction, and there are as many instructions as would fill the caches several times.
 //!
-//! **Answer.** Nearly all instructions define one name or none; those that define more have a box for them. Arithmetic has three operands at
-//! most, so a list of them is three names and how many count.
+//! **Answer.** Nearly all instructions define one name or none; those that define more have a box
+//! for them. Arithmetic has three operands at most, so a list of them is three names and how many
+//! count.
 //!
 //! **Invariants.** Both are slices to whoever reads them, and equal if those are.
 

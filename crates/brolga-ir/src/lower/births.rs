@@ -1,21 +1,27 @@
 //! Where cotangents begin, and which of them may share a variable.
 //!
-//! **Problem.** A cotangent that several blocks ask for is a variable of `cranelift-frontend`. The frontend keeps a table by block for
-//! each variable, and looks for what a variable has block by block, backwards. If all were zero from the entry on, a function of
-//! 30 000 instructions with a branch in every nine would ask for a gigabyte, and the search would go through all of the forward half
-//! for each of them.
+//! **Problem.** A cotangent that several blocks ask for is a variable of `cranelift-frontend`. The
+//! frontend keeps a table by block for each variable, and looks for what a variable has block by
+//! block, backwards. If all were zero from the entry on, a function of 30 000 instructions with a
+//! branch in every nine would ask for a gigabyte, and the search would go through all of the
+//! forward half for each of them.
 //!
-//! **Answer.** Put the blocks in a row so that edges lead to higher places, but for some on cycles, which are together ([`Row`]). Each cotangent has
-//! a *span* of places, and two of one type share a variable if their spans do not meet.
-//! - On a cycle it is said where a cotangent becomes zero before it is added to. Where that is so on all ways, its span is from the
-//!   first place to the last of the blocks in which it is alive or asked for.
-//! - Any other is zero until it is added to. So its variable is set to zero where that is seen to be soon enough: at the start of the last block
-//!   that dominates all that ask for it and is on no cycle. From there its span goes to the last of those that ask; of the cycles that these are on
+//! **Answer.** Put the blocks in a row so that edges lead to higher places, but for some on cycles,
+//! which are together ([`Row`]). Each cotangent has a *span* of places, and two of one type share a
+//! variable if their spans do not meet.
+//! - On a cycle it is said where a cotangent becomes zero before it is added to. Where that is so
+//!   on all ways, its span is from the first place to the last of the blocks in which it is alive
+//!   or asked for.
+//! - Any other is zero until it is added to. So its variable is set to zero where that is seen to
+//!   be soon enough: at the start of the last block that dominates all that ask for it and is on no
+//!   cycle. From there its span goes to the last of those that ask; of the cycles that these are on
 //!   it has all.
 //!
-//! **Invariants.** In between the last time that a cotangent was set and a block that asks for it, on any way, there are only blocks of its
-//! span. If that is where it is alive, by definition. Otherwise, let it begin in B. B dominates those who ask, and runs once, when nobody has
-//! added yet. Behind B places go up, but on cycles, which the span has as a whole. And whoever shares the variable sets it within another span.
+//! **Invariants.** In between the last time that a cotangent was set and a block that asks for it,
+//! on any way, there are only blocks of its span. If that is where it is alive, by definition.
+//! Otherwise, let it begin in B. B dominates those who ask, and runs once, when nobody has added
+//! yet. Behind B places go up, but on cycles, which the span has as a whole. And whoever shares the
+//! variable sets it within another span.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -82,8 +88,9 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// Where the cotangents that several blocks ask for begin. `asks` are in the order of blocks, and in that of instructions within each; `ty` is the type of a
-/// cotangent. Also the type of each variable that is needed.
+/// Where the cotangents that several blocks ask for begin. `asks` are in the order of blocks, and
+/// in that of instructions within each; `ty` is the type of a cotangent. Also the type of each
+/// variable that is needed.
 pub fn births(
     flow: &Flow<'_>,
     asks: &[Ask],
@@ -170,8 +177,8 @@ struct Alive {
 }
 
 impl Alive {
-    /// The first and the last place of all blocks in which a cotangent is alive or asked for. None if it is alive at the entry, or that
-    /// takes too long to find out.
+    /// The first and the last place of all blocks in which a cotangent is alive or asked for. None
+    /// if it is alive at the entry, or that takes too long to find out.
     fn span(&mut self, asks: &[Ask], place: &[usize], preds: impl FnOnce() -> Edges) -> Option<(usize, usize)> {
         let preds = self.preds.get_or_insert_with(preds);
         self.round += 1;
@@ -302,10 +309,12 @@ pub(in crate::lower) mod tests {
         CfgBlocks { symbol: "f".to_owned(), signature, blocks: blocks.collect() }
     }
 
-    /// What a run has in a variable: whose it is, and whether that may be something other than zero.
+    /// What a run has in a variable: whose it is, and whether that may be something other than
+    /// zero.
     type Has = Option<(ir::Value, bool)>;
 
-    /// Whoever asks finds what is its own, and what would be there in a variable of its own, wherever a run comes from.
+    /// Whoever asks finds what is its own, and what would be there in a variable of its own,
+    /// wherever a run comes from.
     #[test]
     fn nobody_finds_what_others_left() {
         let mut random = noise();
@@ -335,7 +344,8 @@ pub(in crate::lower) mod tests {
             inside += births.iter().filter(|b| b.block.is_none()).count();
             let variable = |v| births.iter().find(|b| b.value == v).expect("all that are asked for begin").variable;
             let told = || format!("{edges:?}, {asks:?}, {births:?}");
-            // A variable, and beside it one of its own for one of those that share it, which is zero from the entry on.
+            // A variable, and beside it one of its own for one of those that share it, which is
+            // zero from the entry on.
             for (x, own) in births.iter().map(|birth| (birth.variable, birth.value)) {
                 let mut seen: Vec<Vec<(Has, bool)>> = vec![vec![]; n];
                 let mut work = vec![(0, (None, false))];
@@ -369,7 +379,8 @@ pub(in crate::lower) mod tests {
 
     #[test]
     fn a_long_chain_needs_few() {
-        // Diamonds in a row: each value is asked for from its own to the next. By itself, and in a loop.
+        // Diamonds in a row: each value is asked for from its own to the next. By itself, and in a
+        // loop.
         for (around, zeros) in [(false, false), (true, true), (true, false)] {
             let edges = (0..29_998).map(|b| match b % 3 {
                 _ if b == 29_997 && around => vec![3, b + 1],

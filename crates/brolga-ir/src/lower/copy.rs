@@ -1,5 +1,6 @@
-//! Copying an instruction into another function, a primal one into a derived one: every entity that it refers to is imported on first use, so a
-//! derived function declares what it uses and nothing else.
+//! Copying an instruction into another function, a primal one into a derived one: every entity that
+//! it refers to is imported on first use, so a derived function declares what it uses and nothing
+//! else.
 
 use crate::map::HashMap;
 
@@ -170,7 +171,8 @@ impl InstructionMapper for Copier<'_> {
             let region = self.src.dfg.alias_regions[r].clone();
             data.set_alias_region(Some(self.dst.dfg.alias_regions.insert(region)));
         }
-        // A table of 65535 different flag sets is full only if the primal's was, and then it was full of these.
+        // A table of 65535 different flag sets is full only if the primal's was, and then it was
+        // full of these.
         self.dst.dfg.mem_flags.insert(data).unwrap_or_else(|_| {
             self.dst.dfg.mem_flags.insert(ir::MemFlagsData::new()).expect("the empty flag set is always there")
         })

@@ -1,22 +1,24 @@
 //! Checks that only a debug run has: of shadow accesses, and of the tape's protocol.
 //!
-//! **Shadows.** Before each access the run time is asked (`brolga_debug_shadow`) whether it agrees with what the caller
-//! declared; its answer is a sum of bits, one for each check that traps. Whether an access is inside of a buffer is only
-//! asked where its pointer comes from a parameter: a pointer that was loaded may have a declared buffer's delta by chance.
+//! **Shadows.** Before each access the run time is asked (`brolga_debug_shadow`) whether it agrees
+//! with what the caller declared; its answer is a sum of bits, one for each check that traps.
+//! Whether an access is inside of a buffer is only asked where its pointer comes from a parameter:
+//! a pointer that was loaded may have a declared buffer's delta by chance.
 //!
-//! **Tape.** A pullback relies on popping what its forward pass pushed, and nothing else. In a debug run each record, each
-//! frame and each link to a frame carries a *seal*, a number that names the function and what was recorded:
+//! **Tape.** A pullback relies on popping what its forward pass pushed, and nothing else. In a
+//! debug run each record, each frame and each link to a frame carries a *seal*, a number that names
+//! the function and what was recorded:
 //!
 //! ```text
 //!   record   [ values … | seal | block number ]     frame  [ top before | … | seal ]     link  [ seal | frame ]
 //! ```
 //!
-//! The number of a block stays last, because the pullback looks there before it knows whose record it is. The seals of a
-//! frame and of a link are combined with the address beside them, since a wrong address would lead anywhere. A seal is checked
-//! before what it covers is used.
+//! The number of a block stays last, because the pullback looks there before it knows whose record
+//! it is. The seals of a frame and of a link are combined with the address beside them, since a
+//! wrong address would lead anywhere. A seal is checked before what it covers is used.
 //!
-//! **Invariants.** Without `debug` nothing here emits an instruction, and seals take no space. Seals depend on names only,
-//! so that they are the same in both halves and in every derivation.
+//! **Invariants.** Without `debug` nothing here emits an instruction, and seals take no space.
+//! Seals depend on names only, so that they are the same in both halves and in every derivation.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
@@ -67,7 +69,8 @@ impl Cx<'_> {
         if self.env.debug { SEAL } else { 0 }
     }
 
-    /// The seal of a record, by what it holds and its block's number; any if nobody is going to look.
+    /// The seal of a record, by what it holds and its block's number; any if nobody is going to
+    /// look.
     pub(super) fn record_seal(&self, vals: &[Val], id: Option<u32>) -> i64 {
         if !self.env.debug {
             return 0;

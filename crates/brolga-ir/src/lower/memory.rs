@@ -1,16 +1,18 @@
 //! Tape, activation frame, shadow memory and calls.
 //!
-//! The tape position (`top` in the forward pass, `cursor` in the pullback) is a frontend variable; it is written to the
-//! segment around calls that use the tape, and at the end. A function of both halves leaves `top` as it found it. So whoever
-//! calls one in its own second half sets `top` to its cursor first, if it has moved either, and need not look afterwards.
-//! How far the tape was ever filled is in `peak`. Accesses to shadow memory carry no alias region and none of the
-//! primal access's flags but its trap behaviour: the shadow may be written where the primal is read-only.
+//! The tape position (`top` in the forward pass, `cursor` in the pullback) is a frontend variable;
+//! it is written to the segment around calls that use the tape, and at the end. A function of both
+//! halves leaves `top` as it found it. So whoever calls one in its own second half sets `top` to
+//! its cursor first, if it has moved either, and need not look afterwards. How far the tape was
+//! ever filled is in `peak`. Accesses to shadow memory carry no alias region and none of the primal
+//! access's flags but its trap behaviour: the shadow may be written where the primal is read-only.
 //!
-//! A record is written from where the tape ends, field by field without a gap, so that memory behind the tape that cannot be accessed is as good as
-//! a comparison ([`Fence`]). A frame is not: much of it is written later, or never, and it may be longer than that memory.
+//! A record is written from where the tape ends, field by field without a gap, so that memory
+//! behind the tape that cannot be accessed is as good as a comparison ([`Fence`]). A frame is not:
+//! much of it is written later, or never, and it may be longer than that memory.
 //!
-//! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of zeros in the segment and
-//! its writes go to a sink beside it.
+//! Memory without a shadow (`δ = 0` at run time) needs no branch: its reads come from a field of
+//! zeros in the segment and its writes go to a sink beside it.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
@@ -22,8 +24,9 @@ use super::debug::Missing;
 use super::{Cx, Fence, FrameHome, Place, Repeated, SlotPlace, ops, segment};
 use crate::inst::{AdInst, AdOp, Callee, Check, Shape, Tape, Val};
 
-/// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them: those of the seal of a debug
-/// run, and of the block's number, which comes last. Fields keep their order.
+/// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them:
+/// those of the seal of a debug run, and of the block's number, which comes last. Fields keep their
+/// order.
 pub fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {
     let mut at = 0;
     let offs = types
@@ -71,7 +74,8 @@ impl Cx<'_> {
         check
     }
 
-    /// The same for a record, all of which is written next, in order and without a gap: where there is a fence, that is a check as well.
+    /// The same for a record, all of which is written next, in order and without a gap: where there
+    /// is a fence, that is a check as well.
     fn bump_for_record(&mut self, b: &mut FunctionBuilder<'_>, from: ir::Value, size: u32, at: Option<ir::Inst>) {
         if self.env.fence == Fence::Only {
             let n = b.ins().iconst(types::I64, i64::from(size));
@@ -173,7 +177,8 @@ impl Cx<'_> {
         (s, d)
     }
 
-    /// The shadow's address, or a field of the segment where there is no shadow, and the offset of the access from there.
+    /// The shadow's address, or a field of the segment where there is no shadow, and the offset of
+    /// the access from there.
     pub(super) fn shadow_or(
         &mut self,
         b: &mut FunctionBuilder<'_>,
@@ -454,7 +459,8 @@ impl Cx<'_> {
                 self.check_seal(b, (at, seal_at), seal, None, inst.at);
                 let flags = self.tape_flags(b);
                 for (&(name, ty), o) in inst.defs.iter().zip(offs) {
-                    // From where the position was: the new one is then not needed before the end of the block.
+                    // From where the position was: the new one is then not needed before the end of
+                    // the block.
                     let r = b.ins().load(ty, flags, top, o as i32 - size as i32);
                     self.name(name, r);
                 }
@@ -620,8 +626,9 @@ impl Cx<'_> {
 
     /// Trap if a cotangent arrived where it cannot be followed.
     ///
-    /// Negative zero is a zero cotangent, but has a bit set; shifting the sign out would miss half-word accesses, so the
-    /// check is exact for all but a `-0.0`, which is added to memory only if the primal's own cotangents are negative zeros.
+    /// Negative zero is a zero cotangent, but has a bit set; shifting the sign out would miss
+    /// half-word accesses, so the check is exact for all but a `-0.0`, which is added to memory
+    /// only if the primal's own cotangents are negative zeros.
     fn check_zero(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, off: i32, ty: Type, inst: Option<ir::Inst>) {
         let halves: &[(i32, Type)] = if ty == types::I128 { &[(0, types::I64), (8, types::I64)] } else { &[(0, ty)] };
         for &(o, t) in halves {
@@ -654,11 +661,12 @@ fn pieces(bytes: u32) -> Vec<(i32, Type)> {
     out
 }
 
-/// Up to this size memory is cleared where it is: a call of `memset` would send everything that lives across it to the stack,
-/// from where it is read again wherever it is used.
+/// Up to this size memory is cleared where it is: a call of `memset` would send everything that
+/// lives across it to the stack, from where it is read again wherever it is used.
 const MOST_BYTES_IN_PLACE: u32 = 16 << 10;
 
-/// Clear memory from an address on, 64 bytes at a time; what is less is cleared first. The stores that do it.
+/// Clear memory from an address on, 64 bytes at a time; what is less is cleared first. The stores
+/// that do it.
 fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) -> Vec<ir::Inst> {
     const TURN: u32 = 64;
     let flags = || MemFlagsData::new().with_notrap();

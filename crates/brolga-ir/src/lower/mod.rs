@@ -1,15 +1,18 @@
 //! `CfgBlocks` to CLIF.
 //!
-//! **Problem.** A complete graph of derived blocks has stable names and no SSA numbering. **Answer.** One walk over the
-//! blocks, each behind one that leads to it, through `cranelift-frontend`: names become CLIF values through one map, cotangents and the tape
-//! position become frontend variables (so they live in registers and block parameters, never in memory), every other
-//! instruction is expanded by [`ops`] or [`memory`].
+//! **Problem.** A complete graph of derived blocks has stable names and no SSA numbering.
+//! **Answer.** One walk over the blocks, each behind one that leads to it, through
+//! `cranelift-frontend`: names become CLIF values through one map, cotangents and the tape position
+//! become frontend variables (so they live in registers and block parameters, never in memory),
+//! every other instruction is expanded by [`ops`] or [`memory`].
 //!
-//! **Invariants.** In forward blocks a name is defined before its uses in dominance order, as in the primal, and so it is in a
-//! loop that the reverse half runs again; in all other blocks the names of primal values are local to the block, and the map
-//! forgets them at its start, so that a use without a restore is found at once. A combined graph has forward blocks first, then
-//! reverse blocks; those of a loop that is run again follow each other. Every instruction carries the source location of the
-//! primal instruction it stems from; with the top bit set where it is a check of ours.
+//! **Invariants.** In forward blocks a name is defined before its uses in dominance order, as in
+//! the primal, and so it is in a loop that the reverse half runs again; in all other blocks the
+//! names of primal values are local to the block, and the map forgets them at its start, so that a
+//! use without a restore is found at once. A combined graph has forward blocks first, then reverse
+//! blocks; those of a loop that is run again follow each other. Every instruction carries the
+//! source location of the primal instruction it stems from; with the top bit set where it is a
+//! check of ours.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -66,7 +69,8 @@ pub struct SlotPlace {
     pub primal: Option<u32>,
     /// Size in bytes.
     pub size: u32,
-    /// Whether the shadow is cleared as the activation begins. For a forward pass that does not use it, it need not be.
+    /// Whether the shadow is cleared as the activation begins. For a forward pass that does not use
+    /// it, it need not be.
     pub at_enter: bool,
     /// Whether it is cleared between the halves of a combined function.
     pub at_turn: bool,
@@ -78,14 +82,16 @@ pub enum FrameHome {
     /// On the tape, where the pullback finds it when the forward pass has returned.
     #[default]
     Tape,
-    /// A stack slot of a combined function, but for what is a variable ([`FrameSlot::as_variable`](crate::inst::FrameSlot::as_variable)).
+    /// A stack slot of a combined function, but for what is a variable
+    /// ([`FrameSlot::as_variable`](crate::inst::FrameSlot::as_variable)).
     Stack,
-    /// A stack slot of a combined function for the shadows of the primal's slots; everything else stays in variables, and
-    /// so in registers as far as there are any.
+    /// A stack slot of a combined function for the shadows of the primal's slots; everything else
+    /// stays in variables, and so in registers as far as there are any.
     Variables,
 }
 
-/// The activation frame: what one call of a derived function keeps for its reverse half, at fixed offsets.
+/// The activation frame: what one call of a derived function keeps for its reverse half, at fixed
+/// offsets.
 ///
 /// On the tape, offset 0 holds the tape's position before the call.
 #[derive(Clone, Debug, Default)]
@@ -128,7 +134,8 @@ pub enum Fence {
     No,
     /// Memory behind the tape cannot be accessed, and a fault there is the check.
     Only,
-    /// The same, and each asks all the same: some of those that are in [`Lowered::checks`] are going to be taken away, or all.
+    /// The same, and each asks all the same: some of those that are in [`Lowered::checks`] are
+    /// going to be taken away, or all.
     Too,
 }
 
@@ -147,9 +154,11 @@ pub struct Lowered {
 /// Accesses to shadows.
 #[derive(Debug, Default)]
 pub struct Shadows {
-    /// All of them: of cotangents, of shadows of pointers, and those that clear shadows. No other load or store touches what they do.
+    /// All of them: of cotangents, of shadows of pointers, and those that clear shadows. No other
+    /// load or store touches what they do.
     pub all: EntitySet<ir::Inst>,
-    /// For those of cotangents, of whose primal bytes: an address of the primal, how many bytes behind it, and how many, in the order of the accesses.
+    /// For those of cotangents, of whose primal bytes: an address of the primal, how many bytes
+    /// behind it, and how many, in the order of the accesses.
     of: Vec<(ir::Inst, ir::Value, i32, u32)>,
 }
 
@@ -161,7 +170,8 @@ impl Shadows {
         }
     }
 
-    /// The bytes of the primal whose shadow an access is to: an address, how far behind it they begin, and how many they are.
+    /// The bytes of the primal whose shadow an access is to: an address, how far behind it they
+    /// begin, and how many they are.
     pub fn of(&self, access: ir::Inst) -> Option<(ir::Value, i32, u32)> {
         let at = self.of.binary_search_by_key(&access, |a| a.0).ok()?;
         let (_, p, off, bytes) = self.of[at];
@@ -185,7 +195,8 @@ pub struct LowerEnv<'a> {
     pub ct: &'a SecondaryMap<ir::Value, Option<Shape>>,
     /// Emit the checks of a debug run.
     pub debug: bool,
-    /// Some function of the program moves floats in pieces, so that cotangents may wait in front of shadows.
+    /// Some function of the program moves floats in pieces, so that cotangents may wait in front of
+    /// shadows.
     pub pieces: bool,
     /// Guard products by as few instructions as there are, and not by the fastest.
     pub short: bool,
@@ -195,7 +206,8 @@ pub struct LowerEnv<'a> {
     pub alone: bool,
     /// The target.
     pub target: TargetFrontendConfig,
-    /// Receives the sums of what is watched, of which nobody asks more than whether they are finite.
+    /// Receives the sums of what is watched, of which nobody asks more than whether they are
+    /// finite.
     pub watched: Option<&'a mut EntitySet<ir::Value>>,
 }
 
@@ -311,8 +323,8 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         }
         cx.join_watched(&mut b);
         cx.term(&mut b, &block.term, &blocks);
-        // A block all of whose predecessors are there is sealed at once: every block left open gets a parameter for every
-        // variable that is read in it.
+        // A block all of whose predecessors are there is sealed at once: every block left open gets
+        // a parameter for every variable that is read in it.
         for s in block.term.successors() {
             let n = &mut waiting[at(s)];
             *n -= 1;
@@ -331,11 +343,14 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     Lowered { func: buffers.made(), checks, shadows, segment: cx.uses_segment.get() }
 }
 
-/// The order in which blocks are filled, by position: that of the graph, but each behind one that leads to it.
+/// The order in which blocks are filled, by position: that of the graph, but each behind one that
+/// leads to it.
 ///
-/// The frontend makes a parameter for whatever is read in a block of which it does not know all predecessors yet, and finds out
-/// afterwards which ones always get the same argument. It does not find out of two that get each other; those of nested loops do, if
-/// bodies come before headers, as they do where loops are reversed. What leads to a block has all that dominates it in front of it.
+/// The frontend makes a parameter for whatever is read in a block of which it does not know all
+/// predecessors yet, and finds out afterwards which ones always get the same argument. It does not
+/// find out of two that get each other; those of nested loops do, if bodies come before headers, as
+/// they do where loops are reversed. What leads to a block has all that dominates it in front of
+/// it.
 fn order(edges: &Edges) -> Vec<usize> {
     let mut found = Vec::with_capacity(edges.len());
     let mut seen = vec![false; edges.len()];
@@ -353,8 +368,8 @@ fn order(edges: &Edges) -> Vec<usize> {
     found
 }
 
-/// Operations that rules ask for again with the same operands: both factors of a square have the same cotangent, and products with one
-/// cotangent share its mask.
+/// Operations that rules ask for again with the same operands: both factors of a square have the
+/// same cotangent, and products with one cotangent share its mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Repeated {
     NonZero,
@@ -404,12 +419,14 @@ struct Cx<'a> {
     imported: copy::Imported,
     symbols: HashMap<String, ir::FuncRef>,
     cts: SecondaryMap<ir::Value, Cotangent>,
-    /// What the present block has added to cotangents so far. It joins the variable when that is read, or at the end of the block:
-    /// so a loop that adds several terms to one cotangent waits for one addition a turn, not for all of them.
+    /// What the present block has added to cotangents so far. It joins the variable when that is
+    /// read, or at the end of the block: so a loop that adds several terms to one cotangent waits
+    /// for one addition a turn, not for all of them.
     sums: IndexMap<ir::Value, ir::Value>,
     /// Products, quotients, masks and addresses of the present block, by what they are made of.
     known: HashMap<(Repeated, ir::Value, Option<ir::Value>), ir::Value>,
-    /// Constants of the entry block, by type and bits, if there is to be little code: who compiles makes one anew wherever it is used.
+    /// Constants of the entry block, by type and bits, if there is to be little code: who compiles
+    /// makes one anew wherever it is used.
     constants: HashMap<(Type, u64), ir::Value>,
     /// Vectors of zeros of the present block.
     zero_vectors: SmallVec<[(Type, ir::Value); 2]>,
@@ -433,7 +450,8 @@ struct Cx<'a> {
     turns: bool,
     /// `top` or `cursor`.
     tape: Option<Variable>,
-    /// Address of the activation frame and end of the tape: made in the entry block, which dominates everything.
+    /// Address of the activation frame and end of the tape: made in the entry block, which
+    /// dominates everything.
     fp: Option<ir::Value>,
     limit: Option<ir::Value>,
     zeros: HashMap<Type, ir::Value>,
@@ -470,7 +488,8 @@ impl Cx<'_> {
         self.named.set(v, value);
     }
 
-    /// Instructions of ours have no meaning for the user beyond the primal instruction that they belong to.
+    /// Instructions of ours have no meaning for the user beyond the primal instruction that they
+    /// belong to.
     fn locate(&self, b: &mut FunctionBuilder<'_>, at: Option<ir::Inst>, check: bool) {
         let bits = at.map(|i| self.env.primal.srcloc(i).bits()).filter(|&b| b != u32::MAX);
         let loc = match (bits, check) {

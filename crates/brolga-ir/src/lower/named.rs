@@ -1,8 +1,9 @@
 //! What names mean while a graph is lowered.
 //!
-//! Every operand of every derived instruction is looked up here, so that is an index and no hash: names are numbered densely as they
-//! are, by primal values and derived values. Where a block begins whose names are its own, all names but those of derived values are
-//! forgotten at once, by counting the times that this has happened: what an earlier time has left is not there any more.
+//! Every operand of every derived instruction is looked up here, so that is an index and no hash:
+//! names are numbered densely as they are, by primal values and derived values. Where a block
+//! begins whose names are its own, all names but those of derived values are forgotten at once, by
+//! counting the times that this has happened: what an earlier time has left is not there any more.
 
 use cranelift_codegen::ir;
 use cranelift_codegen::packed_option::PackedOption;
@@ -19,7 +20,8 @@ struct Meaning {
     time: u32,
 }
 
-/// Names of the forward pass; in the pullback, those of the current block, or of the loop that is run again. And derived values.
+/// Names of the forward pass; in the pullback, those of the current block, or of the loop that is
+/// run again. And derived values.
 pub struct Named {
     primal: SecondaryMap<ir::Value, Meaning>,
     delta: SecondaryMap<ir::Value, Meaning>,

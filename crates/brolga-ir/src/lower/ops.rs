@@ -58,8 +58,9 @@ pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
 fn compared_with_zero(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, cc: FloatCC, x: ir::Value) -> ir::Value {
     let ty = b.func.dfg.value_type(x);
     let zero = cx.zero_vector(b, vector_of(ty));
-    // Lane 0 is all that is asked for. A scalar is in lane 0 of its register as it is, but CLIF has no name for that: to put it into
-    // a vector that is there already costs one instruction, to clear the other lanes for it two.
+    // Lane 0 is all that is asked for. A scalar is in lane 0 of its register as it is, but CLIF has
+    // no name for that: to put it into a vector that is there already costs one instruction, to
+    // clear the other lanes for it two.
     let x = if ty.is_vector() { x } else { b.ins().insertlane(zero, x, 0) };
     let mask = b.ins().fcmp(cc, x, zero);
     let mask = bits(b, mask, vector_of(ty));
@@ -98,7 +99,8 @@ fn vector_of(ty: Type) -> Type {
     }
 }
 
-/// `x + y`: a subtraction, which is the same number, if `y` has been negated. On x86-64 a negation is three instructions.
+/// `x + y`: a subtraction, which is the same number, if `y` has been negated. On x86-64 a negation
+/// is three instructions.
 pub fn add(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
     let negated = |v: ir::Value| match b.func.dfg.value_def(v).inst().map(|i| b.func.dfg.insts[i]) {
         Some(InstructionData::Unary { opcode: Opcode::Fneg, arg }) => Some(arg),
@@ -119,7 +121,8 @@ fn known(b: &FunctionBuilder<'_>, x: ir::Value) -> Option<i64> {
     }
 }
 
-/// `x y`: steps of induction variables are one or powers of two for the most part, and large functions are compiled as they are.
+/// `x y`: steps of induction variables are one or powers of two for the most part, and large
+/// functions are compiled as they are.
 fn times(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
     let (it, by) = match (known(b, x), known(b, y)) {
         (_, Some(k)) => (x, k),
@@ -174,8 +177,9 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
         Arith::Bor => b.ins().bor(a[0], a[1]),
         Arith::Bxor => b.ins().bxor(a[0], a[1]),
         Arith::Bitselect => b.ins().bitselect(a[0], a[1], a[2]),
-        // Masks of vectors even for scalars: a select between two floats is two branches on x86-64, for each product of a cotangent. A mask is one comparison for
-        // all of them, and takes less to compile.
+        // Masks of vectors even for scalars: a select between two floats is two branches on x86-64,
+        // for each product of a cotangent. A mask is one comparison for all of them, and takes less
+        // to compile.
         Arith::NonZero => compared_with_zero(cx, b, FloatCC::NotEqual, a[0]),
         Arith::KeepWhere => b.ins().band(a[0], a[1]),
         Arith::FromInt => {
@@ -233,7 +237,8 @@ pub fn arith(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::
     }
 }
 
-/// A byte shuffle where indices above 31 give zero: CLIF's `shuffle` leaves those undefined, so zero bytes are masked out.
+/// A byte shuffle where indices above 31 give zero: CLIF's `shuffle` leaves those undefined, so
+/// zero bytes are masked out.
 fn shuffle(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value, mask: &[u8; 16], ty: Type) -> ir::Value {
     let x = bits(b, x, types::I8X16);
     let y = bits(b, y, types::I8X16);
@@ -278,7 +283,8 @@ fn math(cx: &mut Cx<'_>, b: &mut FunctionBuilder<'_>, symbol: &str, a: &[ir::Val
     out
 }
 
-/// The bits of a cotangent as an integer (or byte vector) of the width of the value that it belongs to.
+/// The bits of a cotangent as an integer (or byte vector) of the width of the value that it belongs
+/// to.
 pub fn to_bits(b: &mut FunctionBuilder<'_>, ct: ir::Value, ty: Type) -> ir::Value {
     let from = b.func.dfg.value_type(ct);
     if from == types::F32X4 && ty.bytes() == 8 {

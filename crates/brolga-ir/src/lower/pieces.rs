@@ -1,8 +1,11 @@
-//! Accesses to shadows of what moves in pieces, which the run time puts together (`brolga_runtime::pieces`).
+//! Accesses to shadows of what moves in pieces, which the run time puts together
+//! (`brolga_runtime::pieces`).
 //!
-//! Most of what moves in pieces is no float, or has no cotangent. So a place is only taken by a call if there is something in the words of the shadow in which it lies, or
-//! something waits anywhere; a ticket is only added by a call if it is one. In programs that move pieces, and in no other, every float's shadow is
-//! settled before it is read or cleared: also by a call, if something waits.
+//! Most of what moves in pieces is no float, or has no cotangent. So a place is only taken by a
+//! call if there is something in the words of the shadow in which it lies, or something waits
+//! anywhere; a ticket is only added by a call if it is one. In programs that move pieces, and in no
+//! other, every float's shadow is settled before it is read or cleared: also by a call, if
+//! something waits.
 
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
@@ -48,8 +51,9 @@ impl Cx<'_> {
         b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::WAITING)
     }
 
-    /// A number that is zero if nothing waits anywhere, and the words of the shadow in which `n` bytes lie are zeros. All bytes of a float move, also those
-    /// that are zero: what counts are the words.
+    /// A number that is zero if nothing waits anywhere, and the words of the shadow in which `n`
+    /// bytes lie are zeros. All bytes of a float move, also those that are zero: what counts are
+    /// the words.
     fn anything(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, n: u32) -> ir::Value {
         let mut any = self.waiting(b);
         for last in (0..n).step_by(8).chain((n > 1).then_some(n - 1)) {
@@ -64,7 +68,8 @@ impl Cx<'_> {
         any
     }
 
-    /// What is computed if a number is not zero, or else something that is there. The rare way is laid out as cold.
+    /// What is computed if a number is not zero, or else something that is there. The rare way is
+    /// laid out as cold.
     fn rarely(
         &mut self,
         b: &mut FunctionBuilder<'_>,
@@ -133,7 +138,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Trap if a ticket stands for anything but zeros: the bytes of a piece go along with those of what lies beside it, also if they are none of a cotangent.
+    /// Trap if a ticket stands for anything but zeros: the bytes of a piece go along with those of
+    /// what lies beside it, also if they are none of a cotangent.
     pub(super) fn trap_if_bytes(&mut self, b: &mut FunctionBuilder<'_>, ticket: Val, at: Option<ir::Inst>) {
         let ticket = self.get(ticket);
         self.rarely(b, ticket, None, |cx, b| {
@@ -144,7 +150,8 @@ impl Cx<'_> {
         });
     }
 
-    /// The shadow of floats of `of` bytes is going to be read, or to be cleared if that is 0 (or -1, where it is checked that nothing is lost): what waits there comes first.
+    /// The shadow of floats of `of` bytes is going to be read, or to be cleared if that is 0 (or
+    /// -1, where it is checked that nothing is lost): what waits there comes first.
     pub(super) fn settle(
         &mut self,
         b: &mut FunctionBuilder<'_>,

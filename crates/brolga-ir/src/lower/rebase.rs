@@ -1,14 +1,16 @@
 //! Addresses of shadows that start from where the shadow starts.
 //!
-//! **Problem.** The shadow of what is at `base + i` is at `base + i + delta`. The processor adds two numbers in an access for
-//! nothing, but not three, so each access of a shadow has an addition of its own where the primal has none: WebAssembly's addresses are all of
-//! the form `memory + i`.
+//! **Problem.** The shadow of what is at `base + i` is at `base + i + delta`. The processor adds
+//! two numbers in an access for nothing, but not three, so each access of a shadow has an addition
+//! of its own where the primal has none: WebAssembly's addresses are all of the form `memory + i`.
 //!
-//! **Answer.** Where base and delta are known before the block of the access, in one block or with the help of the entry, their sum is
-//! computed there, and the shadow is at `shadow + i`. What is not used any more is not compiled: Cranelift emits code for what has a use.
+//! **Answer.** Where base and delta are known before the block of the access, in one block or with
+//! the help of the entry, their sum is computed there, and the shadow is at `shadow + i`. What is
+//! not used any more is not compiled: Cranelift emits code for what has a use.
 //!
-//! **Why here.** In the graph an access names address and delta, and has to: all passes compare those. And while blocks are
-//! being lowered, a variable in a loop is still a parameter of the loop's header, whatever it turns out to be.
+//! **Why here.** In the graph an access names address and delta, and has to: all passes compare
+//! those. And while blocks are being lowered, a variable in a loop is still a parameter of the
+//! loop's header, whatever it turns out to be.
 //!
 //! **Invariant.** Every address is the number that it was: addition of integers wraps.
 
@@ -56,7 +58,8 @@ fn home(func: &ir::Function, v: ir::Value) -> Option<ir::Block> {
     }
 }
 
-/// The block in which the later of two values is defined, if that is plain: one block defines both, or the entry defines one.
+/// The block in which the later of two values is defined, if that is plain: one block defines both,
+/// or the entry defines one.
 fn together(func: &ir::Function, x: ir::Value, y: ir::Value) -> Option<ir::Block> {
     let (x, y) = (home(func, x)?, home(func, y)?);
     let entry = func.layout.entry_block();
@@ -85,7 +88,8 @@ fn behind(func: &ir::Function, block: ir::Block, x: ir::Value, y: ir::Value) -> 
 mod tests {
     use super::*;
 
-    /// The instructions of a function, when these of its values have been rewritten as shadow addresses.
+    /// The instructions of a function, when these of its values have been rewritten as shadow
+    /// addresses.
     fn rebased(text: &str, shadows: &[u32]) -> Vec<String> {
         let mut func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
         let shadows: Vec<ir::Value> = shadows.iter().map(|&n| ir::Value::from_u32(n)).collect();
@@ -99,7 +103,8 @@ mod tests {
 
     #[test]
     fn the_start_is_computed_where_it_is_known() {
-        // v7 starts from parameters of the entry, v10 from those of a block on the way, with the other operand first.
+        // v7 starts from parameters of the entry, v10 from those of a block on the way, with the
+        // other operand first.
         let text = "function %f(i64, i64, i64) {
             block0(v0: i64, v1: i64, v2: i64):
                 jump block1(v0, v1)
@@ -129,7 +134,8 @@ mod tests {
 
     #[test]
     fn what_stays() {
-        // v6: the base is computed in the same block. v9: base and delta are known in different blocks. v11: an address without a base.
+        // v6: the base is computed in the same block. v9: base and delta are known in different
+        // blocks. v11: an address without a base.
         let text = "function %f(i64, i64) {
             block0(v0: i64, v1: i64):
                 v2 = load.i64 v0

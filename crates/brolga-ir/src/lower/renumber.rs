@@ -1,7 +1,8 @@
 //! A function once more, numbered in the order of its blocks.
 //!
-//! What [`super::lower`] makes of a lifted function, without the graph on the way: blocks, parameters, instructions and whatever they
-//! refer to are numbered as they come, and what nothing refers to is not there any more.
+//! What [`super::lower`] makes of a lifted function, without the graph on the way: blocks,
+//! parameters, instructions and whatever they refer to are numbered as they come, and what nothing
+//! refers to is not there any more.
 
 use cranelift_codegen::ir;
 use cranelift_codegen::packed_option::PackedOption;
@@ -13,8 +14,8 @@ use crate::inst::Val;
 use crate::map::one_each;
 use crate::names::Names;
 
-/// Whether a function is numbered so already: its blocks in this order, and whatever is in them in the order in which it is there. Of instructions
-/// and values there may be more, that are nowhere.
+/// Whether a function is numbered so already: its blocks in this order, and whatever is in them in
+/// the order in which it is there. Of instructions and values there may be more, that are nowhere.
 pub fn is_numbered(func: &ir::Function, order: &[ir::Block]) -> bool {
     let (mut insts, mut values) = (0, 0);
     let mut later = |v: ir::Value| v.as_u32() >= std::mem::replace(&mut values, v.as_u32() + 1);
@@ -29,8 +30,8 @@ pub fn is_numbered(func: &ir::Function, order: &[ir::Block]) -> bool {
         })
 }
 
-/// Copy a function with its blocks in this order, in which definitions come before uses. It must be normalised as far as aliases,
-/// exceptions and unreachable blocks go.
+/// Copy a function with its blocks in this order, in which definitions come before uses. It must be
+/// normalised as far as aliases, exceptions and unreachable blocks go.
 pub fn renumber(src: &ir::Function, order: &[ir::Block]) -> ir::Function {
     let mut func = ir::Function::with_name_signature(src.name.clone(), src.signature.clone());
     func.params.ensure_base_srcloc(ir::SourceLoc::new(0));

@@ -1,8 +1,8 @@
 //! What a graph asks for: one look at all of it, before it is lowered.
 //!
-//! A cotangent is a frontend variable, so that it finds its way through blocks. But one that begins as zero in a block and is asked for
-//! nowhere else has no way to find: what it is at present is enough. In straight code that is all of them, and a variable costs
-//! as much as ten instructions.
+//! A cotangent is a frontend variable, so that it finds its way through blocks. But one that begins
+//! as zero in a block and is asked for nowhere else has no way to find: what it is at present is
+//! enough. In straight code that is all of them, and a variable costs as much as ten instructions.
 
 use cranelift_codegen::ir::{self, Type};
 use cranelift_codegen::packed_option::PackedOption;
@@ -20,7 +20,8 @@ pub enum Cotangent {
     /// Nobody asks for it.
     #[default]
     Nowhere,
-    /// It begins as zero in a block, which is named by its number, and nobody asks for it anywhere else.
+    /// It begins as zero in a block, which is named by its number, and nobody asks for it anywhere
+    /// else.
     Within(u32),
     /// In a variable.
     Shared(PackedOption<Variable>),
@@ -38,7 +39,8 @@ pub struct Seen {
     pub watched: Vec<(ir::Value, Sum)>,
     /// Whether there are flags that are watched.
     pub flags: bool,
-    /// Instructions that read what is kept or held, the types of what they read, and the positions of their blocks.
+    /// Instructions that read what is kept or held, the types of what they read, and the positions
+    /// of their blocks.
     pub kept: Vec<(Kept, Type, u32)>,
     /// Instructions that keep a value in a variable, and the positions of their blocks.
     pub keeps: Vec<(FrameSlot, u32)>,
@@ -99,12 +101,14 @@ impl Seen {
         self.asks.push(ask);
     }
 
-    /// Whether several blocks share so much that it is worth while to find out how they lie to each other.
+    /// Whether several blocks share so much that it is worth while to find out how they lie to each
+    /// other.
     pub fn shares(&self) -> bool {
         self.keeps.len() >= MANY || self.asks.iter().any(|a| matches!(self.cts[a.value], Cotangent::Shared(_)))
     }
 
-    /// The variables that have one value where they are read: what one block keeps that runs once, before all that read it.
+    /// The variables that have one value where they are read: what one block keeps that runs once,
+    /// before all that read it.
     pub fn constant(&self, flow: &Flow<'_>) -> Variables<u32> {
         let mut by = Variables::default();
         let mut by_several: Vec<FrameSlot> = Vec::new();

@@ -1,16 +1,19 @@
 //! What is watched: sums of numbers that are finite only if all of those are.
 //!
-//! **Problem.** An addition for each number is what watching costs, but each waits for the one before it, and the sum wants a register
-//! from the first number to the last. **Answer.** What a block watches is added up by itself, and joins a sum at the end of the
-//! block: that of the function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for each other, or one in
-//! memory ([`Sum::Aside`]), which it joins before a call, too. A sum of a loop joins that of the function behind the loop.
+//! **Problem.** An addition for each number is what watching costs, but each waits for the one
+//! before it, and the sum wants a register from the first number to the last. **Answer.** What a
+//! block watches is added up by itself, and joins a sum at the end of the block: that of the
+//! function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for
+//! each other, or one in memory ([`Sum::Aside`]), which it joins before a call, too. A sum of a
+//! loop joins that of the function behind the loop.
 //!
 //! Of numbers that must not be zero the least may be kept instead ([`Sum::Least`]).
 //!
 //! Flags are simpler: a variable is set if any of them is.
 //!
-//! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front of their loops
-//! ([`AdOp::WatchFrom`](crate::inst::AdOp)). Whoever asks ([`Cx::watched`]) comes behind all loops, so those have joined by then.
+//! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front
+//! of their loops ([`AdOp::WatchFrom`](crate::inst::AdOp)). Whoever asks ([`Cx::watched`]) comes
+//! behind all loops, so those have joined by then.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, types};
@@ -130,7 +133,8 @@ impl Cx<'_> {
         all.filter(|x| x.0.0 == Sum::Loop(header)).map(|(&(_, ty), &var)| (ty, var)).collect()
     }
 
-    /// Before a call: what is added up in memory joins what is there, so that it is not alive across the call.
+    /// Before a call: what is added up in memory joins what is there, so that it is not alive
+    /// across the call.
     pub fn join_aside(&mut self, b: &mut FunctionBuilder<'_>) {
         let here = std::mem::take(&mut self.watching.here);
         let (aside, others) = here.into_iter().partition(|w| w.0 == Sum::Aside);
@@ -145,7 +149,8 @@ impl Cx<'_> {
             if sum == Sum::Aside {
                 let at = b.ins().stack_addr(types::I64, self.watching.aside[&ty], 0);
                 let so_far = b.ins().load(ty, MemFlagsData::trusted(), at, 0);
-                // A difference of finite numbers is as finite as a sum, and the address of what something is added to would want a register.
+                // A difference of finite numbers is as finite as a sum, and the address of what
+                // something is added to would want a register.
                 let all = b.ins().fsub(so_far, found);
                 b.ins().store(MemFlagsData::trusted(), all, at, 0);
                 continue;
@@ -159,7 +164,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether any number that was watched so far is infinite or NaN, or any flag set: not zero if so.
+    /// Whether any number that was watched so far is infinite or NaN, or any flag set: not zero if
+    /// so.
     pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         self.join_watched(b);
         let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::Whole);

@@ -1,4 +1,5 @@
-//! Float bits in integers: copies, whole and in pieces, round trips, signs, taking apart and putting together.
+//! Float bits in integers: copies, whole and in pieces, round trips, signs, taking apart and
+//! putting together.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
@@ -20,7 +21,8 @@ impl Body<'_> {
             }
             1 | 2 => self.back_to_floats(form),
             3 => {
-                // Where memory is not used, there are no pointers that the root function did not make itself.
+                // Where memory is not used, there are no pointers that the root function did not
+                // make itself.
                 let place = self.place(Kind::ReadPtr(form.elem()), form.count() as i64);
                 let value = self.load(kind, place);
                 self.keep(value, kind, TAME);
@@ -42,7 +44,8 @@ impl Body<'_> {
         }
     }
 
-    /// A float that is copied in pieces: from memory, or from a register by shifts, one after the other or all at once.
+    /// A float that is copied in pieces: from memory, or from a register by shifts, one after the
+    /// other or all at once.
     fn in_pieces(&mut self, elem: Elem) {
         let piece =
             if elem == Elem::F64 { [types::I8, types::I16, types::I32] } else { [types::I8, types::I16, types::I16] };

@@ -1,4 +1,5 @@
-//! The body of one function: where instructions go, which values they may use, and what happens next.
+//! The body of one function: where instructions go, which values they may use, and what happens
+//! next.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{
@@ -253,7 +254,8 @@ impl<'a> Body<'a> {
                 _ => Err(self.source.number()),
             })
             .collect();
-        // A pointer slot is filled with the address of a slot of numbers, which has to be there first.
+        // A pointer slot is filled with the address of a slot of numbers, which has to be there
+        // first.
         let target = match kind {
             Kind::Ptr(elem) => Some(self.slot(elem.scalar())),
             _ => None,

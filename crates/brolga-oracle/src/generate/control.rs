@@ -1,7 +1,7 @@
 //! Control flow: branches, switches, loops, and graphs of blocks without structure.
 //!
-//! Values of a region are cut from the scope when the region ends, except what its exit block takes as parameters, and
-//! except what dominates the exit.
+//! Values of a region are cut from the scope when the region ends, except what its exit block takes
+//! as parameters, and except what dominates the exit.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, JumpTableData, TrapCode, Value, types};
@@ -258,8 +258,8 @@ impl Body<'_> {
         self.switch_to(go_on);
     }
 
-    /// Blocks that go to each other in any order, each taking fuel, until there is none. The graph is irreducible if it can be
-    /// entered at several blocks.
+    /// Blocks that go to each other in any order, each taking fuel, until there is none. The graph
+    /// is irreducible if it can be entered at several blocks.
     pub fn graph_statement(&mut self) {
         let n = self.source.between(2, 4);
         let exit_kinds = self.some_kinds(3);

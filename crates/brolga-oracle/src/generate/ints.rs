@@ -1,4 +1,5 @@
-//! Integers: counters, indices, conditions. No derivative goes through them, but they decide where it goes.
+//! Integers: counters, indices, conditions. No derivative goes through them, but they decide where
+//! it goes.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, TrapCode, Value, types};

@@ -1,8 +1,9 @@
 //! What a value of a generated program is for.
 //!
-//! CLIF types do not tell an index from the bits of a float or from a pointer, so a generator that went by types alone would
-//! read memory at random. Every value has a [`Kind`], and only values of equal kind are exchanged: as arguments of blocks and
-//! calls, through `select`, and through memory.
+//! CLIF types do not tell an index from the bits of a float or from a pointer, so a generator that
+//! went by types alone would read memory at random. Every value has a [`Kind`], and only values of
+//! equal kind are exchanged: as arguments of blocks and calls, through `select`, and through
+//! memory.
 
 use cranelift_codegen::ir::{Type, Value, types};
 
@@ -177,7 +178,8 @@ pub struct Val {
     pub room: i64,
 }
 
-/// The bound of every number that goes through memory, blocks or calls, where it cannot be followed.
+/// The bound of every number that goes through memory, blocks or calls, where it cannot be
+/// followed.
 pub const TAME: f64 = 4.0;
 
 impl Val {

@@ -1,24 +1,27 @@
 //! Random programs in CLIF, valid by construction.
 //!
-//! A generated program passes Cranelift's verifier, ends after a bounded number of instructions, never leaves its buffers, never
-//! reads what nobody wrote, and computes with numbers of moderate size. It therefore can be run as it is, and any
-//! disagreement between two ways of differentiating it is somebody's mistake.
+//! A generated program passes Cranelift's verifier, ends after a bounded number of instructions,
+//! never leaves its buffers, never reads what nobody wrote, and computes with numbers of moderate
+//! size. It therefore can be run as it is, and any disagreement between two ways of differentiating
+//! it is somebody's mistake.
 //!
 //! How each promise is kept:
 //!
-//! - *Types and dominance.* A function is built block by block, with a scope of values that dominate the place where the next
-//!   instruction goes. Control structures ([`control`]) cut the scope back when they leave a region.
-//! - *Termination.* Loops count, arbitrary graphs of blocks carry fuel, calls go to functions later in the list, and functions
-//!   that call themselves or each other carry a depth ([`sketch`]).
-//! - *Memory.* Every pointer reaches at least [`kind::WINDOW`] elements, and indices are cut to that. Stack slots are filled
-//!   at the function's entry.
-//! - *Moderate numbers.* Every number has a bound ([`kind::Val`]). What is stored, passed or returned is scaled down to
-//!   [`kind::TAME`] first. Logarithms, roots and quotients get operands for which they are defined.
-//! - *Meaning.* A value has a [`kind::Kind`] beyond its type, so float bits in an `i64` are moved and taken apart as such, but
-//!   never used as an index.
+//! - *Types and dominance.* A function is built block by block, with a scope of values that
+//!   dominate the place where the next instruction goes. Control structures ([`control`]) cut the
+//!   scope back when they leave a region.
+//! - *Termination.* Loops count, arbitrary graphs of blocks carry fuel, calls go to functions later
+//!   in the list, and functions that call themselves or each other carry a depth ([`sketch`]).
+//! - *Memory.* Every pointer reaches at least [`kind::WINDOW`] elements, and indices are cut to
+//!   that. Stack slots are filled at the function's entry.
+//! - *Moderate numbers.* Every number has a bound ([`kind::Val`]). What is stored, passed or
+//!   returned is scaled down to [`kind::TAME`] first. Logarithms, roots and quotients get operands
+//!   for which they are defined.
+//! - *Meaning.* A value has a [`kind::Kind`] beyond its type, so float bits in an `i64` are moved
+//!   and taken apart as such, but never used as an index.
 //!
-//! Each program uses only some [`Feature`]s, chosen at random: a small program with loops and stores alone finds other
-//! mistakes than one in which everything happens.
+//! Each program uses only some [`Feature`]s, chosen at random: a small program with loops and
+//! stores alone finds other mistakes than one in which everything happens.
 //!
 //! The result is the text of a file with a `; grad:` line whose expected gradient is left open.
 
@@ -78,7 +81,8 @@ pub enum Feature {
     Lists,
     /// Data objects.
     Globals,
-    /// Memory that holds one kind of thing after another, records that are copied, pointers that walk.
+    /// Memory that holds one kind of thing after another, records that are copied, pointers that
+    /// walk.
     Scratch,
     /// Atomic operations.
     Atomics,
@@ -138,7 +142,8 @@ impl Default for Size {
     }
 }
 
-/// A random program as the text of a file: functions, and a `; grad:` line for the first of them, `%f`.
+/// A random program as the text of a file: functions, and a `; grad:` line for the first of them,
+/// `%f`.
 pub fn program(source: &mut Source, features: &[Feature], size: Size) -> String {
     let sketch = Sketch::new(source, features, size);
     let mut out = String::new();

@@ -1,8 +1,9 @@
 //! Memory whose contents change their kind, and pointers that move.
 //!
-//! Compilers give one stack slot to several variables whose lives do not overlap, copy records of pointers and numbers by the
-//! widest loads there are, and turn indices into pointers that walk. Each statement here is one such habit, complete with
-//! its own memory, so that nothing of another kind is ever read from what it leaves behind.
+//! Compilers give one stack slot to several variables whose lives do not overlap, copy records of
+//! pointers and numbers by the widest loads there are, and turn indices into pointers that walk.
+//! Each statement here is one such habit, complete with its own memory, so that nothing of another
+//! kind is ever read from what it leaves behind.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Value, types};

@@ -2,10 +2,11 @@
 //!
 //! # Termination
 //!
-//! Functions stand in a list: the one that is differentiated, plain ones, the recursive ones, leaves. A function calls only
-//! functions behind it. The recursive ones also call each other, but each takes a depth as its first parameter, returns
-//! at once where that is not positive, and passes on one less. Pointers to functions are to leaves only, which call nothing, so
-//! they may be passed anywhere.
+//! Functions stand in a list: the one that is differentiated, plain ones, the recursive ones,
+//! leaves. A function calls only functions behind it. The recursive ones also call each other, but
+//! each takes a depth as its first parameter, returns at once where that is not positive, and
+//! passes on one less. Pointers to functions are to leaves only, which call nothing, so they may be
+//! passed anywhere.
 
 use cranelift_codegen::ir::{AbiParam, Signature};
 use cranelift_codegen::isa::CallConv;
@@ -151,8 +152,8 @@ impl Sketch {
         if source.chance(50) { Kind::F64 } else { source.choose(&self.floats()) }
     }
 
-    /// A random kind for a parameter, an argument of a block or a result. `groups` is how many groups of leaves a
-    /// function may know.
+    /// A random kind for a parameter, an argument of a block or a result. `groups` is how many
+    /// groups of leaves a function may know.
     pub fn kind(&self, source: &mut Source, groups: usize) -> Kind {
         let memory = if self.has(Feature::Memory) { 3 } else { 0 };
         let bits = if self.has(Feature::Bits) { 2 } else { 0 };
@@ -171,7 +172,8 @@ impl Sketch {
         }
     }
 
-    /// A random kind for a parameter or a result. An `i128` cannot be either without an extension of the ABI.
+    /// A random kind for a parameter or a result. An `i128` cannot be either without an extension
+    /// of the ABI.
     fn param_kind(&self, source: &mut Source, groups: usize, bits: bool) -> Kind {
         match self.kind(source, groups) {
             Kind::Bits(_) if !bits => self.float(source),
@@ -214,14 +216,16 @@ impl Sketch {
     }
 
     fn helper(&self, source: &mut Source, name: String, role: Role, groups: usize, size: Size) -> Outline {
-        // Bits may only be passed to callees that are known, except that this is refused as it should.
+        // Bits may only be passed to callees that are known, except that this is refused as it
+        // should.
         let bits = !matches!(role, Role::Leaf { .. }) || source.chance(5);
         let params = (0..source.between(1, 5)).map(|_| self.param_kind(source, groups, bits)).collect();
         let conv = source.weighted(&[(4, CallConv::SystemV), (1, CallConv::Fast), (2, CallConv::Tail)]);
         let mut returns: Vec<Kind> = vec![];
         for _ in 0..source.between(0, 3) {
             let kind = self.param_kind(source, groups, bits);
-            // Results are in registers, of which there are two for each class. Pointers may be to what dies with the callee.
+            // Results are in registers, of which there are two for each class. Pointers may be to
+            // what dies with the callee.
             let in_register = |k: &Kind| match k {
                 Kind::Bits(Bits::F64Bytes | Bits::F32Bytes) => (0, 1),
                 k if k.is_float() => (0, 1),

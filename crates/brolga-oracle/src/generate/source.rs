@@ -1,8 +1,9 @@
 //! Where decisions come from: a seed, or bytes that somebody else chose.
 //!
-//! A generator asks a [`Source`] for every decision. From a seed it draws pseudo-random numbers, the same in every run. From
-//! bytes it reads them until they end, and then answers zero for ever, so a byte string is a program too, a shorter string
-//! tends to be a smaller program, and whoever mutates bytes mutates programs.
+//! A generator asks a [`Source`] for every decision. From a seed it draws pseudo-random numbers,
+//! the same in every run. From bytes it reads them until they end, and then answers zero for ever,
+//! so a byte string is a program too, a shorter string tends to be a smaller program, and whoever
+//! mutates bytes mutates programs.
 
 /// A stream of decisions.
 #[derive(Clone, Debug)]
@@ -75,8 +76,8 @@ impl Source {
         unreachable!("`at` was below the sum of the weights")
     }
 
-    /// A number of either sign, at least 1/64 and at most 2 in magnitude, that an `f32` holds exactly; now and then zero or
-    /// one, where functions have kinks and comparisons ties.
+    /// A number of either sign, at least 1/64 and at most 2 in magnitude, that an `f32` holds
+    /// exactly; now and then zero or one, where functions have kinks and comparisons ties.
     pub fn number(&mut self) -> f64 {
         if self.chance(6) {
             return self.choose(&[0.0, -0.0, 1.0, -1.0]);

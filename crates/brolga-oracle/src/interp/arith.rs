@@ -1,9 +1,11 @@
-//! Arithmetic, lane by lane: values from the pure functions of `int.rs` and `float.rs`, and what follows for provenance.
+//! Arithmetic, lane by lane: values from the pure functions of `int.rs` and `float.rs`, and what
+//! follows for provenance.
 //!
-//! Float operations tell the domain. Integer operations on active bits give mixed bytes, with two exceptions: an addition in
-//! which, byte by byte, one side is a constant zero only puts bytes together, like `bor`; and a constant that is added to all bits of a float
-//! is a float again, so many units away (and so is what has another exponent, [`Machine::mask`]). Comparisons, conversions to
-//! integers and tests give clean results: they are locally constant.
+//! Float operations tell the domain. Integer operations on active bits give mixed bytes, with two
+//! exceptions: an addition in which, byte by byte, one side is a constant zero only puts bytes
+//! together, like `bor`; and a constant that is added to all bits of a float is a float again, so
+//! many units away (and so is what has another exponent, [`Machine::mask`]). Comparisons,
+//! conversions to integers and tests give clean results: they are locally constant.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
 use smallvec::SmallVec;
@@ -29,8 +31,9 @@ impl<D: Domain> Machine<'_, D> {
         }
     }
 
-    /// Record a float result of `value`, made from `operands`: where each comes from, and its value. `slopes` is asked only
-    /// if an operand is active. Gives the node, unless the result is constant.
+    /// Record a float result of `value`, made from `operands`: where each comes from, and its
+    /// value. `slopes` is asked only if an operand is active. Gives the node, unless the result is
+    /// constant.
     pub(super) fn record(
         &mut self,
         value: f64,
@@ -81,7 +84,8 @@ impl<D: Domain> Machine<'_, D> {
         Ok(Val { bits, prov: Prov::new(bytes) })
     }
 
-    /// `fpromote`, `fdemote`, `fvdemote`, `fvpromote_low`: as many lanes as both types have, the rest is zero.
+    /// `fpromote`, `fdemote`, `fvdemote`, `fvpromote_low`: as many lanes as both types have, the
+    /// rest is zero.
     pub(super) fn resize_float(&mut self, from: Type, to: Type, arg: Value) -> Result<Val, OracleError> {
         let (w, v) = (self.float_width(from)?, self.float_width(to)?);
         let arg = self.get(arg).clone();
@@ -99,8 +103,8 @@ impl<D: Domain> Machine<'_, D> {
         Ok(Val { bits, prov: Prov::new(bytes) })
     }
 
-    /// `fcvt_from_sint`, `fcvt_from_uint`. An integer that was computed from the mantissa of an active float is not
-    /// followed.
+    /// `fcvt_from_sint`, `fcvt_from_uint`. An integer that was computed from the mantissa of an
+    /// active float is not followed.
     pub(super) fn int_to_float(&mut self, from: Type, to: Type, arg: Value, signed: bool) -> Result<Val, OracleError> {
         let width = self.float_width(to)?;
         let arg = self.get(arg).clone();
@@ -221,8 +225,9 @@ impl<D: Domain> Machine<'_, D> {
         }
     }
 
-    /// A constant added to all bits of a float. Between two floats of one sign lie as many units in the last place as between their bits, so the sum is a
-    /// float that moves by its own unit where the operand moves by its.
+    /// A constant added to all bits of a float. Between two floats of one sign lie as many units in
+    /// the last place as between their bits, so the sum is a float that moves by its own unit where
+    /// the operand moves by its.
     fn shifted(&mut self, op: Opcode, n: usize, x: &Val, y: &Val) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
         let (float, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
@@ -237,7 +242,8 @@ impl<D: Domain> Machine<'_, D> {
         Some(Prov::Float { node, width })
     }
 
-    /// The bits of a float, divided by a number, as one with a sign or without: the last of them counts for less.
+    /// The bits of a float, divided by a number, as one with a sign or without: the last of them
+    /// counts for less.
     pub(super) fn divided(&mut self, n: usize, x: &Val, by: u128, quotient: u128) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
         let Prov::Float { node, width: w } = x.prov else { return None };
@@ -246,7 +252,8 @@ impl<D: Domain> Machine<'_, D> {
         Some(Prov::Float { node, width })
     }
 
-    /// The float with the bits `after`, which are those of another plus a number. Several such steps are one: the floats in between may be of any size, and a slope that is no number.
+    /// The float with the bits `after`, which are those of another plus a number. Several such
+    /// steps are one: the floats in between may be of any size, and a slope that is no number.
     pub(super) fn stepped_to(&mut self, last: Stepped, after: u128, width: u8) -> Option<NodeId> {
         let from = match self.stepped.get(&last.node) {
             Some(&first) => Stepped { counts: first.counts * last.counts, ..first },
@@ -331,7 +338,8 @@ impl<D: Domain> Machine<'_, D> {
     }
 }
 
-/// Whether a float is negative, and the exponent of its unit in the last place, counted from that of the smallest.
+/// Whether a float is negative, and the exponent of its unit in the last place, counted from that
+/// of the smallest.
 fn unit(bits: u128, width: u8) -> (bool, i32) {
     let (mantissa, exponent) = if width == 4 { (23, 8) } else { (52, 11) };
     let field = ((bits >> mantissa) & ones(exponent)) as i32;

@@ -1,8 +1,9 @@
 //! What an interpretation records beside the values.
 //!
-//! The interpreter computes primal values in any case, and tells its [`Domain`] of every float that depends on other
-//! floats which the domain knows: value, operands, slopes. What comes of it is the domain's business: nothing
-//! ([`Plain`]), a graph to go back through ([`crate::tape::Tape`]), or a tangent ([`crate::dual::Forward`]).
+//! The interpreter computes primal values in any case, and tells its [`Domain`] of every float that
+//! depends on other floats which the domain knows: value, operands, slopes. What comes of it is the
+//! domain's business: nothing ([`Plain`]), a graph to go back through ([`crate::tape::Tape`]), or a
+//! tangent ([`crate::dual::Forward`]).
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir;
@@ -11,7 +12,8 @@ use cranelift_entity::entity_impl;
 use crate::error::Site;
 use crate::real::Real;
 
-/// A float that a domain knows. Ids grow in order of creation, so operands come before results. Printed `node7`.
+/// A float that a domain knows. Ids grow in order of creation, so operands come before results.
+/// Printed `node7`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
 entity_impl!(NodeId, "node");
@@ -55,11 +57,12 @@ pub trait Domain {
     /// A float that was computed at `site` from `prev`, each with ∂ value / ∂ operand.
     fn float(&mut self, value: f64, prev: &[(NodeId, Self::Num)], site: Site) -> NodeId;
 
-    /// The node is a root of its first operand that is active, and that is at or inside the edge where roots are infinitely steep.
+    /// The node is a root of its first operand that is active, and that is at or inside the edge
+    /// where roots are infinitely steep.
     fn root(&mut self, _node: NodeId) {}
 
-    /// A float whose bits were computed at `origin` from those of active floats by means that are not followed. It is no
-    /// error unless a derivative goes through it.
+    /// A float whose bits were computed at `origin` from those of active floats by means that are
+    /// not followed. It is no error unless a derivative goes through it.
     fn untracked(&mut self, value: f64, origin: Site) -> NodeId;
 
     /// How many nodes there are.

@@ -1,7 +1,8 @@
 //! Imported functions.
 //!
-//! A function without a body is looked up by symbol: first among the caller's own ([`Externs::define`]), then C's
-//! mathematical functions (`libm.rs`), then C's memory functions, which move marks as they move bytes.
+//! A function without a body is looked up by symbol: first among the caller's own
+//! ([`Externs::define`]), then C's mathematical functions (`libm.rs`), then C's memory functions,
+//! which move marks as they move bytes.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,8 @@ use super::value::{Val, bits_of, float_of, ones, sext};
 use crate::error::OracleError;
 use crate::real::Real;
 
-/// A function of floats that the caller implements: from the operands to the value and the slope of each operand.
+/// A function of floats that the caller implements: from the operands to the value and the slope of
+/// each operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Custom {
     /// How many operands it takes, at most three, all of the result's type.
@@ -40,7 +42,8 @@ impl Externs {
     }
 }
 
-/// The width of the floats of a function that takes `arity` floats and returns one, all of one type.
+/// The width of the floats of a function that takes `arity` floats and returns one, all of one
+/// type.
 fn float_signature(sig: &Signature, arity: usize) -> Option<u8> {
     let ty = sig.returns.first()?.value_type;
     let width = match ty {
@@ -72,7 +75,8 @@ impl<D: Domain> Machine<'_, D> {
         }
         if let Some(address) = f.host {
             let words: Vec<u64> = args.iter().map(|a| a.bits as u64).collect();
-            // SAFETY: the embedder vouches for the address and the signature when it defines a host function.
+            // SAFETY: the embedder vouches for the address and the signature when it defines a host
+            // function.
             let Some(result) = (unsafe { call_host(address, &words) }) else { return Err(wrong(self)) };
             let ret = f.signature.returns.first().map(|r| r.value_type);
             return Ok(ret.into_iter().map(|t| cut(Val::clean(result.into()), t)).collect());
@@ -116,7 +120,8 @@ impl<D: Domain> Machine<'_, D> {
         }
     }
 
-    /// Call a function that computes a known one: its value is that of its body, its slopes are those of the known function.
+    /// Call a function that computes a known one: its value is that of its body, its slopes are
+    /// those of the known function.
     ///
     /// # Safety
     ///
@@ -204,7 +209,8 @@ impl<D: Domain> Machine<'_, D> {
         Some(vec![self.extern_float(bits_of(value, width), width, &args[..1], false, |_, _| [Some(one), None, None])])
     }
 
-    /// `remquo` and `lgamma_r`, which leave an integer behind a pointer, and powers with an integer exponent.
+    /// `remquo` and `lgamma_r`, which leave an integer behind a pointer, and powers with an integer
+    /// exponent.
     unsafe fn with_a_number_left(&mut self, symbol: &str, sig: &Signature, args: &[Val]) -> Option<Vec<Val>> {
         let width = match sig.returns.first()?.value_type {
             types::F32 => 4,
@@ -321,13 +327,14 @@ impl<D: Domain> Machine<'_, D> {
     }
 }
 
-/// Call a function of the host's C convention whose parameters are integers, of which there are at most six, so that all
-/// of them travel in registers and their widths do not matter.
+/// Call a function of the host's C convention whose parameters are integers, of which there are at
+/// most six, so that all of them travel in registers and their widths do not matter.
 unsafe fn call_host(address: usize, a: &[u64]) -> Option<u64> {
     use std::mem::transmute;
     macro_rules! call {
         ($($i:literal)*) => {{
-            // SAFETY: promised by the caller; what the unused part of a register holds is nobody's business in C.
+            // SAFETY: promised by the caller; what the unused part of a register holds is nobody's
+            // business in C.
             let f: unsafe extern "C" fn($(call!(@ty $i)),*) -> u64 = unsafe { transmute(address) };
             Some(unsafe { f($(a[$i]),*) })
         }};

@@ -2,9 +2,10 @@
 //!
 //! # Slopes
 //!
-//! [`slopes`] gives ∂ result / ∂ operand for each operand, `None` where the derivative is zero by the nature of the
-//! operation (rounding) or of the case (the operand that a minimum does not take), so that no infinity further on can turn
-//! it into NaN. At a kink the slope is the mean of the one-sided derivatives:
+//! [`slopes`] gives ∂ result / ∂ operand for each operand, `None` where the derivative is zero by
+//! the nature of the operation (rounding) or of the case (the operand that a minimum does not
+//! take), so that no infinity further on can turn it into NaN. At a kink the slope is the mean of
+//! the one-sided derivatives:
 //!
 //! ```text
 //! fabs x           x = ±0: 0
@@ -66,7 +67,8 @@ macro_rules! eval {
 eval!(eval32, f32, u32, "An operation on `f32` bits.");
 eval!(eval64, f64, u64, "An operation on `f64` bits.");
 
-/// The bits of `op` applied to floats of `width` bytes; `None` if `op` is no operation of this file.
+/// The bits of `op` applied to floats of `width` bytes; `None` if `op` is no operation of this
+/// file.
 pub fn eval(op: Opcode, width: u8, a: [u128; 3]) -> Option<u128> {
     if width == 4 { eval32(op, a) } else { eval64(op, a) }
 }

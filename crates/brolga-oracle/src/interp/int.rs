@@ -1,7 +1,8 @@
 //! Integer operations on one lane, as pure functions of bits.
 //!
-//! Operands and results are the low `n` bits of a `u128`, zero above; `n` is 8, 16, 32, 64 or 128. Nothing here knows of
-//! types, lanes, provenance or traps: a division by zero comes back as an [`IntFault`].
+//! Operands and results are the low `n` bits of a `u128`, zero above; `n` is 8, 16, 32, 64 or 128.
+//! Nothing here knows of types, lanes, provenance or traps: a division by zero comes back as an
+//! [`IntFault`].
 
 use cranelift_codegen::ir::Opcode;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -142,7 +143,8 @@ pub fn shift(op: Opcode, n: u32, x: u128, amount: u128) -> Result<u128, IntFault
     })
 }
 
-/// Arithmetic that also tells whether it overflowed. `carry` is zero for the operations that take none.
+/// Arithmetic that also tells whether it overflowed. `carry` is zero for the operations that take
+/// none.
 pub fn overflowing(op: Opcode, n: u32, x: u128, y: u128, carry: bool) -> Result<(u128, bool), IntFault> {
     let m = ones(n);
     let c = u128::from(carry);

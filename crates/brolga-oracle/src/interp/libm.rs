@@ -1,7 +1,8 @@
-//! C's mathematical functions: values from the platform's own library, so that they are those of compiled code, and slopes.
+//! C's mathematical functions: values from the platform's own library, so that they are those of
+//! compiled code, and slopes.
 //!
-//! Two functions of one family (`sin`, `sinf`) share a [`Math`] and thereby their slopes. Conventions beyond those of
-//! [`super::float`]:
+//! Two functions of one family (`sin`, `sinf`) share a [`Math`] and thereby their slopes.
+//! Conventions beyond those of [`super::float`]:
 //!
 //! ```text
 //! pow(x, 0)           ∂x = 0                pow(0, y)        ∂y = 0 for y > 0, else -inf

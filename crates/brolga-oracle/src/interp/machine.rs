@@ -1,8 +1,8 @@
 //! The machine: frames, the loop over instructions, calls and returns.
 //!
-//! A frame holds the values of one activation of a function, its stack slots (host memory of its own, so that addresses of
-//! slots are ordinary addresses) and what to do when it returns. [`Machine::run`] is the loop; `step.rs` says what one
-//! instruction does, as a [`Flow`].
+//! A frame holds the values of one activation of a function, its stack slots (host memory of its
+//! own, so that addresses of slots are ordinary addresses) and what to do when it returns.
+//! [`Machine::run`] is the loop; `step.rs` says what one instruction does, as a [`Flow`].
 
 use std::collections::HashMap;
 
@@ -23,7 +23,8 @@ use crate::error::{OracleError, Place, Site};
 pub(super) enum Flow {
     /// Go on; there are no results.
     Next,
-    /// Define the result and go on. Apart from `Values` because it is the common case and needs no allocation.
+    /// Define the result and go on. Apart from `Values` because it is the common case and needs no
+    /// allocation.
     Value(Val),
     /// Define the results and go on.
     Values(Vec<Val>),
@@ -56,7 +57,8 @@ pub(super) struct Stepped {
     pub node: NodeId,
     /// Its bits.
     pub before: u128,
-    /// What the last bit counts for: one, or less where they were divided, and negative where they were taken off something.
+    /// What the last bit counts for: one, or less where they were divided, and negative where they
+    /// were taken off something.
     pub counts: f64,
 }
 
@@ -119,7 +121,8 @@ pub struct Machine<'p, D: Domain> {
     origins: PrimaryMap<OriginId, Site>,
     origin_ids: HashMap<Site, OriginId>,
     pub(super) pinned_reg: Val,
-    /// Sizes of blocks that the program has allocated, by address, because `realloc` must know how much to keep.
+    /// Sizes of blocks that the program has allocated, by address, because `realloc` must know how
+    /// much to keep.
     pub(super) allocations: HashMap<usize, usize>,
     /// Floats whose bits are those of another, plus a number.
     pub(super) stepped: HashMap<NodeId, Stepped>,
@@ -166,7 +169,8 @@ impl<'p, D: Domain> Machine<'p, D> {
     ///
     /// # Safety
     ///
-    /// Whatever memory the program reads or writes with these arguments must be there for it to read or write.
+    /// Whatever memory the program reads or writes with these arguments must be there for it to
+    /// read or write.
     pub unsafe fn call(&mut self, func: FuncKey, args: Vec<Val>) -> Result<Vec<Val>, OracleError> {
         let f = &self.program.funcs[func];
         if f.signature.params.len() != args.len() {
@@ -202,7 +206,8 @@ impl<'p, D: Domain> Machine<'p, D> {
             let first_new = self.domain.n_nodes();
             // SAFETY: promised by the caller of `call`.
             let mut flow = unsafe { self.step_on_sums(body, inst)? };
-            // An imported function is executed on the spot, so that only defined functions get frames.
+            // An imported function is executed on the spot, so that only defined functions get
+            // frames.
             loop {
                 if D::OBSERVES {
                     self.observe_flow(body, inst, &flow, first_new);

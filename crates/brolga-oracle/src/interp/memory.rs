@@ -1,7 +1,8 @@
 //! Loads, stores and atomics on host memory, and the marks of memory bytes that go with them.
 //!
-//! Accesses need no alignment. Those near address 0 and in the upper half of the address space trap; no others are checked. The interpreter is alone with its memory, so an atomic operation is a load, an operation and
-//! a store.
+//! Accesses need no alignment. Those near address 0 and in the upper half of the address space
+//! trap; no others are checked. The interpreter is alone with its memory, so an atomic operation is
+//! a load, an operation and a store.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
 
@@ -38,8 +39,8 @@ fn extending(op: Opcode) -> Option<(u32, u32, bool)> {
 }
 
 impl<D: Domain> Machine<'_, D> {
-    /// The address `v + offset` of an access with these flags. Where no program has memory, the access traps as it does in
-    /// compiled code.
+    /// The address `v + offset` of an access with these flags. Where no program has memory, the
+    /// access traps as it does in compiled code.
     fn address(
         &self,
         dfg: &ir::DataFlowGraph,

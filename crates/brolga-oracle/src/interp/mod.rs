@@ -2,9 +2,10 @@
 //!
 //! # Problem
 //!
-//! To check a gradient we need the function's value and its graph from something that shares neither code nor rules with
-//! the derivative under test. The interpreter executes the primal CLIF itself, one instruction at a time, on real host
-//! memory, so that it runs what compiled code runs, on the same buffers.
+//! To check a gradient we need the function's value and its graph from something that shares
+//! neither code nor rules with the derivative under test. The interpreter executes the primal CLIF
+//! itself, one instruction at a time, on real host memory, so that it runs what compiled code runs,
+//! on the same buffers.
 //!
 //! # Structure
 //!
@@ -20,7 +21,8 @@
 //!
 //! # Invariants
 //!
-//! - Calls do not nest on the host's stack; tail calls replace their frame. Fuel and depth are limited.
+//! - Calls do not nest on the host's stack; tail calls replace their frame. Fuel and depth are
+//!   limited.
 //! - With a domain that does not track ([`Plain`]), no provenance exists.
 //! - The primal values do not depend on the domain.
 

@@ -2,7 +2,8 @@
 //!
 //! # Masks on floats
 //!
-//! `band`, `bor` and `bxor` of a whole float (wherever it lies in the operand) with constant bits `m` over the same bytes:
+//! `band`, `bor` and `bxor` of a whole float (wherever it lies in the operand) with constant bits
+//! `m` over the same bytes:
 //!
 //! ```text
 //! band  m = 11…1        the float            bor  m = 00…0        the float       bxor  m = 00…0        the float
@@ -11,8 +12,9 @@
 //!           exponent    so clean
 //! ```
 //!
-//! Masks of bytes that are no whole float work byte by byte: kept (`0xff`), cut (`0x00`), or mixed. `bitselect` is
-//! `(c & x) | (!c & y)` and needs no rule of its own; so is a copysign that is written as masks.
+//! Masks of bytes that are no whole float work byte by byte: kept (`0xff`), cut (`0x00`), or mixed.
+//! `bitselect` is `(c & x) | (!c & y)` and needs no rule of its own; so is a copysign that is
+//! written as masks.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
 use smallvec::SmallVec;
@@ -71,7 +73,8 @@ fn classify(mask: Mask, m: u128, width: u8) -> Masked {
     }
 }
 
-/// Whether an operation changes at most the sign and the exponent of a float, or its last digits, and is no copy of some of its bytes.
+/// Whether an operation changes at most the sign and the exponent of a float, or its last digits,
+/// and is no copy of some of its bytes.
 fn keeps_mantissa(mask: Mask, m: u128, width: u8) -> bool {
     let mantissa = ones(if width == 4 { 23 } else { 52 });
     match mask {

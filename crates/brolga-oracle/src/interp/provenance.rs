@@ -2,9 +2,9 @@
 //!
 //! # Problem
 //!
-//! A float travels in many disguises before it is used as a float again: as `i64`, as two `i32`, as half of an `i8x16`, byte
-//! by byte through a copy loop, or next to another `f32` in one word. A derivative must follow it, and must never be lost
-//! silently where it cannot be followed.
+//! A float travels in many disguises before it is used as a float again: as `i64`, as two `i32`, as
+//! half of an `i8x16`, byte by byte through a copy loop, or next to another `f32` in one word. A
+//! derivative must follow it, and must never be lost silently where it cannot be followed.
 //!
 //! # Answer
 //!
@@ -17,21 +17,22 @@
 //! Mixed(origin)               computed from active bits by an instruction that is not followed
 //! ```
 //!
-//! Moving bytes moves these marks; nothing else needs to be known about a copy, whatever its width. When bytes are used
-//! as a float, the marks are put together again ([`Prov::float`]): all parts of one node in order give that node, all clean
-//! gives a constant, and anything else is *untracked*.
+//! Moving bytes moves these marks; nothing else needs to be known about a copy, whatever its width.
+//! When bytes are used as a float, the marks are put together again ([`Prov::float`]): all parts of
+//! one node in order give that node, all clean gives a constant, and anything else is *untracked*.
 //!
 //! # Locally constant bits
 //!
-//! Sign and exponent of a float change only at isolated points of the real line, so a value computed from them alone has
-//! derivative zero wherever it has one. [`mantissa`] says which bits of a byte are not of this kind; extracting only other
-//! bits gives clean bytes. That makes sign tests, sign masks and `frexp`-like code transparent.
+//! Sign and exponent of a float change only at isolated points of the real line, so a value
+//! computed from them alone has derivative zero wherever it has one. [`mantissa`] says which bits
+//! of a byte are not of this kind; extracting only other bits gives clean bytes. That makes sign
+//! tests, sign masks and `frexp`-like code transparent.
 //!
 //! # Invariants
 //!
 //! - `Prov` describes the 16 bytes of a [`super::value::Val`]; bytes beyond its type are clean.
-//! - `Clean` as a whole is always spelled [`Prov::Clean`], and a lone float at byte 0 always [`Prov::Float`], so that the
-//!   common cases take no allocation and equality means equality.
+//! - `Clean` as a whole is always spelled [`Prov::Clean`], and a lone float at byte 0 always
+//!   [`Prov::Float`], so that the common cases take no allocation and equality means equality.
 
 use std::collections::HashMap;
 
@@ -59,7 +60,8 @@ pub enum Byte {
         /// How many bytes it has: 4 or 8.
         width: u8,
     },
-    /// A byte of what the upper half of an `f64` has become, which still moves as that does: see [`super::halves`].
+    /// A byte of what the upper half of an `f64` has become, which still moves as that does: see
+    /// [`super::halves`].
     Upper {
         /// The float.
         node: NodeId,
@@ -94,7 +96,8 @@ pub enum Origin {
     Clean,
     /// A node of the graph.
     Node(NodeId),
-    /// Bits that are not followed. The instruction that made them, or `None` if they are pieces of different floats.
+    /// Bits that are not followed. The instruction that made them, or `None` if they are pieces of
+    /// different floats.
     Untracked(Option<OriginId>),
 }
 
@@ -174,8 +177,8 @@ impl Prov {
         Prov::new(new)
     }
 
-    /// `n` bytes, given bit by bit. A byte whose eight bits are those of one byte in order is that byte; a byte made of
-    /// clean and locally constant bits is clean; any other is mixed.
+    /// `n` bytes, given bit by bit. A byte whose eight bits are those of one byte in order is that
+    /// byte; a byte made of clean and locally constant bits is clean; any other is mixed.
     pub fn from_bits(&self, n: usize, from: impl Fn(u32) -> Bit, origin: OriginId) -> Prov {
         if self.is_clean() {
             return Prov::Clean;
@@ -260,8 +263,8 @@ const PAGE: usize = 256;
 
 /// The marks of memory bytes; absent pages are clean.
 ///
-/// Map from address / page size to the page, because active memory comes in few long runs. Only clearing iterates, and the
-/// order does not matter to it.
+/// Map from address / page size to the page, because active memory comes in few long runs. Only
+/// clearing iterates, and the order does not matter to it.
 #[derive(Debug, Default)]
 pub struct Marks {
     pages: HashMap<usize, Box<[Byte; PAGE]>>,

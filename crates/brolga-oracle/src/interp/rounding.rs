@@ -1,8 +1,11 @@
 //! Sums with large constants, of which it shows later what they are.
 //!
-//! `x + 1.5·2⁵²` is a whole number. If the constant comes off again, or the bits of the sum are taken for an integer, that was a rounding, whose slope is zero; else it is a sum
-//! like others. So a node that is such a sum is recorded as a sum, with its constant. Where an instruction takes the constant off that very node, wherever it has been meanwhile, the result is constant, and so are
-//! the bits of the node for integer arithmetic. Setting or clearing the sign is what `fneg` and `fabs` do to a float, and no arithmetic.
+//! `x + 1.5·2⁵²` is a whole number. If the constant comes off again, or the bits of the sum are
+//! taken for an integer, that was a rounding, whose slope is zero; else it is a sum like others. So
+//! a node that is such a sum is recorded as a sum, with its constant. Where an instruction takes
+//! the constant off that very node, wherever it has been meanwhile, the result is constant, and so
+//! are the bits of the node for integer arithmetic. Setting or clearing the sign is what `fneg` and
+//! `fabs` do to a float, and no arithmetic.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value, types};
 
@@ -12,7 +15,8 @@ use super::provenance::{Byte, Origin, Prov};
 use super::value::{Val, float_of};
 use crate::error::OracleError;
 
-/// Whether a constant is so large that a sum with it has no digits behind the point, or few, and nothing else is meant by it.
+/// Whether a constant is so large that a sum with it has no digits behind the point, or few, and
+/// nothing else is meant by it.
 fn is_large(constant: f64, width: u8) -> bool {
     let (whole, least) = if width == 4 { (23, 12) } else { (52, 40) };
     let size = constant.abs();
@@ -109,7 +113,8 @@ impl<D: Domain> Machine<'_, D> {
         matches!(b, Byte::Part { node, .. } | Byte::Upper { node, .. } if of(node))
     }
 
-    /// Execute an instruction, for which the bits of such sums are constants if it calculates with them.
+    /// Execute an instruction, for which the bits of such sums are constants if it calculates with
+    /// them.
     ///
     /// # Safety
     ///

@@ -1,6 +1,7 @@
 //! One instruction: the table of all opcodes, and control flow.
 //!
-//! The match has no wildcard, so an opcode that a new Cranelift adds does not compile until it is considered here.
+//! The match has no wildcard, so an opcode that a new Cranelift adds does not compile until it is
+//! considered here.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, types};

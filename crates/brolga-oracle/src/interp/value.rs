@@ -1,8 +1,8 @@
 //! Values as bits.
 //!
-//! Whatever its type, a value is up to 16 bytes, held as a `u128` in little-endian lane order: lane `i` of `n` bits is
-//! bits `[i·n, (i+1)·n)`. Scalars are vectors of one lane. Bits above the type's width are zero; every operation keeps
-//! them so.
+//! Whatever its type, a value is up to 16 bytes, held as a `u128` in little-endian lane order: lane
+//! `i` of `n` bits is bits `[i·n, (i+1)·n)`. Scalars are vectors of one lane. Bits above the type's
+//! width are zero; every operation keeps them so.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Type;

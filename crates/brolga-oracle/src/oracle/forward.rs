@@ -7,9 +7,9 @@
 //! ⟨seeds, ẏ⟩ + ⟨shadow_in, ẋ'_b⟩ = ⟨∂L/∂x, ẋ⟩
 //! ```
 //!
-//! The left side needs a forward run only, the right side the gradient under test only. A random direction misses an error
-//! with probability zero. An element that several buffers name counts once, and a factor that is exactly zero makes its
-//! product zero.
+//! The left side needs a forward run only, the right side the gradient under test only. A random
+//! direction misses an error with probability zero. An element that several buffers name counts
+//! once, and a factor that is exactly zero makes its product zero.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;
@@ -46,7 +46,8 @@ impl Tangent {
     }
 }
 
-/// What a forward run gives. A tangent that goes through untracked bits is an error in a result, and NaN in a buffer.
+/// What a forward run gives. A tangent that goes through untracked bits is an error in a result,
+/// and NaN in a buffer.
 #[derive(Clone, Debug)]
 pub struct TangentOutcome {
     /// Results of the call.
@@ -82,7 +83,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether both sides are numbers. An infinite slope makes them sums of infinities, which say nothing.
+    /// Whether both sides are numbers. An infinite slope makes them sums of infinities, which say
+    /// nothing.
     pub fn is_finite(&self) -> bool {
         self.forward.is_finite() && self.reverse.is_finite()
     }
@@ -118,8 +120,8 @@ struct Run {
 }
 
 impl Oracle<'_> {
-    /// Forward mode: tangents of results and final buffers along `tangents` (one per argument, then one per extra
-    /// buffer; missing ones are zero).
+    /// Forward mode: tangents of results and final buffers along `tangents` (one per argument, then
+    /// one per extra buffer; missing ones are zero).
     ///
     /// # Safety
     ///
@@ -138,8 +140,8 @@ impl Oracle<'_> {
         Ok(TangentOutcome { values: run.values, results: run.results, buffers, extra })
     }
 
-    /// Both sides of the dot-product identity for a gradient that was computed elsewhere, with the shadows in `args` as
-    /// its initial shadows.
+    /// Both sides of the dot-product identity for a gradient that was computed elsewhere, with the
+    /// shadows in `args` as its initial shadows.
     ///
     /// # Safety
     ///
@@ -182,8 +184,8 @@ impl Oracle<'_> {
         Ok(Identity { forward: forward.sum, reverse: reverse.sum, scale: forward.scale.max(reverse.scale) })
     }
 
-    /// A direction for every active argument and every buffer: numbers of magnitude 1/2 to 3/2, the same for the same
-    /// `seed`.
+    /// A direction for every active argument and every buffer: numbers of magnitude 1/2 to 3/2, the
+    /// same for the same `seed`.
     pub fn directions(&self, func: FuncKey, args: &[OracleArg], seed: u64) -> Result<Vec<Tangent>, OracleError> {
         let mut state = seed;
         // splitmix64

@@ -1,4 +1,5 @@
-//! The inputs of a run: leaves for active lanes and for elements of buffers, and what becomes of them.
+//! The inputs of a run: leaves for active lanes and for elements of buffers, and what becomes of
+//! them.
 
 use std::collections::HashMap;
 
@@ -35,7 +36,8 @@ pub(super) enum Leaf {
 }
 
 impl<'p> Oracle<'p> {
-    /// Make the inputs of a run: a leaf for each active lane and each element of a duplicated or extra buffer.
+    /// Make the inputs of a run: a leaf for each active lane and each element of a duplicated or
+    /// extra buffer.
     pub(super) unsafe fn inputs<D: Domain>(
         &self,
         m: &mut Machine<'p, D>,

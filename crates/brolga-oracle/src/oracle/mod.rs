@@ -2,20 +2,23 @@
 //!
 //! # Shadows
 //!
-//! The initial shadow of a buffer is the cotangent of the buffer's *final* contents, and at the same time what gradients
-//! are added to. With the buffer's elements before (x) and after (x') the call, and the objective
+//! The initial shadow of a buffer is the cotangent of the buffer's *final* contents, and at the
+//! same time what gradients are added to. With the buffer's elements before (x) and after (x') the
+//! call, and the objective
 //!
 //! ```text
 //! L = Σ seeds · results + Σ_j shadow_in[j] · x'_j       over all buffers
 //! ```
 //!
-//! the final shadow is `shadow_out[i] = ∂L/∂x_i`. An element that the program never writes has x'_i = x_i, which gives
-//! `shadow_in[i]` plus contributions; an element that it overwrites loses its old shadow.
+//! the final shadow is `shadow_out[i] = ∂L/∂x_i`. An element that the program never writes has x'_i
+//! = x_i, which gives `shadow_in[i]` plus contributions; an element that it overwrites loses its
+//! old shadow.
 //!
 //! # Aliasing
 //!
-//! Buffers are ranges of memory. Elements are inputs by address, so two arguments that point at the same or overlapping
-//! memory share inputs, and their shadows are one: the first buffer that names an element gives its initial shadow.
+//! Buffers are ranges of memory. Elements are inputs by address, so two arguments that point at the
+//! same or overlapping memory share inputs, and their shadows are one: the first buffer that names
+//! an element gives its initial shadow.
 
 mod forward;
 mod inputs;
@@ -138,15 +141,16 @@ pub struct Reverse<T> {
     pub edges: usize,
     /// Bytes of the graph.
     pub tape_bytes: usize,
-    /// How far `arg_lanes` or `shadows` may be off by rounding alone. `x + 1e30·(x/x)` has the slope one; the tape adds `1e30/x`
-    /// to it, and takes that away. Of what differs by no more than this it says nothing.
+    /// How far `arg_lanes` or `shadows` may be off by rounding alone. `x + 1e30·(x/x)` has the
+    /// slope one; the tape adds `1e30/x` to it, and takes that away. Of what differs by no more
+    /// than this it says nothing.
     pub rounding: Vec<Option<Vec<f64>>>,
     /// By how much rounding may change the objective, in terms of the precision of the arithmetic.
     pub noise: f64,
     /// Instructions executed.
     pub steps: u64,
-    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
-    /// something else.
+    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so
+    /// the program may as well return something else.
     pub nan_sign: bool,
 }
 
@@ -175,8 +179,8 @@ pub struct OracleOutcome {
     pub noise: f64,
     /// Instructions executed.
     pub steps: u64,
-    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so the program may as well return
-    /// something else.
+    /// Whether the sign of a NaN became that of another number. Nobody says what sign a NaN has, so
+    /// the program may as well return something else.
     pub nan_sign: bool,
 }
 
@@ -219,8 +223,8 @@ impl<'p> Oracle<'p> {
         self
     }
 
-    /// Say which address `func_addr` of a function gives, so that function pointers in memory mean what they mean to
-    /// compiled code.
+    /// Say which address `func_addr` of a function gives, so that function pointers in memory mean
+    /// what they mean to compiled code.
     pub fn function_address(mut self, func: FuncKey, address: u64) -> Self {
         self.functions.push((func, address));
         self
@@ -278,12 +282,13 @@ impl<'p> Oracle<'p> {
         Ok(data_values(&results, &self.return_types(func)))
     }
 
-    /// Reverse mode: cotangents of the arguments and shadows, for one seed per result (of the result's type; those of
-    /// integers count nothing).
+    /// Reverse mode: cotangents of the arguments and shadows, for one seed per result (of the
+    /// result's type; those of integers count nothing).
     ///
     /// # Safety
     ///
-    /// As for [`Oracle::run`]. Buffers must be readable as long as they say, and the program changes them.
+    /// As for [`Oracle::run`]. Buffers must be readable as long as they say, and the program
+    /// changes them.
     pub unsafe fn gradient(
         &self,
         func: FuncKey,
@@ -310,8 +315,8 @@ impl<'p> Oracle<'p> {
         })
     }
 
-    /// Forward over reverse: the gradient, and its derivative along `tangents` (one per argument, then one per extra
-    /// buffer; missing ones are zero).
+    /// Forward over reverse: the gradient, and its derivative along `tangents` (one per argument,
+    /// then one per extra buffer; missing ones are zero).
     ///
     /// # Safety
     ///

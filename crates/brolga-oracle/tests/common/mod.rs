@@ -73,8 +73,8 @@ pub struct Native {
 }
 
 impl Native {
-    /// Compile all functions, each with a trampoline `(args: *const u128, results: *mut u128)`. `Err` if this machine
-    /// cannot compile some instruction.
+    /// Compile all functions, each with a trampoline `(args: *const u128, results: *mut u128)`.
+    /// `Err` if this machine cannot compile some instruction.
     pub fn compile(p: &Program) -> Result<Native, String> {
         let mut flags = settings::builder();
         for (k, v) in [

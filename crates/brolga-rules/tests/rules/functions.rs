@@ -62,8 +62,8 @@ pub fn base_name(symbol: &'static str) -> &'static str {
     }
 }
 
-/// Whether a difference says anything of a derivative here: away from jumps, and from where the distance between two
-/// floats is more than a period.
+/// Whether a difference says anything of a derivative here: away from jumps, and from where the
+/// distance between two floats is more than a period.
 fn is_smooth(base: &str, width: Width, x: &[f64]) -> bool {
     let is_whole = |x: f64| x == x.round();
     let dense = if width == Width::F64 { 1e5 } else { 1e2 };

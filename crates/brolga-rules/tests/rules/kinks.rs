@@ -1,4 +1,5 @@
-//! Executes `docs/KINKS.md`: each line of its tables against the row, and against the function where that can be measured.
+//! Executes `docs/KINKS.md`: each line of its tables against the row, and against the function
+//! where that can be measured.
 
 use brolga_rules::check::{Probe, Slope, Width, check, measure};
 use brolga_rules::{ExprRow, MathKind, OpcodeRule, math_rule, opcode_rule};

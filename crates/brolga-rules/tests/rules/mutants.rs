@@ -1,8 +1,9 @@
-//! Every row against its mutants: a checker that lets one pass would let the same mistake pass in a row.
+//! Every row against its mutants: a checker that lets one pass would let the same mistake pass in a
+//! row.
 //!
-//! A row of a formula loses a sign, a term, a factor, an operand; a partial of zero becomes one, and the reverse. A row that
-//! is zero as a whole becomes the identity. What agrees with the function wherever it was measured must differ on a line of
-//! `docs/KINKS.md`.
+//! A row of a formula loses a sign, a term, a factor, an operand; a partial of zero becomes one,
+//! and the reverse. A row that is zero as a whole becomes the identity. What agrees with the
+//! function wherever it was measured must differ on a line of `docs/KINKS.md`.
 //!
 //! `cargo xtask mutants` shows the table that this test prints; `BROLGA_ROW` names one row.
 
@@ -80,7 +81,8 @@ fn of_functions(kinks: &[Line], wanted: &dyn Fn(&str) -> bool) -> Vec<Tally> {
         }
         let (width, probes) = functions::probes(rule, row);
         if width == Width::F32 {
-            // Only `__powisf2` has another name; single precision is too coarse to tell all mutants apart.
+            // Only `__powisf2` has another name; single precision is too coarse to tell all mutants
+            // apart.
             let shared = functions::rows().find(|(r, other)| r.symbol != rule.symbol && *other == row);
             let (other, _) = shared.unwrap_or_else(|| panic!("{} has a row of its own", rule.symbol));
             tally.note = format!("the row of {}", other.symbol);

@@ -43,7 +43,8 @@ pub fn probes(op: Opcode, row: &ExprRow, width: Width) -> Vec<Probe> {
     let code = Compiled::opcode(op, scalar(width), row.n_operands());
     let f = |x: &[f64]| vec![code.run_scalar(width, x)];
     let mut points = points(width, row.n_operands());
-    // The quotient's partials overflow for a denormal divisor, in both the row and the truth; the order differs.
+    // The quotient's partials overflow for a denormal divisor, in both the row and the truth; the
+    // order differs.
     if op == Opcode::Fdiv {
         points.retain(|p| p[1].abs() >= 1e-30);
     }
@@ -90,8 +91,8 @@ fn vectors_are_scalars_lane_by_lane() {
 /// What is compiled to test the claim that an opcode's derivative is zero.
 pub type Build = Box<dyn Fn(&mut FunctionBuilder, Value) -> Value>;
 
-/// For each opcode whose row is `Zero`, functions of one float, or of a vector of floats, to integers or floats. `None` if
-/// no float goes in.
+/// For each opcode whose row is `Zero`, functions of one float, or of a vector of floats, to
+/// integers or floats. `None` if no float goes in.
 pub fn zero_subjects(op: Opcode) -> Option<Vec<(Type, Build)>> {
     fn build(f: impl Fn(&mut FunctionBuilder, Value) -> Value + 'static) -> Build {
         Box::new(f)

@@ -1,5 +1,5 @@
-//! Functions under test: opcodes as Cranelift compiles them, and C functions as the system's library has them. Both are
-//! presented as functions of doubles, whatever their width.
+//! Functions under test: opcodes as Cranelift compiles them, and C functions as the system's
+//! library has them. Both are presented as functions of doubles, whatever their width.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::LazyLock;
@@ -12,7 +12,8 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 
-/// A compiled function that reads its operands from memory, 16 bytes apart, and writes its result to memory.
+/// A compiled function that reads its operands from memory, 16 bytes apart, and writes its result
+/// to memory.
 pub struct Compiled(extern "C" fn(*const u8, *mut u8));
 
 impl Compiled {
@@ -182,7 +183,8 @@ impl Foreign {
         self.rule.params[i].is_float()
     }
 
-    /// Call it. Integers are passed as doubles; operands for pointers are ignored. The results are those of the row.
+    /// Call it. Integers are passed as doubles; operands for pointers are ignored. The results are
+    /// those of the row.
     pub fn call(&self, x: &[f64]) -> Vec<f64> {
         use Ty::{F32, F64, I32, I64, Ptr};
         let a = self.address;
@@ -191,7 +193,8 @@ impl Foreign {
         let p = |out: &mut [[u8; 8]; 3], i: usize| out[i].as_mut_ptr();
         macro_rules! call {
             ($($arg:expr => $ty:ty),* ; $ret:ty) => {
-                // SAFETY: the signature is the rule's, which is C's; pointers have room for eight bytes.
+                // SAFETY: the signature is the rule's, which is C's; pointers have room for eight
+                // bytes.
                 unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($ty),*) -> $ret>(a)($($arg),*) }
             };
         }

@@ -1,11 +1,13 @@
 //! Run generated code so that a hardware trap in it comes back as an error and the process lives.
 //!
-//! *Problem.* A trap in CLIF is an undefined instruction or a faulting access in machine code: the kernel answers with a
-//! signal whose default is the end of the process. The code that trapped has no landing pads and keeps nothing that must
-//! be cleaned up, so all we need is to abandon its frames.
+//! *Problem.* A trap in CLIF is an undefined instruction or a faulting access in machine code: the
+//! kernel answers with a signal whose default is the end of the process. The code that trapped has
+//! no landing pads and keeps nothing that must be cleaned up, so all we need is to abandon its
+//! frames.
 //!
-//! *Answer.* [`call_guarded`] enters the code through a trampoline that saves what the calling convention lets a callee
-//! not touch, and notes its stack pointer and the address of its landing pad in a frame on a thread-local chain:
+//! *Answer.* [`call_guarded`] enters the code through a trampoline that saves what the calling
+//! convention lets a callee not touch, and notes its stack pointer and the address of its landing
+//! pad in a frame on a thread-local chain:
 //!
 //! ```text
 //!   call_guarded -> trampoline -> generated code -> ud2
@@ -14,29 +16,35 @@
 //!                      +-- pc, sp of the frame <- handler, on the alternate stack
 //! ```
 //!
-//! The handler does not jump. It rewrites the interrupted context so that *returning from the signal* continues at the
-//! landing pad, which restores the saved registers (and MXCSR, x87 control word and direction flag, or FPCR) and returns 1
-//! to `call_guarded`. The kernel restores the signal mask on the way. Nothing is allocated or locked in the handler.
+//! The handler does not jump. It rewrites the interrupted context so that *returning from the
+//! signal* continues at the landing pad, which restores the saved registers (and MXCSR, x87 control
+//! word and direction flag, or FPCR) and returns 1 to `call_guarded`. The kernel restores the
+//! signal mask on the way. Nothing is allocated or locked in the handler.
 //!
-//! *Which faults are ours.* Those raised by the hardware (not sent by `kill`) while the innermost guarded call of the
-//! thread runs and either the pc lies in that call's [`CodeRanges`], or a leaf routine is at work, which touches
-//! memory on behalf of one instruction of the code and is reported as that instruction, or the pc is itself the address that
-//! could not be accessed, and the code has just called it: a call through a pointer that leads nowhere. Any other goes to the
+//! *Which faults are ours.* Those raised by the hardware (not sent by `kill`) while the innermost
+//! guarded call of the thread runs and either the pc lies in that call's [`CodeRanges`], or a leaf
+//! routine is at work, which touches memory on behalf of one instruction of the code and is
+//! reported as that instruction, or the pc is itself the address that could not be accessed, and
+//! the code has just called it: a call through a pointer that leads nowhere. Any other goes to the
 //! handler that was there before us, as the kernel would have delivered it.
 //!
-//! *Handlers that come later.* Whoever installs one after the first guarded call, and does not pass on what it does not know,
-//! takes our traps: they end as that handler sees fit, mostly with the process. [`install_handlers`] puts ours in front again,
-//! and [`handlers_are_in_place`] tells, which a debug run asks before each call.
+//! *Handlers that come later.* Whoever installs one after the first guarded call, and does not pass
+//! on what it does not know, takes our traps: they end as that handler sees fit, mostly with the
+//! process. [`install_handlers`] puts ours in front again, and [`handlers_are_in_place`] tells,
+//! which a debug run asks before each call.
 //!
-//! *Stack overflow* is a fault on the guard page like any other, given an alternate stack for the handler: `altstack` makes
-//! one for threads that have none. Generated code must not skip the guard page (Cranelift: `enable_probestack` if frames
-//! can be large). An overflow inside a routine of the C library that generated code has called is not ours: that routine
-//! may hold a lock, so abandoning it would be worse than the end of the process.
+//! *Stack overflow* is a fault on the guard page like any other, given an alternate stack for the
+//! handler: `altstack` makes one for threads that have none. Generated code must not skip the guard
+//! page (Cranelift: `enable_probestack` if frames can be large). An overflow inside a routine of
+//! the C library that generated code has called is not ours: that routine may hold a lock, so
+//! abandoning it would be worse than the end of the process.
 //!
-//! *Invariants.* `CURRENT` is null or points to the frame of the innermost guarded call of this thread. Rust frames between
-//! generated code and its trampoline are never abandoned, except those of leaf routines, which own nothing.
+//! *Invariants.* `CURRENT` is null or points to the frame of the innermost guarded call of this
+//! thread. Rust frames between generated code and its trampoline are never abandoned, except those
+//! of leaf routines, which own nothing.
 //!
-//! On targets other than Linux on x86-64 and aarch64 the call is a plain call, and a trap ends the process as ever.
+//! On targets other than Linux on x86-64 and aarch64 the call is a plain call, and a trap ends the
+//! process as ever.
 
 mod leaf;
 mod ranges;
@@ -76,13 +84,13 @@ pub enum Signal {
 /// A trap in generated code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawTrap {
-    /// Address of the instruction that trapped; for a fault in a routine that the code has called to access memory, of the
-    /// last byte of that call instruction.
+    /// Address of the instruction that trapped; for a fault in a routine that the code has called
+    /// to access memory, of the last byte of that call instruction.
     pub pc: usize,
     /// What happened.
     pub signal: Signal,
-    /// The address that could not be accessed, for [`Signal::Segv`] and [`Signal::Bus`]. For the others, whatever the
-    /// kernel says (usually the pc).
+    /// The address that could not be accessed, for [`Signal::Segv`] and [`Signal::Bus`]. For the
+    /// others, whatever the kernel says (usually the pc).
     pub fault_address: usize,
     /// What was going on, as far as it is known.
     pub cause: Cause,
@@ -99,19 +107,23 @@ pub enum Cause {
     Other,
 }
 
-/// Call `entry(arg)`. If a trap stops it, say which; everything that the code has written until then stays written.
+/// Call `entry(arg)`. If a trap stops it, say which; everything that the code has written until
+/// then stays written.
 ///
 /// # Safety
-/// - `entry` is code that may be called with `arg`, by the C calling convention, and does not unwind.
-/// - The ranges in `code` hold only generated code, whose frames may be abandoned: no destructors, no locks. Whenever a pc
-///   in them can trap, no frame of other code lies between it and this call.
+/// - `entry` is code that may be called with `arg`, by the C calling convention, and does not
+///   unwind.
+/// - The ranges in `code` hold only generated code, whose frames may be abandoned: no destructors,
+///   no locks. Whenever a pc in them can trap, no frame of other code lies between it and this
+///   call.
 pub unsafe fn call_guarded(entry: Entry, arg: *mut u8, code: &CodeRanges) -> Result<(), RawTrap> {
     // SAFETY: our contract.
     unsafe { imp::call(entry, arg, code) }
 }
 
-/// Install the signal handlers, in front of those that have been installed since they were. (The first guarded call installs
-/// them as well.) Signals that are not ours go to the handler that was installed last before this call.
+/// Install the signal handlers, in front of those that have been installed since they were. (The
+/// first guarded call installs them as well.) Signals that are not ours go to the handler that was
+/// installed last before this call.
 pub fn install_handlers() {
     imp::install_again();
 }

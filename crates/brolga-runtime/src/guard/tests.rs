@@ -23,9 +23,9 @@ unsafe extern "C" {
     fn guard_test_memset(arg: *mut u8);
 }
 
-// Each takes one pointer. `ok` stores 42 through it; `call` calls the function it points to with the pointer behind;
-// `memset` calls the function it points to with (null, 0, 8); `clobber` spoils every register that must be preserved
-// before it traps.
+// Each takes one pointer. `ok` stores 42 through it; `call` calls the function it points to with
+// the pointer behind; `memset` calls the function it points to with (null, 0, 8); `clobber` spoils
+// every register that must be preserved before it traps.
 #[cfg(target_arch = "x86_64")]
 global_asm!(
     ".pushsection .text.guard_test, \"ax\", @progbits",
@@ -158,8 +158,8 @@ fn code() -> CodeRanges {
 }
 
 fn run(entry: Entry, arg: *mut u8) -> Result<(), RawTrap> {
-    // SAFETY: the entries are the machine code above, which may be abandoned anywhere and is what `code` covers; the tests
-    // pass what each needs.
+    // SAFETY: the entries are the machine code above, which may be abandoned anywhere and is what
+    // `code` covers; the tests pass what each needs.
     unsafe { call_guarded(entry, arg, &code()) }
 }
 

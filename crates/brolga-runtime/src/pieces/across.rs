@@ -1,16 +1,21 @@
-//! Doubles that lie across two windows, at 4 modulo 8: in packed records, behind a header of four bytes.
+//! Doubles that lie across two windows, at 4 modulo 8: in packed records, behind a header of four
+//! bytes.
 //!
-//! **Problem.** Each half of such a double is in another window, so it is in another record, and a record alone does not say that two halves stood in
-//! one cotangent.
+//! **Problem.** Each half of such a double is in another window, so it is in another record, and a
+//! record alone does not say that two halves stood in one cotangent.
 //!
-//! **Answer.** A record also has what stood in the windows before and behind its own when it was noted, with what had been taken from there before. The upper half of
-//! a window and the lower half of the next are one double's if each had the other beside it. A lower half of zeros need not come: it may have no record, and a number
-//! without its last digits is that number.
+//! **Answer.** A record also has what stood in the windows before and behind its own when it was
+//! noted, with what had been taken from there before. The upper half of a window and the lower half
+//! of the next are one double's if each had the other beside it. A lower half of zeros need not
+//! come: it may have no record, and a number without its last digits is that number.
 //!
-//! Nothing is put into the shadow before it is settled what lies there, by a store of a double or at the end of the run: eight bytes at a multiple of eight may be halves
-//! of two. At an address that is no multiple of four, eight bytes are taken for a double where they are moved by a function that knows of no other floats.
+//! Nothing is put into the shadow before it is settled what lies there, by a store of a double or
+//! at the end of the run: eight bytes at a multiple of eight may be halves of two. At an address
+//! that is no multiple of four, eight bytes are taken for a double where they are moved by a
+//! function that knows of no other floats.
 //!
-//! **Cost.** Where doubles are known to lie at multiples of eight, nothing: the windows beside are neither read nor kept.
+//! **Cost.** Where doubles are known to lie at multiples of eight, nothing: the windows beside are
+//! neither read nor kept.
 //!
 //! **Errs** on the side of a trap, where a place has had other numbers since.
 
@@ -19,7 +24,8 @@ use super::{HALF, Mask, Part, Pieces, Record, WINDOW, add_number, low};
 /// Bytes of memory that are there in whole or not at all.
 const PAGE: usize = 4096;
 
-/// In place of the size of a float: doubles that need not lie at multiples of eight (`brolga_ir::inst::DOUBLES_ANYWHERE`).
+/// In place of the size of a float: doubles that need not lie at multiples of eight
+/// (`brolga_ir::inst::DOUBLES_ANYWHERE`).
 pub(super) const ANYWHERE: u64 = 0x88;
 
 /// Half of a record: which record, and its first byte.
@@ -31,7 +37,8 @@ fn read(at: usize) -> Option<[u8; WINDOW]> {
     let mut bytes = [0; WINDOW];
     let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: WINDOW };
     let there = libc::iovec { iov_base: at as *mut _, iov_len: WINDOW };
-    // SAFETY: the kernel writes to our bytes, and answers with an error where the others cannot be read.
+    // SAFETY: the kernel writes to our bytes, and answers with an error where the others cannot be
+    // read.
     let n = unsafe { libc::process_vm_readv(libc::getpid(), &ours, 1, &there, 1, 0) };
     (n == WINDOW as isize).then_some(bytes)
 }
@@ -54,7 +61,8 @@ impl Record {
 }
 
 impl Pieces {
-    /// A window beside another one as it was before anything was taken from it, if it can be read. Windows of one page can, if one of them can.
+    /// A window beside another one as it was before anything was taken from it, if it can be read.
+    /// Windows of one page can, if one of them can.
     ///
     /// # Safety
     /// The window at `near` is valid.
@@ -115,7 +123,8 @@ impl Pieces {
         self.done(record, mask);
     }
 
-    /// Eight bytes at an odd address are a double: it is taken as one, if it is there whole. (Records without gaps, with single bytes.)
+    /// Eight bytes at an odd address are a double: it is taken as one, if it is there whole.
+    /// (Records without gaps, with single bytes.)
     ///
     /// # Safety
     /// As for [`Pieces::take`].
@@ -177,8 +186,9 @@ impl Pieces {
         true
     }
 
-    /// Put halves of a window back that have been taken from here, where nothing else has happened since, with what has come of them already. The halves of the
-    /// doubles that they are may be elsewhere.
+    /// Put halves of a window back that have been taken from here, where nothing else has happened
+    /// since, with what has come of them already. The halves of the doubles that they are may be
+    /// elsewhere.
     ///
     /// # Safety
     /// The window is valid.
@@ -222,7 +232,8 @@ impl Pieces {
         true
     }
 
-    /// Whether half of a window is zero because it has been taken, while the other half is as it was then: there is nothing more to take.
+    /// Whether half of a window is zero because it has been taken, while the other half is as it
+    /// was then: there is nothing more to take.
     pub(super) fn is_taken(&self, base: usize, half: usize, there: &[u8; WINDOW]) -> bool {
         let Some(&record) = self.last.get(&(base + half)) else { return false };
         let r = &self.records[record as usize];
@@ -252,8 +263,8 @@ impl Pieces {
         })
     }
 
-    /// Doubles have been written to `n` bytes at `p`, which is 4 modulo 8: add what waits for them. True; `known` becomes false if the cotangent of one has been
-    /// taken in part.
+    /// Doubles have been written to `n` bytes at `p`, which is 4 modulo 8: add what waits for them.
+    /// True; `known` becomes false if the cotangent of one has been taken in part.
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
@@ -293,7 +304,8 @@ impl Pieces {
         }
     }
 
-    /// The sum of the doubles that some parts are of which each half is in another record, and the other parts.
+    /// The sum of the doubles that some parts are of which each half is in another record, and the
+    /// other parts.
     pub(super) fn sum_across(&self, parts: &[Part]) -> (f64, Vec<Part>) {
         let bytes_at = |record: u32, at: isize| {
             let same = parts.iter().filter(|part| (part.record, part.at) == (record, at));

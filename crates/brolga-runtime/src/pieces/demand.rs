@@ -1,11 +1,13 @@
 //! Demand: bits from which integer arithmetic has computed what became a float.
 //!
-//! **Problem.** A program loads an integer, calculates with it, and makes a float of the result. If the integer was a number (the
-//! state of a random generator, a count), the float is a constant. If it was the bits of a float, the float depends on that one in a
-//! way that no rule describes. The load cannot tell which, nor can an analysis where all memory is one array of bytes.
+//! **Problem.** A program loads an integer, calculates with it, and makes a float of the result. If
+//! the integer was a number (the state of a random generator, a count), the float is a constant. If
+//! it was the bits of a float, the float depends on that one in a way that no rule describes. The
+//! load cannot tell which, nor can an analysis where all memory is one array of bytes.
 //!
-//! **Answer.** A cotangent that is not zero and arrives at such a float becomes a *demand*: one bit, which goes backwards along the
-//! arithmetic, and waits at the place that the integer was loaded from. What the primal had stored there decides:
+//! **Answer.** A cotangent that is not zero and arrives at such a float becomes a *demand*: one
+//! bit, which goes backwards along the arithmetic, and waits at the place that the integer was
+//! loaded from. What the primal had stored there decides:
 //!
 //! ```text
 //! an integer that was computed from others    the demand goes on to those
@@ -70,8 +72,8 @@ impl Pieces {
         taken.into_iter().for_each(|i| self.demand(src + i, 1));
     }
 
-    /// Take what has arrived at `n` bytes at `p`, where an integer was stored that had been computed, and say whether it is
-    /// anything: a cotangent, a part of one, or a demand.
+    /// Take what has arrived at `n` bytes at `p`, where an integer was stored that had been
+    /// computed, and say whether it is anything: a cotangent, a part of one, or a demand.
     ///
     /// # Safety
     /// The bytes and the windows that they lie in are valid.
@@ -99,7 +101,8 @@ impl Pieces {
     }
 }
 
-/// Take the cotangent of `n` bytes at `p` that were stored as an integer which had been computed: 1 if there is one, or a demand.
+/// Take the cotangent of `n` bytes at `p` that were stored as an integer which had been computed: 1
+/// if there is one, or a demand.
 ///
 /// # Safety
 /// As for [`super::brolga_take_bytes`].
@@ -129,7 +132,8 @@ pub unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64
     status::OK
 }
 
-/// The reverse of a copy of `n` bytes of floats from `src` to `dst`: what is demanded of integers that lie between them goes along.
+/// The reverse of a copy of `n` bytes of floats from `src` to `dst`: what is demanded of integers
+/// that lie between them goes along.
 ///
 /// # Safety
 /// As for [`super::brolga_take_bytes`].
@@ -163,7 +167,8 @@ pub unsafe extern "C" fn brolga_any_bytes(seg: *mut Segment, ticket: u64) -> u64
     u64::from(unsafe { super::brolga_no_bytes(seg, ticket) } != status::OK)
 }
 
-/// What a place is said to hold when it is settled: the size of a float there, and whether demands there would be lost.
+/// What a place is said to hold when it is settled: the size of a float there, and whether demands
+/// there would be lost.
 pub(super) fn settled_as(elem: u64) -> (usize, bool) {
     if elem == CHECKED { (0, true) } else { (elem as usize, elem != 0) }
 }

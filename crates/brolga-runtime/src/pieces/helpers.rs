@@ -6,10 +6,12 @@ use super::{Part, WINDOW};
 use crate::segment::Segment;
 use crate::status;
 
-/// Take the cotangent of `n` bytes at `p` that were stored as a piece of something: a ticket. `elem` is as for [`brolga_add_bytes`].
+/// Take the cotangent of `n` bytes at `p` that were stored as a piece of something: a ticket.
+/// `elem` is as for [`brolga_add_bytes`].
 ///
 /// # Safety
-/// `seg` is a valid segment that no other thread uses; the shadow, if there is one, is valid for the bytes and the multiples of eight around them.
+/// `seg` is a valid segment that no other thread uses; the shadow, if there is one, is valid for
+/// the bytes and the multiples of eight around them.
 pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
     if delta == 0 {
         return 0;
@@ -25,8 +27,9 @@ pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64
     ticket
 }
 
-/// Add what a ticket stands for to the shadow of `n` bytes at `p`, from which a piece was loaded. `elem` is the size of the floats there, 0 if that is not
-/// known, or [`ANYWHERE`]. Returns [`status::UNTRACKED`] if the bytes cannot be told.
+/// Add what a ticket stands for to the shadow of `n` bytes at `p`, from which a piece was loaded.
+/// `elem` is the size of the floats there, 0 if that is not known, or [`ANYWHERE`]. Returns
+/// [`status::UNTRACKED`] if the bytes cannot be told.
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`], in the same run.
@@ -78,7 +81,8 @@ pub unsafe extern "C" fn brolga_join_bytes(seg: *mut Segment, a: u64, b: u64) ->
     pieces.ticket(parts)
 }
 
-/// Those bytes of what a ticket stands for whose bits are set in `mask`, the first in the lowest bit, moved up by so many bytes. The ticket keeps the others.
+/// Those bytes of what a ticket stands for whose bits are set in `mask`, the first in the lowest
+/// bit, moved up by so many bytes. The ticket keeps the others.
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
@@ -103,7 +107,8 @@ pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, ma
     pieces.ticket(taken)
 }
 
-/// Whether a ticket stands for anything but zeros, or for a demand: [`status::UNTRACKED`] if so. It is used up.
+/// Whether a ticket stands for anything but zeros, or for a demand: [`status::UNTRACKED`] if so. It
+/// is used up.
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
@@ -145,7 +150,8 @@ pub unsafe extern "C" fn brolga_bytes_of_single(seg: *mut Segment, ct: f32) -> u
     unsafe { &mut (*seg).pieces }.of_number(bytes, 4, 4)
 }
 
-/// The cotangent of a double whose bytes a ticket stands for. If they are no such number, the pullback will say so when it ends.
+/// The cotangent of a double whose bytes a ticket stands for. If they are no such number, the
+/// pullback will say so when it ends.
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
@@ -163,9 +169,11 @@ pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) 
     unsafe { &mut (*seg).pieces }.number(ticket, 4) as f32
 }
 
-/// The same for two singles in a word, the first in its lower half. Bytes of a place may as well be a double's, of which the sum of two halves would be another number, and nothing here tells:
-/// who asks is sure that they are singles, because the word was made of them or is only read as such. A word that is merely moved, and is thought to be
-/// singles for what happens on another way, stays a ticket (`brolga_analysis::activity::ambiguous_width`).
+/// The same for two singles in a word, the first in its lower half. Bytes of a place may as well be
+/// a double's, of which the sum of two halves would be another number, and nothing here tells: who
+/// asks is sure that they are singles, because the word was made of them or is only read as such. A
+/// word that is merely moved, and is thought to be singles for what happens on another way, stays a
+/// ticket (`brolga_analysis::activity::ambiguous_width`).
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
@@ -175,11 +183,12 @@ pub unsafe extern "C" fn brolga_singles_of_bytes(seg: *mut Segment, ticket: u64)
     x | y << 32
 }
 
-/// The reverse of a copy of `n` bytes from `src` to `dst`, which may overlap, by pieces: of floats of `elem` bytes, or of unknown size.
-/// False if something cannot be told.
+/// The reverse of a copy of `n` bytes from `src` to `dst`, which may overlap, by pieces: of floats
+/// of `elem` bytes, or of unknown size. False if something cannot be told.
 ///
 /// # Safety
-/// Both are shadows, valid for `n` bytes and the multiples of eight around them; `seg` as for [`brolga_take_bytes`].
+/// Both are shadows, valid for `n` bytes and the multiples of eight around them; `seg` as for
+/// [`brolga_take_bytes`].
 pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usize, elem: usize) -> bool {
     let (dst, src) = (dst as usize, src as usize);
     seg.pieces.move_demand(dst, src, n);
@@ -202,9 +211,11 @@ pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usi
     all
 }
 
-/// The shadow of `n` bytes at `p` is about to be read as that of floats of `elem` bytes, or to be cleared if that is 0: what waits there is added first, or
-/// forgotten. Returns [`status::UNTRACKED`] if it is no such float. An `elem` of all ones says that an integer was stored of which it is not known whether it is
-/// a constant: then a demand that waits there is lost, too.
+/// The shadow of `n` bytes at `p` is about to be read as that of floats of `elem` bytes, or to be
+/// cleared if that is 0: what waits there is added first, or forgotten. Returns
+/// [`status::UNTRACKED`] if it is no such float. An `elem` of all ones says that an integer was
+/// stored of which it is not known whether it is a constant: then a demand that waits there is
+/// lost, too.
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].

@@ -67,7 +67,8 @@ fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> 
 #[repr(align(128))]
 struct Around([u8; 128]);
 
-/// The same where they begin so many bytes behind a multiple of eight, in the middle of a page, and where it is said that they may.
+/// The same where they begin so many bytes behind a multiple of eight, in the middle of a page, and
+/// where it is said that they may.
 fn reverse_at(
     (first, across): (usize, bool),
     moves: &[Move],
@@ -113,7 +114,8 @@ proptest! {
         let mut wanted = [0.0; WINDOWS];
         let mut whole = true;
         for (w, ct) in cts.iter().enumerate() {
-            // Of a double across windows a lower half of zeros may come from elsewhere: those are digits that were cut off.
+            // Of a double across windows a lower half of zeros may come from elsewhere: those are
+            // digits that were cut off.
             let cut = if place.0 == 4 && ct.to_bits() as u32 == 0 { 4 } else { 0 };
             let begins = from[8 * w + cut].wrapping_sub(cut);
             if begins.is_multiple_of(8) && (cut..8).all(|i| from[8 * w + i] == begins + i) {
@@ -244,7 +246,8 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
     assert!((shadow[1] - 100.0).abs() < 1e-9 && shadow[0] == 0.0, "{shadow:?}");
 }
 
-/// Where the last byte that is left of a number is the sign of what might be a single, it is a byte of the number.
+/// Where the last byte that is left of a number is the sign of what might be a single, it is a byte
+/// of the number.
 #[test]
 fn the_last_byte_may_be_a_sign() {
     for (last, bytes) in [(3, 0x3fe9_47d0_8012_3456_u64), (7, 0x8001_0203_0405_0607)] {
@@ -263,7 +266,8 @@ fn the_last_byte_may_be_a_sign() {
 #[repr(align(4096))]
 struct Pages([u8; 8192]);
 
-/// Records of a word and three doubles, without a gap, exchanged by words of eight and four bytes by way of the last, in the order in which compilers copy.
+/// Records of a word and three doubles, without a gap, exchanged by words of eight and four bytes
+/// by way of the last, in the order in which compilers copy.
 #[test]
 fn packed_records_by_words() {
     const RECORD: usize = 28;

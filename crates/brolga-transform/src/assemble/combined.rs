@@ -4,11 +4,13 @@
 //! f__gradient(p…, δ of each Dup parameter…, seg, r̄ of each Active result…) -> (r…, p̄ of each Active parameter…)
 //! ```
 //!
-//! Where the forward pass would return, the combined function keeps the results and goes on with the reverse of the block
-//! that it is in. There is no link to a frame and no number of the block that returned: the frame is in variables or in a
-//! stack slot, and control flow itself knows. In [`Mode::Gradient`](brolga_ir::Mode::Gradient) the results are left out, and
-//! [`crate::dce`] removes what only they needed. Calls inside such a function may be of this kind as well
-//! (`brolga_analysis::calls::joint`). At its very end it releases the blocks whose release has waited.
+//! Where the forward pass would return, the combined function keeps the results and goes on with
+//! the reverse of the block that it is in. There is no link to a frame and no number of the block
+//! that returned: the frame is in variables or in a stack slot, and control flow itself knows. In
+//! [`Mode::Gradient`](brolga_ir::Mode::Gradient) the results are left out, and [`crate::dce`]
+//! removes what only they needed. Calls inside such a function may be of this kind as well
+//! (`brolga_analysis::calls::joint`). At its very end it releases the blocks whose release has
+//! waited.
 //!
 //! Source: Enzyme's combined mode (`ReverseModeCombined`).
 
@@ -113,7 +115,8 @@ fn leave(facts: &Facts<'_>, plan: &Plan, half: &mut CfgBlocks, ids: &mut Ids) {
     }
 }
 
-/// Before it returns, release what the first half has noted (`brolga_analysis::calls::deferred_free`):
+/// Before it returns, release what the first half has noted
+/// (`brolga_analysis::calls::deferred_free`):
 ///
 /// ```text
 /// exit:  …                                  next: base, block = brolga_released seg

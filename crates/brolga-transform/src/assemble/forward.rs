@@ -1,9 +1,10 @@
 //! The forward graph: the primal plus forward fragments plus records.
 //!
-//! The lifted primal is copied block by block. Its instructions are neither renumbered nor reordered; a derived call stands
-//! in place of the call it replaces. What is new: an entry that begins the activation, deltas as further block parameters,
-//! records at the ends of blocks, and the end of the activation before each return. So the forward pass computes the
-//! primal's results bit for bit.
+//! The lifted primal is copied block by block. Its instructions are neither renumbered nor
+//! reordered; a derived call stands in place of the call it replaces. What is new: an entry that
+//! begins the activation, deltas as further block parameters, records at the ends of blocks, and
+//! the end of the activation before each return. So the forward pass computes the primal's results
+//! bit for bit.
 
 use brolga_analysis::{ParamMode, ResultMode, RootKind};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
@@ -26,7 +27,8 @@ pub struct Forward {
     pub seg: Val,
 }
 
-/// Assemble it. If the lifted primal is `spent`, so that nobody asks for its instructions again, they move.
+/// Assemble it. If the lifted primal is `spent`, so that nobody asks for its instructions again,
+/// they move.
 #[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
 pub fn forward(
     facts: &Facts<'_>,
@@ -127,8 +129,8 @@ type Insts = Fragment;
 /// Room for what begins and ends a block, so that a long one does not move for its sake.
 const ENDS: usize = 8;
 
-/// Keep values in the frame as soon as they are there, so that nothing lives longer than in the primal. `first` is zero for
-/// all names, and is left so.
+/// Keep values in the frame as soon as they are there, so that nothing lives longer than in the
+/// primal. `first` is zero for all names, and is left so.
 pub(crate) fn keep_early(
     plan: &Plan,
     b: ir::Block,

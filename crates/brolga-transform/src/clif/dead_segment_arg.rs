@@ -1,14 +1,16 @@
 //! Segments that nobody asks for.
 //!
-//! **Problem.** A function of both halves is handed the tape segment, and hands it on to those that it calls. Many never use it: they
-//! record nothing, and have no stack slot or data object with a shadow. A recursive one keeps it all the same, in a register that it must
-//! save first, to give it to itself.
+//! **Problem.** A function of both halves is handed the tape segment, and hands it on to those that
+//! it calls. Many never use it: they record nothing, and have no stack slot or data object with a
+//! shadow. A recursive one keeps it all the same, in a register that it must save first, to give it
+//! to itself.
 //!
-//! **Answer.** When all functions are there: a function asks for its segment if it does anything with it but pass it on as such,
-//! or passes it on to one that asks. All others lose the parameter, and their calls the argument.
+//! **Answer.** When all functions are there: a function asks for its segment if it does anything
+//! with it but pass it on as such, or passes it on to one that asks. All others lose the parameter,
+//! and their calls the argument.
 //!
-//! **Invariant.** What is asked for itself keeps its parameters: who calls it knows them from the request. Nothing else is called other than
-//! directly.
+//! **Invariant.** What is asked for itself keeps its parameters: who calls it knows them from the
+//! request. Nothing else is called other than directly.
 
 use brolga_analysis::{ParamMode, Variant};
 use brolga_ir::map::{HashMap, HashSet};

@@ -1,10 +1,12 @@
-//! A function with the door that Rust calls through: one pointer, to cells with the arguments, and later the results.
+//! A function with the door that Rust calls through: one pointer, to cells with the arguments, and
+//! later the results.
 //!
-//! **Problem.** Rust cannot call a function whose signature is known at run time only. A second function that reads arguments from
-//! memory, calls, and writes the results back takes as long to compile as a short derivative does.
+//! **Problem.** Rust cannot call a function whose signature is known at run time only. A second
+//! function that reads arguments from memory, calls, and writes the results back takes as long to
+//! compile as a short derivative does.
 //!
-//! **Answer.** What nobody else calls gets the door itself. Its parameters become loads at the head of the entry block, and in
-//! front of each `return` its results are stored:
+//! **Answer.** What nobody else calls gets the door itself. Its parameters become loads at the head
+//! of the entry block, and in front of each `return` its results are stored:
 //!
 //! ```text
 //! function %f(f64, i64) -> f64 fast {        function %f(i64) system_v {
@@ -17,10 +19,12 @@
 //! }                                          }
 //! ```
 //!
-//! **Invariants.** Values keep their names and instructions their places, so what is known of the function holds of it with its door. All
-//! arguments are read before anything is written, and results are written when nothing is left to do. Behind the door the function
-//! is [tidied up](crate::clif::simplify_cfg), since this is what is compiled. A derivation has the function without; the door comes with
-//! [`take`](crate::Derivation::take), so that nobody has to copy what is only compiled.
+//! **Invariants.** Values keep their names and instructions their places, so what is known of the
+//! function holds of it with its door. All arguments are read before anything is written, and
+//! results are written when nothing is left to do. Behind the door the function is [tidied
+//! up](crate::clif::simplify_cfg), since this is what is compiled. A derivation has the function
+//! without; the door comes with [`take`](crate::Derivation::take), so that nobody has to copy what
+//! is only compiled.
 
 use brolga_ir::{Diagnostic, Diagnostics};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -39,8 +43,8 @@ pub fn entry_signature(isa: &dyn TargetIsa) -> ir::Signature {
     s
 }
 
-/// The function behind a door. `None` if its parameters or results are not those of its signature, which would not be seen any
-/// more.
+/// The function behind a door. `None` if its parameters or results are not those of its signature,
+/// which would not be seen any more.
 pub fn with_door(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Function> {
     if !fits(&func) {
         return None;
@@ -167,7 +171,8 @@ mod tests {
             "store.i32 notrap v2, v5+16",
             "return",
         ];
-        // The printer says of what type a parameter is that is stored, and which number a constant is.
+        // The printer says of what type a parameter is that is stored, and which number a constant
+        // is.
         let plain =
             |l: &str| l.split("  ;").next().unwrap_or(l).replace("store.f64", "store").replace("store.i32", "store");
         let body: Vec<String> = lines[1..lines.len() - 1].iter().map(|l| plain(l)).collect();

@@ -1,48 +1,60 @@
 //! Room on the tape, asked for once by a loop.
 //!
-//! **Problem.** Each record is a few stores, an addition, and a comparison with the end of the tape. In a loop of which it is known
-//! how many turns it has and which records as much in each, one comparison says the same of all of them.
+//! **Problem.** Each record is a few stores, an addition, and a comparison with the end of the
+//! tape. In a loop of which it is known how many turns it has and which records as much in each,
+//! one comparison says the same of all of them.
 //!
-//! **Where.** On CLIF, as [`crate::clif::vectorise`]: there the tape's position is a value that is handed from turn to turn, whatever was
-//! recorded and why, and how many turns a loop has is what its test compares. A call that records hands back a position that nobody
-//! knows, and what is behind it goes on asking.
+//! **Where.** On CLIF, as [`crate::clif::vectorise`]: there the tape's position is a value that is
+//! handed from turn to turn, whatever was recorded and why, and how many turns a loop has is what
+//! its test compares. A call that records hands back a position that nobody knows, and what is
+//! behind it goes on asking.
 //!
-//! **Which loops.** Cycles of blocks with one way in and one way out ([`affine_loop::loops`]), whose test compares what goes in
-//! constant steps, of a power of two, with what does not change ([`count`]); in which each check asks about a position that is so many
-//! bytes from where the turn began, and all turns record the same number of bytes. A branch in a loop, and so a loop in it, is a
-//! way that may record less: such a loop asks record by record. (Loops within it are looked at by themselves.)
+//! **Which loops.** Cycles of blocks with one way in and one way out ([`affine_loop::loops`]),
+//! whose test compares what goes in constant steps, of a power of two, with what does not change
+//! ([`count`]); in which each check asks about a position that is so many bytes from where the turn
+//! began, and all turns record the same number of bytes. A branch in a loop, and so a loop in it,
+//! is a way that may record less: such a loop asks record by record. (Loops within it are looked at
+//! by themselves.)
 //!
-//! **What becomes of one.** For `s` bytes a turn, and `k` up to the last check that a turn passes before it comes to the test:
+//! **What becomes of one.** For `s` bytes a turn, and `k` up to the last check that a turn passes
+//! before it comes to the test:
 //!
 //! ```text
 //! n     how often the test says that the loop goes on
 //! trapnz n·s + k > limit - top, tape_full          in front of the loop; none of its checks is left
 //! ```
 //!
-//! *Exact.* Let the test compare `x` with `b`, `x0` when it is first asked, and go up by `d` (down is the same, turned around). Then
+//! *Exact.* Let the test compare `x` with `b`, `x0` when it is first asked, and go up by `d` (down
+//! is the same, turned around). Then
 //!
 //! ```text
 //! n = 0 if the test says no of x0              n = (b - x0) / d where it goes on if x ≠ b, else
 //!                                              n = (b - x0 - 1) / d + 1 for <, (b - x0) / d + 1 for ≤
 //! ```
 //!
-//! in the arithmetic of the machine, in which `b - x0` is a distance without a sign. What can go wrong is that `x` steps over `b` and
-//! beyond the largest number, or never meets `b`: then the test still says yes of `x0 + n·d`, and since `d` is a power of two it
-//! says so for ever, since what is between `b` and the largest number is less than a step, and `x` comes by at the same distances
-//! each time around. Such a loop records without end, and `n` is taken to be more than any tape has room for. (Where it goes on if `x ≠ b` that is so if the step is not a part
-//! of the distance, which the last bits tell.) Otherwise the position gets as far as
-//! `top + n·s + k` and no further: the loop is refused if and only if one of its checks would fail. No product overflows, since
-//! more than 2⁶² bytes are counted as 2⁶².
+//! in the arithmetic of the machine, in which `b - x0` is a distance without a sign. What can go
+//! wrong is that `x` steps over `b` and beyond the largest number, or never meets `b`: then the
+//! test still says yes of `x0 + n·d`, and since `d` is a power of two it says so for ever, since
+//! what is between `b` and the largest number is less than a step, and `x` comes by at the same
+//! distances each time around. Such a loop records without end, and `n` is taken to be more than
+//! any tape has room for. (Where it goes on if `x ≠ b` that is so if the step is not a part of the
+//! distance, which the last bits tell.) Otherwise the position gets as far as `top + n·s + k` and
+//! no further: the loop is refused if and only if one of its checks would fail. No product
+//! overflows, since more than 2⁶² bytes are counted as 2⁶².
 //!
-//! **Where there is a fence** ([`brolga_ir::lower::Fence`]) no record has to ask, and what this is for is that a loop without end, or one with far too many turns, does not
-//! fill all memory there is before it says so. So loops that are in no other one ask, and all other checks go: a loop in another one is entered often, its turns may
-//! be few, and to ask takes as long as several records do.
+//! **Where there is a fence** ([`brolga_ir::lower::Fence`]) no record has to ask, and what this is
+//! for is that a loop without end, or one with far too many turns, does not fill all memory there
+//! is before it says so. So loops that are in no other one ask, and all other checks go: a loop in
+//! another one is entered often, its turns may be few, and to ask takes as long as several records
+//! do.
 //!
-//! **What changes.** A loop whose records do not fit says so before its first turn, and not when the tape is full. Its turns may have had other
-//! traps to offer; what is reported is then the tape, with the instruction that the first record belongs to. Memory is as it was in front of the loop.
+//! **What changes.** A loop whose records do not fit says so before its first turn, and not when
+//! the tape is full. Its turns may have had other traps to offer; what is reported is then the
+//! tape, with the instruction that the first record belongs to. Memory is as it was in front of the
+//! loop.
 //!
-//! **Invariants.** `top ≤ limit` wherever a loop is entered, as every position was asked about. Nothing but checks is removed, and records are
-//! where they were.
+//! **Invariants.** `top ≤ limit` wherever a loop is entered, as every position was asked about.
+//! Nothing but checks is removed, and records are where they were.
 
 use brolga_ir::block::Role;
 use brolga_ir::graph::on_cycles;
@@ -76,7 +88,8 @@ const MOST_BYTES: i64 = 1 << 62;
 /// Turns that record more are not looked at.
 const MOST_A_TURN: i64 = 1 << 24;
 
-/// What became of the loop with this header, as a sentence; `role` is that of the block that begins it.
+/// What became of the loop with this header, as a sentence; `role` is that of the block that begins
+/// it.
 pub fn told(role: Role, header: ir::Block, outcome: &Result<i64, &'static str>) -> Option<String> {
     if role != Role::Forward(header) {
         return None;
@@ -91,8 +104,8 @@ pub fn told(role: Role, header: ir::Block, outcome: &Result<i64, &'static str>) 
     })
 }
 
-/// Let loops of a function ask once whether there is room for what they record; `worth` says that those with few turns go on as they do, `fenced`
-/// that nobody has to ask.
+/// Let loops of a function ask once whether there is room for what they record; `worth` says that
+/// those with few turns go on as they do, `fenced` that nobody has to ask.
 pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     if !func.layout.blocks().any(|b| func.layout.block_insts(b).any(|i| is_check(func, i))) {
         return Vec::new();
@@ -132,7 +145,8 @@ pub fn room(func: &mut ir::Function, worth: bool, fenced: bool) -> Vec<Looked> {
     looked
 }
 
-/// Headers of those loops that are in other ones: they are on cycles also when their own last edges are left out.
+/// Headers of those loops that are in other ones: they are on cycles also when their own last edges
+/// are left out.
 fn within(func: &ir::Function, loops: &[Loop]) -> EntitySet<ir::Block> {
     let latches: HashMap<ir::Block, ir::Block> =
         loops.iter().map(|l| (l.blocks[l.blocks.len() - 1], l.blocks[0])).collect();
@@ -308,7 +322,8 @@ fn turns(front: &mut Front<'_>, count: &Count, most: i64) -> Value {
         let one = front.int(g, ty, 1);
         n = front.at(g, None).ins().iadd(n, one);
     }
-    // Steps of one that end before the bound end there, and so do those that are a part of the distance.
+    // Steps of one that end before the bound end there, and so do those that are a part of the
+    // distance.
     let endless = if unequal && shift > 0 {
         let rest = front.int(g, ty, (1_i64 << shift).wrapping_sub(1));
         let over = front.at(g, None).ins().band(distance, rest);

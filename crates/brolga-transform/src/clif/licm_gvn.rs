@@ -1,20 +1,26 @@
-//! What a loop does not change is computed in front of it, and what is computed twice in a loop, once.
+//! What a loop does not change is computed in front of it, and what is computed twice in a loop,
+//! once.
 //!
-//! **Problem.** Lowering writes an address where it is used: `row + 8·i·n`, in the loop over a row's elements. Cranelift's mid-end would move that
-//! out and merge what is there twice, but it brings all else that it can do, most of which has been done before; and what it leaves takes longer to give registers to. In
-//! functions of a few dozen instructions it is a third of the time that Cranelift takes for them.
+//! **Problem.** Lowering writes an address where it is used: `row + 8·i·n`, in the loop over a
+//! row's elements. Cranelift's mid-end would move that out and merge what is there twice, but it
+//! brings all else that it can do, most of which has been done before; and what it leaves takes
+//! longer to give registers to. In functions of a few dozen instructions it is a third of the time
+//! that Cranelift takes for them.
 //!
-//! **Answer.** Short functions are compiled without the mid-end, and this is what they need of it. First, parameters of blocks that always hold the same go,
-//! as frontends leave some in nests of loops. Then blocks are visited so that dominators come first. A pure instruction whose operands are the
-//! same in each turn of the innermost loop around it moves in front of that loop, and further out if that holds there, too: to the end of the
-//! block that immediately dominates the header. If what it computes is there already, in a block of the same loop that dominates this one, that
-//! value is used.
+//! **Answer.** Short functions are compiled without the mid-end, and this is what they need of it.
+//! First, parameters of blocks that always hold the same go, as frontends leave some in nests of
+//! loops. Then blocks are visited so that dominators come first. A pure instruction whose operands
+//! are the same in each turn of the innermost loop around it moves in front of that loop, and
+//! further out if that holds there, too: to the end of the block that immediately dominates the
+//! header. If what it computes is there already, in a block of the same loop that dominates this
+//! one, that value is used.
 //!
-//! **What stays.** Constants, and sums and masks with them, cost no more than the register that they would take for as long as the loop runs. If what
-//! uses one moves, it takes a copy along. What is cold stays as it is.
+//! **What stays.** Constants, and sums and masks with them, cost no more than the register that
+//! they would take for as long as the loop runs. If what uses one moves, it takes a copy along.
+//! What is cold stays as it is.
 //!
-//! **Invariants.** Only pure instructions move, and only to where their operands are defined, so each value is what it was. Control flow and the
-//! order of everything with an effect stay.
+//! **Invariants.** Only pure instructions move, and only to where their operands are defined, so
+//! each value is what it was. Control flow and the order of everything with an effect stay.
 
 use brolga_ir::map::HashMap;
 use brolga_rules::is_pure;
@@ -29,8 +35,9 @@ use smallvec::SmallVec;
 use crate::clif::shape::Shape;
 use crate::clif::simplify_cfg::resolve_aliases;
 
-/// Most instructions of a short function. In longer ones more values are alive than there are registers, and which of them are spilled is
-/// better found out after the mid-end has placed them: without it, and with what is done here, some ran up to 15 percent longer.
+/// Most instructions of a short function. In longer ones more values are alive than there are
+/// registers, and which of them are spilled is better found out after the mid-end has placed them:
+/// without it, and with what is done here, some ran up to 15 percent longer.
 const SHORT: usize = 144;
 
 /// Whether a function is short: then it gets along without Cranelift's mid-end.
@@ -66,7 +73,8 @@ pub fn hoist(func: &mut ir::Function, shape: Shape, stale: bool, isa: &dyn Targe
     *func = ctx.func;
 }
 
-/// What an operation computes: the instruction, with one constant for all that are equal, and its type.
+/// What an operation computes: the instruction, with one constant for all that are equal, and its
+/// type.
 type Key = (InstructionData, Type);
 
 struct Hoist<'a> {
@@ -149,7 +157,8 @@ impl Hoist<'_> {
         at
     }
 
-    /// Whether all operands are the same in each turn of a loop, or computed from such at little cost.
+    /// Whether all operands are the same in each turn of a loop, or computed from such at little
+    /// cost.
     fn is_fixed(&self, inst: ir::Inst, l: Loop) -> bool {
         self.func.dfg.inst_args(inst).iter().all(|&v| match self.func.dfg.value_def(v) {
             ValueDef::Result(i, _) => {

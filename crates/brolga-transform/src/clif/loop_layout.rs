@@ -1,8 +1,9 @@
 //! The shape of emitted loops: what Cranelift makes most of.
 //!
-//! Loops are turned to ask at their end ([`rotate`]). Out of those of short functions goes what they do not change ([`hoist`]); in longer ones
-//! Cranelift does that, and where a loop could not be turned, its branches are, so that it can ([`orient`]). Control flow is computed again only if something
-//! has changed.
+//! Loops are turned to ask at their end ([`rotate`]). Out of those of short functions goes what
+//! they do not change ([`hoist`]); in longer ones Cranelift does that, and where a loop could not
+//! be turned, its branches are, so that it can ([`orient`]). Control flow is computed again only if
+//! something has changed.
 
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;

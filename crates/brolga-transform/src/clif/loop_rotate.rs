@@ -1,21 +1,24 @@
 //! Loops that ask at their end.
 //!
-//! **Problem.** A loop as frontends write it asks at its top whether there is another turn: `header: brif more, body, behind`, and at the
-//! end of the body a jump back. A turn has two jumps, and a value that is compared before it is stepped is alive beside its
-//! successor. The reverse of such a loop has the same shape, `header: brif at the first turn, behind, body`. Whoever writes an adjoint by
-//! hand asks at the end; in a loop of eight instructions that is a tenth of the time.
+//! **Problem.** A loop as frontends write it asks at its top whether there is another turn:
+//! `header: brif more, body, behind`, and at the end of the body a jump back. A turn has two jumps,
+//! and a value that is compared before it is stepped is alive beside its successor. The reverse of
+//! such a loop has the same shape, `header: brif at the first turn, behind, body`. Whoever writes
+//! an adjoint by hand asks at the end; in a loop of eight instructions that is a tenth of the time.
 //!
-//! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is asked once, on the way in. Its
-//! values are defined in several places then, so those that others use become parameters of the body, and of the block behind the
-//! loop; what is computed for others only is computed there. Loops are turned in any order: who uses a header's values is known by
+//! **Algorithm.** The header is copied to where the body jumps back to it; what is left of it is
+//! asked once, on the way in. Its values are defined in several places then, so those that others
+//! use become parameters of the body, and of the block behind the loop; what is computed for others
+//! only is computed there. Loops are turned in any order: who uses a header's values is known by
 //! instruction, and copies are noted as they are made.
 //!
-//! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which each use of their values is
-//! either behind the body's first block or behind the one that follows the loop; where several ways out meet again, a loop
-//! stays as it is.
+//! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which
+//! each use of their values is either behind the body's first block or behind the one that follows
+//! the loop; where several ways out meet again, a loop stays as it is.
 //!
-//! **Invariants.** The same instructions run on the same numbers in the same order, but for what is pure. Dominance among the blocks that
-//! were there before stays what it was, so one tree serves for all loops.
+//! **Invariants.** The same instructions run on the same numbers in the same order, but for what is
+//! pure. Dominance among the blocks that were there before stays what it was, so one tree serves
+//! for all loops.
 
 use brolga_ir::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -218,8 +221,8 @@ fn idle(func: &ir::Function, c: &Candidate) -> SmallVec<[ir::Inst; 8]> {
     idle
 }
 
-/// Give a block on one side of the header's branch these values of the header: what the branch does not ask for moves there, the
-/// rest arrives as parameters. Returns their names there.
+/// Give a block on one side of the header's branch these values of the header: what the branch does
+/// not ask for moves there, the rest arrives as parameters. Returns their names there.
 fn hand_over(
     func: &mut ir::Function,
     c: &Candidate,
@@ -338,8 +341,8 @@ fn copy_header(func: &mut ir::Function, c: &Candidate, block: ir::Block, args: &
     }
 }
 
-/// A branch on whether a number is zero, on the number instead of a comparison. Cranelift's mid-end would compare what the number was
-/// before its last step, which would then be alive beside it.
+/// A branch on whether a number is zero, on the number instead of a comparison. Cranelift's mid-end
+/// would compare what the number was before its last step, which would then be alive beside it.
 fn ask_for_itself(func: &mut ir::Function, branch: ir::Inst) {
     let cond = func.dfg.inst_args(branch)[0];
     let Some(compare) = func.dfg.value_def(cond).inst() else { return };

@@ -1,4 +1,5 @@
-//! Passes over derived CLIF: loop layout, vectorisation, dead code. They know of a derivative only the role of each block and the mark of each access.
+//! Passes over derived CLIF: loop layout, vectorisation, dead code. They know of a derivative only
+//! the role of each block and the mark of each access.
 
 pub(crate) mod dead_segment_arg;
 pub mod entry_thunk;

@@ -1,14 +1,17 @@
 //! Branches at the edge of loops, turned so that Cranelift can hoist.
 //!
-//! **Problem.** Cranelift's mid-end places pure instructions as it walks the dominator tree, and moves what a loop does not
-//! change out of it. It keeps a stack of the loops that it is in. Children are visited in reverse postorder; where the block
-//! behind a loop comes before the body (as it does for `brif more, body, behind`), the walk leaves the loop, forgets it, and
-//! then finds itself in a body whose loop it does not know. Nothing is hoisted from there: the address of an array's row is
-//! multiplied out anew for each element. (Seen in Cranelift 0.135. Loops that ask at their end are not concerned, nor are short
-//! functions, which do without the mid-end: [`crate::clif::licm_gvn`].)
+//! **Problem.** Cranelift's mid-end places pure instructions as it walks the dominator tree, and
+//! moves what a loop does not change out of it. It keeps a stack of the loops that it is in.
+//! Children are visited in reverse postorder; where the block behind a loop comes before the body
+//! (as it does for `brif more, body, behind`), the walk leaves the loop, forgets it, and then finds
+//! itself in a body whose loop it does not know. Nothing is hoisted from there: the address of an
+//! array's row is multiplied out anew for each element. (Seen in Cranelift 0.135. Loops that ask at
+//! their end are not concerned, nor are short functions, which do without the mid-end:
+//! [`crate::clif::licm_gvn`].)
 //!
-//! **Algorithm.** A branch of which only the first target is in the innermost loop is turned around: targets swapped,
-//! condition complemented. Nothing else changes; values, blocks and their order stay.
+//! **Algorithm.** A branch of which only the first target is in the innermost loop is turned
+//! around: targets swapped, condition complemented. Nothing else changes; values, blocks and their
+//! order stay.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};

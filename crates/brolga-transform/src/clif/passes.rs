@@ -1,7 +1,9 @@
-//! What is done to the loops of a function that has been lowered, in order, and what became of each.
+//! What is done to the loops of a function that has been lowered, in order, and what became of
+//! each.
 //!
-//! Each of these passes reads CLIF and knows nothing of derivatives; what it must know of a loop, whether it is one that reverses, follows
-//! from the role of the block that was lowered to its header.
+//! Each of these passes reads CLIF and knows nothing of derivatives; what it must know of a loop,
+//! whether it is one that reverses, follows from the role of the block that was lowered to its
+//! header.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -25,7 +27,8 @@ use crate::clif::vectorise::{self, How, Taken, has_lanes, lanes};
 /// What became of loops, by the role of the header.
 #[derive(Debug, Default)]
 pub struct Loops {
-    /// Bytes of a turn of those that ask once whether there is room on the tape, or why they do not.
+    /// Bytes of a turn of those that ask once whether there is room on the tape, or why they do
+    /// not.
     asking: Vec<(Role, Result<i64, &'static str>)>,
     /// How those that might be run several turns at a time are.
     in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
@@ -68,7 +71,8 @@ impl Loops {
         found
     }
 
-    /// Multiply out by what the turns of loops multiply a cotangent, in a function that `graph` was lowered to.
+    /// Multiply out by what the turns of loops multiply a cotangent, in a function that `graph` was
+    /// lowered to.
     pub fn multiply_out(
         &mut self,
         func: &mut ir::Function,
@@ -81,7 +85,8 @@ impl Loops {
         self.ahead.extend(found.into_iter().filter_map(|l| Some((role(graph, l.header)?, l.factors))));
     }
 
-    /// Let loops ask once whether there is room for what they record. Where the tape has a fence, `checks` are those of records, which go.
+    /// Let loops ask once whether there is room for what they record. Where the tape has a fence,
+    /// `checks` are those of records, which go.
     pub fn ask(&mut self, func: &mut ir::Function, graph: &CfgBlocks, ideas: Ideas, checks: Option<&[ir::Inst]>) {
         if ideas.room {
             let looked = room(func, ideas.worth, checks.is_some()).into_iter();
@@ -170,7 +175,8 @@ fn role(graph: &CfgBlocks, b: ir::Block) -> Option<Role> {
     graph.blocks.get_index(b.as_u32() as usize).map(|b| b.role)
 }
 
-/// Whether it reverses something, where only a gradient is asked for: what is handed from turn to turn then, and added to, is a cotangent.
+/// Whether it reverses something, where only a gradient is asked for: what is handed from turn to
+/// turn then, and added to, is a cotangent.
 fn reverses(graph: &CfgBlocks, mode: Mode, b: ir::Block) -> bool {
     mode == Mode::Gradient && matches!(role(graph, b), Some(Role::Reverse(_) | Role::Edge(..)))
 }

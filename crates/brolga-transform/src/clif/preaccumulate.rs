@@ -1,13 +1,17 @@
 //! Local derivatives that are multiplied out before the cotangent arrives.
 //!
-//! **Problem.** The reverse of a loop that carries a number, `x ← r x (1 - x)`, carries its cotangent through as many operations as the
-//! turn has on the way: `x̄ ← x̄ (1 - x) r - x̄ (r x)` is a product, another and a difference, twelve cycles one after the other, in which
-//! little else is done. Whoever writes an adjoint by hand multiplies `x̄` by one number, the derivative of the turn, which does not
-//! depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank and Walther, Evaluating Derivatives, chapter 10.)
+//! **Problem.** The reverse of a loop that carries a number, `x ← r x (1 - x)`, carries its
+//! cotangent through as many operations as the turn has on the way: `x̄ ← x̄ (1 - x) r - x̄ (r x)`
+//! is a product, another and a difference, twelve cycles one after the other, in which little else
+//! is done. Whoever writes an adjoint by hand multiplies `x̄` by one number, the derivative of the
+//! turn, which does not depend on `x̄` and is there long before it. (*Preaccumulation*: Griewank
+//! and Walther, Evaluating Derivatives, chapter 10.)
 //!
-//! **Algorithm.** In a cycle of blocks ([`turn::loops`](crate::clif::vectorise::affine_loop::loops)), what a turn hands on is written as `c·x̄ + b` by going through
-//! sums, differences, products and quotients that `x̄` goes into once, with `c` and `b` computed without `x̄` ([`Line`]). Where the chain gets shorter by
-//! that, the end of the turn becomes
+//! **Algorithm.** In a cycle of blocks
+//! ([`turn::loops`](crate::clif::vectorise::affine_loop::loops)), what a turn hands on is written
+//! as `c·x̄ + b` by going through sums, differences, products and quotients that `x̄` goes into
+//! once, with `c` and `b` computed without `x̄` ([`Line`]). Where the chain gets shorter by that,
+//! the end of the turn becomes
 //!
 //! ```text
 //!          ┌─► x̄' = c·x̄ + b ─┐
@@ -15,24 +19,31 @@
 //!          └─► the chain  ────┘
 //! ```
 //!
-//! and what only the chain needs moves to its side. The branch is foretold, so that no turn waits for `ok`. With little effort both are done in each
-//! turn, and one is selected ([`Choice`]), since blocks cost time to compile.
+//! and what only the chain needs moves to its side. The branch is foretold, so that no turn waits
+//! for `ok`. With little effort both are done in each turn, and one is selected ([`Choice`]), since
+//! blocks cost time to compile.
 //!
-//! **When it is the same number.** Up to rounding, if every product and quotient in `c` is a normal number and `c` is finite. `x̄·u·r` may be
-//! an ordinary number though `u·r` is infinite, or zero, where `x̄` makes up for it: such a turn goes through the chain, as does one in which
-//! a factor is zero. A normal number is not rounded worse than the chain rounds, and its product with `x̄` overflows or vanishes only where
-//! that of the chain does. `b` must be finite; where its products are too small, they are too small in the chain. If `x̄` itself is infinite,
-//! `∞·c` may stand where the chain has `∞ - ∞`.
+//! **When it is the same number.** Up to rounding, if every product and quotient in `c` is a normal
+//! number and `c` is finite. `x̄·u·r` may be an ordinary number though `u·r` is infinite, or zero,
+//! where `x̄` makes up for it: such a turn goes through the chain, as does one in which a factor is
+//! zero. A normal number is not rounded worse than the chain rounds, and its product with `x̄`
+//! overflows or vanishes only where that of the chain does. `b` must be finite; where its products
+//! are too small, they are too small in the chain. If `x̄` itself is infinite, `∞·c` may stand
+//! where the chain has `∞ - ∞`.
 //!
-//! **Where.** For cotangents in loops that reverse, where only a gradient is asked for: sums are taken in another order, as in
-//! [`lanes`](crate::clif::vectorise). Not where another number is carried that `c` depends on (the turns of that one would be waited for).
+//! **Where.** For cotangents in loops that reverse, where only a gradient is asked for: sums are
+//! taken in another order, as in [`lanes`](crate::clif::vectorise). Not where another number is
+//! carried that `c` depends on (the turns of that one would be waited for).
 //!
-//! **When it pays.** If the processor waits for the chain rather than for the number of instructions, by a guess of four instructions a
-//! cycle, one that is no arithmetic with each that is, and four cycles for each operation.
+//! **When it pays.** If the processor waits for the chain rather than for the number of
+//! instructions, by a guess of four instructions a cycle, one that is no arithmetic with each that
+//! is, and four cycles for each operation.
 //!
-//! **Both tiers alike.** A rule of little effort and the one that follows it must give the same bits, so both do this or neither does. What they differ in is
-//! out of the way: it comes before all that is done to loops that reverse; it asks for nothing but arithmetic of floats, which is the same in both; and functions
-//! whose products are guarded are left alone, as one pass with all effort has them twice ([`crate::guards::versioning`]).
+//! **Both tiers alike.** A rule of little effort and the one that follows it must give the same
+//! bits, so both do this or neither does. What they differ in is out of the way: it comes before
+//! all that is done to loops that reverse; it asks for nothing but arithmetic of floats, which is
+//! the same in both; and functions whose products are guarded are left alone, as one pass with all
+//! effort has them twice ([`crate::guards::versioning`]).
 
 use brolga_ir::block::Role;
 use brolga_ir::map::{HashMap, HashSet};
@@ -70,15 +81,17 @@ pub struct Ahead {
     pub factors: usize,
 }
 
-/// That, of the reverse of the loop with this header, as a sentence; `role` is that of the block that begins the reverse.
+/// That, of the reverse of the loop with this header, as a sentence; `role` is that of the block
+/// that begins the reverse.
 pub fn told(role: Role, header: ir::Block, factors: usize) -> Option<String> {
     let ours = matches!(role, Role::Reverse(b) | Role::Edge(_, b) if b == header);
     let many = if factors == 1 { "a product is" } else { "products are" };
     ours.then(|| format!("in the reverse of its loop {many} multiplied out before the cotangent is there ({factors})"))
 }
 
-/// Multiply derivatives out in the loops with headers for which `reverses` holds: all that can be, or, if it is to be `worth` it, those that wait. The numbers
-/// are the same, however they are chosen.
+/// Multiply derivatives out in the loops with headers for which `reverses` holds: all that can be,
+/// or, if it is to be `worth` it, those that wait. The numbers are the same, however they are
+/// chosen.
 pub fn preaccumulate(
     func: &mut ir::Function,
     reverses: &dyn Fn(ir::Block) -> bool,
@@ -262,7 +275,8 @@ impl Lines<'_, '_> {
         self.nodes.len() - 1
     }
 
-    /// Whether a number is computed from what is carried in this turn; nothing if from another that is carried.
+    /// Whether a number is computed from what is carried in this turn; nothing if from another that
+    /// is carried.
     fn depends(&mut self, v: Value) -> Option<bool> {
         let v = self.steps.resolve(v);
         if v == self.carried {
@@ -356,8 +370,9 @@ fn select(func: &mut ir::Function, chain: &Chain) {
     func.dfg.map_inst_values(chain.latch, |v| if chain.names.contains(&v) { next } else { v });
 }
 
-/// All that is asked of nodes, by one comparison: the least factor with the least normal number, to which zero is added for each number that is to be finite,
-/// or none that anything could be compared with.
+/// All that is asked of nodes, by one comparison: the least factor with the least normal number, to
+/// which zero is added for each number that is to be finite, or none that anything could be
+/// compared with.
 fn holds(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
     let (mut least, mut bound) = match pos.func.dfg.value_type(chain.carried) {
         types::F64 => (None, pos.ins().f64const(f64::MIN_POSITIVE)),
@@ -451,7 +466,8 @@ enum Asked {
     Normal,
 }
 
-/// What is not zero if it is so. It is the exponent of a number that is asked for: that of zero is zero, and that of what is infinite or NaN has all bits set, so that its successor has none.
+/// What is not zero if it is so. It is the exponent of a number that is asked for: that of zero is
+/// zero, and that of what is infinite or NaN has all bits set, so that its successor has none.
 fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Asked) -> Value {
     let (int, mantissa, exponents) = match pos.func.dfg.value_type(v) {
         types::F64 => (types::I64, 52, 0x7ff),

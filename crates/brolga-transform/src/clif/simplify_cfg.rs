@@ -1,16 +1,19 @@
 //! What a derived function has that Cranelift should not have to look at.
 //!
-//! **Problem.** Lowering writes down what each part of a graph asks for: a zero for each variable, though most are set before they are
-//! read; a comparison, and its complement where a branch has been turned ([`crate::clif::orient_branches`]); a block of its own for the entry of the
-//! pullback and for its exit, with nothing but a jump between them. None of that is in the machine code, but each instruction is looked
-//! at by the verifier and by ten passes of Cranelift's, and each block costs as much as several instructions.
+//! **Problem.** Lowering writes down what each part of a graph asks for: a zero for each variable,
+//! though most are set before they are read; a comparison, and its complement where a branch has
+//! been turned ([`crate::clif::orient_branches`]); a block of its own for the entry of the pullback
+//! and for its exit, with nothing but a jump between them. None of that is in the machine code, but
+//! each instruction is looked at by the verifier and by ten passes of Cranelift's, and each block
+//! costs as much as several instructions.
 //!
-//! **Answer.** Just before a function is verified, what is pure and not used goes, and a
-//! block to which a jump leads, and nothing else, becomes a part of the block that it follows. Who jumps to a return returns. Dumps show the
-//! function as it was made.
+//! **Answer.** Just before a function is verified, what is pure and not used goes, and a block to
+//! which a jump leads, and nothing else, becomes a part of the block that it follows. Who jumps to
+//! a return returns. Dumps show the function as it was made.
 //!
-//! **Invariants.** Instructions keep their names, their order in each block, and their source locations. Values keep their names but for
-//! parameters of blocks that are joined, which are the arguments that they got.
+//! **Invariants.** Instructions keep their names, their order in each block, and their source
+//! locations. Values keep their names but for parameters of blocks that are joined, which are the
+//! arguments that they got.
 
 use brolga_ir::map::one_each;
 use brolga_rules::is_pure;
@@ -25,7 +28,8 @@ pub fn tidy(func: &mut ir::Function) {
     drop_unused(func);
 }
 
-/// No value is another name of one. Mostly none is to begin with, and to rewrite every instruction takes as long as a pass does.
+/// No value is another name of one. Mostly none is to begin with, and to rewrite every instruction
+/// takes as long as a pass does.
 pub(crate) fn resolve_aliases(func: &mut ir::Function) {
     if has_aliases(func) {
         func.dfg.resolve_all_aliases();
@@ -38,8 +42,8 @@ pub fn has_aliases(func: &ir::Function) -> bool {
     func.dfg.values().any(|v| func.dfg.value_is_alias(v) && func.dfg.value_type(v) != types::INVALID)
 }
 
-/// Return instead of jumping to a block that does nothing but that: in a function of few instructions, a leaf of a recursion above
-/// all, the jump is a good part of them.
+/// Return instead of jumping to a block that does nothing but that: in a function of few
+/// instructions, a leaf of a recursion above all, the jump is a good part of them.
 fn return_early(func: &mut ir::Function) {
     let mut next = func.layout.last_block();
     let mut changed = false;
@@ -101,7 +105,8 @@ pub fn join(func: &mut ir::Function, wanted: impl Fn(ir::Inst) -> bool) {
     }
 }
 
-/// Remove what computes for nobody. Definitions are laid out before uses, so what only they use goes as well.
+/// Remove what computes for nobody. Definitions are laid out before uses, so what only they use
+/// goes as well.
 fn drop_unused(func: &mut ir::Function) {
     let mut uses: SecondaryMap<ir::Value, u32> = one_each(func.dfg.num_values());
     for block in func.layout.blocks() {

@@ -1,11 +1,12 @@
 //! Two divisions by one number, in the two lanes of one.
 //!
-//! **Problem.** The reverse of `z = x / y` divides by `y` again: `z̄ / y` goes to `x`, and `-z` times that to `y`. Where `z` has not been
-//! recorded but is computed again, that is a second division by the same number. A processor has one unit for divisions, which works on one for
-//! four cycles and more, while it adds and multiplies eight numbers.
+//! **Problem.** The reverse of `z = x / y` divides by `y` again: `z̄ / y` goes to `x`, and `-z`
+//! times that to `y`. Where `z` has not been recorded but is computed again, that is a second
+//! division by the same number. A processor has one unit for divisions, which works on one for four
+//! cycles and more, while it adds and multiplies eight numbers.
 //!
-//! **Answer.** The unit divides two numbers in as many cycles as one. Of two divisions of scalars by one value in one block, of which neither
-//! waits for the other, one of vectors is made:
+//! **Answer.** The unit divides two numbers in as many cycles as one. Of two divisions of scalars
+//! by one value in one block, of which neither waits for the other, one of vectors is made:
 //!
 //! ```text
 //! v3 = fdiv v1, v0          v5 = splat.f64x2 v0
@@ -15,18 +16,23 @@
 //!                           v4 = extractlane v7, 1
 //! ```
 //!
-//! It stands where the last of what it reads is there; arithmetic that reads a quotient before that waits for it, unless what is divided is made of it.
-//! Two quotients of the same two values become one.
+//! It stands where the last of what it reads is there; arithmetic that reads a quotient before that
+//! waits for it, unless what is divided is made of it. Two quotients of the same two values become
+//! one.
 //!
-//! The planner counts on it ([`crate::plan`]): a division is otherwise too dear to be done again, but where the reverse of one divides anyway, its result
-//! is computed again if the block then records at most three fifths of what it would. For less than that it does not pay: the pullback begins with
-//! waiting for the quotient, while a record that stays in the cache costs next to nothing (`planets` and `wasm/nbody` record a fifth less with all
-//! quotients computed again, and take a twelfth longer).
+//! The planner counts on it ([`crate::plan`]): a division is otherwise too dear to be done again,
+//! but where the reverse of one divides anyway, its result is computed again if the block then
+//! records at most three fifths of what it would. For less than that it does not pay: the pullback
+//! begins with waiting for the quotient, while a record that stays in the cache costs next to
+//! nothing (`planets` and `wasm/nbody` record a fifth less with all quotients computed again, and
+//! take a twelfth longer).
 //!
-//! **Why it is the same.** Lanes are divided as scalars are, bit by bit, and a division of floats neither traps nor reads memory, so it may stand
-//! anywhere behind its operands and before its uses. The lanes of an `f32x4` that nobody asks for divide what the first divides.
+//! **Why it is the same.** Lanes are divided as scalars are, bit by bit, and a division of floats
+//! neither traps nor reads memory, so it may stand anywhere behind its operands and before its
+//! uses. The lanes of an `f32x4` that nobody asks for divide what the first divides.
 //!
-//! **Where.** Behind all that is done to loops ([`crate::clif::passes`]), which look for divisions of scalars; in blocks that are not cold.
+//! **Where.** Behind all that is done to loops ([`crate::clif::passes`]), which look for divisions
+//! of scalars; in blocks that are not cold.
 
 use brolga_ir::map::{HashMap, HashSet, IndexMap};
 use brolga_rules::is_pure;
@@ -122,7 +128,8 @@ struct Meeting {
     waits: Vec<ir::Inst>,
 }
 
-/// The first place at which all is there that two divisions by a number read, if what reads their results before may wait.
+/// The first place at which all is there that two divisions by a number read, if what reads their
+/// results before may wait.
 fn meeting(func: &ir::Function, insts: &[ir::Inst], by: Value, pair: [Division; 2]) -> Option<Meeting> {
     // What another pair gives has another name by now.
     let operands = [pair[0].of, pair[1].of, by].map(|v| func.dfg.resolve_aliases(v));

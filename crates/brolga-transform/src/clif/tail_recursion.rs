@@ -1,16 +1,20 @@
 //! A function that ends with a call of itself goes back to its beginning instead.
 //!
-//! **Problem.** A recursion by halves is derived whole (`brolga_analysis::calls::joint`): its derivative calls itself twice, and the second call
-//! is the last thing that it does. In an adjoint written by hand a C compiler makes a loop of that. Where most of a recursion is the
-//! calls, half of them are most of what can be saved.
+//! **Problem.** A recursion by halves is derived whole (`brolga_analysis::calls::joint`): its
+//! derivative calls itself twice, and the second call is the last thing that it does. In an adjoint
+//! written by hand a C compiler makes a loop of that. Where most of a recursion is the calls, half
+//! of them are most of what can be saved.
 //!
-//! **Answer.** Where a function returns what a call of itself has just returned, or nothing, the call becomes a jump to its beginning
-//! with the arguments of the call, behind a new entry block.
+//! **Answer.** Where a function returns what a call of itself has just returned, or nothing, the
+//! call becomes a jump to its beginning with the arguments of the call, behind a new entry block.
 //!
-//! **Where.** In functions that derived code calls, if they have no stack slot: the callee may read a slot through a pointer that it is
-//! given. This is done behind [`crate::clif::dead_segment_arg`], for which a segment that is only passed on is one that is not used.
+//! **Where.** In functions that derived code calls, if they have no stack slot: the callee may read
+//! a slot through a pointer that it is given. This is done behind
+//! [`crate::clif::dead_segment_arg`], for which a segment that is only passed on is one that is not
+//! used.
 //!
-//! **Invariants.** Each activation does what it did, in the same order. Fewer are there at a time, so that less of the stack is used.
+//! **Invariants.** Each activation does what it did, in the same order. Fewer are there at a time,
+//! so that less of the stack is used.
 
 use brolga_ir::names::Names;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

@@ -1,17 +1,21 @@
 //! Control dependence in a derived graph: which branch decides whether something runs.
 //!
-//! **Problem.** Whether a block runs is decided by certain branches; which of several arguments a block parameter receives
-//! is decided by branches too, and not always by the same ones. **Answer.** One graph in which an edge that passes arguments
-//! is a node of its own, between the block that it leaves and the block that it enters. A node depends on a branch if it
-//! post-dominates one way out of the branch, but not the branch itself (Ferrante, Ottenstein and Warren, 1987). A parameter
-//! then depends on what its edges depend on, and a loop whose exit passes arguments does not depend on itself.
+//! **Problem.** Whether a block runs is decided by certain branches; which of several arguments a
+//! block parameter receives is decided by branches too, and not always by the same ones.
+//! **Answer.** One graph in which an edge that passes arguments is a node of its own, between the
+//! block that it leaves and the block that it enters. A node depends on a branch if it
+//! post-dominates one way out of the branch, but not the branch itself (Ferrante, Ottenstein and
+//! Warren, 1987). A parameter then depends on what its edges depend on, and a loop whose exit
+//! passes arguments does not depend on itself.
 //!
-//! **Exits.** A virtual exit joins returns and traps. A block that cannot reach it is in an endless loop, which no
-//! post-dominator describes: such blocks, and all that can lead to them, are listed apart as [`Control::endless`].
+//! **Exits.** A virtual exit joins returns and traps. A block that cannot reach it is in an endless
+//! loop, which no post-dominator describes: such blocks, and all that can lead to them, are listed
+//! apart as [`Control::endless`].
 //!
-//! **Invariants.** Only reachable blocks are here, in layout order; they are named by their position in that order. Nothing
-//! that can be seen depends on the order of a hash map. Time and space are linear in the graph but for the dependences
-//! themselves, of which a block has as many as there are branches that decide on it.
+//! **Invariants.** Only reachable blocks are here, in layout order; they are named by their
+//! position in that order. Nothing that can be seen depends on the order of a hash map. Time and
+//! space are linear in the graph but for the dependences themselves, of which a block has as many
+//! as there are branches that decide on it.
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlocks, Term};
@@ -46,8 +50,8 @@ pub struct Control {
     pub edges: Vec<Edge>,
     /// Blocks from which the run may get to where no exit can be reached.
     pub endless: Vec<usize>,
-    /// By block: its number in an order in which no block can run after one of a higher number, and whether it can run after itself. Blocks
-    /// of one cycle have one number.
+    /// By block: its number in an order in which no block can run after one of a higher number, and
+    /// whether it can run after itself. Blocks of one cycle have one number.
     pub order: Vec<(usize, bool)>,
     at: SecondaryMap<BlockId, u32>,
     /// What leads to each node: blocks come first, then edges, then the virtual exit.
@@ -156,7 +160,8 @@ impl Control {
         &self.deps[self.number(p)]
     }
 
-    /// The first place after block `b`, on every way to an exit, for which `wanted` holds of its number.
+    /// The first place after block `b`, on every way to an exit, for which `wanted` holds of its
+    /// number.
     pub fn next(&self, b: usize, wanted: impl Fn(usize) -> bool) -> Option<Place> {
         let mut at = self.ipdom[b]?;
         while at < self.len() {

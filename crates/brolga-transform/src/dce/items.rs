@@ -1,7 +1,8 @@
 //! All that a derived graph consists of, by number, and what each reads.
 //!
-//! A name is looked up for every operand there is, so names are indices into tables ([`crate::val_map`]), and lists of items are chains
-//! through one pool ([`Chains`]): a list is mostly of one item, and an allocation for each costs more than all else that is done here.
+//! A name is looked up for every operand there is, so names are indices into tables
+//! ([`crate::val_map`]), and lists of items are chains through one pool ([`Chains`]): a list is
+//! mostly of one item, and an allocation for each costs more than all else that is done here.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
 use brolga_ir::inst::{AdInst, AdOp, Val};
@@ -11,8 +12,8 @@ use cranelift_codegen::ir;
 use super::control_dependence::Control;
 use crate::val_map::ByName;
 
-/// An item: a block parameter, an instruction or a terminator, by number. A block's parameters come first, then its
-/// instructions, then its terminator.
+/// An item: a block parameter, an instruction or a terminator, by number. A block's parameters come
+/// first, then its instructions, then its terminator.
 pub type ItemId = usize;
 
 /// A list in [`Chains`]: one more than where its last entry is; none if it is empty.
@@ -64,8 +65,8 @@ impl Names {
     }
 }
 
-/// What has been defined so far in the present block. Others have left theirs behind, which is told by the block. Derived values, which are
-/// most, are defined once, so nobody has to know where.
+/// What has been defined so far in the present block. Others have left theirs behind, which is told
+/// by the block. Derived values, which are most, are defined once, so nobody has to know where.
 struct Here(ByName<(u32, u32)>);
 
 impl Here {

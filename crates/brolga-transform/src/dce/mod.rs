@@ -1,43 +1,52 @@
 //! Removal of what a derived graph computes for nobody: aggressive dead code elimination.
 //!
-//! **Problem.** A graph is assembled from parts that do not know each other. What one part provides another may not need:
-//! trip counters that nobody reads, primal results of which only the gradient was wanted, values kept for a reverse that does
-//! not look at them, and the branches and loops around all of that. A cycle of values that only feed themselves looks
-//! used to whoever counts uses.
+//! **Problem.** A graph is assembled from parts that do not know each other. What one part provides
+//! another may not need: trip counters that nobody reads, primal results of which only the gradient
+//! was wanted, values kept for a reverse that does not look at them, and the branches and loops
+//! around all of that. A cycle of values that only feed themselves looks used to whoever counts
+//! uses.
 //!
-//! **Answer.** Everything is taken for dead until something needs it (Cytron et al., 1991, section 7.1). *Roots* are what the
-//! function returns, and whatever has an effect ([`Use::Effect`]). What is needed needs in turn
+//! **Answer.** Everything is taken for dead until something needs it (Cytron et al., 1991, section
+//! 7.1). *Roots* are what the function returns, and whatever has an effect ([`Use::Effect`]). What
+//! is needed needs in turn
 //! - the definitions of what it reads; of a block parameter, the arguments on all edges;
-//! - the branches that decide whether it runs; of a block parameter, those that decide along which edge it is reached
-//!   ([`control`]);
-//! - if it reads a place of the activation frame, a held variable or a cotangent, whatever is written there before it, in the order in which
-//!   blocks run ([`Control::order`]);
+//! - the branches that decide whether it runs; of a block parameter, those that decide along which
+//!   edge it is reached ([`control`]);
+//! - if it reads a place of the activation frame, a held variable or a cotangent, whatever is
+//!   written there before it, in the order in which blocks run ([`Control::order`]);
 //! - if it allocates private memory, what gives that back;
-//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]), whatever is written there before,
-//!   anywhere in it. Stores to arrays that only the primal's value needed go, and with them what computes what they store.
+//! - if it reads memory that the function has made for itself and shows to nobody ([`Private`]),
+//!   whatever is written there before, anywhere in it. Stores to arrays that only the primal's
+//!   value needed go, and with them what computes what they store.
 //!
-//! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing leads to. A branch that
-//! is not needed becomes a jump to the next needed place on every way from it to an exit. There is one: if needed places
-//! could be reached by different ways, the branch would decide between them, and be needed. For the same reason nothing
-//! that is needed is skipped, so definitions still dominate their uses.
+//! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing
+//! leads to. A branch that is not needed becomes a jump to the next needed place on every way from
+//! it to an exit. There is one: if needed places could be reached by different ways, the branch
+//! would decide between them, and be needed. For the same reason nothing that is needed is skipped,
+//! so definitions still dominate their uses.
 //!
-//! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are assumed to end. A load whose
-//! result nobody needs is not run either if it cannot fault, nor is whatever else the caller of this pass calls pure: calls of
-//! mathematical functions, and, where only a gradient is asked for, loads that might fault. What is written to private memory that
-//! nobody reads is not written, if it cannot fault, or if only a gradient is asked for. Every trap that is not of
-//! such an access stays: explicit ones, ours, and those of conversions and divisions, unless the divisor is a constant that cannot
-//! trap. Where no exit can be reached no branch is removed, and a function without any exit stays as it is.
+//! **What may get lost.** A loop without effect whose results nobody needs is not run: loops are
+//! assumed to end. A load whose result nobody needs is not run either if it cannot fault, nor is
+//! whatever else the caller of this pass calls pure: calls of mathematical functions, and, where
+//! only a gradient is asked for, loads that might fault. What is written to private memory that
+//! nobody reads is not written, if it cannot fault, or if only a gradient is asked for. Every trap
+//! that is not of such an access stays: explicit ones, ours, and those of conversions and
+//! divisions, unless the divisor is a constant that cannot trap. Where no exit can be reached no
+//! branch is removed, and a function without any exit stays as it is.
 //!
-//! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the blocks of a pullback they are
-//! local and may be defined again, so a use means the definition before it in its block; only if there is none, the one of
-//! the forward part. A loop that the pullback runs again is between the two: its names are seen by all of its blocks, and by no others.
-//! Names of derived values ([`Val::D`]) are unique wherever they are.
+//! **Names.** Names of a forward block are defined once and seen by all that it dominates. In the
+//! blocks of a pullback they are local and may be defined again, so a use means the definition
+//! before it in its block; only if there is none, the one of the forward part. A loop that the
+//! pullback runs again is between the two: its names are seen by all of its blocks, and by no
+//! others. Names of derived values ([`Val::D`]) are unique wherever they are.
 //!
-//! **Invariants.** Blocks and instructions keep their order and their ids. The parameters of the entry block are the signature,
-//! and stay. What is recorded on the tape stays as it is, whole: a pullback may pop it. A frame that is left for another
-//! function ([`AdOp::LeaveFrame`]) is read there, so all that is kept in it stays; otherwise what is kept stays only if this
-//! function reads it, as with held variables. Private memory is read where it was made: a pullback that is a function of its
-//! own never reads the primal's memory. A frame slot is read at the offset at which it is kept, or not at all.
+//! **Invariants.** Blocks and instructions keep their order and their ids. The parameters of the
+//! entry block are the signature, and stay. What is recorded on the tape stays as it is, whole: a
+//! pullback may pop it. A frame that is left for another function ([`AdOp::LeaveFrame`]) is read
+//! there, so all that is kept in it stays; otherwise what is kept stays only if this function reads
+//! it, as with held variables. Private memory is read where it was made: a pullback that is a
+//! function of its own never reads the primal's memory. A frame slot is read at the offset at which
+//! it is kept, or not at all.
 
 use brolga_ir::map::HashMap;
 
@@ -63,7 +72,8 @@ mod straight_line;
 pub struct Known<'a> {
     /// The function.
     pub primal: &'a ir::Function,
-    /// Which of its calls, loads and writes to private memory may go although they might do more than that.
+    /// Which of its calls, loads and writes to private memory may go although they might do more
+    /// than that.
     pub pure: &'a dyn Fn(ir::Inst) -> bool,
     /// Its private memory.
     pub private: &'a Private,
@@ -75,7 +85,8 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
         debug_assert!(searched(graph, known).is_some_and(|live| found.is(&live)), "both find the same:\n{found:?}");
         return found.sweep(graph);
     }
-    // No exit: there is nothing that anything could be needed for but the effects of an endless loop.
+    // No exit: there is nothing that anything could be needed for but the effects of an endless
+    // loop.
     let Some(control) = Control::compute(graph) else { return };
     let items = Items::collect(graph, known.primal, &control);
     let live = Live::compute(known, &control, &items);
@@ -89,7 +100,8 @@ pub fn prune(graph: &mut CfgBlocks, known: Known<'_>) {
     }
 }
 
-/// What is needed, found in the way that does for all graphs: by block, of each parameter and instruction.
+/// What is needed, found in the way that does for all graphs: by block, of each parameter and
+/// instruction.
 fn searched(graph: &CfgBlocks, known: Known<'_>) -> Option<Vec<Vec<bool>>> {
     let control = Control::compute(graph)?;
     let items = Items::collect(graph, known.primal, &control);
@@ -106,11 +118,13 @@ enum Use {
     Value,
     /// It writes what only instructions that read the same are interested in.
     Writes(Cell),
-    /// It has an effect on a block of private memory, and is needed where that is: where this name is.
+    /// It has an effect on a block of private memory, and is needed where that is: where this name
+    /// is.
     With(Val),
 }
 
-/// Where values are on their way from the forward part to the pullback part, or from a store to a load.
+/// Where values are on their way from the forward part to the pullback part, or from a store to a
+/// load.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Cell {
     /// A place in the activation frame.
@@ -256,9 +270,11 @@ impl Writers {
 /// What is needed.
 struct Live {
     items: Vec<bool>,
-    /// Blocks in which something is needed, and edges along which something needed is passed, by number of the place.
+    /// Blocks in which something is needed, and edges along which something needed is passed, by
+    /// number of the place.
     places: Vec<bool>,
-    /// All items are gone through once, the last first, since most that is read is in front of who reads it. So far has that come.
+    /// All items are gone through once, the last first, since most that is read is in front of who
+    /// reads it. So far has that come.
     at: ItemId,
     /// What was found to be needed behind that.
     behind: Vec<ItemId>,
@@ -279,7 +295,8 @@ impl Live {
             (number, true) => (number as u32, if reads { u32::MAX } else { 0 }),
         };
         let mut with: HashMap<ItemId, SmallVec<[ItemId; 2]>> = HashMap::default();
-        // The cells that are read, and for each item the end of its own: who is asked later need not be looked at again.
+        // The cells that are read, and for each item the end of its own: who is asked later need
+        // not be looked at again.
         let (mut reads, mut ends) = (Vec::with_capacity(all), Vec::with_capacity(all));
         for (b, block) in blocks() {
             let insts = items.first[b] + block.params.len();

@@ -1,15 +1,19 @@
 //! What is needed in a graph whose blocks follow each other: code without branches.
 //!
-//! **Problem.** In such a graph nothing decides about anything, and what is read has been written before. To number all items, to list who reads
-//! whom and to ask on which branches a block depends takes a seventh of deriving a long block, and is of no use there.
+//! **Problem.** In such a graph nothing decides about anything, and what is read has been written
+//! before. To number all items, to list who reads whom and to ask on which branches a block depends
+//! takes a seventh of deriving a long block, and is of no use there.
 //!
-//! **Algorithm.** One walk from the end to the front. Whoever is passed is needed if he has an effect, if a name that he defines is read behind him by somebody
-//! needed, or if he writes a cell that is; then what he reads is needed. The definition in front of a use is the one that it means, so in a block
-//! of the pullback part, where names may be defined again, a name that has found its definition is not wanted any more. What has found none at
-//! the block's head is what the forward part defines, or if it does not, whatever blocks of the pullback part in front do.
+//! **Algorithm.** One walk from the end to the front. Whoever is passed is needed if he has an
+//! effect, if a name that he defines is read behind him by somebody needed, or if he writes a cell
+//! that is; then what he reads is needed. The definition in front of a use is the one that it
+//! means, so in a block of the pullback part, where names may be defined again, a name that has
+//! found its definition is not wanted any more. What has found none at the block's head is what the
+//! forward part defines, or if it does not, whatever blocks of the pullback part in front do.
 //!
-//! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a debug build asks both. What only that one
-//! can tell is said by `None`: blocks that are run again, whose names are their own, memory that is given back if it is still made, frames that are left.
+//! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a debug
+//! build asks both. What only that one can tell is said by `None`: blocks that are run again, whose
+//! names are their own, memory that is given back if it is still made, frames that are left.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Role, Term};
 use brolga_ir::inst::{AdOp, Val};
@@ -26,7 +30,8 @@ use crate::val_map::ByName;
 pub struct Needed {
     /// The blocks in the order in which they run, by their place in the graph.
     order: Vec<usize>,
-    /// By block, as they are in the graph: whether each of its parameters and instructions is needed.
+    /// By block, as they are in the graph: whether each of its parameters and instructions is
+    /// needed.
     items: Vec<Vec<bool>>,
 }
 

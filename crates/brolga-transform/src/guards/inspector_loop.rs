@@ -1,10 +1,12 @@
 //! What a loop reads anew in each turn of another one is watched once.
 //!
-//! **Problem.** A forward half that watches numbers ([`crate::guards::versioning`]) pays for each of them each time. A solver reads its matrix in every iteration, a mixture its
-//! factors for every point: the same numbers from the same places, and if they were finite in the first turn of the outer loop, so they are in all others.
+//! **Problem.** A forward half that watches numbers ([`crate::guards::versioning`]) pays for each
+//! of them each time. A solver reads its matrix in every iteration, a mixture its factors for every
+//! point: the same numbers from the same places, and if they were finite in the first turn of the
+//! outer loop, so they are in all others.
 //!
-//! **Answer.** In front of the inner loop stands a copy of it that does nothing but find the way, read those numbers and watch them, and only the outer
-//! loop's first turn comes by:
+//! **Answer.** In front of the inner loop stands a copy of it that does nothing but find the way,
+//! read those numbers and watch them, and only the outer loop's first turn comes by:
 //!
 //! ```text
 //! outer(…, first):  …                          one on the way into the outer loop, zero on the way back
@@ -14,19 +16,28 @@
 //! goes_on:          jump inner(…)
 //! ```
 //!
-//! **Which.** The outer loop is the one right around the inner one, which has one entry. Whether a turn of the outer loop comes by there, all branches and
-//! traps of the inner loop, and the addresses of what is read must be *the same in each turn* of the outer loop: made by pure operations of what is computed outside of that, of
-//! parameters of the inner loop's own blocks, and of loads from memory that nobody writes afterwards ([`Facts::reload`]). A parameter is the same if the
-//! branches before it are, since the way is. Of several loops around each other the outermost pair is taken.
+//! **Which.** The outer loop is the one right around the inner one, which has one entry. Whether a
+//! turn of the outer loop comes by there, all branches and traps of the inner loop, and the
+//! addresses of what is read must be *the same in each turn* of the outer loop: made by pure
+//! operations of what is computed outside of that, of parameters of the inner loop's own blocks,
+//! and of loads from memory that nobody writes afterwards ([`Facts::reload`]). A parameter is the
+//! same if the branches before it are, since the way is. Of several loops around each other the
+//! outermost pair is taken.
 //!
-//! **Why that is all there is.** A load that is in the outer loop, and behind which nobody writes where it has read, reads what it would read in front of the inner loop: whatever is
-//! written in the outer loop can come behind it. So the copy takes the way that the inner loop takes, in this turn and in all later ones, and reads what that reads.
+//! **Why that is all there is.** A load that is in the outer loop, and behind which nobody writes
+//! where it has read, reads what it would read in front of the inner loop: whatever is written in
+//! the outer loop can come behind it. So the copy takes the way that the inner loop takes, in this
+//! turn and in all later ones, and reads what that reads.
 //!
-//! **What changes.** A load that faults does so before the inner loop begins, not in its course; what it may have stored until then is not stored. Traps of the inner loop are in the
-//! copy, too, so that nothing is read that a trap is in front of; other functions are not called in such a loop.
+//! **What changes.** A load that faults does so before the inner loop begins, not in its course;
+//! what it may have stored until then is not stored. Traps of the inner loop are in the copy, too,
+//! so that nothing is read that a trap is in front of; other functions are not called in such a
+//! loop.
 //!
-//! **Invariants.** Blocks of the copy define names of the primal once more. They see no names of theirs but their own ([`Role::Once`]), and come before the inner loop
-//! in the graph, so that whoever goes through that in order has the loop's own names when he comes to those who read them.
+//! **Invariants.** Blocks of the copy define names of the primal once more. They see no names of
+//! theirs but their own ([`Role::Once`]), and come before the inner loop in the graph, so that
+//! whoever goes through that in order has the loop's own names when he comes to those who read
+//! them.
 
 use std::cell::RefCell;
 
@@ -51,7 +62,8 @@ pub type Nests = IndexMap<LoopId, IndexSet<ir::Value>>;
 /// Which numbers can be watched once.
 pub struct Once<'a, 'f> {
     facts: &'a Facts<'f>,
-    /// What decides on the way through a loop, if that is the same in each turn of the loop around it.
+    /// What decides on the way through a loop, if that is the same in each turn of the loop around
+    /// it.
     ways: RefCell<HashMap<LoopId, Option<Vec<ir::Value>>>>,
     found: RefCell<HashMap<ir::Value, Option<LoopId>>>,
 }
@@ -147,7 +159,8 @@ fn decides(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
     }
 }
 
-/// These and all that they are made of, as far as that is in the loop around a loop; none if that is not the same in each turn of it.
+/// These and all that they are made of, as far as that is in the loop around a loop; none if that
+/// is not the same in each turn of it.
 fn needed(facts: &Facts<'_>, l: LoopId, of: impl IntoIterator<Item = ir::Value>) -> Option<IndexSet<ir::Value>> {
     let func = facts.func();
     let inner = &facts.loops.loops[l];

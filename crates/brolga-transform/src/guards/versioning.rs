@@ -1,34 +1,49 @@
 //! Products without guards, for runs in which every number is finite.
 //!
-//! **Problem.** A cotangent of zero contributes zero, whatever it is multiplied by: a *strong zero*. Each product is guarded for that,
-//! three or four instructions for a multiplication, although zero times a finite number is zero anyway.
+//! **Problem.** A cotangent of zero contributes zero, whatever it is multiplied by: a *strong
+//! zero*. Each product is guarded for that, three or four instructions for a multiplication,
+//! although zero times a finite number is zero anyway.
 //!
-//! **Answer.** The forward half *watches* the numbers by which cotangents are going to be multiplied: it adds them up in one variable, an
-//! instruction for a number. The sum is finite only if all of them were. (It may overflow although they were, or depend on the order
-//! in which [`crate::clif::vectorise`] adds; then guards are asked for nothing, and the gradient is the same.) The pullback is there
-//! twice, with its guards and without those that are not needed if all watched numbers are finite; the variable decides where the
-//! halves meet. The first is for rare runs, so its blocks are cold, and nothing that makes code longer is done to them. What is watched, for the product
+//! **Answer.** The forward half *watches* the numbers by which cotangents are going to be
+//! multiplied: it adds them up in one variable, an instruction for a number. The sum is finite only
+//! if all of them were. (It may overflow although they were, or depend on the order in which
+//! [`crate::clif::vectorise`] adds; then guards are asked for nothing, and the gradient is the
+//! same.) The pullback is there twice, with its guards and without those that are not needed if all
+//! watched numbers are finite; the variable decides where the halves meet. The first is for rare
+//! runs, so its blocks are cold, and nothing that makes code longer is done to them. What is
+//! watched, for the product
 //! - `z̄ x`: `x`;
-//! - `z̄ / y` in the reverse of `z = x / y`: `z`, which is finite only if `y` is neither zero nor NaN;
-//! - `z̄ / 2s` in the reverse of `s = sqrt x`: `s`, which must not be zero either, unless that follows from what else is watched:
-//!   a divisor of which it is a factor was not zero. In the innermost loops it is a NaN in the sum if it is zero; elsewhere the least of such numbers is kept.
+//! - `z̄ / y` in the reverse of `z = x / y`: `z`, which is finite only if `y` is neither zero nor
+//!   NaN;
+//! - `z̄ / 2s` in the reverse of `s = sqrt x`: `s`, which must not be zero either, unless that
+//!   follows from what else is watched: a divisor of which it is a factor was not zero. In the
+//!   innermost loops it is a NaN in the sum if it is zero; elsewhere the least of such numbers is
+//!   kept.
 //!
-//! A sum, a difference or a product is finite only if both of its operands are, and so on for a chain of them: in the chain that
-//! is computed from a number, it is enough to watch the end; a product is the beginning of one. If chains from a number have several ends, one is watched that serves
-//! most products. A chain goes on where the number is passed to another
-//! block, or read there, if that block runs whenever the number has been computed, in the same turn of the same loop: four terms of a stencil, each behind a
-//! condition, are watched as their sum. (Not out of a block that a turn may pass by which does little else: it would watch for the others.) What a loop adds up
-//! is watched behind the loop. Rows that may or may not lie one behind another are watched, too ([`crate::shadow::monotone_rows`]). So that no forward code lives on for being watched alone, only what [`crate::dce`] has left there
-//! is.
+//! A sum, a difference or a product is finite only if both of its operands are, and so on for a
+//! chain of them: in the chain that is computed from a number, it is enough to watch the end; a
+//! product is the beginning of one. If chains from a number have several ends, one is watched that
+//! serves most products. A chain goes on where the number is passed to another block, or read
+//! there, if that block runs whenever the number has been computed, in the same turn of the same
+//! loop: four terms of a stencil, each behind a condition, are watched as their sum. (Not out of a
+//! block that a turn may pass by which does little else: it would watch for the others.) What a
+//! loop adds up is watched behind the loop. Rows that may or may not lie one behind another are
+//! watched, too ([`crate::shadow::monotone_rows`]). So that no forward code lives on for being
+//! watched alone, only what [`crate::dce`] has left there is.
 //!
-//! Numbers that are the same in each turn of a loop may be watched in its first turn alone ([`crate::guards::inspector_loop`]).
+//! Numbers that are the same in each turn of a loop may be watched in its first turn alone
+//! ([`crate::guards::inspector_loop`]).
 //!
-//! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third as many instructions are spent as saved, and those that are left are a fifth of all, by a guess at
-//! how often loops turn. What is added up over the turns of a loop is a chain. In a short loop that has no other, it is what a turn waits for.
-//! If there is a loop around it, each run of the inner one has a sum of its own, and the processor goes on to the next run while it is still adding
-//! for the last: then an addition is an instruction again (`spmv` took 20.1 us with one chain and 18.2 with guards).
+//! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third
+//! as many instructions are spent as saved, and those that are left are a fifth of all, by a guess
+//! at how often loops turn. What is added up over the turns of a loop is a chain. In a short loop
+//! that has no other, it is what a turn waits for. If there is a loop around it, each run of the
+//! inner one has a sum of its own, and the processor goes on to the next run while it is still
+//! adding for the last: then an addition is an instruction again (`spmv` took 20.1 us with one
+//! chain and 18.2 with guards).
 //!
-//! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from the signs of zeros.
+//! **Invariant.** Where it is taken, the pullback without guards gives the same numbers, apart from
+//! the signs of zeros.
 
 use std::cell::RefCell;
 use std::cmp::{Ordering, Reverse};
@@ -53,21 +68,25 @@ use crate::translate::stmt::{AdStmt, AdStmts, Guard, Numbers, RootGuards};
 
 /// Instructions of a function beyond which it is not worth the code.
 const MOST: usize = 12_000;
-/// Instructions that must be saved in a run, for a pullback that is there twice to be worth compiling; and which part of all.
+/// Instructions that must be saved in a run, for a pullback that is there twice to be worth
+/// compiling; and which part of all.
 const LEAST: f64 = 16.0;
-/// What it costs to ask whether all numbers were finite: at once, or later, by what has been left in the frame.
+/// What it costs to ask whether all numbers were finite: at once, or later, by what has been left
+/// in the frame.
 const ASKED: f64 = 3.0;
 const ASKED_LATER: f64 = 7.0;
 const PART: f64 = 0.2;
 /// How many instructions must be saved for each that is spent.
 const MARGIN: f64 = 3.0;
-/// Instructions of a loop up to which an addition is what a turn waits for, if it has to wait for that of the turn before.
+/// Instructions of a loop up to which an addition is what a turn waits for, if it has to wait for
+/// that of the turn before.
 const SHORT: usize = 16;
 /// Instructions of a block that take longer than to add to a number in memory.
 const LONG: usize = 40;
 /// Blocks that are looked at between one that runs and another that runs whenever it has.
 const MOST_BLOCKS: usize = 64;
-/// Blocks of a function in which nothing runs more than once, beyond which it is not worth the code.
+/// Blocks of a function in which nothing runs more than once, beyond which it is not worth the
+/// code.
 const MOST_ONCE: usize = 64;
 /// Blocks of any other.
 const MOST_TWICE: usize = 512;
@@ -80,15 +99,18 @@ const TURNS: f64 = 8.0;
 pub struct Watched {
     /// Forward fragments, with what is watched in them.
     pub watching: AdStmts,
-    /// Reverse fragments without the guards that are not needed then, of their own names, which store what is read once.
+    /// Reverse fragments without the guards that are not needed then, of their own names, which
+    /// store what is read once.
     pub free: AdStmts,
-    /// Reverse fragments that clear what those with guards add to, where somebody else would have to ([`crate::shadow::monotone_rows`]).
+    /// Reverse fragments that clear what those with guards add to, where somebody else would have
+    /// to ([`crate::shadow::monotone_rows`]).
     pub clearing: Option<AdStmts>,
     /// What is watched in copies of loops.
     pub once: Nests,
 }
 
-/// What to watch so that products can do without guards, if it is worth it. `live` are values that the forward half computes.
+/// What to watch so that products can do without guards, if it is worth it. `live` are values that
+/// the forward half computes.
 pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> bool, ids: &mut Ids) -> Option<Watched> {
     if !facts.options.ideas.finite || facts.options.ideas.worth && stmts.len() > MOST {
         return None;
@@ -159,8 +181,8 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let flag = if facts.mode == Mode::Split { ASKED_LATER } else { ASKED };
     let calls = if chains.recursive { TURNS } else { 1.0 };
     let spent: f64 = chosen.keys().map(cost).sum::<f64>() + calls * flag;
-    // Rows that are asked about: a load and an addition of each turn, for a comparison and an operation of each row; a few more where the
-    // forward half has nothing else to do with rows.
+    // Rows that are asked about: a load and an addition of each turn, for a comparison and an
+    // operation of each row; a few more where the forward half has nothing else to do with rows.
     let rows: &[Rows] = if facts.mode == Mode::Split { &[] } else { &facts.overwrites.rows };
     let orders: IndexSet<Order> = rows.iter().map(|r| r.order).collect();
     let price = |o: &Order| if live(o.low) && live(o.high) { 2.0 } else { 8.0 } * chains.turns(o.block);
@@ -234,7 +256,8 @@ fn calls_itself(facts: &Facts<'_>) -> bool {
     })
 }
 
-/// Watch a value in a block: when it is computed if that is there, else before the statement that asks.
+/// Watch a value in a block: when it is computed if that is there, else before the statement that
+/// asks.
 fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, sum: Sum, ids: &mut Ids) {
     let Place { value: v, block: b, not_zero, .. } = place;
     let func = facts.func();
@@ -251,7 +274,8 @@ fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: Place, asks: ir::Inst, s
     stmt.before.insert(ids.inst(), new(first));
 }
 
-/// The sum of a loop begins in front of it, and joins that of the function behind it, in blocks of its own ([`crate::primal::loop_simplify`]).
+/// The sum of a loop begins in front of it, and joins that of the function behind it, in blocks of
+/// its own ([`crate::primal::loop_simplify`]).
 fn run_apart(facts: &Facts<'_>, stmts: &mut AdStmts, l: LoopId, ids: &mut Ids) {
     let func = facts.func();
     let l = &facts.loops.loops[l];
@@ -266,21 +290,25 @@ fn run_apart(facts: &Facts<'_>, stmts: &mut AdStmts, l: LoopId, ids: &mut Ids) {
     l.exits.iter().for_each(|e| put(func.layout.first_inst(e.1), AdOp::WatchJoin(l.header)));
 }
 
-/// Whether the sum of what is watched in a block is better in memory: if a turn of the loop around it can pass it by and does little else, while the block is
-/// so long that nothing waits for a store to be read again. A sum that is carried past it in a register lies on the stack where registers are
-/// few, as they are around such a block, and each turn loads and stores it, also those that watch nothing.
+/// Whether the sum of what is watched in a block is better in memory: if a turn of the loop around
+/// it can pass it by and does little else, while the block is so long that nothing waits for a
+/// store to be read again. A sum that is carried past it in a register lies on the stack where
+/// registers are few, as they are around such a block, and each turn loads and stores it, also
+/// those that watch nothing.
 fn is_passed_by(facts: &Facts<'_>, b: ir::Block) -> bool {
     facts.cfg.insts(b).len() >= LONG && can_be_passed(facts, b, 2 * SHORT)
 }
 
-/// Whether the least of a number that must not be zero is kept, instead of a sum: where no vector of it is formed, since the loop around it, if any, has another one in it.
+/// Whether the least of a number that must not be zero is kept, instead of a sum: where no vector
+/// of it is formed, since the loop around it, if any, has another one in it.
 fn is_least(facts: &Facts<'_>, place: &Place) -> bool {
     let inner = |l: LoopId| facts.loops.loops.values().any(|x| x.parent == Some(l));
     facts.loops.innermost[place.block].is_none_or(inner) && !facts.func().dfg.value_type(place.value).is_vector()
 }
 
-/// Whether a number comes from an inner loop, and is watched in a block that calls. Cranelift adds behind the call what is asked for behind it. So the number would be alive across
-/// the call, where it can only be in memory, and the inner loop would store it in each turn.
+/// Whether a number comes from an inner loop, and is watched in a block that calls. Cranelift adds
+/// behind the call what is asked for behind it. So the number would be alive across the call, where
+/// it can only be in memory, and the inner loop would store it in each turn.
 fn waits_for_call(facts: &Facts<'_>, place: &Place) -> bool {
     let is_call = |&i: &ir::Inst| facts.func().dfg.insts[i].opcode().is_call();
     facts.cfg.def_block[place.value] != Some(place.block) && facts.cfg.insts(place.block).iter().any(is_call)
@@ -361,8 +389,9 @@ struct Chains<'a, 'f> {
     order: SecondaryMap<ir::Block, usize>,
 }
 
-/// Loops in which an addition that waits for that of the turn before is what a turn waits for: short ones that carry no number already, which are through
-/// with a turn sooner than the processor is with an addition.
+/// Loops in which an addition that waits for that of the turn before is what a turn waits for:
+/// short ones that carry no number already, which are through with a turn sooner than the processor
+/// is with an addition.
 fn short_loops(facts: &Facts<'_>) -> EntitySet<LoopId> {
     let (func, loops) = (facts.func(), facts.loops);
     let mut insts: SecondaryMap<LoopId, usize> = SecondaryMap::new();
@@ -434,7 +463,8 @@ impl Chains<'_, '_> {
         Some(places)
     }
 
-    /// What may be watched so that each root is within its domain; none if that is not known of all of them.
+    /// What may be watched so that each root is within its domain; none if that is not known of all
+    /// of them.
     fn roots(&self, placed: &[(&AdStmt, ir::Block)]) -> Option<Vec<(ir::Inst, Vec<Vec<Place>>)>> {
         if self.facts.roots.foreign || placed.iter().any(|p| p.0.roots.open) {
             return None;
@@ -453,8 +483,9 @@ impl Chains<'_, '_> {
         TURNS.powi(loops.innermost[b].map_or(0, |l| loops.loops[l].depth.min(9)) as i32 + i32::from(self.recursive))
     }
 
-    /// Where to watch a value for the sake of a statement in a block. What a loop adds up is infinite or NaN at its end if it ever was, and
-    /// so is what is computed from that behind the loop.
+    /// Where to watch a value for the sake of a statement in a block. What a loop adds up is
+    /// infinite or NaN at its end if it ever was, and so is what is computed from that behind the
+    /// loop.
     fn places(&self, mut v: ir::Value, b: ir::Block) -> Vec<Place> {
         let at = |(value, block)| Place { value, block, not_zero: false, once: None };
         let mut places = vec![at((v, self.place(v, b)))];
@@ -473,7 +504,8 @@ impl Chains<'_, '_> {
         places
     }
 
-    /// The value behind its loop, on all ways out, if each turn computes it from what it was before.
+    /// The value behind its loop, on all ways out, if each turn computes it from what it was
+    /// before.
     fn sum(&self, v: ir::Value) -> Option<Vec<(ir::Value, ir::Block)>> {
         let (func, loops) = (self.facts.func(), &self.facts.loops);
         let home = self.facts.cfg.def_block[v]?;
@@ -507,7 +539,8 @@ impl Chains<'_, '_> {
                 })
     }
 
-    /// Where to watch a value for the sake of a statement in a block: there, unless it is computed less often, or later.
+    /// Where to watch a value for the sake of a statement in a block: there, unless it is computed
+    /// less often, or later.
     fn place(&self, v: ir::Value, b: ir::Block) -> ir::Block {
         let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
         let loops = &self.facts.loops;
@@ -515,13 +548,15 @@ impl Chains<'_, '_> {
         if around && loops.dominates(home, b) { b } else { home }
     }
 
-    /// The end of a chain that is finite only if this is. Of several the last: those that it serves as well are most.
+    /// The end of a chain that is finite only if this is. Of several the last: those that it serves
+    /// as well are most.
     fn end(&self, v: ir::Value) -> Option<ir::Value> {
         self.ends(v).last().copied()
     }
 
-    /// The ends of chains that are finite only if this is, in the order in which they are computed, the last ones of many. What is added to a number
-    /// in memory at last is watched before that: Cranelift makes a load a part of the addition only where the sum has one reader.
+    /// The ends of chains that are finite only if this is, in the order in which they are computed,
+    /// the last ones of many. What is added to a number in memory at last is watched before that:
+    /// Cranelift makes a load a part of the addition only where the sum has one reader.
     fn ends(&self, v: ir::Value) -> Ends {
         let mut ends = self.ends.borrow_mut();
         // From where it is not known yet: an end is known if those of all that come next are.
@@ -624,7 +659,8 @@ impl Chains<'_, '_> {
         func.dfg.insts[inst].opcode() == Opcode::Fadd && func.dfg.inst_args(inst).iter().any(loaded)
     }
 
-    /// Numbers that are finite only if this is not zero: a quotient by it, or one by a product of which it is a factor, and that product.
+    /// Numbers that are finite only if this is not zero: a quotient by it, or one by a product of
+    /// which it is a factor, and that product.
     fn divides(&self, s: ir::Value) -> Option<Vec<ir::Value>> {
         let func = self.facts.func();
         let op = |i: ir::Inst| func.dfg.insts[i].opcode();
@@ -665,7 +701,8 @@ impl Chains<'_, '_> {
         })
     }
 
-    /// Whether a block runs whenever another one has run, in the same turn of the loop that is around both, unless there is a trap.
+    /// Whether a block runs whenever another one has run, in the same turn of the loop that is
+    /// around both, unless there is a trap.
     fn always_behind(&self, b: ir::Block, later: ir::Block) -> bool {
         let (func, loops, cfg) = (self.facts.func(), &self.facts.loops, self.facts.cfg);
         if later == b || loops.innermost[b] != loops.innermost[later] || self.is_rare(b) {

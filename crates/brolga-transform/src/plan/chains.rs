@@ -1,7 +1,8 @@
 //! What a reverse block would wait for if it computed it again.
 //!
-//! The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in instructions, and where a turn is long, in cycles that its chain takes: of
-//! divisions and roots above all. Both are compared here with the record, by the model of [`brolga_rules::cost`].
+//! The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in instructions,
+//! and where a turn is long, in cycles that its chain takes: of divisions and roots above all. Both
+//! are compared here with the record, by the model of [`brolga_rules::cost`].
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, IndexSet};
@@ -12,7 +13,8 @@ use super::planner::{MAX_DEPTH, Planner};
 use crate::plan::table::type_of;
 
 impl Planner<'_, '_> {
-    /// Whether a block would compute so much from what is recorded that it is better to record what it needs.
+    /// Whether a block would compute so much from what is recorded that it is better to record what
+    /// it needs.
     pub(super) fn is_dear(&mut self, b: ir::Block, needed: Vec<Val>, recorded: &[Val]) -> bool {
         let more = self.bytes(&needed).saturating_sub(self.bytes(recorded));
         let mut seen: IndexSet<Val> = recorded.iter().copied().collect();
@@ -28,8 +30,9 @@ impl Planner<'_, '_> {
         floats >= MANY_AGAIN && more <= BYTES_FOR_EACH * floats
     }
 
-    /// What a block records if it would wait too long for what it computes from `recorded`, or from what is to be had for nothing: the ends of
-    /// long chains, and of what is recorded as much as the rest is made of.
+    /// What a block records if it would wait too long for what it computes from `recorded`, or from
+    /// what is to be had for nothing: the ends of long chains, and of what is recorded as much as
+    /// the rest is made of.
     pub(super) fn ends_of_chains(&self, b: ir::Block, recorded: &[Val]) -> Option<Vec<Val>> {
         let (facts, dfg) = (self.facts, &self.facts.func().dfg);
         let l = self.loops.innermost[b]?;

@@ -1,25 +1,28 @@
 //! Integers that run backwards.
 //!
-//! **Question.** A loop counter, a pointer that walks, a position that moves now and then: the pullback needs their values in
-//! each turn. Which of them can it have from the value in the turn after?
+//! **Question.** A loop counter, a pointer that walks, a position that moves now and then: the
+//! pullback needs their values in each turn. Which of them can it have from the value in the turn
+//! after?
 //!
-//! **Answer.** A block parameter `p` is *carried* if, wherever the pullback is behind its definition, one variable holds its
-//! value. Crossing an edge `P → B` backwards, that stays true
+//! **Answer.** A block parameter `p` is *carried* if, wherever the pullback is behind its
+//! definition, one variable holds its value. Crossing an edge `P → B` backwards, that stays true
 //!
 //! 1. if `B` is behind the definition as well and is not its block: it is the same `p`;
-//! 2. if `B` has a carried parameter `q` whose argument on this edge is `p` itself, or was computed from `p` by steps that can
-//!    be undone (`p + 1`, `p - x`, `p ^ x`, …): `q`'s value is the argument's, and undoing the steps gives `p`;
-//! 3. if the edge leaves the loop of `p`, or one around it: its last value is had at `B`, by recording it if need be, once for
-//!    the whole loop.
+//! 2. if `B` has a carried parameter `q` whose argument on this edge is `p` itself, or was computed
+//!    from `p` by steps that can be undone (`p + 1`, `p - x`, `p ^ x`, …): `q`'s value is the
+//!    argument's, and undoing the steps gives `p`;
+//! 3. if the edge leaves the loop of `p`, or one around it: its last value is had at `B`, by
+//!    recording it if need be, once for the whole loop.
 //!
-//! These are conditions on all edges at once, so the sets of carried parameters are the greatest that satisfy them: assume
-//! all, take away what fails, until nothing does.
+//! These are conditions on all edges at once, so the sets of carried parameters are the greatest
+//! that satisfy them: assume all, take away what fails, until nothing does.
 //!
-//! **Invariant.** Undoing is exact: only wrapping integer operations that lose nothing are undone, and the other operand must
-//! be the same behind and before the edge (a constant, or defined outside of the loop).
+//! **Invariant.** Undoing is exact: only wrapping integer operations that lose nothing are undone,
+//! and the other operand must be the same behind and before the edge (a constant, or defined
+//! outside of the loop).
 //!
-//! Source: the exact inversion of integer updates in NiLang, and Tapenade's treatment of loop indices; the formulation as
-//! a dataflow over block parameters is ours.
+//! Source: the exact inversion of integer updates in NiLang, and Tapenade's treatment of loop
+//! indices; the formulation as a dataflow over block parameters is ours.
 
 use brolga_ir::map::HashMap;
 
@@ -30,7 +33,8 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-/// One step back: `x` becomes `op(x, other)`, or `op(other, x)` if swapped; without `other`, `op(k, x)` for a constant `k`.
+/// One step back: `x` becomes `op(x, other)`, or `op(other, x)` if swapped; without `other`, `op(k,
+/// x)` for a constant `k`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Undo {
     /// What to do.
@@ -133,7 +137,8 @@ impl Carry {
         c
     }
 
-    /// Whether a block is one where a parameter of `d` might be known: behind its definition, in the outermost loop around it.
+    /// Whether a block is one where a parameter of `d` might be known: behind its definition, in
+    /// the outermost loop around it.
     fn concerns(cx: &CarryInput<'_>, d: ir::Block, outermost: LoopId, b: ir::Block) -> bool {
         cx.loops.contains(outermost, b) && cx.loops.dominates(d, b) && cx.returning.contains(b)
     }
@@ -178,8 +183,8 @@ impl Carry {
         cfg.blocks.iter().copied().filter(move |&b| self.known[b].contains(v))
     }
 
-    /// How a parameter of block `d` is had on an edge: `Ok(None)` if it is there already, `Err` if the edge leaves its loop and
-    /// the target has to provide it.
+    /// How a parameter of block `d` is had on an edge: `Ok(None)` if it is there already, `Err` if
+    /// the edge leaves its loop and the target has to provide it.
     pub fn on_edge(&self, r: ir::Value, d: ir::Block, p: ir::Block, b: ir::Block) -> Result<Option<&Way>, ()> {
         if b != d && self.known[b].contains(r) {
             return Ok(None);
@@ -243,7 +248,8 @@ fn undo(cx: &CarryInput<'_>, b: ir::Block, a: ir::Value, r: ir::Value, steps: &m
     }
 }
 
-/// The inverse of an odd number modulo 2⁶⁴, by Newton's iteration: each turn doubles the bits that are right, from three.
+/// The inverse of an odd number modulo 2⁶⁴, by Newton's iteration: each turn doubles the bits that
+/// are right, from three.
 fn inverse_of_odd(k: i64) -> i64 {
     let mut x = k;
     for _ in 0..5 {

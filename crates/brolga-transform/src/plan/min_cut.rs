@@ -1,11 +1,14 @@
-//! A minimum cut with capacities on nodes: the fewest bytes from which everything that is needed can be computed again.
+//! A minimum cut with capacities on nodes: the fewest bytes from which everything that is needed
+//! can be computed again.
 //!
-//! Nodes are values; an edge goes from an operand to what is computed from it. *Leaves* cannot be computed, *sinks* are what
-//! a reverse block reads. Every way from a leaf to a sink must pass a value that is recorded, and the cheapest such set is a
-//! minimum cut (Dinic's algorithm on the graph with every node split in two). Of all minimum cuts the one next to the
-//! sinks is taken: it leaves the least to be computed.
+//! Nodes are values; an edge goes from an operand to what is computed from it. *Leaves* cannot be
+//! computed, *sinks* are what a reverse block reads. Every way from a leaf to a sink must pass a
+//! value that is recorded, and the cheapest such set is a minimum cut (Dinic's algorithm on the
+//! graph with every node split in two). Of all minimum cuts the one next to the sinks is taken: it
+//! leaves the least to be computed.
 //!
-//! Source: the cache rule of Enzyme (Moses and Churavy, 2020) and the min-cut partitioning of AOTAutograd, for the idea.
+//! Source: the cache rule of Enzyme (Moses and Churavy, 2020) and the min-cut partitioning of
+//! AOTAutograd, for the idea.
 
 /// Flow that is never the bottleneck.
 const INF: u64 = u64::MAX / 4;
@@ -17,15 +20,17 @@ struct Edge {
     next: usize,
 }
 
-/// The minimum cut of a graph whose nodes cost so much each: those that are needed are the first, and `computed_from` has results with their operands. Nodes are
-/// numbered in their order, and so is what comes back.
+/// The minimum cut of a graph whose nodes cost so much each: those that are needed are the first,
+/// and `computed_from` has results with their operands. Nodes are numbered in their order, and so
+/// is what comes back.
 pub fn cheapest(
     costs: impl Iterator<Item = u64>,
     needed: usize,
     leaves: &[usize],
     computed_from: &[(usize, usize)],
 ) -> Vec<usize> {
-    // What is needed and cannot be computed is in every cut, and mostly it is what all else is computed from.
+    // What is needed and cannot be computed is in every cut, and mostly it is what all else is
+    // computed from.
     if leaves.iter().all(|&n| n < needed) {
         return leaves.to_vec();
     }
@@ -42,7 +47,8 @@ pub fn cheapest(
 /// The graph under construction.
 struct Cut {
     edges: Vec<Edge>,
-    /// The first edge out of each vertex: one more than its number. There are as many lists as vertices, and most are short.
+    /// The first edge out of each vertex: one more than its number. There are as many lists as
+    /// vertices, and most are short.
     out: Vec<usize>,
     nodes: usize,
 }
@@ -111,8 +117,8 @@ impl Cut {
         }
     }
 
-    /// One path from the source to the sink along rising levels, without recursion; false if there is none left. `next` is, for each vertex, the edge
-    /// to be tried: one more than its number.
+    /// One path from the source to the sink along rising levels, without recursion; false if there
+    /// is none left. `next` is, for each vertex, the edge to be tried: one more than its number.
     fn augment(&mut self, level: &[u32], next: &mut [usize], path: &mut Vec<usize>) -> bool {
         path.clear();
         let mut at = SOURCE;
@@ -220,7 +226,8 @@ mod tests {
         for _ in 0..2000 {
             let all = 1 + random(9);
             let needed = 1 + random(all);
-            // Results have lower numbers than their operands, or higher ones: nothing says which comes first.
+            // Results have lower numbers than their operands, or higher ones: nothing says which
+            // comes first.
             let place: Vec<usize> = (0..all).map(|_| random(1000)).collect();
             let mut computed_from = Vec::new();
             for result in 0..all {

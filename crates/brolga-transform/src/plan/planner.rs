@@ -28,13 +28,15 @@ use crate::primal::induction::{exit_test, induction, steps};
 use crate::translate::stmt::AdStmts;
 use crate::val_map::ByName;
 
-/// Most instructions of a function whose frame is kept in variables: beyond that, more of them would be spilled than kept.
+/// Most instructions of a function whose frame is kept in variables: beyond that, more of them
+/// would be spilled than kept.
 const MAX_FOR_VARIABLES: usize = 1500;
-/// The same without loops. There every variable is alive from one half to the other: the register allocator spills all but a
-/// dozen, and takes long to find out.
+/// The same without loops. There every variable is alive from one half to the other: the register
+/// allocator spills all but a dozen, and takes long to find out.
 const MAX_WITHOUT_LOOPS: usize = 64;
-/// The same with little effort, for instructions times blocks: registers are then given out in a single pass, so that a variable is in
-/// memory wherever it is not in use. That takes no instructions of ours, but a table by block for each variable.
+/// The same with little effort, for instructions times blocks: registers are then given out in a
+/// single pass, so that a variable is in memory wherever it is not in use. That takes no
+/// instructions of ours, but a table by block for each variable.
 const MAX_PLACES: usize = 1 << 16;
 /// And for instructions: what is spilled lies on the stack.
 const MAX_SPILLED: usize = 8000;
@@ -96,7 +98,8 @@ pub struct Planner<'a, 'f> {
     pub(super) plan: Plan,
     pub(super) aux: &'a IndexMap<Val, Type>,
     carry: Carry,
-    /// The instruction of each value that is cheap to have again: pure arithmetic, or memory that still holds it.
+    /// The instruction of each value that is cheap to have again: pure arithmetic, or memory that
+    /// still holds it.
     again: SecondaryMap<ir::Value, PackedOption<ir::Inst>>,
     /// The names that the block that is being planned has already.
     seen: NameSet,
@@ -104,9 +107,11 @@ pub struct Planner<'a, 'f> {
     varies: RefCell<EntitySet<ir::Value>>,
     /// Names that the reverse of each block must have.
     pub(super) needed: SecondaryMap<ir::Block, Needs>,
-    /// Where in each block the last statement stands whose reverse reads a name: see [`Rewind::again`]. Nothing for the start.
+    /// Where in each block the last statement stands whose reverse reads a name: see
+    /// [`Rewind::again`]. Nothing for the start.
     read_at: HashMap<(ir::Block, Val), u32>,
-    /// The same for the block that is being planned, and for all that may be computed on the way to what is read.
+    /// The same for the block that is being planned, and for all that may be computed on the way to
+    /// what is read.
     had_at: HashMap<Val, u32>,
     /// Loads that can be done again once what was written since is undone, if everything is.
     rewind: Option<RefCell<Rewind<'a>>>,
@@ -207,8 +212,9 @@ impl<'a, 'f> Planner<'a, 'f> {
         FrameSlot::variable(self.variables)
     }
 
-    /// Whether what a block computes is better off in a variable although the frame is on the stack: if it is there on all ways to a return, and
-    /// calls come between. Whatever lives across them is on the stack already, and need not be there twice.
+    /// Whether what a block computes is better off in a variable although the frame is on the
+    /// stack: if it is there on all ways to a return, and calls come between. Whatever lives across
+    /// them is on the stack already, and need not be there twice.
     fn stays(&self, def: ir::Block) -> bool {
         self.home == FrameHome::Stack
             && self.facts.loops.loops.is_empty()
@@ -217,8 +223,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             && self.plan.exits.iter().all(|&e| self.loops.dominates(def, e))
     }
 
-    /// Whether a name is a parameter of the function that is better off in a variable although the frame is on the stack: with little effort whatever lives
-    /// in several blocks is on the stack anyway, without instructions of ours.
+    /// Whether a name is a parameter of the function that is better off in a variable although the
+    /// frame is on the stack: with little effort whatever lives in several blocks is on the stack
+    /// anyway, without instructions of ours.
     fn is_given(&self, v: Val) -> bool {
         let Val::Primal(p) = v else { return false };
         let entry = self.facts.cfg.blocks[0];
@@ -255,8 +262,9 @@ impl<'a, 'f> Planner<'a, 'f> {
             self.size += size;
             let primal = moved.then_some(self.size);
             self.size += if moved { size } else { 0 };
-            // A shadow that the first half leaves alone is cleared once. In a combined function that is done at the start: a call
-            // of `memset` between the halves makes Cranelift spill in the loops of both.
+            // A shadow that the first half leaves alone is cleared once. In a combined function
+            // that is done at the start: a call of `memset` between the halves makes Cranelift
+            // spill in the loops of both.
             let used = !self.facts.overwrites.untouched.contains(slot);
             let at_enter = used || self.plan.combined;
             layout.slots[slot] = Some(SlotPlace { shadow, primal, size, at_enter, at_turn: used });
@@ -271,7 +279,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         Some((inst, self.facts.func().dfg.inst_args(inst)))
     }
 
-    /// A quotient of a block's own whose reverse divides by the same number, so that both are one division ([`crate::clif::slp_divisions`]).
+    /// A quotient of a block's own whose reverse divides by the same number, so that both are one
+    /// division ([`crate::clif::slp_divisions`]).
     fn quotient(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let Val::Primal(p) = v else { return None };
         let func = self.facts.func();
@@ -304,8 +313,9 @@ impl<'a, 'f> Planner<'a, 'f> {
         Some((inst, func.dfg.inst_args(inst)))
     }
 
-    /// Find out when each name is had in the reverse of a block, at the earliest in the order of the pullback: with the last
-    /// statement that may ask for it, be it through other names. A name that is not asked for in the end does no harm.
+    /// Find out when each name is had in the reverse of a block, at the earliest in the order of
+    /// the pullback: with the last statement that may ask for it, be it through other names. A name
+    /// that is not asked for in the end does no harm.
     fn when(&mut self, b: ir::Block) {
         if self.rewind.is_none() {
             return;
@@ -361,7 +371,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         (!self.loops.contains(l, def) && self.loops.dominates(def, self.loops.loops[l].header)).then_some(l)
     }
 
-    /// Whether a value is the same in all turns of the loop of `b`, and to be had there without a record.
+    /// Whether a value is the same in all turns of the loop of `b`, and to be had there without a
+    /// record.
     pub(super) fn steady(&self, b: ir::Block, v: Val) -> bool {
         self.is_constant(v) || self.once(v) || self.holder(b, v).is_some()
     }
@@ -413,7 +424,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
     }
 
-    /// Whether a block is entered where a value's loop ends. Farther behind there may be a variable that holds it.
+    /// Whether a block is entered where a value's loop ends. Farther behind there may be a variable
+    /// that holds it.
     fn is_exit(&self, b: ir::Block, v: Val) -> bool {
         self.loops.headed_by(def_block(self.facts, v)).is_some_and(|l| self.exit_of(l, b).is_some())
     }
@@ -460,7 +472,8 @@ impl<'a, 'f> Planner<'a, 'f> {
         f
     }
 
-    /// The values that a block pushes. Whether it computes quotients again is decided here: if the record gets so much shorter by that.
+    /// The values that a block pushes. Whether it computes quotients again is decided here: if the
+    /// record gets so much shorter by that.
     fn record(&mut self, b: ir::Block) -> Vec<Val> {
         self.divides.remove(b);
         self.free.forget();
@@ -483,14 +496,16 @@ impl<'a, 'f> Planner<'a, 'f> {
         recorded
     }
 
-    /// What a block pushes as it stands, and whether a quotient of its own is among what it cannot compute.
+    /// What a block pushes as it stands, and whether a quotient of its own is among what it cannot
+    /// compute.
     fn record_as_it_is(&mut self, b: ir::Block) -> (Vec<Val>, bool) {
         self.when(b);
         if self.plan.once(self.facts, b) {
             // All of it is free.
             return Default::default();
         }
-        // What is needed comes first, and behind it what may be recorded instead: each with how far that is.
+        // What is needed comes first, and behind it what may be recorded instead: each with how far
+        // that is.
         let mut nodes: IndexMap<Val, u32> = IndexMap::default();
         for i in 0..self.needed[b].len() {
             let v = self.needed[b][i];
@@ -623,8 +638,9 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
     }
 
-    /// What computes a value from others that the reverse of the block has by now anyway. To keep it takes two instructions on the stack, and a parameter of
-    /// each join on the way to the end where it is not on all ways; this takes one, which is what counts with little effort.
+    /// What computes a value from others that the reverse of the block has by now anyway. To keep
+    /// it takes two instructions on the stack, and a parameter of each join on the way to the end
+    /// where it is not on all ways; this takes one, which is what counts with little effort.
     fn at_hand(&self, b: ir::Block, v: Val) -> Option<ir::Inst> {
         let def = def_block(self.facts, v);
         let costs = || match self.home {

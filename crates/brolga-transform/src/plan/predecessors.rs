@@ -82,7 +82,8 @@ impl Planner<'_, '_> {
         PredSource::Frame(slot)
     }
 
-    /// Whether the reverse of a block can have that value: for nothing, or in a frame, if that gets no longer by it than by a number.
+    /// Whether the reverse of a block can have that value: for nothing, or in a frame, if that gets
+    /// no longer by it than by a number.
     fn has(&mut self, b: ir::Block, v: ir::Value) -> bool {
         let short = self.facts.func().dfg.value_type(v).bytes() <= self.plan.id_bytes;
         (self.plan.combined || short || !self.plan.once(self.facts, b)) && self.is_free(b, Val::Primal(v))
@@ -149,14 +150,17 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Targets for each predecessor of a block for which a table is written down once more. A table whose ways meet in many places would be there as often.
+/// Targets for each predecessor of a block for which a table is written down once more. A table
+/// whose ways meet in many places would be there as often.
 const TARGETS: usize = 4;
 
-/// By which of its predecessors a block is entered from each target of the table at the end of `from`, which dominates it: for the default and for all entries.
-/// `None` if that cannot be told. For a target from which there is no way but through the table again it may be any.
+/// By which of its predecessors a block is entered from each target of the table at the end of
+/// `from`, which dominates it: for the default and for all entries. `None` if that cannot be told.
+/// For a target from which there is no way but through the table again it may be any.
 ///
-/// The last time that the table was asked decides if what lies between it and a predecessor can be entered through one target alone. A target that is
-/// there twice has a block of its own for each but the first ([`crate::primal::normalise`]).
+/// The last time that the table was asked decides if what lies between it and a predecessor can be
+/// entered through one target alone. A target that is there twice has a block of its own for each
+/// but the first ([`crate::primal::normalise`]).
 pub fn ways(facts: &Facts<'_>, b: ir::Block, from: ir::Block) -> Option<Vec<ir::Block>> {
     let (cfg, func) = (facts.cfg, facts.func());
     let InstructionData::BranchTable { table, .. } = func.dfg.insts[func.layout.last_inst(from)?] else { return None };

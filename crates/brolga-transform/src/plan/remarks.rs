@@ -1,7 +1,9 @@
-//! Reasons, for people: why the planner lets a reverse block have a name in the way that it does, and who reads it there.
+//! Reasons, for people: why the planner lets a reverse block have a name in the way that it does,
+//! and who reads it there.
 //!
-//! The planner decides without keeping reasons; these are its conditions once more, in the order in which [`super`] lists them,
-//! so they hold for whatever it decided. Nothing that is derived depends on them.
+//! The planner decides without keeping reasons; these are its conditions once more, in the order in
+//! which [`super`] lists them, so they hold for whatever it decided. Nothing that is derived
+//! depends on them.
 
 use brolga_analysis::RootKind;
 use brolga_ir::Mode;

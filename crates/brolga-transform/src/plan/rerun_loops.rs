@@ -1,38 +1,45 @@
 //! Loops that the reverse half runs again, forwards.
 //!
-//! **Problem.** To run a loop backwards, its way must be known: a merge of two sorted lists, a walk along an index, records a
-//! number for each turn. But who only adds up does not ask for that order. The cotangent of the sum is the same in all turns,
-//! and a turn has nothing to do with another one.
+//! **Problem.** To run a loop backwards, its way must be known: a merge of two sorted lists, a walk
+//! along an index, records a number for each turn. But who only adds up does not ask for that
+//! order. The cotangent of the sum is the same in all turns, and a turn has nothing to do with
+//! another one.
 //!
-//! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and in the reverse half it is run
-//! forwards, and reversed piece by piece. Nothing is recorded. By hand nobody would do anything else.
+//! **Answer.** Where only a gradient is asked for, such a loop is not run in the forward half, and
+//! in the reverse half it is run forwards, and reversed piece by piece. Nothing is recorded. By
+//! hand nobody would do anything else.
 //!
 //! **Which loops.** Outermost ones, inner loops included, that
 //! - do nothing but compute, read memory that nobody writes afterwards, and branch;
-//! - carry cotangents in *sums* alone. A sum begins with a parameter of the header. Its members are what it is passed to
-//!   (arguments of branches) and what something is added to it makes; of those, at each point one is live, and the one that is live at the
-//!   end of a block is the one that the block has ended up with. So all members have one cotangent, that which the sum has behind the
-//!   loop;
-//! - use all other cotangents in the turn in which the value is made, or they belong to values from in front of the loop, which
-//!   only ever receive;
-//! - store to no shadow ([`crate::shadow::store_for_add`]) that another statement adds to, since that depends on the order.
+//! - carry cotangents in *sums* alone. A sum begins with a parameter of the header. Its members are
+//!   what it is passed to (arguments of branches) and what something is added to it makes; of
+//!   those, at each point one is live, and the one that is live at the end of a block is the one
+//!   that the block has ended up with. So all members have one cotangent, that which the sum has
+//!   behind the loop;
+//! - use all other cotangents in the turn in which the value is made, or they belong to values from
+//!   in front of the loop, which only ever receive;
+//! - store to no shadow ([`crate::shadow::store_for_add`]) that another statement adds to, since
+//!   that depends on the order.
 //!
-//! **Block by block, or turn by turn.** If all other cotangents stay in one block, the reverses of its statements stand behind them.
-//! Otherwise a turn is run as a whole, from the header to the latch, and then reversed, as a function of both halves is: its
-//! blocks run once each, so what they make is kept in variables ([`Plan::once`]). That is done if the loop is left by its header,
-//! if loops inside of it record nothing, and if much would be recorded otherwise: a turn of many values in variables is no faster
-//! than a few bytes on the tape, and saves nothing but those.
+//! **Block by block, or turn by turn.** If all other cotangents stay in one block, the reverses of
+//! its statements stand behind them. Otherwise a turn is run as a whole, from the header to the
+//! latch, and then reversed, as a function of both halves is: its blocks run once each, so what
+//! they make is kept in variables ([`Plan::once`]). That is done if the loop is left by its header,
+//! if loops inside of it record nothing, and if much would be recorded otherwise: a turn of many
+//! values in variables is no faster than a few bytes on the tape, and saves nothing but those.
 //!
-//! **When not.** A turn does what the primal does and then the reverse of that, and waits for the one before it begins with the other. If it is
-//! so long that no next turn begins meanwhile, and the primal is a long chain of divisions and roots, two loops and a record between them are quicker
-//! ([`is_waited_for`]): there a processor does the chains of several turns at once.
+//! **When not.** A turn does what the primal does and then the reverse of that, and waits for the
+//! one before it begins with the other. If it is so long that no next turn begins meanwhile, and
+//! the primal is a long chain of divisions and roots, two loops and a record between them are
+//! quicker ([`is_waited_for`]): there a processor does the chains of several turns at once.
 //!
-//! **Invariants.** Contributions are the same as ever. They are added up in another order where several turns add to one place, so
-//! gradients may differ by rounding, and by nothing else. A loop of which the forward half needs anything (its value, a trap) runs
-//! there, and then backwards: `derive` sees that when the graph has been pruned.
+//! **Invariants.** Contributions are the same as ever. They are added up in another order where
+//! several turns add to one place, so gradients may differ by rounding, and by nothing else. A loop
+//! of which the forward half needs anything (its value, a trap) runs there, and then backwards:
+//! `derive` sees that when the graph has been pruned.
 //!
-//! Source: for parallel loops, Hascoët, Hovland and Hückelheim ("Source-to-source adjoint differentiation of parallel
-//! loops", 2021) reverse each turn on its own, in any order.
+//! Source: for parallel loops, Hascoët, Hovland and Hückelheim ("Source-to-source adjoint
+//! differentiation of parallel loops", 2021) reverse each turn on its own, in any order.
 
 use brolga_analysis::LoopId;
 use brolga_ir::inst::{AdInst, AdOp, Arith, Shape, Tape, Val};
@@ -70,7 +77,8 @@ impl Again {
     }
 }
 
-/// Values whose cotangents are live on an edge: arguments, once for each parameter, and what lives on.
+/// Values whose cotangents are live on an edge: arguments, once for each parameter, and what lives
+/// on.
 fn on_edge<'a>(
     facts: &'a Facts<'_>,
     live: &'a Liveness,
@@ -85,8 +93,8 @@ fn records(plan: &Plan, b: ir::Block) -> bool {
     !plan.blocks[b].record.is_empty() || plan.blocks[b].push_id
 }
 
-/// Whether a plan bears a loop out: it holds nothing on the way into it; and turn by turn, the loop records nothing and nobody
-/// else asks for what it makes.
+/// Whether a plan bears a loop out: it holds nothing on the way into it; and turn by turn, the loop
+/// records nothing and nobody else asks for what it makes.
 pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
     let ours = |b: &ir::Block| again.blocks.contains(b);
     let held =
@@ -101,7 +109,8 @@ pub fn holds_good(facts: &Facts<'_>, plan: &Plan, again: &Again) -> bool {
     !held && (!again.turns || alone())
 }
 
-/// Whether the reverse of a block outside of a loop asks for a float that the loop hands from turn to turn: a sum, for the most part.
+/// Whether the reverse of a block outside of a loop asks for a float that the loop hands from turn
+/// to turn: a sum, for the most part.
 fn sum_is_read(facts: &Facts<'_>, plan: &Plan, blocks: &IndexSet<ir::Block>) -> bool {
     let dfg = &facts.func().dfg;
     let is_sum = |v: &Val| match *v {
@@ -126,7 +135,8 @@ pub fn again(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -
         blocks.reserve(all.len());
         blocks.extend(all.iter().filter(|b| facts.loops.contains(l, **b)));
     }
-    // The forward half runs those anyway. To find that out when all is assembled takes as long as to plan and to assemble it again.
+    // The forward half runs those anyway. To find that out when all is assembled takes as long as
+    // to plan and to assemble it again.
     outermost.retain(|_, blocks| !sum_is_read(facts, plan, blocks));
     if outermost.is_empty() {
         return Vec::new();
@@ -179,7 +189,8 @@ impl Finder<'_, '_> {
         Some(found)
     }
 
-    /// Whether a loop that is reversed block by block waits longer for what its turns repeat than its record would take.
+    /// Whether a loop that is reversed block by block waits longer for what its turns repeat than
+    /// its record would take.
     fn is_slower(&self, id: LoopId, found: &Again) -> bool {
         let facts = self.facts;
         let dfg = &facts.func().dfg;
@@ -215,7 +226,8 @@ impl Finder<'_, '_> {
         found.blocks.iter().flat_map(|&b| &self.plan.blocks[b].record).map(bytes).sum()
     }
 
-    /// Whether a loop is left by its header alone, where nothing is reversed, and turns end outside of inner loops.
+    /// Whether a loop is left by its header alone, where nothing is reversed, and turns end outside
+    /// of inner loops.
     fn has_turns(&self, id: LoopId, blocks: &IndexSet<ir::Block>) -> bool {
         let facts = self.facts;
         let l = &facts.loops.loops[id];
@@ -269,7 +281,8 @@ impl Finder<'_, '_> {
         stores.into_iter().all(|s| loads.iter().all(|other| other == s || root(other) != root(s)))
     }
 
-    /// Members of sums: whatever can be reached from the header's parameters. `None` if two of them meet.
+    /// Members of sums: whatever can be reached from the header's parameters. `None` if two of them
+    /// meet.
     fn sums(&self, header: ir::Block, blocks: &IndexSet<ir::Block>) -> Option<IndexMap<ir::Value, ir::Value>> {
         let facts = self.facts;
         let func = facts.func();
@@ -298,8 +311,8 @@ impl Finder<'_, '_> {
         (!sums.is_empty()).then_some(sums)
     }
 
-    /// Whether all that the header's parameters get from the loop is passed on, or made by adding to something. Otherwise the loop would not
-    /// add up, which takes longer to find out.
+    /// Whether all that the header's parameters get from the loop is passed on, or made by adding
+    /// to something. Otherwise the loop would not add up, which takes longer to find out.
     fn are_sums(&self, header: ir::Block, blocks: &IndexSet<ir::Block>) -> bool {
         let facts = self.facts;
         let dfg = &facts.func().dfg;
@@ -330,7 +343,8 @@ impl Finder<'_, '_> {
         true
     }
 
-    /// What the reverse of a statement adds to, and whether that is the cotangent of its result as it is.
+    /// What the reverse of a statement adds to, and whether that is the cotangent of its result as
+    /// it is.
     fn adds(&self, inst: ir::Inst) -> impl Iterator<Item = (ir::Value, bool)> {
         let rvs = &self.stmts[&inst].rvs;
         let unit = self.facts.func().dfg.inst_results(inst).iter().any(|&r| self.facts.units.contains(r));
@@ -346,8 +360,8 @@ impl Finder<'_, '_> {
         })
     }
 
-    /// Whether a block has one member of each sum to begin with, adds to it one after the other, and passes on the last; and
-    /// whether no other cotangent leaves the block.
+    /// Whether a block has one member of each sum to begin with, adds to it one after the other,
+    /// and passes on the last; and whether no other cotangent leaves the block.
     fn adds_up(&self, found: &Again, b: ir::Block) -> Option<()> {
         let facts = self.facts;
         let func = facts.func();
@@ -397,7 +411,8 @@ impl Finder<'_, '_> {
         Some(())
     }
 
-    /// All names from outside that blocks and their reverses read; `None` if they read what there is no name for.
+    /// All names from outside that blocks and their reverses read; `None` if they read what there
+    /// is no name for.
     fn outer(&self, entry: ir::Block, header: ir::Block, blocks: &IndexSet<ir::Block>) -> Option<IndexSet<Val>> {
         let facts = self.facts;
         let func = facts.func();

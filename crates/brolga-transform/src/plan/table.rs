@@ -63,7 +63,8 @@ pub struct Last {
     pub bound: ir::Value,
     /// Whether the next value was compared.
     pub of_next: bool,
-    /// The first value that is compared and the bound: which of them is where the loop ends. `None` if always the bound.
+    /// The first value that is compared and the bound: which of them is where the loop ends. `None`
+    /// if always the bound.
     pub far: Option<ir::Opcode>,
 }
 
@@ -74,8 +75,8 @@ impl Last {
         [Some(self.bound), first, self.of.map(|x| x.start)].into_iter().flatten()
     }
 
-    /// The same for another variable of the same loop, if that follows: from the way that the one has gone, or from the number of
-    /// its steps, which are of a power of two.
+    /// The same for another variable of the same loop, if that follows: from the way that the one
+    /// has gone, or from the number of its steps, which are of a power of two.
     pub fn with(self, func: &ir::Function, of: Induction) -> Option<Self> {
         let bits = |iv: &Induction| func.dfg.value_type(iv.var).bits();
         let (here, there) = (bits(&self.iv), bits(&of));
@@ -110,7 +111,8 @@ pub enum PredSource {
     Frame(FrameSlot),
     /// On top of the tape.
     Tape,
-    /// The block that enters the loop, if the induction variable has its first value; else the latch.
+    /// The block that enters the loop, if the induction variable has its first value; else the
+    /// latch.
     Turn {
         /// The variable.
         iv: Induction,
@@ -180,7 +182,8 @@ pub struct Plan {
     pub results: Vec<FrameSlot>,
     /// Frame slot of the number of the block that returned, if several can.
     pub exit: Option<FrameSlot>,
-    /// Where a forward pass tells its pullback whether a number that was watched is infinite or NaN ([`crate::guards::versioning`]).
+    /// Where a forward pass tells its pullback whether a number that was watched is infinite or NaN
+    /// ([`crate::guards::versioning`]).
     pub flag: Option<FrameSlot>,
     /// The activation frame, if there is anything in it.
     pub frame: Option<FrameLayout>,
@@ -214,7 +217,8 @@ impl Plan {
         self.blocks.iter().any(|(b, plan)| !cfg.once(b) && (!plan.record.is_empty() || plan.push_id))
     }
 
-    /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a loop.
+    /// Whether a block runs at most once in what is reversed as a whole: a call, or a turn of a
+    /// loop.
     pub fn once(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
         let by_turns = |a: &Again| a.turns && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
         facts.cfg.once(b) || self.again(b).is_some_and(by_turns)

@@ -1,7 +1,7 @@
 //! A set of names that is emptied for each block.
 //!
-//! Names are numbered densely as they are ([`Val`]), so membership is an index, and what an earlier block has left there is told by the
-//! time at which it came.
+//! Names are numbered densely as they are ([`Val`]), so membership is an index, and what an earlier
+//! block has left there is told by the time at which it came.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashSet, one_each};
@@ -51,7 +51,8 @@ impl NameSet {
     }
 }
 
-/// Names in the order in which they came, each once. Most blocks need few, which are looked through: that asks for no memory.
+/// Names in the order in which they came, each once. Most blocks need few, which are looked
+/// through: that asks for no memory.
 #[derive(Clone, Default)]
 pub struct Needs {
     names: SmallVec<[Val; 4]>,

@@ -1,6 +1,7 @@
 //! Arguments for block parameters that a pass adds.
 //!
-//! What an edge hands on for one new parameter may ask for another of the same block, so arguments are collected, and written in the order of the parameters at last.
+//! What an edge hands on for one new parameter may ask for another of the same block, so arguments
+//! are collected, and written in the order of the parameters at last.
 
 use std::collections::BTreeMap;
 

@@ -1,24 +1,30 @@
 //! Common integers: what is computed twice is computed once.
 //!
-//! **Problem.** Frontends compute addresses where they need them: `load p + widen(i)`, and for the store that follows `p + widen(i)`
-//! again. Cranelift finds out in the end that both are one number, but the analyses before it compare names: an addition in
-//! place is seen by its one address ([`brolga_analysis::memory::accumulate`]), and what the pullback computes again it would compute twice.
+//! **Problem.** Frontends compute addresses where they need them: `load p + widen(i)`, and for the
+//! store that follows `p + widen(i)` again. Cranelift finds out in the end that both are one
+//! number, but the analyses before it compare names: an addition in place is seen by its one
+//! address ([`brolga_analysis::memory::accumulate`]), and what the pullback computes again it would
+//! compute twice.
 //!
-//! **Answer.** Of two pure integer operations with the same operands, the one that is dominated by the other goes. Operands that
-//! are constants are compared by value, but each constant stays where it is: one zero may be a null pointer where another
-//! is a count, and no analysis should take them for one thing.
+//! **Answer.** Of two pure integer operations with the same operands, the one that is dominated by
+//! the other goes. Operands that are constants are compared by value, but each constant stays where
+//! it is: one zero may be a null pointer where another is a count, and no analysis should take them
+//! for one thing.
 //!
-//! Addresses themselves stay apart, only what they are made of is merged: each access of a struct may have an address of its own, and
-//! what the analyses know of the memory behind it would be mixed up. That two addresses are sums of the same is easily seen.
+//! Addresses themselves stay apart, only what they are made of is merged: each access of a struct
+//! may have an address of its own, and what the analyses know of the memory behind it would be
+//! mixed up. That two addresses are sums of the same is easily seen.
 //!
-//! Only within one loop, since a value that lives from outside to inside must be held there or recorded, while an addition costs
-//! nothing. Floats are left alone: two of them may well be computed twice, but then their cotangents
-//! would be added up in another order.
+//! Only within one loop, since a value that lives from outside to inside must be held there or
+//! recorded, while an addition costs nothing. Floats are left alone: two of them may well be
+//! computed twice, but then their cotangents would be added up in another order.
 //!
-//! **Products with one** are floats of which one factor says all, but for the kind of a NaN. In a function that returns no values
-//! they are copies ([`copies`]): a simulation whose masses are one should not wait for them in every step.
+//! **Products with one** are floats of which one factor says all, but for the kind of a NaN. In a
+//! function that returns no values they are copies ([`copies`]): a simulation whose masses are one
+//! should not wait for them in every step.
 //!
-//! **Invariants.** Control flow, parameters, and everything with an effect stay. Blocks come in any order.
+//! **Invariants.** Control flow, parameters, and everything with an effect stay. Blocks come in any
+//! order.
 
 use brolga_analysis::query::access_address;
 use brolga_analysis::{Cfg, Loops};
@@ -42,7 +48,8 @@ enum Operand {
 /// What an operation computes, beside its operands: the instruction without them.
 type Key = (InstructionData, Type, SmallVec<[Operand; 2]>);
 
-/// Merge equal integer operations of one loop, and say whether there are any. `order` is one of all blocks in which dominators come first.
+/// Merge equal integer operations of one loop, and say whether there are any. `order` is one of all
+/// blocks in which dominators come first.
 pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block]) -> bool {
     let mut any = false;
     let mut known: HashMap<Key, SmallVec<[(ir::Block, ir::Value); 1]>> = HashMap::default();
@@ -79,7 +86,8 @@ pub fn common(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Bl
     any
 }
 
-/// Make copies of products with the constant one, in the graph of a function that returns no primal values.
+/// Make copies of products with the constant one, in the graph of a function that returns no primal
+/// values.
 pub fn copies(graph: &mut CfgBlocks, primal: &ir::Function) {
     for i in graph.blocks.values_mut().flat_map(|b| b.insts.values_mut()) {
         let AdOp::Primal(inst) = i.op else { continue };

@@ -1,10 +1,13 @@
 //! An exponent that is put in the place of another is added to a float's bits.
 //!
-//! **Problem.** `frexp`, `ldexp`, `ilogb` and the like, and `log`, `exp`, `cbrt` that have them inlined, take the exponent out of a float's bits and put another in:
-//! `(x & mantissa) | e << 52`. The mask leaves a pattern that is a subnormal number, whose slope is `2^-1022` times what it is in the end; as two operations
-//! on floats these have slopes that no double holds.
+//! **Problem.** `frexp`, `ldexp`, `ilogb` and the like, and `log`, `exp`, `cbrt` that have them
+//! inlined, take the exponent out of a float's bits and put another in: `(x & mantissa) | e << 52`.
+//! The mask leaves a pattern that is a subnormal number, whose slope is `2^-1022` times what it is
+//! in the end; as two operations on floats these have slopes that no double holds.
 //!
-//! **Answer.** One addition, whose slope is the power of two that it should be (`brolga_analysis::activity::ulp`). With `h = x & !K` for the mask `K`, what is left of `x` is `x - h`, and
+//! **Answer.** One addition, whose slope is the power of two that it should be
+//! (`brolga_analysis::activity::ulp`). With `h = x & !K` for the mask `K`, what is left of `x` is
+//! `x - h`, and
 //!
 //! ```text
 //! (x & K) | q  =  x + ((q & K') - h)       K' is what the rest of x has not set: !(x & K), or everything, where q has nothing in K
@@ -12,20 +15,25 @@
 //! (x & K) + q  =  x + (q - h)
 //! ```
 //!
-//! `h` and `q` have no bits of a mantissa, so they are constant wherever the float is differentiable (`brolga_analysis::activity::exponent`).
+//! `h` and `q` have no bits of a mantissa, so they are constant wherever the float is
+//! differentiable (`brolga_analysis::activity::exponent`).
 //!
-//! C's `log` and its like, as FreeBSD wrote them, do so with the upper half of a double, a 32-bit integer `h`: `w = ((h + c) & 0xfffff) + d` takes its place, say, where `c + d` has
-//! no bits of the mantissa. If `w` is `h` but for what lies above the mantissa, then
+//! C's `log` and its like, as FreeBSD wrote them, do so with the upper half of a double, a 32-bit
+//! integer `h`: `w = ((h + c) & 0xfffff) + d` takes its place, say, where `c + d` has no bits of
+//! the mantissa. If `w` is `h` but for what lies above the mantissa, then
 //!
 //! ```text
 //! (x & 0xffffffff) | w << 32  =  x + (((x & 0xffffffff | w << 32) - x) & 0xfff << 52)
 //! ```
 //!
-//! What says so is one operation after the other, between which constants are added up; ways that meet have to agree. What says that `h` is the upper half of `x` is a shift; if both are parameters of a block, the same of
-//! all that comes in, for which an optimiser may have put in the constant that it has just been found equal to.
+//! What says so is one operation after the other, between which constants are added up; ways that
+//! meet have to agree. What says that `h` is the upper half of `x` is a shift; if both are
+//! parameters of a block, the same of all that comes in, for which an optimiser may have put in the
+//! constant that it has just been found equal to.
 //!
-//! **Which.** Masks that keep the whole mantissa and nothing of the exponent, with the sign or without, of integers as wide as a float. Others than floats' bits are hardly ever treated so, and if
-//! they are, it is three instructions more.
+//! **Which.** Masks that keep the whole mantissa and nothing of the exponent, with the sign or
+//! without, of integers as wide as a float. Others than floats' bits are hardly ever treated so,
+//! and if they are, it is three instructions more.
 //!
 //! **Invariant.** Every integer is the number that it was.
 
@@ -92,7 +100,8 @@ pub fn exponents(func: &mut ir::Function) {
     }
 }
 
-/// The double's bits of which an instruction puts the lower half beside an upper one that has another sign or exponent.
+/// The double's bits of which an instruction puts the lower half beside an upper one that has
+/// another sign or exponent.
 fn joined(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<ir::Value> {
     let op = func.dfg.insts[inst].opcode();
     if !matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) {
@@ -125,7 +134,8 @@ struct Halves<'a> {
 }
 
 impl Halves<'_> {
-    /// What was added to the upper half of a double's bits, but for what lies above the mantissa. `None` if that is not known, `Some(None)` if a loop comes round without anything.
+    /// What was added to the upper half of a double's bits, but for what lies above the mantissa.
+    /// `None` if that is not known, `Some(None)` if a loop comes round without anything.
     fn apart(&mut self, w: ir::Value, x: ir::Value) -> Option<Option<i64>> {
         let Self { func, cfg, .. } = *self;
         self.left = self.left.checked_sub(1)?;
@@ -164,7 +174,8 @@ impl Halves<'_> {
         }
     }
 
-    /// Whether 64 bits, of which the lower half is zero, have the upper half of a double's mantissa: what an optimiser makes of the two shifts.
+    /// Whether 64 bits, of which the lower half is zero, have the upper half of a double's
+    /// mantissa: what an optimiser makes of the two shifts.
     fn above(&mut self, v: ir::Value, x: ir::Value) -> Option<bool> {
         let Self { func, cfg, .. } = *self;
         self.left = self.left.checked_sub(1)?;
@@ -193,7 +204,8 @@ impl Halves<'_> {
         }
     }
 
-    /// The same of a block's parameter: all that comes in has to agree. The double's bits may be a parameter of the same block.
+    /// The same of a block's parameter: all that comes in has to agree. The double's bits may be a
+    /// parameter of the same block.
     fn comes_in(&mut self, b: ir::Block, i: usize, (w, x): (ir::Value, ir::Value)) -> Option<Option<i64>> {
         let Self { func, cfg, .. } = *self;
         if self.open.contains(&(w, x)) {
@@ -220,7 +232,8 @@ impl Halves<'_> {
     }
 }
 
-/// Whether two integers are the same bits: one value, or those of one float, of which an optimiser has chosen one time the floats and one time their bits.
+/// Whether two integers are the same bits: one value, or those of one float, of which an optimiser
+/// has chosen one time the floats and one time their bits.
 fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> bool {
     if a == b {
         return true;
@@ -254,7 +267,8 @@ fn double_of(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
     only(func, Opcode::Bitcast, v).filter(|&x| func.dfg.value_type(x) == types::F64)
 }
 
-/// What two ways say, if they do not contradict each other: of what lies above the mantissa, nothing is said.
+/// What two ways say, if they do not contradict each other: of what lies above the mantissa,
+/// nothing is said.
 fn agreed(a: Option<i64>, b: Option<i64>) -> Option<Option<i64>> {
     match (a, b) {
         (Some(x), Some(y)) => ((x - y) & MANTISSA == 0).then_some(Some(x)),
@@ -299,7 +313,8 @@ fn with(func: &ir::Function, op: Opcode, v: ir::Value, fits: impl Fn(i64) -> boo
     [(a, b)].into_iter().chain(turned).find_map(beside)
 }
 
-/// Whether a block runs only where the upper half of a 64-bit integer has been found equal to a constant.
+/// Whether a block runs only where the upper half of a 64-bit integer has been found equal to a
+/// constant.
 fn found_equal(func: &ir::Function, cfg: &Cfg, b: ir::Block, x: ir::Value, c: i64) -> bool {
     let [p] = cfg.preds[b][..] else { return false };
     let Some(last) = func.layout.last_inst(p) else { return false };

@@ -1,4 +1,5 @@
-//! Induction variables: integers that change by a constant each iteration, and the test that a loop ends by.
+//! Induction variables: integers that change by a constant each iteration, and the test that a loop
+//! ends by.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
@@ -19,7 +20,8 @@ pub struct Induction {
     pub step: i64,
 }
 
-/// The `i`-th parameter of a canonical loop's header, if it goes in steps and has its first value in the first turn only.
+/// The `i`-th parameter of a canonical loop's header, if it goes in steps and has its first value
+/// in the first turn only.
 pub fn induction(func: &ir::Function, loops: &Loops, l: LoopId, i: usize) -> Option<Induction> {
     let iv = steps(func, &loops.loops[l], i)?;
     let ty = func.dfg.value_type(iv.var);
@@ -49,20 +51,23 @@ pub fn steps(func: &ir::Function, lp: &Loop, i: usize) -> Option<Induction> {
     (step != 0).then_some(Induction { var, start, next, step })
 }
 
-/// Whether so many turns are needed to come back that no run has them: 2⁵² of them, more than a month at a turn a nanosecond.
+/// Whether so many turns are needed to come back that no run has them: 2⁵² of them, more than a
+/// month at a turn a nanosecond.
 fn far(ty: ir::Type, step: i64) -> bool {
     ty.bits() - step.trailing_zeros().min(ty.bits()) >= 52
 }
 
-/// Whether the loop ends, if ever, before the variable comes back: a test in each turn compares it with a bound that it cannot
-/// jump over; or it ends nowhere but where the variable is equal to the bound, and so never if it was not in a whole round.
+/// Whether the loop ends, if ever, before the variable comes back: a test in each turn compares it
+/// with a bound that it cannot jump over; or it ends nowhere but where the variable is equal to the
+/// bound, and so never if it was not in a whole round.
 fn guarded(func: &ir::Function, loops: &Loops, l: LoopId, iv: &Induction) -> bool {
     let lp = &loops.loops[l];
     let test = |&(from, to): &(ir::Block, ir::Block)| {
         exit_test(func, loops, l, iv, from, to).filter(|_| loops.dominates(from, lp.latches[0]))
     };
     match lp.exits[..] {
-        // Sums of 64 bits are taken modulo 2⁶⁴ ([`crate::primal::scev`]): there `far` is all that is asked.
+        // Sums of 64 bits are taken modulo 2⁶⁴ ([`crate::primal::scev`]): there `far` is all that
+        // is asked.
         [exit] if func.dfg.value_type(iv.var) != types::I64 && iv.step.unsigned_abs() != 1 => {
             test(&exit).is_some_and(|t| t.cc == IntCC::Equal)
         }
@@ -81,8 +86,9 @@ pub struct ExitTest {
     pub bound: ir::Value,
 }
 
-/// The test on the exit edge `from -> to`, if it compares an induction variable with something that the loop does not change,
-/// and says where the variable is then: `==`, or the first value that is not on the near side of the bound, in steps of a power of two.
+/// The test on the exit edge `from -> to`, if it compares an induction variable with something that
+/// the loop does not change, and says where the variable is then: `==`, or the first value that is
+/// not on the near side of the bound, in steps of a power of two.
 pub fn exit_test(
     func: &ir::Function,
     loops: &Loops,
@@ -119,7 +125,8 @@ pub fn exit_test(
         ValueDef::Union(..) => false,
     };
     use IntCC::*;
-    // A longer step may jump over the bound, but not, in fewer turns than any run has, over the end of 64 bits.
+    // A longer step may jump over the bound, but not, in fewer turns than any run has, over the end
+    // of 64 bits.
     let strides = |step: i64| {
         step == 1 || func.dfg.value_type(iv.var) == types::I64 && step > 0 && step <= 4096 && step & (step - 1) == 0
     };

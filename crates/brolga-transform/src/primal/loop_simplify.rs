@@ -1,17 +1,22 @@
 //! Canonical loops, so that the pullback can run them backwards by counting.
 //!
-//! **Problem.** The reverse of a loop header must know whether this was the first turn, and what the loop's integers were.
-//! A log of block numbers and values tells, at a price for each turn; a counter that runs backwards costs nothing.
+//! **Problem.** The reverse of a loop header must know whether this was the first turn, and what
+//! the loop's integers were. A log of block numbers and values tells, at a price for each turn; a
+//! counter that runs backwards costs nothing.
 //!
 //! **After this pass** every natural loop has
 //! - one block that enters its header, and one latch, the source of its only back edge;
-//! - exit blocks of its own: where an edge leaves the loop, it goes to a block that has no other predecessor, so whatever
-//!   the pullback must know when it comes into the loop from behind can be put there;
-//! - an *induction variable* in its header that does not come back to its first value: one that the program has, or an
-//!   `i64` that counts turns. What nobody asks of such a counter, [`crate::dce`] removes;
-//! - joins of two ways where three meet and a number that goes in steps, or is loaded a turn ahead ([`crate::primal::undo_commoning`]), tells which: what a compiler makes of a loop that it unrolls has
-//!   a way around the loop, one around what is left over, and one through both;
-//! - a comparison with zero where it ends because an integer that goes in steps is zero: C's `while (--n)` branches on the number itself.
+//! - exit blocks of its own: where an edge leaves the loop, it goes to a block that has no other
+//!   predecessor, so whatever the pullback must know when it comes into the loop from behind can be
+//!   put there;
+//! - an *induction variable* in its header that does not come back to its first value: one that the
+//!   program has, or an `i64` that counts turns. What nobody asks of such a counter, [`crate::dce`]
+//!   removes;
+//! - joins of two ways where three meet and a number that goes in steps, or is loaded a turn ahead
+//!   ([`crate::primal::undo_commoning`]), tells which: what a compiler makes of a loop that it
+//!   unrolls has a way around the loop, one around what is left over, and one through both;
+//! - a comparison with zero where it ends because an integer that goes in steps is zero: C's `while
+//!   (--n)` branches on the number itself.
 //!
 //! Irreducible cycles stay as they are, and their blocks
 //! are logged. New instructions have the source location of the terminator that they stand before.
@@ -33,8 +38,8 @@ use crate::primal::undo_commoning::is_ahead;
 /// Ways beyond which nobody asks which of them part at one branch.
 const MOST_WAYS: usize = 16;
 
-/// Bring all loops into canonical form. What comes back is right about blocks and edges; where new values are defined, it does not
-/// tell.
+/// Bring all loops into canonical form. What comes back is right about blocks and edges; where new
+/// values are defined, it does not tell.
 pub fn canonical(func: &mut ir::Function) -> (Cfg, Loops) {
     let mut cfg = Cfg::compute(func);
     let mut loops = Loops::compute(&cfg);
@@ -150,8 +155,9 @@ fn split(func: &mut ir::Function, from: ir::Block, to: ir::Block) {
     *calls.iter_mut().find(|c| c.block(&dfg.value_lists) == to).expect("the edge is there") = empty;
 }
 
-/// Where more than two ways meet in a loop, let two that part at a branch on numbers that go in steps meet in front of the others, so
-/// that each join has a condition of its own. Whether there was such a join.
+/// Where more than two ways meet in a loop, let two that part at a branch on numbers that go in
+/// steps meet in front of the others, so that each join has a condition of its own. Whether there
+/// was such a join.
 fn nest(func: &mut ir::Function, cfg: &Cfg, loops: &Loops) -> bool {
     let mut found = false;
     for &b in &cfg.blocks {
@@ -184,7 +190,8 @@ fn meet(loops: &Loops, [p, q]: [ir::Block; 2]) -> Option<ir::Block> {
     std::iter::successors(Some(p), |&d| loops.idom[d]).find(|&d| loops.dominates(d, q))
 }
 
-/// Whether an integer is made of numbers that go in steps, or are loaded a turn ahead, and what the loop around a block does not change.
+/// Whether an integer is made of numbers that go in steps, or are loaded a turn ahead, and what the
+/// loop around a block does not change.
 fn in_steps(func: &ir::Function, loops: &Loops, b: ir::Block, v: ir::Value, depth: u32) -> bool {
     let around = |d: ir::Block| loops.around(b).any(|l| loops.contains(l, d));
     match func.dfg.value_def(v) {

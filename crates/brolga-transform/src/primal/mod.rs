@@ -1,6 +1,8 @@
-//! Legalisation: the primal in the form that the rest relies on, and idioms in a form that has a derivative.
+//! Legalisation: the primal in the form that the rest relies on, and idioms in a form that has a
+//! derivative.
 //!
-//! Every pass here changes a primal function and leaves its results, its memory and its traps as they were.
+//! Every pass here changes a primal function and leaves its results, its memory and its traps as
+//! they were.
 
 pub(crate) mod block_args;
 pub mod cse;

@@ -1,24 +1,35 @@
 //! Normalisation: the primal in the form that the rest of the pipeline relies on.
 //!
-//! **Before.** A verified function of the program, its calls replaced or not ([`crate::program::inline`]). **After.**
+//! **Before.** A verified function of the program, its calls replaced or not
+//! ([`crate::program::inline`]). **After.**
 //! - no unreachable block, no constant block parameter, no value alias;
-//! - no two edges between one pair of blocks: a branch that names one block twice gets an empty block for the second edge,
-//!   so an edge is named by its two blocks, and that name is what the block stack records;
-//! - no tail call: `return_call` of the function itself is a jump to its first block (so a tail-recursive loop stays a
-//!   loop), any other one is a call and a return;
-//! - loops are canonical ([`crate::primal::loop_simplify`]), and a block comes after its dominators;
-//! - no integer operation that a dominating one of the same loop has done already ([`crate::primal::cse`]);
-//! - no copy of 16 bytes through a register of which nobody says what it holds ([`crate::primal::split_wide_copies`]), and no float in one of which pieces are taken
+//! - no two edges between one pair of blocks: a branch that names one block twice gets an empty
+//!   block for the second edge, so an edge is named by its two blocks, and that name is what the
+//!   block stack records;
+//! - no tail call: `return_call` of the function itself is a jump to its first block (so a
+//!   tail-recursive loop stays a loop), any other one is a call and a return;
+//! - loops are canonical ([`crate::primal::loop_simplify`]), and a block comes after its
+//!   dominators;
+//! - no integer operation that a dominating one of the same loop has done already
+//!   ([`crate::primal::cse`]);
+//! - no copy of 16 bytes through a register of which nobody says what it holds
+//!   ([`crate::primal::split_wide_copies`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
-//! - no double read from memory of which a half was just stored by itself ([`crate::primal::mem2reg`]);
-//! - no shift or rotation by a constant that is as large as what is shifted is wide: CLIF takes it modulo that, and whoever asks where bits go does not;
-//! - no `shuffle` with an operand of which it takes nothing (what there is in it would count as used);
-//! - every block laid out behind those that dominate it, so that whoever walks the layout meets definitions before uses;
-//! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the run time);
-//! - numbered in layout order, not every number being somebody's, each instruction's source location still naming the instruction of the input.
+//! - no double read from memory of which a half was just stored by itself
+//!   ([`crate::primal::mem2reg`]);
+//! - no shift or rotation by a constant that is as large as what is shifted is wide: CLIF takes it
+//!   modulo that, and whoever asks where bits go does not;
+//! - no `shuffle` with an operand of which it takes nothing (what there is in it would count as
+//!   used);
+//! - every block laid out behind those that dominate it, so that whoever walks the layout meets
+//!   definitions before uses;
+//! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the
+//!   run time);
+//! - numbered in layout order, not every number being somebody's, each instruction's source
+//!   location still naming the instruction of the input.
 //!
-//! What we do not support is refused here, all of it at once. The entry block has no predecessor, as in all CLIF; the
-//! pullback relies on it for its one exit.
+//! What we do not support is refused here, all of it at once. The entry block has no predecessor,
+//! as in all CLIF; the pullback relies on it for its one exit.
 
 use brolga_analysis::activity::original;
 use brolga_analysis::calls::body::Body;
@@ -66,7 +77,8 @@ pub struct Normalised {
 }
 
 impl Normalised {
-    /// With what all analyses ask for. Loops may be known from before: they are made of nothing but blocks; edges, if nothing has been done since.
+    /// With what all analyses ask for. Loops may be known from before: they are made of nothing but
+    /// blocks; edges, if nothing has been done since.
     fn new(key: FuncKey, func: ir::Function, loops: Option<Loops>, cfg: Option<Cfg>) -> Self {
         debug_assert!(cfg.as_ref().is_none_or(|c| *c == Cfg::compute(&func)), "nothing has been done since");
         let cfg = cfg.unwrap_or_else(|| Cfg::compute(&func));
@@ -139,7 +151,8 @@ pub fn normalise(
     Ok(Normalised::new(key, renumber(&func, &order), same.then_some(loops), None))
 }
 
-/// Whether all blocks can be reached, as mostly they can: then nothing has to be computed to find out which.
+/// Whether all blocks can be reached, as mostly they can: then nothing has to be computed to find
+/// out which.
 fn is_whole(func: &ir::Function) -> bool {
     let mut seen: EntitySet<ir::Block> = EntitySet::new();
     let mut work: SmallVec<[ir::Block; 16]> = func.layout.entry_block().into_iter().collect();
@@ -153,8 +166,9 @@ fn is_whole(func: &ir::Function) -> bool {
     func.layout.blocks().count() == reached
 }
 
-/// Whether it is seen at once that no block parameter gets the same argument wherever its block is entered from: as mostly none does. One
-/// that gets two values that differ, since they are no parameters, or a parameter that is none of those, is none.
+/// Whether it is seen at once that no block parameter gets the same argument wherever its block is
+/// entered from: as mostly none does. One that gets two values that differ, since they are no
+/// parameters, or a parameter that is none of those, is none.
 fn all_vary(func: &ir::Function) -> bool {
     let Some(entry) = func.layout.entry_block() else { return true };
     let mut left: Vec<(ir::Value, SmallVec<[ir::Value; 2]>)> = Vec::new();
@@ -205,8 +219,9 @@ fn all_vary(func: &ir::Function) -> bool {
 /// Arguments of one parameter that are looked at, and times that all parameters are.
 const ENOUGH: usize = 8;
 
-/// Give blocks that are entered along one edge what is passed there instead of parameters, and say whether there were any. Of the parameters that Cranelift
-/// would take away most are of those, and often all. It leaves what gets a parameter that stays, and so does this.
+/// Give blocks that are entered along one edge what is passed there instead of parameters, and say
+/// whether there were any. Of the parameters that Cranelift would take away most are of those, and
+/// often all. It leaves what gets a parameter that stays, and so does this.
 fn pass_on(func: &mut ir::Function) -> bool {
     // For each block how many edges lead to it, and the last branch that one of them belongs to.
     let mut entered: SecondaryMap<ir::Block, (u32, PackedOption<ir::Inst>)> = one_each(func.dfg.num_blocks());
@@ -278,7 +293,8 @@ pub fn refuse(program: &Program, key: FuncKey, func: &ir::Function) -> Result<()
     found.or_ok(())
 }
 
-/// What is wrong with a call through an integer that is no pointer, which Cranelift's verifier lets pass.
+/// What is wrong with a call through an integer that is no pointer, which Cranelift's verifier lets
+/// pass.
 fn narrow_pointer(func: &ir::Function, inst: ir::Inst) -> Option<Diagnostic> {
     let op = func.dfg.insts[inst].opcode();
     let ty = func.dfg.value_type(*func.dfg.inst_args(inst).first()?);
@@ -355,10 +371,11 @@ fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
     }
 }
 
-/// If a block is laid out before one that dominates it, lay all of them out in reverse postorder. Otherwise the order stays:
-/// readers of dumps know it.
+/// If a block is laid out before one that dominates it, lay all of them out in reverse postorder.
+/// Otherwise the order stays: readers of dumps know it.
 fn lay_out(func: &mut ir::Function) {
-    // Where each block has a predecessor in front of it, all that dominates it is there, too: it dominates that predecessor.
+    // Where each block has a predecessor in front of it, all that dominates it is there, too: it
+    // dominates that predecessor.
     let mut reached: EntitySet<ir::Block> = EntitySet::new();
     reached.extend(func.layout.entry_block());
     let follows = func.layout.blocks().all(|b| {
@@ -556,7 +573,8 @@ mod tests {
 
     #[test]
     fn blocks_with_one_way_in_get_no_arguments() {
-        // Through a chain and a branch of three ways, into a loop, and one that is entered twice by the same branch.
+        // Through a chain and a branch of three ways, into a loop, and one that is entered twice by
+        // the same branch.
         let text = "function %f(i32, f64) -> f64 {
             block0(v0: i32, v1: f64):
                 v17 = f64const 0x1.0p0

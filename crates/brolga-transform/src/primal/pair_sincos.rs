@@ -1,14 +1,20 @@
 //! A sine that is going to be asked for its cosine has it computed beside it.
 //!
-//! **Problem.** The derivative of `sin(x)` is `cos(x)`, which the reverse half asks the C library for: a second call for the same angle, which has been taken to pieces once already. Where both
-//! are asked for in one place they are hardly dearer than one (they become one call of `sincos` where that gives the same bits).
+//! **Problem.** The derivative of `sin(x)` is `cos(x)`, which the reverse half asks the C library
+//! for: a second call for the same angle, which has been taken to pieces once already. Where both
+//! are asked for in one place they are hardly dearer than one (they become one call of `sincos`
+//! where that gives the same bits).
 //!
-//! **Answer.** Behind a sine that is multiplied, or divides or is divided, a cosine of the same angle is put, and the other way round, if there is none. The reverse of such a product reads the sine, so the
-//! call stays in the forward half, whatever becomes of the rest. The rule of the one finds the other ([`crate::translate::rules`]), and the planner records that instead of the angle, or asks again, as it sees fit.
-//! Where nobody reads it (the angle is constant, say) it is pruned like all that nobody needs.
+//! **Answer.** Behind a sine that is multiplied, or divides or is divided, a cosine of the same
+//! angle is put, and the other way round, if there is none. The reverse of such a product reads the
+//! sine, so the call stays in the forward half, whatever becomes of the rest. The rule of the one
+//! finds the other ([`crate::translate::rules`]), and the planner records that instead of the
+//! angle, or asks again, as it sees fit. Where nobody reads it (the angle is constant, say) it is
+//! pruned like all that nobody needs.
 //!
-//! **What stays.** A sine that is only added up need not be computed at all where the gradient alone is asked for, nor recorded: its cosine belongs to the reverse half. So do the
-//! partners of functions that a program brings itself.
+//! **What stays.** A sine that is only added up need not be computed at all where the gradient
+//! alone is asked for, nor recorded: its cosine belongs to the reverse half. So do the partners of
+//! functions that a program brings itself.
 
 use brolga_ir::Program;
 use brolga_rules::MathFn;

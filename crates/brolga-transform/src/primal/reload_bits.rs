@@ -1,11 +1,13 @@
 //! Bits of a float that was loaded are loaded themselves.
 //!
-//! **Problem.** An optimiser that has a float in a register, and finds that a program copies some of its bytes, takes those from the register by a
-//! `bitcast` and shifts; the other bytes the program still reads from memory. So a float's cotangent comes back by two ways, a part to the value and
-//! a part to the place that the value was loaded from, and neither is a number.
+//! **Problem.** An optimiser that has a float in a register, and finds that a program copies some
+//! of its bytes, takes those from the register by a `bitcast` and shifts; the other bytes the
+//! program still reads from memory. So a float's cotangent comes back by two ways, a part to the
+//! value and a part to the place that the value was loaded from, and neither is a number.
 //!
-//! **Answer.** Where the bits of a loaded float are cut in pieces, they are loaded once more, as an integer, beside the float, and all pieces
-//! go back to one place (`brolga_runtime::pieces`). It is the same memory at the same time.
+//! **Answer.** Where the bits of a loaded float are cut in pieces, they are loaded once more, as an
+//! integer, beside the float, and all pieces go back to one place (`brolga_runtime::pieces`). It is
+//! the same memory at the same time.
 
 use brolga_analysis::kinds::bytes::bytes_of;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};

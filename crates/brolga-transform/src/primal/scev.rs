@@ -1,13 +1,15 @@
 //! Addresses as sums of products.
 //!
-//! **Question.** An address in a loop is computed anew in each turn: `p + 8 (i n + j)`. As a function of the turns of the
-//! loops around it, what is it?
+//! **Question.** An address in a loop is computed anew in each turn: `p + 8 (i n + j)`. As a
+//! function of the turns of the loops around it, what is it?
 //!
-//! **Answer.** Integers are written out as sums of products of *atoms*, with coefficients modulo 2⁶⁴, as the machine computes
-//! them. An atom is a value that nothing more is known of, or the number of turns that a loop has done: an induction variable
-//! is its first value plus its step times that number. A pointer that runs through a nest of loops (it enters the inner loop
-//! with what the outer one holds, and the outer one goes on with what the inner one ends with) is a first value plus a step
-//! times the number of turns of the inner loop since the outer one was entered.
+//! **Answer.** Integers are written out as sums of products of *atoms*, with coefficients modulo
+//! 2⁶⁴, as the machine computes them. An atom is a value that nothing more is known of, or the
+//! number of turns that a loop has done: an induction variable is its first value plus its step
+//! times that number. A pointer that runs through a nest of loops (it enters the inner loop with
+//! what the outer one holds, and the outer one goes on with what the inner one ends with) is a
+//! first value plus a step times the number of turns of the inner loop since the outer one was
+//! entered.
 //!
 //! Two sums that are written alike are equal. The reverse does not hold, and nobody relies on it.
 
@@ -33,7 +35,8 @@ pub enum Atom {
 /// The atoms of a product, sorted.
 type Atoms = SmallVec<[Atom; 2]>;
 
-/// A sum of products, modulo 2⁶⁴: sorted atoms, in order, with the coefficients that they multiply. None is zero.
+/// A sum of products, modulo 2⁶⁴: sorted atoms, in order, with the coefficients that they multiply.
+/// None is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum(SmallVec<[(Atoms, i64); 3]>);
 
@@ -113,7 +116,8 @@ impl Sum {
         (self, c)
     }
 
-    /// Factors of the given atoms, in their order, and what has none of them; `None` if some product has two of them.
+    /// Factors of the given atoms, in their order, and what has none of them; `None` if some
+    /// product has two of them.
     pub fn factors(&self, of: &[Atom]) -> Option<(Vec<Self>, Self)> {
         let mut factors = vec![Self::default(); of.len()];
         let mut rest = Self::default();
@@ -208,8 +212,8 @@ impl Affine<'_> {
         Some(self.sum_at(start, &around[..outer], depth + 1).plus(&Sum::atom(turns), step))
     }
 
-    /// How far out a variable of the innermost of these loops goes on where an inner loop has ended; `v` is the `i`-th parameter of
-    /// its header.
+    /// How far out a variable of the innermost of these loops goes on where an inner loop has
+    /// ended; `v` is the `i`-th parameter of its header.
     fn walk(&self, v: ir::Value, i: usize, around: &[LoopId]) -> Option<Walk> {
         let at = around.len() - 1;
         let iv = induction(self.func, self.loops, around[at], i)?;
@@ -217,7 +221,8 @@ impl Affine<'_> {
         while walk.outer > 0
             && let Some(before) = self.carried(walk.start, &[v, last], around[walk.outer - 1])
         {
-            // What this loop's header has received last is where the walk is when the loop ends, if it ends there.
+            // What this loop's header has received last is where the walk is when the loop ends, if
+            // it ends there.
             let lp = &self.loops.loops[around[walk.outer - 1]];
             let asks_first = lp.exits.iter().all(|e| e.0 == lp.header);
             last = if asks_first { walk.start } else { v };
@@ -226,8 +231,9 @@ impl Affine<'_> {
         Some(walk)
     }
 
-    /// Whether a sum is how many turns the innermost of these loops has done in all when the outermost is left: the difference
-    /// that a variable with step one has made that runs through all of them, and that nothing but those turns changes.
+    /// Whether a sum is how many turns the innermost of these loops has done in all when the
+    /// outermost is left: the difference that a variable with step one has made that runs through
+    /// all of them, and that nothing but those turns changes.
     pub fn counts(&self, sum: &Sum, around: &[LoopId]) -> bool {
         let [outermost, .., innermost] = around else { return false };
         let asks_first = |l: &LoopId| self.loops.loops[*l].exits.iter().all(|e| e.0 == self.loops.loops[*l].header);
@@ -239,7 +245,8 @@ impl Affine<'_> {
             })
     }
 
-    /// If `start` is a parameter of the loop's header that is one of `v` in the next turn: its value in the first turn.
+    /// If `start` is a parameter of the loop's header that is one of `v` in the next turn: its
+    /// value in the first turn.
     fn carried(&self, start: ir::Value, v: &[ir::Value], l: LoopId) -> Option<ir::Value> {
         let lp = &self.loops.loops[l];
         let ([entry], [latch]) = (&lp.entries[..], &lp.latches[..]) else { return None };
@@ -247,8 +254,9 @@ impl Affine<'_> {
         (b == lp.header && v.contains(&edge_args(self.func, *latch, b)[i])).then(|| edge_args(self.func, *entry, b)[i])
     }
 
-    /// How often a loop turns, if it can only end by its test: a sum that is the number of turns if that is positive, and is
-    /// not positive (or wrong by a multiple of 2⁶⁴ that no run reaches) if there are none.
+    /// How often a loop turns, if it can only end by its test: a sum that is the number of turns if
+    /// that is positive, and is not positive (or wrong by a multiple of 2⁶⁴ that no run reaches) if
+    /// there are none.
     pub fn trips(&self, l: LoopId, around: &[LoopId]) -> Option<Sum> {
         self.turns(l, around).map(|t| t.0)
     }

@@ -1,12 +1,14 @@
 //! Copies of 16 bytes become copies of two words.
 //!
-//! **Problem.** Compilers copy records by the widest loads there are. What goes through a 128-bit integer or a byte vector may
-//! be two pointers, a pointer and a double, or four singles; shadows of pointers move with pointers, one 64-bit word at a time.
+//! **Problem.** Compilers copy records by the widest loads there are. What goes through a 128-bit
+//! integer or a byte vector may be two pointers, a pointer and a double, or four singles; shadows
+//! of pointers move with pointers, one 64-bit word at a time.
 //!
-//! **Answer.** Where a 16-byte value does nothing but move from memory to memory (perhaps put together from two words, or taken
-//! apart into them, perhaps renamed by a `bitcast`), it is moved as two words, and whatever tells words apart does so here
-//! too. Both words are loaded where the wide load was and stored where the wide store was, so overlapping places behave as
-//! before; only an access that straddles the end of its memory would trap one word later.
+//! **Answer.** Where a 16-byte value does nothing but move from memory to memory (perhaps put
+//! together from two words, or taken apart into them, perhaps renamed by a `bitcast`), it is moved
+//! as two words, and whatever tells words apart does so here too. Both words are loaded where the
+//! wide load was and stored where the wide store was, so overlapping places behave as before; only
+//! an access that straddles the end of its memory would trap one word later.
 //!
 //! Anything else that is done with a 16-byte value leaves its load and its stores as they are.
 
@@ -96,7 +98,8 @@ fn at(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
     pos
 }
 
-/// The values that only move: both where they come from and where they go to is one of the instructions known here.
+/// The values that only move: both where they come from and where they go to is one of the
+/// instructions known here.
 fn movable(func: &ir::Function, insts: &[ir::Inst]) -> SecondaryMap<ir::Value, bool> {
     let mut ok: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
     for &inst in insts {
@@ -104,7 +107,8 @@ fn movable(func: &ir::Function, insts: &[ir::Inst]) -> SecondaryMap<ir::Value, b
             ok[r] = is_wide(func, r) && comes_from(func, inst);
         }
     }
-    // Take back until nothing changes: a cast is as movable as what it casts, and the other way round.
+    // Take back until nothing changes: a cast is as movable as what it casts, and the other way
+    // round.
     let mut changed = true;
     while changed {
         changed = false;

@@ -1,21 +1,28 @@
 //! What a loop has loaded a turn ahead.
 //!
-//! **Problem.** A loop that reads `a[i]` and `a[i + 1]` in each turn reads every element twice, so compilers load `a[i + 1]` alone and hand it on: the next
-//! turn has it as a parameter. Where rows of a sparse matrix begin and end is read in this way. Which number such a parameter had nobody knows on the way
-//! back, so it is recorded, and so is the way by every branch that depends on it, though the array is still there.
+//! **Problem.** A loop that reads `a[i]` and `a[i + 1]` in each turn reads every element twice, so
+//! compilers load `a[i + 1]` alone and hand it on: the next turn has it as a parameter. Where rows
+//! of a sparse matrix begin and end is read in this way. Which number such a parameter had nobody
+//! knows on the way back, so it is recorded, and so is the way by every branch that depends on it,
+//! though the array is still there.
 //!
-//! **Answer.** In the header of the loop stands a load of what the parameter holds: its *twin*, at the address of the load that was a turn ahead, one
-//! step back. Nobody uses it, so the forward half does not run it ([`crate::dce`]), but where none of these loads can be of memory that is written
-//! later ([`Facts::reload`](crate::facts::Facts)), the planner has the parameter by it for nothing ([`twins`]).
+//! **Answer.** In the header of the loop stands a load of what the parameter holds: its *twin*, at
+//! the address of the load that was a turn ahead, one step back. Nobody uses it, so the forward
+//! half does not run it ([`crate::dce`]), but where none of these loads can be of memory that is
+//! written later ([`Facts::reload`](crate::facts::Facts)), the planner has the parameter by it for
+//! nothing ([`twins`]).
 //!
-//! **Which parameters.** 32-bit integers of a canonical loop without calls. In the last turn's latch they are loaded, and so they are in front of the loop, at the
-//! address that the former has if the numbers in it that go in steps have their first values.
+//! **Which parameters.** 32-bit integers of a canonical loop without calls. In the last turn's
+//! latch they are loaded, and so they are in front of the loop, at the address that the former has
+//! if the numbers in it that go in steps have their first values.
 //!
-//! **Invariants.** The address of a twin is one at which the same has been loaded before, in front of the loop or a turn ago, and no call lies between: it
-//! does not fault. In turn `k` it is that of the load in turn `k - 1`: both are made in the same way, of numbers that the loop does not change, and of
-//! others that are in turn `k` what they were going to be in the turn before.
+//! **Invariants.** The address of a twin is one at which the same has been loaded before, in front
+//! of the loop or a turn ago, and no call lies between: it does not fault. In turn `k` it is that
+//! of the load in turn `k - 1`: both are made in the same way, of numbers that the loop does not
+//! change, and of others that are in turn `k` what they were going to be in the turn before.
 //!
-//! Twins are looked for again when they are asked for, since functions are numbered anew in between.
+//! Twins are looked for again when they are asked for, since functions are numbered anew in
+//! between.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
@@ -90,7 +97,8 @@ impl<'a> Turn<'a> {
         ty(a) == ty(b) && constant_int(self.func, a).is_some_and(|k| constant_int(self.func, b) == Some(k))
     }
 
-    /// Whether `a`, which a turn computes for the next one, is made as `b` is, if what goes in steps is instead what `of` says.
+    /// Whether `a`, which a turn computes for the next one, is made as `b` is, if what goes in
+    /// steps is instead what `of` says.
     fn is_made_as(&self, a: ir::Value, b: ir::Value, of: &dyn Fn(&Induction) -> ir::Value, depth: u32) -> bool {
         if self.func.dfg.value_type(a) != self.func.dfg.value_type(b) {
             return false;
@@ -178,14 +186,16 @@ fn loaded(func: &ir::Function, v: ir::Value) -> Option<Loaded> {
     }
 }
 
-/// Whether a value of a loop is a number that the loop has loaded a turn ahead, or loads for the next turn.
+/// Whether a value of a loop is a number that the loop has loaded a turn ahead, or loads for the
+/// next turn.
 pub fn is_ahead(func: &ir::Function, loops: &Loops, id: LoopId, v: ir::Value) -> bool {
     func.dfg.value_type(v) == types::I32
         && Turn::of(func, loops, id)
             .is_some_and(|turn| turn.ahead().iter().any(|a| a.param == v || func.dfg.first_result(a.next) == v))
 }
 
-/// Put twins into the headers of loops. New instructions have the source location of the load that is a turn ahead.
+/// Put twins into the headers of loops. New instructions have the source location of the load that
+/// is a turn ahead.
 pub fn add_twins(func: &mut ir::Function, loops: &Loops) {
     for id in loops.loops.keys() {
         let Some((found, ivs)) = Turn::of(func, loops, id).map(|turn| (turn.ahead(), turn.ivs)) else { continue };

@@ -1,7 +1,9 @@
 //! Arithmetic on the upper halves of doubles, done on all of their bits (a peephole).
 //!
-//! **Problem.** A first guess at a root is made of a double's bits by a division: `√x` from half of them, `∛x` from a third ([`brolga_analysis::activity::ulp`]). fdlibm's and musl's `cbrt`, and `sqrt` and `1/√x`
-//! as they are written beside them, do so with the upper half, a 32-bit integer, and the lower half becomes zero.
+//! **Problem.** A first guess at a root is made of a double's bits by a division: `√x` from half of
+//! them, `∛x` from a third ([`brolga_analysis::activity::ulp`]). fdlibm's and musl's `cbrt`, and
+//! `sqrt` and `1/√x` as they are written beside them, do so with the upper half, a 32-bit integer,
+//! and the lower half becomes zero.
 //!
 //! **Answer.** The same with 64 bits: what lies below the upper half does not reach it.
 //!
@@ -10,7 +12,9 @@
 //! w << 32                                             W & 0xffffffff_00000000
 //! ```
 //!
-//! **Which.** Words that are shifted to the upper half, and come from one by operations of which at least one is a division or a shift to the right; without one they are what [`crate::primal::exponent_idiom`] looks for.
+//! **Which.** Words that are shifted to the upper half, and come from one by operations of which at
+//! least one is a division or a shift to the right; without one they are what
+//! [`crate::primal::exponent_idiom`] looks for.
 //!
 //! **Invariant.** Every integer is the number that it was.
 
@@ -80,7 +84,8 @@ struct Chains<'a> {
 }
 
 impl Chains<'_> {
-    /// Whether a word comes from an upper half, and whether by a division. At most so many operations are looked at, one after the other.
+    /// Whether a word comes from an upper half, and whether by a division. At most so many
+    /// operations are looked at, one after the other.
     fn divides(&mut self, w: ir::Value, depth: u32) -> Option<bool> {
         let func = self.func;
         match self.by(w, depth)? {
@@ -105,7 +110,8 @@ impl Chains<'_> {
         }
     }
 
-    /// How a word comes from an upper half, as far as one operation tells, and the next ones have found theirs.
+    /// How a word comes from an upper half, as far as one operation tells, and the next ones have
+    /// found theirs.
     fn by(&mut self, w: ir::Value, depth: u32) -> Option<By> {
         let func = self.func;
         if let Some(x) = upper_half_of(func, w) {

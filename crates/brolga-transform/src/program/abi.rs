@@ -1,4 +1,5 @@
-//! How derived functions are called: what a variant says of that, spelled out for whoever calls a pair from outside.
+//! How derived functions are called: what a variant says of that, spelled out for whoever calls a
+//! pair from outside.
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use cranelift_codegen::ir;

@@ -1,6 +1,7 @@
 //! Whether a request fits the function that it asks for.
 //!
-//! Everything else relies on it: one activity for each parameter, and only such as its type can have. All that does not fit is told at once.
+//! Everything else relies on it: one activity for each parameter, and only such as its type can
+//! have. All that does not fit is told at once.
 
 use brolga_ir::{ArgActivity, Diagnostic, Diagnostics, Program, Request, ResultActivity};
 use cranelift_codegen::ir::types;

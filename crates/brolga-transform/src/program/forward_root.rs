@@ -1,10 +1,11 @@
 //! A root that one of its own callees serves.
 //!
-//! **Problem.** A function that calls itself is derived twice: as it was asked for, and as it is called. The second derivative does what
-//! the first one does, and with little effort the first one is not worth the time.
+//! **Problem.** A function that calls itself is derived twice: as it was asked for, and as it is
+//! called. The second derivative does what the first one does, and with little effort the first one
+//! is not worth the time.
 //!
-//! **Answer.** When it is known which variants the root calls, it is looked whether one of them takes and gives what the root has to. Then the root
-//! only calls that:
+//! **Answer.** When it is known which variants the root calls, it is looked whether one of them
+//! takes and gives what the root has to. Then the root only calls that:
 //!
 //! ```text
 //! f__gradient(p…, seg, r̄…) -> p̄…           f__gradient(p…, seg, r̄…) -> r…, p̄…
@@ -13,13 +14,16 @@
 //!                                                return r…, p̄…
 //! ```
 //!
-//! **Invariants.** The numbers are those that a function of the root's own would give, bit by bit: it would know of its arguments what the callee knows
-//! ([`serves`]), and a pair, which runs no loop again, and each call, only serves a root without loops that runs all its calls. A pair has its frame on the tape, where a function of both halves has it on
-//! the stack; the tape gets so much more room ([`on_tape`]), so that the cap is met where it would be met otherwise. Behind the
-//! root nobody records, so the tape's top stays where the forward pass has left it: that much was recorded. What else the root has asked for is
-//! forgotten: who serves it asks for what that needs.
+//! **Invariants.** The numbers are those that a function of the root's own would give, bit by bit:
+//! it would know of its arguments what the callee knows ([`serves`]), and a pair, which runs no
+//! loop again, and each call, only serves a root without loops that runs all its calls. A pair has
+//! its frame on the tape, where a function of both halves has it on the stack; the tape gets so
+//! much more room ([`on_tape`]), so that the cap is met where it would be met otherwise. Behind the
+//! root nobody records, so the tape's top stays where the forward pass has left it: that much was
+//! recorded. What else the root has asked for is forgotten: who serves it asks for what that needs.
 //!
-//! **Where.** With little effort. With all, a root of its own may be faster, as where most of the work is done before it calls itself.
+//! **Where.** With little effort. With all, a root of its own may be faster, as where most of the
+//! work is done before it calls itself.
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::{segment, tape_flags};
@@ -42,7 +46,8 @@ pub(crate) struct Served {
     pub pieces: bool,
 }
 
-/// Bytes that a pair takes on the tape for its frame: with the link to it, and what lies between for the sake of alignment.
+/// Bytes that a pair takes on the tape for its frame: with the link to it, and what lies between
+/// for the sake of alignment.
 pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
     if pair.frame == 0 { 0 } else { pair.frame as usize + 8 + 16 }
 }
@@ -67,8 +72,8 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
     Some(Served { by: by.clone(), pieces: facts.activity.moves_pieces(facts.program) })
 }
 
-/// Whether a variant takes and gives what another one does, that of these facts, but for seeds that are one. What memory is taken to hold may be what the
-/// root takes it to hold.
+/// Whether a variant takes and gives what another one does, that of these facts, but for seeds that
+/// are one. What memory is taken to hold may be what the root takes it to hold.
 fn serves(variant: &Variant, root: &Variant, facts: &Facts<'_>) -> bool {
     if !variant.constant.is_empty() {
         return false;

@@ -1,41 +1,53 @@
 //! Inlining: calls of short functions are replaced by the bodies of what they call.
 //!
-//! **Problem.** A call is a border. What a callee's parameters are (pointers into which memory, the same in every turn of the
-//! caller's loop, constants), its summary tells in part; what it needs in its reverse lies in a frame or in records of its own,
-//! pushed for each call. Frontends leave that to Cranelift, which inlines behind us, if at all.
+//! **Problem.** A call is a border. What a callee's parameters are (pointers into which memory, the
+//! same in every turn of the caller's loop, constants), its summary tells in part; what it needs in
+//! its reverse lies in a frame or in records of its own, pushed for each call. Frontends leave that
+//! to Cranelift, which inlines behind us, if at all.
 //!
-//! **Answer.** Cranelift's inliner, [`Context::inline`], run before a function is normalised; here it is decided which calls, and what
-//! it leaves undone is done. Functions are visited from callees to callers, so that what is put in is final, and no call in
-//! it is looked at again. The body of a callee replaces a call if
-//! - it has one, is not recursive (no cycle of calls leads through it), and is neither a function whose rule is known
-//!   ([`brolga_ir::Func::computes`]), nor a part of an allocator ([`brolga_ir::Func::allocator`]: what it returns would no longer be
-//!   known to be apart), nor one that is called as it is ([`Program::plain`]);
-//! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by [`Inline::Small::growth`] and its own
-//!   length; nor all callers together by more than [`SPARE`] and the length of all ([`Budget`]). If it is called in one place only, the
-//!   program does not grow: it may have [`Inline::Small::once`] instructions, with all others like it in the same
-//!   caller, so that no function becomes too long for those who compile it. The first bound keeps a chain in
-//!   which each function calls the next one twice from doubling at every step: as soon as a body is too long, its calls stay,
-//!   and callers begin anew. The last one keeps the whole linear;
-//! - it was not put together in more than [`DEPTH`] steps, which bounds what is said of where an instruction comes from;
-//! - its stack slots are small ([`SLOTS`]), and there are none if the caller is recursive: a slot of a callee is given
-//!   back when that returns, one of the caller's is not;
-//! - nothing in it means something else in the caller: no address of the frame, no global value but symbols (`vmctx` is that of
-//!   the function that asks), no struct passed by value, which the call would copy;
-//! - where only `vmctx` parameters are pointers ([`Program::vmctx_pointers_only`]), it is given that of the caller;
-//! - it has nothing that is refused anyway ([`refuse`]), so that this is reported once, and where it is;
+//! **Answer.** Cranelift's inliner, [`Context::inline`], run before a function is normalised; here
+//! it is decided which calls, and what it leaves undone is done. Functions are visited from callees
+//! to callers, so that what is put in is final, and no call in it is looked at again. The body of a
+//! callee replaces a call if
+//! - it has one, is not recursive (no cycle of calls leads through it), and is neither a function
+//!   whose rule is known ([`brolga_ir::Func::computes`]), nor a part of an allocator
+//!   ([`brolga_ir::Func::allocator`]: what it returns would no longer be known to be apart), nor
+//!   one that is called as it is ([`Program::plain`]);
+//! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by
+//!   [`Inline::Small::growth`] and its own length; nor all callers together by more than [`SPARE`]
+//!   and the length of all ([`Budget`]). If it is called in one place only, the program does not
+//!   grow: it may have [`Inline::Small::once`] instructions, with all others like it in the same
+//!   caller, so that no function becomes too long for those who compile it. The first bound keeps a
+//!   chain in which each function calls the next one twice from doubling at every step: as soon as
+//!   a body is too long, its calls stay, and callers begin anew. The last one keeps the whole
+//!   linear;
+//! - it was not put together in more than [`DEPTH`] steps, which bounds what is said of where an
+//!   instruction comes from;
+//! - its stack slots are small ([`SLOTS`]), and there are none if the caller is recursive: a slot
+//!   of a callee is given back when that returns, one of the caller's is not;
+//! - nothing in it means something else in the caller: no address of the frame, no global value but
+//!   symbols (`vmctx` is that of the function that asks), no struct passed by value, which the call
+//!   would copy;
+//! - where only `vmctx` parameters are pointers ([`Program::vmctx_pointers_only`]), it is given
+//!   that of the caller;
+//! - it has nothing that is refused anyway ([`refuse`]), so that this is reported once, and where
+//!   it is;
 //! - call and callee agree about the signature to the letter.
 //!
-//! Where any of this fails, the call stays, which is never an error: what does harm as a part of its caller is derived by itself
-//! ([`crate::program::inline_rollback`]). A call that may be patched stays, as do `try_call`s and calls
-//! through pointers. A tail call is replaced as any other; the callee's own tail calls become calls if the caller's was none.
+//! Where any of this fails, the call stays, which is never an error: what does harm as a part of
+//! its caller is derived by itself ([`crate::program::inline_rollback`]). A call that may be
+//! patched stays, as do `try_call`s and calls through pointers. A tail call is replaced as any
+//! other; the callee's own tail calls become calls if the caller's was none.
 //!
-//! Cranelift's inliner forgets source locations, but hands on *debug tags*, so each instruction of a callee is tagged with the
-//! number of its copy ([`brolga_ir::origin`]), and the tag becomes the location. Blocks that are joined by nothing but the
-//! jump that was a call or a return become one, since an edge costs a record or a comparison in the reverse.
+//! Cranelift's inliner forgets source locations, but hands on *debug tags*, so each instruction of
+//! a callee is tagged with the number of its copy ([`brolga_ir::origin`]), and the tag becomes the
+//! location. Blocks that are joined by nothing but the jump that was a call or a return become one,
+//! since an edge costs a record or a comparison in the reverse.
 //!
-//! **Invariants.** In the program bodies stay as they are. What comes out is verified CLIF again, with a location for each
-//! instruction; it computes, writes and traps as before, in the same order. A function in which nothing was
-//! replaced is not there at all. Which calls are replaced depends on the program and the options alone.
+//! **Invariants.** In the program bodies stay as they are. What comes out is verified CLIF again,
+//! with a location for each instruction; it computes, writes and traps as before, in the same
+//! order. A function in which nothing was replaced is not there at all. Which calls are replaced
+//! depends on the program and the options alone.
 
 use std::borrow::Cow;
 
@@ -78,7 +90,8 @@ impl Inlining {
     }
 }
 
-/// The bodies of those of `funcs` in which calls were replaced; `program` learns where their instructions come from.
+/// The bodies of those of `funcs` in which calls were replaced; `program` learns where their
+/// instructions come from.
 pub fn inlined(
     program: &mut Program,
     funcs: &[FuncKey],
@@ -176,8 +189,9 @@ fn length(func: &ir::Function) -> usize {
     insts(func).count()
 }
 
-/// What it takes to copy a function: an instruction for each of its instructions, or an entry for each declaration. What has
-/// been put into it has left its declarations even if nothing else is left.
+/// What it takes to copy a function: an instruction for each of its instructions, or an entry for
+/// each declaration. What has been put into it has left its declarations even if nothing else is
+/// left.
 fn weight(func: &ir::Function) -> usize {
     let declared = func.dfg.ext_funcs.len() + func.dfg.signatures.len() + func.dfg.immediates.len();
     let more = func.dfg.num_blocks() + func.global_values.len() + func.sized_stack_slots.len();
@@ -364,7 +378,8 @@ impl<'a> Caller<'a> {
         let known = self.known.bodies.get(&key).or_else(|| body(self.program, key));
         let mut func = known.expect("a callee has a body").clone();
         func.debug_tags.clear();
-        // Those that nothing asks for, such as what a limit of the stack is made of, may not mean anything in the caller.
+        // Those that nothing asks for, such as what a limit of the stack is made of, may not mean
+        // anything in the caller.
         for gv in func.global_values.keys().collect::<Vec<_>>() {
             if !matches!(func.global_values[gv], ir::GlobalValueData::Symbol { .. }) {
                 func.global_values[gv] = ir::GlobalValueData::DynScaleTargetConst { vector_type: types::I32X4 };
@@ -390,7 +405,8 @@ impl<'a> Caller<'a> {
                 if (inst.as_u32() as usize) < own {
                     continue;
                 }
-                // Behind the tags that the call had. What has none is the jump behind a call that was a tail call.
+                // Behind the tags that the call had. What has none is the jump behind a call that
+                // was a tail call.
                 let tag = match func.debug_tags.get(inst).last() {
                     Some(&DebugTag::User(copy)) => Some(copy),
                     _ => None,

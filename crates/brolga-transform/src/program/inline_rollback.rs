@@ -1,18 +1,21 @@
 //! With inlining as far as that does no harm.
 //!
-//! **Problem.** What a function becomes as a part of another one, it need not become by itself, and the other way round. A callee that
-//! is given nothing active is not differentiated at all; what it does with the bits of a float its caller does not see, nor
-//! which of its accesses are of one place with the caller's. As one function, the same code may be refused (an atomic
-//! update of memory that is thought active), or be derived with a check in its pullback that ends the run (a copy of memory that
-//! may hold floats of several sizes). Nobody who asks for inlining asks for that.
+//! **Problem.** What a function becomes as a part of another one, it need not become by itself, and
+//! the other way round. A callee that is given nothing active is not differentiated at all; what it
+//! does with the bits of a float its caller does not see, nor which of its accesses are of one
+//! place with the caller's. As one function, the same code may be refused (an atomic update of
+//! memory that is thought active), or be derived with a check in its pullback that ends the run (a
+//! copy of memory that may hold floats of several sizes). Nobody who asks for inlining asks for
+//! that.
 //!
-//! **Answer.** A derivation with inlining counts only if it is not refused, and has no *doubt* that it would not have without: a check of
-//! a cotangent that cannot be followed, at an instruction of the user. Otherwise functions whose instructions are
-//! concerned replace no calls, and if that is not enough, no function does. To know the doubts without inlining, the
-//! program is examined once more; but only if there are any with it, and only as far as doubts go: nothing is assembled.
+//! **Answer.** A derivation with inlining counts only if it is not refused, and has no *doubt* that
+//! it would not have without: a check of a cotangent that cannot be followed, at an instruction of
+//! the user. Otherwise functions whose instructions are concerned replace no calls, and if that is
+//! not enough, no function does. To know the doubts without inlining, the program is examined once
+//! more; but only if there are any with it, and only as far as doubts go: nothing is assembled.
 //!
-//! **Invariants.** What can be derived without inlining can be derived with it. What is said of a program that cannot is said of the
-//! program as it is written. Bugs of ours are not passed over.
+//! **Invariants.** What can be derived without inlining can be derived with it. What is said of a
+//! program that cannot is said of the program as it is written. Bugs of ours are not passed over.
 
 use brolga_ir::inst::{AdOp, Check, Shape};
 use brolga_ir::map::IndexSet;

@@ -1,4 +1,5 @@
-//! The call graph: which functions are derived for a request, as which variants, and how they are named.
+//! The call graph: which functions are derived for a request, as which variants, and how they are
+//! named.
 //!
 //! Inlining before the derivation, the worklist of variants, and what is handed to the compiler.
 

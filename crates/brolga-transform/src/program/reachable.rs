@@ -1,6 +1,7 @@
 //! Which functions a derivation is of: what the root reaches, by calls and by addresses.
 //!
-//! A known C function whose address is taken has no body that could be derived, so it gets one that calls it, a *thunk*; its address stands for it as before.
+//! A known C function whose address is taken has no body that could be derived, so it gets one that
+//! calls it, a *thunk*; its address stands for it as before.
 
 use brolga_analysis::calls::summarise;
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
@@ -13,8 +14,8 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::primal::normalise::Normalised;
 
-/// Functions that the root reaches. A known C function whose address is taken gets a thunk with a body, so that it can be
-/// derived like anything else.
+/// Functions that the root reaches. A known C function whose address is taken gets a thunk with a
+/// body, so that it can be derived like anything else.
 pub(crate) fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
     let mut reached = summarise::reachable(program, root);
     let mut thunks = Vec::new();
@@ -91,7 +92,8 @@ pub(crate) fn with_chain(mut e: Diagnostics, program: &Program, root: FuncKey, f
 /// How many functions a chain of calls names at its start, and at its end.
 const CHAIN_ENDS: (usize, usize) = (3, 4);
 
-/// A shortest chain of calls between two functions, by name; what is in the middle of a long one is left out.
+/// A shortest chain of calls between two functions, by name; what is in the middle of a long one is
+/// left out.
 fn call_chain(program: &Program, root: FuncKey, func: FuncKey) -> Vec<String> {
     let mut from: HashMap<FuncKey, FuncKey> = HashMap::default();
     let mut queue = std::collections::VecDeque::from([root]);

@@ -1,9 +1,11 @@
 //! Which functions of a derivation are compiled, and as what.
 //!
-//! **Problem.** The root's functions are compiled with the [door](crate::clif::entry_thunk) that Rust calls them through, unless others call them, too. Who verifies
-//! a derivation, who compiles it and who lists its machine code must mean the same functions.
+//! **Problem.** The root's functions are compiled with the [door](crate::clif::entry_thunk) that
+//! Rust calls them through, unless others call them, too. Who verifies a derivation, who compiles
+//! it and who lists its machine code must mean the same functions.
 //!
-//! **Answer.** One list of them, in the order of compilation. What is asked for comes first, and gets its door when it is taken to be compiled.
+//! **Answer.** One list of them, in the order of compilation. What is asked for comes first, and
+//! gets its door when it is taken to be compiled.
 
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, FuncKey};
@@ -44,7 +46,8 @@ pub enum PartRole {
 impl Derivation {
     /// What is compiled.
     pub fn parts(&self) -> Vec<Part> {
-        // Without a combined function the first pair is the root's. The combined function is called by nobody else.
+        // Without a combined function the first pair is the root's. The combined function is called
+        // by nobody else.
         let pair = self.whole.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
         let part = |symbol: &str, role, twice, owner| {
             let door = match role {
@@ -91,10 +94,12 @@ impl Derivation {
         }
     }
 
-    /// The same, to be compiled: behind its door, if it has one. Of a function that has been taken its signature is left.
+    /// The same, to be compiled: behind its door, if it has one. Of a function that has been taken
+    /// its signature is left.
     ///
     /// # Errors
-    /// What the verifier says of a function that does not fit its signature. It is a bug of ours if it says anything.
+    /// What the verifier says of a function that does not fit its signature. It is a bug of ours if
+    /// it says anything.
     pub fn take(&mut self, part: &Part, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
         let place = match part.role {
             PartRole::Root => &mut self.whole.as_mut().expect("it is a part").func,

@@ -1,14 +1,21 @@
 //! Names of what is to be derived.
 //!
-//! A function is derived in as many *variants* as it is called in: a function with the modes of its parameters and results. Whoever
-//! asks for one is given a name at once, and the body comes when its turn does; so recursion needs nothing special. To ask again gives
-//! the same name: a variant may be derived a second time.
+//! A function is derived in as many *variants* as it is called in: a function with the modes of its
+//! parameters and results. Whoever asks for one is given a name at once, and the body comes when
+//! its turn does; so recursion needs nothing special. To ask again gives the same name: a variant
+//! may be derived a second time.
 //!
-//! **Not too many.** In a large program every integer that comes from memory may carry a float, or a part of one, or nothing, so a function of six parameters has hundreds of variants, each of which
-//! calls others. The first few of a function are derived as they are asked for. From then on callers get what the *function* makes of its integers, whatever they know of them ([`Worklist::settled`]): a place in
-//! an instance's memory is [`ParamMode::Opaque`], where a cotangent that arrives after all is a trap; and of an integer that is a double's bits to the function the caller gets a cotangent, which it may drop.
+//! **Not too many.** In a large program every integer that comes from memory may carry a float, or
+//! a part of one, or nothing, so a function of six parameters has hundreds of variants, each of
+//! which calls others. The first few of a function are derived as they are asked for. From then on
+//! callers get what the *function* makes of its integers, whatever they know of them
+//! ([`Worklist::settled`]): a place in an instance's memory is [`ParamMode::Opaque`], where a
+//! cotangent that arrives after all is a trap; and of an integer that is a double's bits to the
+//! function the caller gets a cotangent, which it may drop.
 //!
-//! **Invariant.** Who asks is told which variant it got, and takes its cotangents as that says. It knows at least as much as was asked for: nothing that might carry a cotangent is taken for a constant.
+//! **Invariant.** Who asks is told which variant it got, and takes its cotangents as that says. It
+//! knows at least as much as was asked for: nothing that might carry a cotangent is taken for a
+//! constant.
 
 use brolga_analysis::{Kept, ParamMode, ResultMode, Summaries, Variant};
 use brolga_ir::inst::Shape;
@@ -57,7 +64,8 @@ impl<'a> Worklist<'a> {
         self.ask(variant, Kind::Pair)
     }
 
-    /// The modes of a call, or if the function has been derived for many others, those that its own code suggests.
+    /// The modes of a call, or if the function has been derived for many others, those that its own
+    /// code suggests.
     fn settled(&mut self, variant: &mut Variant) {
         let modes = (variant.params.clone(), variant.results.clone());
         let known = self.modes.entry(variant.func).or_default();
@@ -86,7 +94,8 @@ impl<'a> Worklist<'a> {
                 _ => {}
             }
         }
-        // A ticket is right for floats of any size. Of what nobody asks for nothing is refused, so that stays as it is.
+        // A ticket is right for floats of any size. Of what nobody asks for nothing is refused, so
+        // that stays as it is.
         for (mode, r) in variant.results.iter_mut().zip(&sig.returns) {
             if r.value_type == types::I64 && matches!(mode, ResultMode::Bits(_)) {
                 *mode = ResultMode::Bits(Shape::Bytes { n: 8, of: 0 });
@@ -123,7 +132,8 @@ impl<'a> Worklist<'a> {
 /// Ways in which memory may be kept for which a function is derived; all others are told nothing.
 const MOST_KEPT: usize = 4;
 
-/// Ways in which parameters and results may take part for which a function is derived as its callers ask.
+/// Ways in which parameters and results may take part for which a function is derived as its
+/// callers ask.
 const MOST_MODES: usize = 4;
 /// The same as soon as there are [`LARGE`] variants in all.
 const MOST_MODES_OF_LARGE: usize = 1;

@@ -1,23 +1,30 @@
 //! Arrays that are made and then added up, and nothing else.
 //!
-//! **Problem.** After `a[i] = f(x[i])` for all `i`, `s += a[k]` for all `k`. In reverse, the second loop fills the shadow of `a` with one number, the
-//! cotangent of `s`, and the first reads it back. Whoever writes the adjoint by hand has neither the shadow nor the second loop.
+//! **Problem.** After `a[i] = f(x[i])` for all `i`, `s += a[k]` for all `k`. In reverse, the second
+//! loop fills the shadow of `a` with one number, the cotangent of `s`, and the first reads it back.
+//! Whoever writes the adjoint by hand has neither the shadow nor the second loop.
 //!
-//! **Answer.** The number goes into a variable where the reverse of the second loop ends, and the reverse of each store takes it from there.
-//! Nobody asks for the shadow then, nor for the array where only a gradient is wanted, nor for the number of its elements:
-//! [`crate::dce`] removes them.
+//! **Answer.** The number goes into a variable where the reverse of the second loop ends, and the
+//! reverse of each store takes it from there. Nobody asks for the shadow then, nor for the array
+//! where only a gradient is wanted, nor for the number of its elements: [`crate::dce`] removes
+//! them.
 //!
-//! **Which arrays.** A [private](brolga_analysis::memory::escape) piece of memory, made outside of loops, so that there is one of it, of which all
-//! accesses are known ([`crate::shadow::local_memory`]), and
-//! - it is read by one load only, in an outermost loop, in each turn of it, from the first element to the last, and what is read is added to a
-//!   sum that the loop carries, and used for nothing else;
-//! - the sum leaves the loop as it is when the last element has been added, so that its cotangent is the same in every turn;
-//! - each store is to an element that the loop reads, and never to the same one twice: it steps over elements as the
-//!   load does, and as many times in all;
-//! - nothing overwrites an element between its store and the load. If it did, the cotangent would be zero.
+//! **Which arrays.** A [private](brolga_analysis::memory::escape) piece of memory, made outside of
+//! loops, so that there is one of it, of which all accesses are known
+//! ([`crate::shadow::local_memory`]), and
+//! - it is read by one load only, in an outermost loop, in each turn of it, from the first element
+//!   to the last, and what is read is added to a sum that the loop carries, and used for nothing
+//!   else;
+//! - the sum leaves the loop as it is when the last element has been added, so that its cotangent
+//!   is the same in every turn;
+//! - each store is to an element that the loop reads, and never to the same one twice: it steps
+//!   over elements as the load does, and as many times in all;
+//! - nothing overwrites an element between its store and the load. If it did, the cotangent would
+//!   be zero.
 //!
-//! **Invariants.** The variable is zero until the loop has run in reverse. If it has not run, on a way around it, nobody has read the array, and
-//! zero is right. Numbers are the same as with the shadow, bit for bit, since what is put there is stored, or added to zero.
+//! **Invariants.** The variable is zero until the loop has run in reverse. If it has not run, on a
+//! way around it, nobody has read the array, and zero is right. Numbers are the same as with the
+//! shadow, bit for bit, since what is put there is stored, or added to zero.
 
 use brolga_analysis::LoopId;
 use brolga_analysis::memory::alias::Origin;
@@ -59,7 +66,8 @@ pub(crate) fn summed(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &
     }
 }
 
-/// The sum that a load's elements are added to, and the number of turns of its loop, each of which reads the next element.
+/// The sum that a load's elements are added to, and the number of turns of its loop, each of which
+/// reads the next element.
 fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     let func = facts.func();
     let InstructionData::Load { opcode: Opcode::Load, arg, .. } = func.dfg.insts[load.access.inst] else {
@@ -91,8 +99,8 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     Some((Total { load: load.access.inst, sum, exit: *exit, always }, turns))
 }
 
-/// If a parameter of a loop's header goes through nothing but additions, in each turn, one of which adds what is loaded: all sums on the
-/// way, the parameter first.
+/// If a parameter of a loop's header goes through nothing but additions, in each turn, one of which
+/// adds what is loaded: all sums on the way, the parameter first.
 fn members(facts: &Facts<'_>, in_loop: LoopId, start: ir::Value, load: ir::Inst) -> Option<Vec<ir::Value>> {
     let func = facts.func();
     let element = func.dfg.first_result(load);
@@ -139,7 +147,8 @@ fn within(facts: &Facts<'_>, load: &Event, turns: &Sum, store: &Event) -> bool {
     }
     let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::Turns(l)).collect();
     let Some((factors, rest)) = b.at.factors(&atoms) else { return false };
-    // That an outer loop steps over what the inner one has covered was asked before: where it does not, stores meet, and clear.
+    // That an outer loop steps over what the inner one has covered was asked before: where it does
+    // not, stores meet, and clear.
     let steps = factors.last().and_then(Sum::as_constant) == Some(b.bytes);
     // In several loops, an access is not in the header of the innermost, which may run once more.
     let all = || match affine.turns(nest[0], &[]) {

@@ -1,27 +1,33 @@
-//! Shadows of memory that the function makes for itself: what is cleared for nobody, and what is added to nothing.
+//! Shadows of memory that the function makes for itself: what is cleared for nobody, and what is
+//! added to nothing.
 //!
-//! **Problem.** The reverse of a store takes the shadow of its place and leaves zero, for what the place held before; the reverse
-//! of a load adds to what is there. An array that is written once and then read needs neither: nobody looks at the shadow after the store's
-//! reverse, and what the first of the loads in reverse adds to is the zero that the shadow began with.
+//! **Problem.** The reverse of a store takes the shadow of its place and leaves zero, for what the
+//! place held before; the reverse of a load adds to what is there. An array that is written once
+//! and then read needs neither: nobody looks at the shadow after the store's reverse, and what the
+//! first of the loads in reverse adds to is the zero that the shadow began with.
 //!
-//! **Algorithm.** For each [private](brolga_analysis::memory::escape) piece of memory that holds no pointers, all accesses are known. In terms of the primal,
-//! where the reverse runs the other way:
-//! - a store need not *clear* if none of the accesses that read the shadow of its place (loads that add, stores that take) can
-//!   come before it: neither another one, nor itself in an earlier turn;
-//! - a load may *store* if no load that adds to its place can come after it: neither another one, nor itself in a later turn.
+//! **Algorithm.** For each [private](brolga_analysis::memory::escape) piece of memory that holds no
+//! pointers, all accesses are known. In terms of the primal, where the reverse runs the other way:
+//! - a store need not *clear* if none of the accesses that read the shadow of its place (loads that
+//!   add, stores that take) can come before it: neither another one, nor itself in an earlier turn;
+//! - a load may *store* if no load that adds to its place can come after it: neither another one,
+//!   nor itself in a later turn.
 //!
-//! What can come before what is told by the edges between blocks; of a block from `malloc`, no way through its `malloc` counts, since
-//! behind it there is another block. Whether two accesses can meet in one place is told by their distances from the start of the
-//! piece, as sums over the turns of loops ([`crate::primal::scev`]); whether one meets itself, by the same means as for arguments
+//! What can come before what is told by the edges between blocks; of a block from `malloc`, no way
+//! through its `malloc` counts, since behind it there is another block. Whether two accesses can
+//! meet in one place is told by their distances from the start of the piece, as sums over the turns
+//! of loops ([`crate::primal::scev`]); whether one meets itself, by the same means as for arguments
 //! ([`crate::shadow::store_for_add`]).
 //!
-//! **Why both hold together.** A shadow is zero when the reverse begins: it has been cleared, or was just made. Where a load stores, only takes
-//! have been at its place, each of which has left zero, or does not clear because nobody, this load included, comes after it
-//! in reverse. What is left in the shadow at the end is cleared before it is used again, when a frame is opened, or with
-//! the reverse of `malloc`.
+//! **Why both hold together.** A shadow is zero when the reverse begins: it has been cleared, or
+//! was just made. Where a load stores, only takes have been at its place, each of which has left
+//! zero, or does not clear because nobody, this load included, comes after it in reverse. What is
+//! left in the shadow at the end is cleared before it is used again, when a frame is opened, or
+//! with the reverse of `malloc`.
 //!
-//! **Invariants.** Only addresses that are the start of the piece plus a sum without other pointers are compared; if there is any other access that might touch
-//! the piece (a copy, an address that may be of another piece), nothing is changed.
+//! **Invariants.** Only addresses that are the start of the piece plus a sum without other pointers
+//! are compared; if there is any other access that might touch the piece (a copy, an address that
+//! may be of another piece), nothing is changed.
 
 use brolga_analysis::memory::alias::{Origin, Places};
 use brolga_analysis::memory::escape::Piece;
@@ -40,7 +46,8 @@ use crate::shadow::strides::{disjoint, nest, stride};
 /// More accesses than that to one piece are not compared.
 const MOST_ACCESSES: usize = 64;
 
-/// Find the stores that need not clear, the loads that may store, and the slots whose shadows the forward pass leaves alone.
+/// Find the stores that need not clear, the loads that may store, and the slots whose shadows the
+/// forward pass leaves alone.
 pub fn own(facts: &Facts<'_>, out: &mut Overwrites) {
     let mut touching: Vec<Option<Vec<ir::Inst>>> = facts.private.origins.iter().map(|_| Some(Vec::new())).collect();
     let func = facts.func();
@@ -216,7 +223,8 @@ fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrit
     }
 }
 
-/// Whether two different accesses of one block touch the same bytes in each turn, and others in every other turn.
+/// Whether two different accesses of one block touch the same bytes in each turn, and others in
+/// every other turn.
 fn same_place(a: &Event, b: &Event) -> bool {
     let (x, y) = (&a.access, &b.access);
     x.inst != y.inst && a.moves && b.moves && x.at == y.at && x.first == y.first && x.bytes == y.bytes

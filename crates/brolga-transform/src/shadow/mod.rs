@@ -1,6 +1,7 @@
 //! How shadows are stored to: in place of additions, not at all, or as one scalar.
 //!
-//! Analyses of accesses in canonical loops. They say which shadow operations have a cheaper form; assembly uses it.
+//! Analyses of accesses in canonical loops. They say which shadow operations have a cheaper form;
+//! assembly uses it.
 
 pub mod contract_array;
 pub mod local_memory;

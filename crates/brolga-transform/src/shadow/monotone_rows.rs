@@ -1,22 +1,28 @@
 //! Rows of a matrix that lie one behind another, if a run says so.
 //!
-//! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`. Whoever writes an adjoint by hand knows that no two
-//! rows overlap, so that each entry is read once, and its shadow is stored instead of cleared and added to ([`crate::shadow::store_for_add`]). In
-//! the program nothing says so: `row` is data.
+//! **Problem.** A sparse matrix has the entries of its `i`-th row at `row[i]` to `row[i + 1]`.
+//! Whoever writes an adjoint by hand knows that no two rows overlap, so that each entry is read
+//! once, and its shadow is stored instead of cleared and added to
+//! ([`crate::shadow::store_for_add`]). In the program nothing says so: `row` is data.
 //!
-//! **Answer.** The forward half reads `row` anyway, and asks: each row ends where the next begins, as one sees without running it, so
-//! rows are disjoint and leave no gaps if none ends before it begins. That is an addition to what is watched ([`crate::guards::versioning`]): the
-//! pullback that is taken if all numbers are finite and all rows ascend stores; the other one, for rare runs, adds. Where no row is passed by, nobody need
-//! have cleared the shadow: what rare runs add to, they clear first, by the reverse of the same loops with nothing but that in it.
+//! **Answer.** The forward half reads `row` anyway, and asks: each row ends where the next begins,
+//! as one sees without running it, so rows are disjoint and leave no gaps if none ends before it
+//! begins. That is an addition to what is watched ([`crate::guards::versioning`]): the pullback
+//! that is taken if all numbers are finite and all rows ascend stores; the other one, for rare
+//! runs, adds. Where no row is passed by, nobody need have cleared the shadow: what rare runs add
+//! to, they clear first, by the reverse of the same loops with nothing but that in it.
 //!
-//! **Where.** In a loop in a loop, which is in no other, in functions that have both halves. The inner loop goes up by one from `low` to
-//! `high` at addresses that are a multiple of what it counts; and `high` is the next turn's `low`, either handed on as such or loaded from
-//! where that is going to be loaded, in memory that nobody writes.
+//! **Where.** In a loop in a loop, which is in no other, in functions that have both halves. The
+//! inner loop goes up by one from `low` to `high` at addresses that are a multiple of what it
+//! counts; and `high` is the next turn's `low`, either handed on as such or loaded from where that
+//! is going to be loaded, in memory that nobody writes.
 //!
-//! **Invariant.** Rows from `low` up to `high`, where no `high` is below its `low` in the order in which the loop compares, are one run of
-//! numbers from the first `low` up to the last `high`. Where no row is passed by, a turn for each of them has been made by then, so they are fewer than would come
-//! round to the same address ([`crate::shadow::store_for_add`]). Where rows may be passed by, each `high` is asked to be below 2⁵¹ as well: then all that are read
-//! are, but for what lies in the first row, of which that holds as for any loop.
+//! **Invariant.** Rows from `low` up to `high`, where no `high` is below its `low` in the order in
+//! which the loop compares, are one run of numbers from the first `low` up to the last `high`.
+//! Where no row is passed by, a turn for each of them has been made by then, so they are fewer than
+//! would come round to the same address ([`crate::shadow::store_for_add`]). Where rows may be
+//! passed by, each `high` is asked to be below 2⁵¹ as well: then all that are read are, but for
+//! what lies in the first row, of which that holds as for any loop.
 
 use brolga_analysis::LoopId;
 use brolga_analysis::cfg::edge_args;
@@ -35,8 +41,8 @@ use crate::shadow::strides::{LONG_STEP, MOST_TURNS, SHORT_STEP, each_turn, is_fi
 use crate::translate::stmt::{AdStmt, AdStmts, RootGuards};
 
 impl Order {
-    /// What has to be asked so that reads at one address (and constants beside it) are of places that differ from turn to turn, and by how many
-    /// bytes they differ.
+    /// What has to be asked so that reads at one address (and constants beside it) are of places
+    /// that differ from turn to turn, and by how many bytes they differ.
     pub(crate) fn of_rows(
         facts: &Facts<'_>,
         affine: Affine<'_>,
@@ -167,12 +173,14 @@ pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
     stmts.values().map(of).collect()
 }
 
-/// Whether the reverse of a function can run twice, the first time to clear: it ends at one place, and does not ask the tape for its way.
+/// Whether the reverse of a function can run twice, the first time to clear: it ends at one place,
+/// and does not ask the tape for its way.
 pub fn can_clear(plan: &Plan) -> bool {
     plan.exits.len() == 1 && plan.again.is_empty() && !plan.returning.iter().any(|b| plan.blocks[b].push_id)
 }
 
-/// Leave the tape and cotangents to the pullback that comes behind. Whether that can be done: whether what clears needs nothing of the tape.
+/// Leave the tape and cotangents to the pullback that comes behind. Whether that can be done:
+/// whether what clears needs nothing of the tape.
 pub fn only_clears(graph: &mut CfgBlocks, func: &ir::Function) -> bool {
     for block in graph.blocks.values_mut() {
         let mut read: HashSet<Val> = block.insts.values().flat_map(AdInst::reads).collect();

@@ -1,4 +1,5 @@
-//! Tables of the stage: which shadows are stored to, rows, totals, and what a piece of memory is accessed by.
+//! Tables of the stage: which shadows are stored to, rows, totals, and what a piece of memory is
+//! accessed by.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;
@@ -15,13 +16,15 @@ pub struct Overwrites {
     pub stores: EntitySet<ir::Inst>,
     /// Stores whose reverse need not clear what it takes ([`crate::shadow::local_memory`]).
     pub spent: EntitySet<ir::Inst>,
-    /// Loads of arrays that are only added up, and their stores, each with its sum ([`crate::shadow::contract_array`]).
+    /// Loads of arrays that are only added up, and their stores, each with its sum
+    /// ([`crate::shadow::contract_array`]).
     pub summed: IndexMap<ir::Inst, Total>,
     /// Slots whose shadows the forward pass leaves alone.
     pub untouched: EntitySet<ir::StackSlot>,
     /// One per parameter: its shadow need not hold zeros before the call.
     pub whole: Vec<bool>,
-    /// Loads whose reverse stores if a run finds that rows ascend ([`crate::shadow::monotone_rows`]).
+    /// Loads whose reverse stores if a run finds that rows ascend
+    /// ([`crate::shadow::monotone_rows`]).
     pub rows: Vec<Rows>,
 }
 

@@ -1,25 +1,31 @@
 //! Shadows that are stored, not added to.
 //!
-//! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store, after somebody has filled
-//! the shadow with zeros. Where the caller says that a shadow holds nothing before the call (`Request::fresh`), and nothing
-//! else is ever added to that place, a store is enough, and the zeros are, too, for nothing. That is what an adjoint written
-//! by hand does.
+//! **Problem.** The reverse of `z = load a` is `shadow[a] += z̄`: a load, an addition and a store,
+//! after somebody has filled the shadow with zeros. Where the caller says that a shadow holds
+//! nothing before the call (`Request::fresh`), and nothing else is ever added to that place, a
+//! store is enough, and the zeros are, too, for nothing. That is what an adjoint written by hand
+//! does.
 //!
-//! **Algorithm.** For each argument whose memory the function only reads and that no other pointer reaches (`noalias`): find
-//! all loads of it by following its uses. If the pointer goes anywhere else (into a call, into memory), nothing is known. All
-//! active loads must be in one nest of loops, at addresses that differ by constants ([`crate::primal::scev`]), and that are never
-//! the same in two turns: the innermost loop steps over as many bytes as they cover together, each outer one over what the
-//! whole loop in it has covered. Of loads of the same place in one block the last is the first in reverse; it stores, the
-//! others add. Where only a run can tell whether turns read the same place, it is asked ([`crate::shadow::monotone_rows`]).
+//! **Algorithm.** For each argument whose memory the function only reads and that no other pointer
+//! reaches (`noalias`): find all loads of it by following its uses. If the pointer goes anywhere
+//! else (into a call, into memory), nothing is known. All active loads must be in one nest of
+//! loops, at addresses that differ by constants ([`crate::primal::scev`]), and that are never the
+//! same in two turns: the innermost loop steps over as many bytes as they cover together, each
+//! outer one over what the whole loop in it has covered. Of loads of the same place in one block
+//! the last is the first in reverse; it stores, the others add. Where only a run can tell whether
+//! turns read the same place, it is asked ([`crate::shadow::monotone_rows`]).
 //!
-//! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored to. Then the zeros may be
-//! left out. Beyond that it is asked that the nest runs whenever the function does, reads in every turn, and leaves no gaps,
-//! so that what is left alone are places before and behind what was read, not some in the middle.
+//! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored
+//! to. Then the zeros may be left out. Beyond that it is asked that the nest runs whenever the
+//! function does, reads in every turn, and leaves no gaps, so that what is left alone are places
+//! before and behind what was read, not some in the middle.
 //!
-//! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride turns, and a turn need not access anything, nor run the loop in it. No run has
-//! 2⁵¹ turns of a loop. That is enough for steps of up to [`SHORT_STEP`] bytes, of the innermost loop and of those around it up to the first that runs in each turn of all loops
-//! around that: turns that are counted there have been made. Longer steps are followed where each turn of each loop accesses: on their way round, addresses come
-//! through those that no process has, and fault ([`comes_round`]).
+//! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride turns, and
+//! a turn need not access anything, nor run the loop in it. No run has 2⁵¹ turns of a loop. That is
+//! enough for steps of up to [`SHORT_STEP`] bytes, of the innermost loop and of those around it up
+//! to the first that runs in each turn of all loops around that: turns that are counted there have
+//! been made. Longer steps are followed where each turn of each loop accesses: on their way round,
+//! addresses come through those that no process has, and fault ([`comes_round`]).
 
 use brolga_analysis::ParamMode;
 use brolga_analysis::uses::Use;
@@ -51,7 +57,8 @@ pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
     out
 }
 
-/// Finds the loads of an argument that store, and whether they overwrite its shadow. `None`: nothing is known.
+/// Finds the loads of an argument that store, and whether they overwrite its shadow. `None`:
+/// nothing is known.
 fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     let func = facts.func();
     let entry = facts.cfg.blocks[0];
@@ -79,7 +86,8 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
         .collect();
     let live: Vec<&Access> = reads.iter().filter(|r| active(r.inst)).collect();
     let one_nest = live.iter().all(|r| around(facts.loops, r.block) == nest && r.at == live[0].at);
-    // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs to neither.
+    // Blocks on other cycles run who knows how often; an address that two pointers lead to belongs
+    // to neither.
     let once = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
     let (own, _) = live[0].at.factors(&[Atom::Value(pointer)])?;
     if !one_nest || !once || own[0].as_constant() != Some(1) {

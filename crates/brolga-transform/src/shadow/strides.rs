@@ -1,4 +1,5 @@
-//! Strides: how far an address moves from iteration to iteration, and whether accesses of different iterations are apart.
+//! Strides: how far an address moves from iteration to iteration, and whether accesses of different
+//! iterations are apart.
 
 use brolga_analysis::{LoopId, Loops};
 use cranelift_codegen::ir;
@@ -22,8 +23,8 @@ pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {
     out
 }
 
-/// By how many bytes an address in these blocks of the innermost loop differs from turn to turn; `i64::MAX` outside of loops. `None` if two
-/// turns may read the same place.
+/// By how many bytes an address in these blocks of the innermost loop differs from turn to turn;
+/// `i64::MAX` outside of loops. `None` if two turns may read the same place.
 pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
     // Who moves: each loop by itself, or several of them together.
@@ -32,7 +33,8 @@ pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: 
         if let Atom::Walk(l, outer) = a {
             let place = |x| nest.iter().position(|&n| n == x);
             movers.push((a, place(outer)?));
-            // The last turn of each run only asks whether there is another; what it holds is where the next run begins.
+            // The last turn of each run only asks whether there is another; what it holds is where
+            // the next run begins.
             let lp = &affine.loops.loops[l];
             let asks_first = lp.exits.iter().all(|e| e.0 == lp.header) && !blocks.contains(&lp.header);
             if l != innermost || !asks_first {
@@ -89,8 +91,9 @@ pub(crate) const LONG_STEP: u64 = 1 << 32;
 /// Constants that are farther from zero, added to what turns make, might sum up to all addresses.
 const FAR: u64 = 1 << 61;
 
-/// Whether turns of a nest of loops may come to a place again since sums are modulo 2⁶⁴: turns of its loops, from the outside in, step by `factors`, and accesses
-/// are in these blocks of the innermost loop.
+/// Whether turns of a nest of loops may come to a place again since sums are modulo 2⁶⁴: turns of
+/// its loops, from the outside in, step by `factors`, and accesses are in these blocks of the
+/// innermost loop.
 fn comes_round(loops: &Loops, factors: &[Sum], blocks: &[ir::Block], nest: &[LoopId]) -> bool {
     let at_most = |s: &Sum, most: u64| s.as_constant().is_some_and(|c| c != 0 && c.unsigned_abs() <= most);
     // Of a pointer that walks through the nest only the innermost loop's turns count.
@@ -121,8 +124,8 @@ pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
     })
 }
 
-/// Which of these reads in one turn store, if no two of them overlap but those of the same place in one block; and whether
-/// they leave no gap.
+/// Which of these reads in one turn store, if no two of them overlap but those of the same place in
+/// one block; and whether they leave no gap.
 pub(crate) fn disjoint(live: &[&Access], stride: i64) -> Option<(Vec<ir::Inst>, bool)> {
     let looped = stride != i64::MAX;
     if live.iter().any(|r| r.first.unsigned_abs() >= FAR) {

@@ -29,7 +29,8 @@ pub(super) fn part(cx: &mut impl Converts, ticket: Val, (mask, up): (i64, i64)) 
     cx.ask("brolga_part_of_bytes", &[(ticket, types::I64), (mask, types::I64), (up, types::I64)], types::I64)
 }
 
-/// The words of a vector as a ticket, one half after the other: what lies in a word is for whoever puts it together to say.
+/// The words of a vector as a ticket, one half after the other: what lies in a word is for whoever
+/// puts it together to say.
 fn ticket_of_vector(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
     let words = if ty == types::F64X2 { ct } else { cx.convert(Arith::Bitcast, &[ct], types::F64X2) };
     let [low, high] = [0, 1].map(|lane| {
@@ -86,8 +87,8 @@ fn ticket_of_demand(cx: &mut impl Converts, demand: Val) -> Val {
     cx.convert(Arith::Select, &[demand, all, none], types::I64)
 }
 
-/// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, those as a ticket, or any of them as a demand. A demand as a number
-/// is a trap, when the pullback ends.
+/// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, those
+/// as a ticket, or any of them as a demand. A demand as a number is a trap, when the pullback ends.
 pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, own: Shape) -> Option<Val> {
     let found = match (ty, own) {
         (ty, own) if ty == own.ty() => ct,

@@ -1,8 +1,9 @@
 //! `AdStmt`: what one primal statement becomes.
 //!
-//! A statement is translated on its own: a forward fragment around (or instead of) the primal instruction, a reverse
-//! fragment, and, read off the latter, what must be communicated from the one to the other. Whole graphs are assembled
-//! afterwards; a rule sees no block. Source: Mooncake's `ADStmtInfo`.
+//! A statement is translated on its own: a forward fragment around (or instead of) the primal
+//! instruction, a reverse fragment, and, read off the latter, what must be communicated from the
+//! one to the other. Whole graphs are assembled afterwards; a rule sees no block. Source:
+//! Mooncake's `ADStmtInfo`.
 
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Tape, Val};
@@ -34,18 +35,21 @@ pub struct AdStmt {
     pub roots: RootGuards,
 }
 
-/// Products under a root (`brolga_analysis::guards::roots`), and what would make do without asking about their cotangents.
+/// Products under a root (`brolga_analysis::guards::roots`), and what would make do without asking
+/// about their cotangents.
 #[derive(Clone, Debug, Default)]
 pub struct RootGuards {
     /// Products that are zero where the cotangent is infinite and the factor zero.
     pub products: SmallVec<[Val; 2]>,
-    /// What must be so that a root has a finite slope here; if it is the reverse of one, and that is known.
+    /// What must be so that a root has a finite slope here; if it is the reverse of one, and that
+    /// is known.
     pub finite: Option<Numbers>,
     /// Whether it is the reverse of a root, and that is not known.
     pub open: bool,
 }
 
-/// A product of a cotangent that contributes zero if the cotangent is zero, whatever the factor: see [`StmtCx::strong`].
+/// A product of a cotangent that contributes zero if the cotangent is zero, whatever the factor:
+/// see [`StmtCx::strong`].
 #[derive(Clone, Debug)]
 pub struct Guard {
     /// The product, guarded.
@@ -106,15 +110,18 @@ pub struct Translation<'a, 'f> {
     pub seeds: Vec<Option<Val>>,
     /// Variants of callees that the fragments refer to.
     pub callees: &'a mut dyn Callees,
-    /// Where fragments are made, one statement after the other: those of a statement are copied out, no larger than they are.
+    /// Where fragments are made, one statement after the other: those of a statement are copied
+    /// out, no larger than they are.
     pub fragments: [Fragment; 3],
 }
 
 /// Where translation finds the names of derived callees.
 pub trait Callees {
-    /// Symbols of the forward pass and the pullback of a variant, which will be derived in due course; and that variant, which may be another one that serves as well.
+    /// Symbols of the forward pass and the pullback of a variant, which will be derived in due
+    /// course; and that variant, which may be another one that serves as well.
     fn derive(&mut self, variant: brolga_analysis::Variant) -> (brolga_analysis::Variant, (String, String));
-    /// Symbol of the function of both halves of a variant, which returns no value and will be derived in due course.
+    /// Symbol of the function of both halves of a variant, which returns no value and will be
+    /// derived in due course.
     fn whole(&mut self, variant: brolga_analysis::Variant) -> String;
 }
 
@@ -296,7 +303,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         }
     }
 
-    /// Read `shadow[addr + off]` and clear it: the reverse of an instruction that writes floats there.
+    /// Read `shadow[addr + off]` and clear it: the reverse of an instruction that writes floats
+    /// there.
     pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let delta = self.facts().delta(addr)?;
         let sure = self.facts().sure(addr);
@@ -319,9 +327,10 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         self.zero_mem_in(Where::Rvs, addr, off, bytes, checked);
     }
 
-    /// A place that is overwritten may have held a pointer, and then its shadow still holds one, which the pullback would take
-    /// for a cotangent. In memory of this call, or its caller's, the forward pass clears it; elsewhere the seed of an output may lie
-    /// there, and places that hold both are refused (AD0142).
+    /// A place that is overwritten may have held a pointer, and then its shadow still holds one,
+    /// which the pullback would take for a cotangent. In memory of this call, or its caller's, the
+    /// forward pass clears it; elsewhere the seed of an output may lie there, and places that hold
+    /// both are refused (AD0142).
     fn forget_pointer(&mut self, addr: ir::Value, off: i32, bytes: u32) {
         if self.facts().held_pointers(addr) {
             self.zero_mem_in(Where::Before, addr, off, bytes, false);
@@ -355,8 +364,8 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         self.push(w, defs, op);
     }
 
-    /// `product` where `ct` is not zero, and zero where it is: a strong zero. `why` are the numbers that would make do without, if
-    /// that is known.
+    /// `product` where `ct` is not zero, and zero where it is: a strong zero. `why` are the numbers
+    /// that would make do without, if that is known.
     pub fn strong(&mut self, ct: Val, product: Val, ty: Type, why: Option<Numbers>) -> Val {
         if !self.facts().options.strong_zero || self.is_one(ct) {
             return product;

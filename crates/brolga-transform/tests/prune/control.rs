@@ -305,7 +305,8 @@ fn tables() {
 
 #[test]
 fn ways_without_an_exit_keep_their_branches() {
-    // block4 never ends. What decides whether it is reached stays, also where nothing is done on the way.
+    // block4 never ends. What decides whether it is reached stays, also where nothing is done on
+    // the way.
     check(
         "function %f(i64, f64) -> f64 {
         block0(v0: i64, v1: f64):
@@ -368,7 +369,8 @@ fn a_function_without_exit_stays() {
     Case::new(text).stays();
 }
 
-/// The pullback of two arms that join: the number of the arm that was taken is read where it matters.
+/// The pullback of two arms that join: the number of the arm that was taken is read where it
+/// matters.
 fn reverse_arms(store: bool) -> Case {
     let mut case = Case::new(
         "function %f(i64, f64) -> f64 {
@@ -427,7 +429,8 @@ fn switches() {
 
 #[test]
 fn the_size_of_real_programs() {
-    // A chain of 5000 diamonds, every second of which matters, inside one loop; 20 dead instructions in each block.
+    // A chain of 5000 diamonds, every second of which matters, inside one loop; 20 dead
+    // instructions in each block.
     use std::fmt::Write;
     let mut text = String::from("function %f(i64, f64) -> f64 {\nblock0(v0: i64, v1: f64):\n jump block1(v0, v1)\n");
     text += "block1(v2: i64, v3: f64):\n jump block10(v3)\n";

@@ -1,5 +1,5 @@
-//! What `prune` removes and what it leaves, on small graphs: [`control`] and [`values`]. That it changes no result is tried
-//! on whole programs in `ir-tests/tests/prune.rs`.
+//! What `prune` removes and what it leaves, on small graphs: [`control`] and [`values`]. That it
+//! changes no result is tried on whole programs in `ir-tests/tests/prune.rs`.
 
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::uses::Uses;

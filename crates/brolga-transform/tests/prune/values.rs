@@ -42,7 +42,8 @@ fn a_counter_that_only_counts() {
 
 #[test]
 fn traps_stay() {
-    // Division by a constant cannot trap, nor does a load count; division by a variable and conversion to integer may.
+    // Division by a constant cannot trap, nor does a load count; division by a variable and
+    // conversion to integer may.
     check(
         "function %f(i64, f64) -> f64 {
         block0(v0: i64, v1: f64):
@@ -123,7 +124,8 @@ fn a_narrow_divisor_is_read_as_narrow() {
     );
 }
 
-/// One block that enters a frame, keeps two values and a number, and reads some of it in a second block.
+/// One block that enters a frame, keeps two values and a number, and reads some of it in a second
+/// block.
 fn frame() -> Case {
     let mut case = Case::new(
         "function %f(i64, f64) -> f64 {
@@ -172,7 +174,8 @@ fn what_is_kept_for_nobody() {
 
 #[test]
 fn held_variables() {
-    // Held variables are the function's own: that the frame is left for another one does not matter.
+    // Held variables are the function's own: that the frame is left for another one does not
+    // matter.
     let mut case = frame();
     let name = |n| Val::Aux(ir::Inst::from_u32(n), 0);
     case.add(0, &[], AdOp::Hold(name(0), v(2)));
@@ -212,7 +215,8 @@ fn what_is_kept_for_another_function() {
 
 #[test]
 fn names_of_a_pullback_are_local() {
-    // v2 of the forward part is read by nobody: the pullback part has a v2 of its own, and v3 and v4 from the forward part.
+    // v2 of the forward part is read by nobody: the pullback part has a v2 of its own, and v3 and
+    // v4 from the forward part.
     let mut case = frame();
     case.graph.blocks[1].role = Role::Exit;
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
@@ -258,7 +262,8 @@ fn row(middle: &str, roles: [Role; 2]) -> Case {
 
 #[test]
 fn names_of_other_blocks_are_those_of_the_forward_part_first() {
-    // The last block means the v2 of the forward part, not the one that the block in front of it has for itself; of v3 there is only that one.
+    // The last block means the v2 of the forward part, not the one that the block in front of it
+    // has for itself; of v3 there is only that one.
     let mut case = row("v3 = fmul v1, v1", [Role::Reverse(ir::Block::from_u32(0)), Role::Exit]);
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
     case.add(2, &[(d(1), types::F64)], AdOp::Arith(Arith::Fadd, [v(2), v(3)].as_slice().into(), types::F64));
@@ -342,7 +347,8 @@ fn effects_and_what_they_read() {
 
 #[test]
 fn cotangents_that_nobody_reads_afterwards() {
-    // What is read in the entry block, the loop behind it only adds to; what the loop reads, it has added itself, in the turn before.
+    // What is read in the entry block, the loop behind it only adds to; what the loop reads, it has
+    // added itself, in the turn before.
     let mut case = Case::new(
         "function %f(i64, f64) -> f64 {
         block0(v0: i64, v1: f64):

@@ -1,9 +1,11 @@
 //! Complex division as compilers call it: `__divdc3` and `__divsc3`.
 //!
-//! **Problem.** C divides complex numbers by a function of the compiler's library that scales by powers of two, so that nothing overflows on the way, and does so by
-//! integer arithmetic on float bits: there is no derivative to be had from that.
-//! **Answer.** The same function written with `logb` and `scalbn`, which are exact and have rules. [`divide`] emits it, and `quotient` computes it, to compare a module's own with
-//! ([`crate::clib`]). Results are those of LLVM's `compiler-rt` to the bit, except for which NaN it is.
+//! **Problem.** C divides complex numbers by a function of the compiler's library that scales by
+//! powers of two, so that nothing overflows on the way, and does so by integer arithmetic on float
+//! bits: there is no derivative to be had from that. **Answer.** The same function written with
+//! `logb` and `scalbn`, which are exact and have rules. [`divide`] emits it, and `quotient`
+//! computes it, to compare a module's own with ([`crate::clib`]). Results are those of LLVM's
+//! `compiler-rt` to the bit, except for which NaN it is.
 //!
 //! Source: the C standard, annex G.5.1, example 2.
 
@@ -222,7 +224,8 @@ mod tests {
         assert!(quotient(f64::NAN, f64::NAN, 0.0, 0.0).iter().all(|x| x.is_nan()));
     }
 
-    /// What the module's function is replaced by is what it has been compared with, also where no part is a number.
+    /// What the module's function is replaced by is what it has been compared with, also where no
+    /// part is a number.
     #[test]
     fn what_is_emitted_is_what_is_computed() {
         let text = |name: &str, t: &str, at: u32| {

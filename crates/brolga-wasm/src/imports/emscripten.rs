@@ -1,10 +1,12 @@
-//! What Emscripten leaves to JavaScript and a computation may need: growth of memory, copies of large blocks, the time, and calls out of
-//! which an exception would be caught.
+//! What Emscripten leaves to JavaScript and a computation may need: growth of memory, copies of
+//! large blocks, the time, and calls out of which an exception would be caught.
 //!
 //! System calls answer what they answer where there is no file.
 //!
-//! Its C library does not use `memory.grow`: it asks the host to, in bytes, and copies what is longer than half a kilobyte by a function of the host's. In a build that was made small
-//! these imports are called `a.a` and `a.b`; then only the embedder can say what they are ([`super::Imports::means`]).
+//! Its C library does not use `memory.grow`: it asks the host to, in bytes, and copies what is
+//! longer than half a kilobyte by a function of the host's. In a build that was made small these
+//! imports are called `a.a` and `a.b`; then only the embedder can say what they are
+//! ([`super::Imports::means`]).
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, types};
@@ -24,7 +26,8 @@ const NO_SYSTEM: i64 = 52;
 /// The shim for `name`, if it is one of the functions here and has their type.
 pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
     if name.starts_with("__syscall_") && ty.results() == [I32] {
-        // What is asked of a file by its name finds none; what is asked of one that is open, or of the system, is not there.
+        // What is asked of a file by its name finds none; what is asked of one that is open, or of
+        // the system, is not there.
         let by_name = ["at", "stat64", "at64"].iter().any(|end| name.ends_with(end)) && name != "__syscall_fstat64";
         return Some(if by_name { |fx| refuse(fx, NO_ENTRY) } else { |fx| refuse(fx, NO_SYSTEM) });
     }
@@ -68,8 +71,9 @@ pub(super) fn shim(name: &str, ty: &FuncType) -> Option<Shim> {
     })
 }
 
-/// Whether it is `invoke_…`: a call through the table, out of which exceptions and `longjmp` would be caught. Where neither is thrown (throwing is an import, too, and nothing provides
-/// that) it is the call and nothing else.
+/// Whether it is `invoke_…`: a call through the table, out of which exceptions and `longjmp` would
+/// be caught. Where neither is thrown (throwing is an import, too, and nothing provides that) it is
+/// the call and nothing else.
 pub(super) fn invokes(name: &str, ty: &FuncType) -> bool {
     name.starts_with("invoke_") && ty.params().first() == Some(&I32)
 }

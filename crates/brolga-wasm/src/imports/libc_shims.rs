@@ -1,5 +1,5 @@
-//! C functions that take pointers, as imports: the pointers are offsets into memory 0 on one side and addresses on the
-//! other; and division of complex numbers.
+//! C functions that take pointers, as imports: the pointers are offsets into memory 0 on one side
+//! and addresses on the other; and division of complex numbers.
 
 use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, types};
 use brolga_rules::{MathKind, MathRule, Ty};
@@ -54,7 +54,8 @@ fn divides(ty: &FuncType, float: ValType) -> bool {
     ty.params() == [ValType::I32, float, float, float, float] && ty.results().is_empty()
 }
 
-/// Check and widen pointers, call the C function, return what it returns; a `long` is widened, or cut.
+/// Check and widen pointers, call the C function, return what it returns; a `long` is widened, or
+/// cut.
 pub(super) fn widened(fx: &mut Fx<'_, '_, '_, '_>, rule: &'static MathRule) {
     let clif = |t: &Ty| match t {
         Ty::F64 => types::F64,

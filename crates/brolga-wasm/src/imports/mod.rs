@@ -11,9 +11,11 @@
 //! | a global | the value that the embedder gives |
 //! | a memory or a table | one of the instance's own, of the size that is asked for: there is nobody who shares it |
 //!
-//! A function that is none of these is a trap when it is called, and the trap says which import that was: what compilers make for JavaScript imports dozens, and a
-//! computation calls none of them. A global that nobody gives is an error when the module is loaded, since its value would be made up. An embedder that wants every name to be known
-//! asks for that ([`Imports::refuse_missing`]).
+//! A function that is none of these is a trap when it is called, and the trap says which import
+//! that was: what compilers make for JavaScript imports dozens, and a computation calls none of
+//! them. A global that nobody gives is an error when the module is loaded, since its value would be
+//! made up. An embedder that wants every name to be known asks for that
+//! ([`Imports::refuse_missing`]).
 
 pub(crate) mod complex;
 mod emscripten;
@@ -34,7 +36,8 @@ use crate::error::Error;
 use crate::parse::{ImportName, Info};
 use crate::translate::Fx;
 
-/// A function of the host's that translated code calls with the instance pointer in front. Integers only.
+/// A function of the host's that translated code calls with the instance pointer in front. Integers
+/// only.
 pub(crate) struct HostFunc {
     /// Its symbol.
     pub symbol: &'static str,
@@ -91,7 +94,8 @@ pub struct Imports {
 }
 
 impl Imports {
-    /// Nothing beyond what every module gets: C's mathematics, and WASI without files. Calling any other function is a trap.
+    /// Nothing beyond what every module gets: C's mathematics, and WASI without files. Calling any
+    /// other function is a trap.
     pub fn new() -> Self {
         Self::default()
     }
@@ -108,8 +112,9 @@ impl Imports {
         self
     }
 
-    /// Take this function for the one of `env`, or of WASI, that is called so: in modules whose imports have been given short names, `a.b` for `emscripten_memcpy_js`, or for `exp`. If nothing is known
-    /// of that name and of this type, it is as if nothing had been said.
+    /// Take this function for the one of `env`, or of WASI, that is called so: in modules whose
+    /// imports have been given short names, `a.b` for `emscripten_memcpy_js`, or for `exp`. If
+    /// nothing is known of that name and of this type, it is as if nothing had been said.
     pub fn means(mut self, module: &str, name: &str, function: &str) -> Self {
         self.means.insert((module.to_owned(), name.to_owned()), function.to_owned());
         self

@@ -1,9 +1,11 @@
 //! WASI preview 1: what a C library calls when a program starts, prints, asks the time or exits.
 //!
-//! There are no files, directories, sockets, arguments or environment variables. Standard output and error go where the instance sends them
-//! ([`crate::Output`]), standard input is at its end. What needs more than that is there, since libraries link it for their logs, and
-//! answers with the error that a sandbox answers with to which nothing was given ([`REFUSED`]). What a function writes to memory it writes by CLIF instructions, so the
-//! pass sees floats being overwritten; the host only computes the numbers.
+//! There are no files, directories, sockets, arguments or environment variables. Standard output
+//! and error go where the instance sends them ([`crate::Output`]), standard input is at its end.
+//! What needs more than that is there, since libraries link it for their logs, and answers with the
+//! error that a sandbox answers with to which nothing was given ([`REFUSED`]). What a function
+//! writes to memory it writes by CLIF instructions, so the pass sees floats being overwritten; the
+//! host only computes the numbers.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};
@@ -53,8 +55,9 @@ const WITHOUT_MEMORY: [&str; 5] = ["proc_exit", "proc_raise", "sched_yield", "fd
 const I32: ValType = ValType::I32;
 const I64: ValType = ValType::I64;
 
-/// Functions that only answer, and with which error: there is no file but the three standard streams, which nobody can seek or name.
-/// They read and write no memory, as functions of WASI that fail do not.
+/// Functions that only answer, and with which error: there is no file but the three standard
+/// streams, which nobody can seek or name. They read and write no memory, as functions of WASI that
+/// fail do not.
 const REFUSED: [(&str, &[ValType], i64); 27] = [
     ("fd_advise", &[I32, I64, I64, I32], errno::SPIPE),
     ("fd_allocate", &[I32, I64, I64], errno::NOTSUP),
@@ -89,8 +92,8 @@ const REFUSED: [(&str, &[ValType], i64); 27] = [
 /// The module that its functions are imported from.
 pub(super) const MODULE: &str = "wasi_snapshot_preview1";
 
-/// The shim for a function of WASI, if there is one of that type. What has pointers among its parameters makes no sense without a memory that
-/// they point into, unless it only answers.
+/// The shim for a function of WASI, if there is one of that type. What has pointers among its
+/// parameters makes no sense without a memory that they point into, unless it only answers.
 pub(super) fn shim(module: &str, name: &str, ty: &FuncType, memory: bool) -> Option<Shim> {
     if module != MODULE && module != "wasi_unstable" {
         return None;
@@ -173,7 +176,8 @@ pub(super) fn shim(module: &str, name: &str, ty: &FuncType, memory: bool) -> Opt
     (ty.params() == params && ty.results() == results).then_some(shim)
 }
 
-/// Say what one of the three standard streams is, in so many bytes: a character device without flags or rights. Its kind is at an offset, all else is zero.
+/// Say what one of the three standard streams is, in so many bytes: a character device without
+/// flags or rights. Its kind is at an offset, all else is zero.
 fn stream(fx: &mut Fx<'_, '_, '_, '_>, bytes: i64, kind_at: i32) {
     let (fd, at) = (fx.stack[0], fx.stack[1]);
     let third = fx.b.ins().iconst(types::I32, 2);

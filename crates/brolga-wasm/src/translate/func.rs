@@ -1,8 +1,9 @@
 //! One function: its control flow, locals and calls.
 //!
-//! A validated body is a program for a stack machine whose stack is known at every point, so the stack holds CLIF values
-//! while we translate. Each structured block becomes CLIF blocks; what flows to its end are block parameters. Locals are
-//! variables of the SSA builder. Code that cannot be reached is skipped, except that blocks are counted.
+//! A validated body is a program for a stack machine whose stack is known at every point, so the
+//! stack holds CLIF values while we translate. Each structured block becomes CLIF blocks; what
+//! flows to its end are block parameters. Locals are variables of the SSA builder. Code that cannot
+//! be reached is skipped, except that blocks are counted.
 
 use std::collections::HashMap;
 

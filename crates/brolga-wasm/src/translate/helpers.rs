@@ -1,9 +1,9 @@
-//! Functions that no Wasm function is, but that translated ones call: dispatchers, growth, loops over tables, and shims for
-//! imports.
+//! Functions that no Wasm function is, but that translated ones call: dispatchers, growth, loops
+//! over tables, and shims for imports.
 //!
-//! They are ordinary CLIF, so they are differentiated like everything else. What only the host can do (map pages, write to a
-//! terminal) is a call of a host function; its effect on anything that a program reads is written out here, so that the
-//! pass sees it.
+//! They are ordinary CLIF, so they are differentiated like everything else. What only the host can
+//! do (map pages, write to a terminal) is a call of a host function; its effect on anything that a
+//! program reads is written out here, so that the pass sees it.
 
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
@@ -122,7 +122,8 @@ fn dispatcher(fx: &mut Fx<'_, '_, '_, '_>, ty: &FuncType) {
     }
 }
 
-/// Make pages accessible, primal and shadow; then the size is stored, in CLIF, so that it is restored where writes are.
+/// Make pages accessible, primal and shadow; then the size is stored, in CLIF, so that it is
+/// restored where writes are.
 fn memory_grow(fx: &mut Fx<'_, '_, '_, '_>, memory: u32) {
     let pages = fx.stack[0];
     let size = fx.memory_size(memory);
@@ -196,7 +197,8 @@ pub(crate) fn call_host(
 ) -> Vec<brolga::cranelift_codegen::ir::Value> {
     let signature = host_signature(&fx.env.config, host);
     if fx.env.program.func(host.symbol).is_none() {
-        // SAFETY: `HostFunc` promises a C function of this signature, which lives as long as the process.
+        // SAFETY: `HostFunc` promises a C function of this signature, which lives as long as the
+        // process.
         let defined = unsafe { fx.env.program.define_host(host.symbol, &signature, host.address()) };
         defined.expect("symbols of host functions are ours alone");
     }

@@ -1,7 +1,8 @@
 //! Linear memory, globals and tables.
 //!
-//! All addresses are sums of `vmctx`, so all have its shadow delta. Bulk operators check their ranges first and then call
-//! C's `memmove` and `memset`, which have rules; Wasm wants a trap before anything is written.
+//! All addresses are sums of `vmctx`, so all have its shadow delta. Bulk operators check their
+//! ranges first and then call C's `memmove` and `memset`, which have rules; Wasm wants a trap
+//! before anything is written.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, TrapCode, Type, Value, types};
@@ -18,7 +19,8 @@ pub(super) fn header() -> MemFlagsData {
     MemFlagsData::trusted()
 }
 
-/// Accesses of the header's cells; those that the module does not change say so, and can be read again at any time.
+/// Accesses of the header's cells; those that the module does not change say so, and can be read
+/// again at any time.
 fn fixed(changes: bool) -> MemFlagsData {
     if changes { header() } else { header().with_readonly() }
 }

@@ -1,9 +1,10 @@
 //! From a module to a [`Program`]: one CLIF function for each Wasm function, and a few helpers.
 //!
-//! A function of type `[t…] -> [u…]` becomes `(i64 vmctx, t…) -> (u…)`; see [`crate::layout`] for what `vmctx` points at.
-//! References are 32-bit numbers: 0 is null, a function is its number among those that have references, plus one. So a
-//! table holds numbers and no addresses, and needs no shadow of its own. A call through a table goes to the *dispatcher* of
-//! its type, `(i64 vmctx, i32 reference, t…)`, a `br_table` of direct calls: the callees are known, so a derivative is as
+//! A function of type `[t…] -> [u…]` becomes `(i64 vmctx, t…) -> (u…)`; see [`crate::layout`] for
+//! what `vmctx` points at. References are 32-bit numbers: 0 is null, a function is its number among
+//! those that have references, plus one. So a table holds numbers and no addresses, and needs no
+//! shadow of its own. A call through a table goes to the *dispatcher* of its type, `(i64 vmctx, i32
+//! reference, t…)`, a `br_table` of direct calls: the callees are known, so a derivative is as
 //! exact as through a direct call, and nothing depends on where code lies.
 //!
 //! | part | file |
@@ -41,7 +42,8 @@ pub(crate) use ops::little;
 /// How accesses of linear memory are kept inside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bounds {
-    /// By pages that may not be accessed: no comparison at all. Needs the host's signals, so it is for compiled code.
+    /// By pages that may not be accessed: no comparison at all. Needs the host's signals, so it is
+    /// for compiled code.
     Guard,
     /// By a comparison with the memory's size before every access.
     Checked,
@@ -123,7 +125,8 @@ impl<'e, 'a> Env<'e, 'a> {
         sig
     }
 
-    /// Whether functions have the convention that tail calls need. Then dispatchers must not use stack either.
+    /// Whether functions have the convention that tail calls need. Then dispatchers must not use
+    /// stack either.
     pub fn has_tail_calls(&self) -> bool {
         self.conv == CallConv::Tail
     }
@@ -272,7 +275,8 @@ fn reference_numbers(env: &mut Env<'_, '_>) {
     }
 }
 
-/// What the module calls each function: in its export, or in the name section, or where it is imported.
+/// What the module calls each function: in its export, or in the name section, or where it is
+/// imported.
 fn names<'a>(info: &'a Info<'_>) -> Vec<Option<&'a str>> {
     let mut exported: HashMap<u32, &str> = HashMap::new();
     for e in &info.exports {
@@ -287,7 +291,8 @@ fn names<'a>(info: &'a Info<'_>) -> Vec<Option<&'a str>> {
     (0..).zip(&info.funcs).map(name).collect()
 }
 
-/// A symbol for each function: its name, or its number; never that of a C function, since a call by such a name means C's.
+/// A symbol for each function: its name, or its number; never that of a C function, since a call by
+/// such a name means C's.
 fn symbols(names: &[Option<&str>], provided: &[Option<Provided>]) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut out = Vec::new();

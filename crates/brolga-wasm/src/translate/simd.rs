@@ -1,8 +1,8 @@
 //! Operators on 128-bit vectors.
 //!
-//! Wasm has one vector type, CLIF one for each shape of lanes. A vector keeps the type that it was computed in until an
-//! operator wants another; in locals, at block parameters and in memory it is `i8x16`. The casts are between equal bits,
-//! so a cotangent of floats goes through them.
+//! Wasm has one vector type, CLIF one for each shape of lanes. A vector keeps the type that it was
+//! computed in until an operator wants another; in locals, at block parameters and in memory it is
+//! `i8x16`. The casts are between equal bits, so a cotangent of floats goes through them.
 
 use brolga::cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
@@ -52,7 +52,8 @@ impl Fx<'_, '_, '_, '_> {
         self.vbinary(ty, |fx, x, y| fx.b.ins().fcmp(cc, x, y))
     }
 
-    /// `second` where the comparison of the lanes holds, `first` elsewhere: not C's `fmin`, but what `a < b ? a : b` is.
+    /// `second` where the comparison of the lanes holds, `first` elsewhere: not C's `fmin`, but
+    /// what `a < b ? a : b` is.
     fn pseudo(&mut self, ty: Type, smaller: bool) -> bool {
         self.vbinary(ty, |fx, a, b| {
             let (x, y) = if smaller { (b, a) } else { (a, b) };

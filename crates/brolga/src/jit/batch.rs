@@ -1,14 +1,18 @@
 //! Tasks that do not wait for each other.
 //!
-//! **Problem.** What has been derived is verified and compiled, function by function, and none of these tasks needs another. But they
-//! are short: a helper takes as long to wake up (about 20 µs) as a small function takes to be verified.
+//! **Problem.** What has been derived is verified and compiled, function by function, and none of
+//! these tasks needs another. But they are short: a helper takes as long to wake up (about 20 µs)
+//! as a small function takes to be verified.
 //!
-//! **Answer.** The calling thread works through the tasks from the first one on, and helpers from the last one back, as soon as they are
-//! awake. Nobody waits for a helper that has not begun: if none ever comes (they are busy, or there are none, as in a child of `fork`),
-//! the caller has done everything itself. So a batch takes no longer than without helpers, but for waking them, which is left where
-//! there is little that they could do meanwhile ([`units::worth_help`](super::units::worth_help)).
+//! **Answer.** The calling thread works through the tasks from the first one on, and helpers from
+//! the last one back, as soon as they are awake. Nobody waits for a helper that has not begun: if
+//! none ever comes (they are busy, or there are none, as in a child of `fork`), the caller has done
+//! everything itself. So a batch takes no longer than without helpers, but for waking them, which
+//! is left where there is little that they could do meanwhile
+//! ([`units::worth_help`](super::units::worth_help)).
 //!
-//! **Invariant.** Each task runs once, and what it gives is in its place, whoever ran it. A panic in a task goes on in the calling thread.
+//! **Invariant.** Each task runs once, and what it gives is in its place, whoever ran it. A panic
+//! in a task goes on in the calling thread.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,7 +26,8 @@ const MOST: usize = 7;
 /// Bytes of stack for a helper: no less than that of a main thread, which may compile the same.
 const STACK: usize = 8 << 20;
 
-/// Helpers, or none if there is one processor, or if threads cannot be made. They sleep when nobody asks for them.
+/// Helpers, or none if there is one processor, or if threads cannot be made. They sleep when nobody
+/// asks for them.
 static HELPERS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     let n = std::thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).min(MOST);
     let pool = ThreadPoolBuilder::new().num_threads(n).stack_size(STACK).thread_name(|i| format!("brolga {i}"));
@@ -97,7 +102,8 @@ impl<R> Batch<R> {
     }
 }
 
-/// Run so many tasks, with no more than so many threads, of which the calling one is the first; zero stands for as many as there are.
+/// Run so many tasks, with no more than so many threads, of which the calling one is the first;
+/// zero stands for as many as there are.
 pub fn run<R: Send + 'static>(
     tasks: usize,
     threads: usize,
@@ -152,7 +158,8 @@ mod tests {
     fn helpers_help() {
         let caller = std::thread::current().id();
         let begin = Instant::now();
-        // The caller does not go on to the last task before somebody else has it, if there is anybody else.
+        // The caller does not go on to the last task before somebody else has it, if there is
+        // anybody else.
         let taken = Arc::new(AtomicUsize::new(0));
         let found = run(2, 0, move |i| {
             let alone = HELPERS.is_none();

@@ -1,13 +1,16 @@
-//! A derivation as machine code: primals, derived pairs, data objects and entry points in one `JITModule`.
+//! A derivation as machine code: primals, derived pairs, data objects and entry points in one
+//! `JITModule`.
 //!
-//! Functions of a derivation name each other by symbol; here symbols become `FuncId`s. For each function that we call from
-//! Rust there is an *entry point*, a C function of one pointer that reads arguments from an array of 16-byte cells, calls,
-//! and writes results to the same array, so that one trampoline (`brolga_runtime::call_guarded`) serves all signatures. What the
-//! request asked for is its own entry point, unless others call it (`brolga_transform::clif::entry_thunk`).
+//! Functions of a derivation name each other by symbol; here symbols become `FuncId`s. For each
+//! function that we call from Rust there is an *entry point*, a C function of one pointer that
+//! reads arguments from an array of 16-byte cells, calls, and writes results to the same array, so
+//! that one trampoline (`brolga_runtime::call_guarded`) serves all signatures. What the request
+//! asked for is its own entry point, unless others call it (`brolga_transform::clif::entry_thunk`).
 //!
-//! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the same module when somebody
-//! calls it, so that a function or a data object has one address for both. So is the second derivative of a program that
-//! [asks for addresses](super::tiers): the symbols of derived functions then mean those of the second.
+//! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the
+//! same module when somebody calls it, so that a function or a data object has one address for
+//! both. So is the second derivative of a program that [asks for addresses](super::tiers): the
+//! symbols of derived functions then mean those of the second.
 
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
@@ -110,7 +113,8 @@ fn runtime_symbol(symbol: &str) -> Option<*const u8> {
     SYMBOLS.get(symbol.strip_prefix(OF_C).unwrap_or(symbol)).map(|&at| at as *const u8)
 }
 
-/// Ask once for a sine and a cosine, where both are glibc's and nobody has defined functions of their names.
+/// Ask once for a sine and a cosine, where both are glibc's and nobody has defined functions of
+/// their names.
 pub fn one_call_of_two(func: &mut ir::Function, program: &Program) {
     let own = |k: FuncKey| program.funcs[k].body.is_some() || program.funcs[k].host.is_some();
     let is_of_c = |symbol: &str| {
@@ -195,8 +199,8 @@ impl Added {
 impl Drop for Compiled {
     fn drop(&mut self) {
         if let Some(linked) = self.linked.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            // SAFETY: every run holds a reference to this value, so none is on its way, and nobody else was given an
-            // address that outlives it.
+            // SAFETY: every run holds a reference to this value, so none is on its way, and nobody
+            // else was given an address that outlives it.
             unsafe { linked.module.free_memory() }
         }
     }
@@ -267,7 +271,8 @@ impl<'p> Builder<'p> {
         Ok(Target::Func(id))
     }
 
-    /// A function whose external names are symbols (in the spelling of `names`, if there is one), to be compiled as the module is.
+    /// A function whose external names are symbols (in the spelling of `names`, if there is one),
+    /// to be compiled as the module is.
     pub fn define(
         &mut self,
         symbol: &str,
@@ -348,7 +353,8 @@ impl<'p> Builder<'p> {
         }
         b.ins().return_(&[]);
         b.finalize(self.linked.module.isa().frontend_config());
-        // The symbol may have characters that a test-case name cannot be read back from; nobody reads this one.
+        // The symbol may have characters that a test-case name cannot be read back from; nobody
+        // reads this one.
         self.define(&name, func, None, owner).map(drop)
     }
 
@@ -419,18 +425,22 @@ const SHORT: usize = 150;
 
 /// Whether Cranelift's mid-end would do a derived function more harm than good.
 ///
-/// It computes pure values where they are first needed. A pullback is long chains of those between loads, and in a large one
-/// they are then all computed at the end, from loads that live until there; or, with many branches, once in every arm.
-/// Measured on generated functions: code five to thirty times as large, compiled in quadratic time. The transform already
-/// emits what a large function needs. Where nothing is repeated there is nothing to hoist either, which is most of what the
-/// mid-end is good for: a chain of 400 multiplications is compiled twice as fast without it, and runs by a third faster. But
-/// only the mid-end replaces divisions of integers by constants.
+/// It computes pure values where they are first needed. A pullback is long chains of those between
+/// loads, and in a large one they are then all computed at the end, from loads that live until
+/// there; or, with many branches, once in every arm. Measured on generated functions: code five to
+/// thirty times as large, compiled in quadratic time. The transform already emits what a large
+/// function needs. Where nothing is repeated there is nothing to hoist either, which is most of
+/// what the mid-end is good for: a chain of 400 multiplications is compiled twice as fast without
+/// it, and runs by a third faster. But only the mid-end replaces divisions of integers by
+/// constants.
 ///
-/// Where blocks are short no long chain is there to be moved, and more branches and instructions do no harm: loops that a C compiler has
-/// unrolled, with what they leave over, are many short blocks. There, blocks for rare runs do not count, as whatever becomes of them costs no time
-/// when it runs, unless they are more than all others.
+/// Where blocks are short no long chain is there to be moved, and more branches and instructions do
+/// no harm: loops that a C compiler has unrolled, with what they leave over, are many short blocks.
+/// There, blocks for rare runs do not count, as whatever becomes of them costs no time when it
+/// runs, unless they are more than all others.
 ///
-/// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says that half of the function is there twice.
+/// Blocks that run turns in lanes do not count: they are there beside what they do. `twice` says
+/// that half of the function is there twice.
 pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     let divides = divides_by_constants(func);
     // What the mid-end would do for a short function has been done.
@@ -438,7 +448,8 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
         return !divides;
     }
     let lanes = brolga_transform::clif::vectorise::in_front(func);
-    // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that asks at its end adds no arm.
+    // An edge back in layout order: all loops have one, and it costs nothing to ask. A loop that
+    // asks at its end adds no arm.
     let mut earlier = brolga_ir::map::HashSet::default();
     let (mut loops, mut longest) = (false, 0);
     // Instructions and branches: of all blocks, and of those that are not for rare runs.
@@ -466,7 +477,8 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
     insts > most.0 || branches > most.1 || !divides && (!loops || !has_cycle(func))
 }
 
-/// Whether integers are divided by constants, which the mid-end replaces by shifts and multiplications: a recursion by halves waits for nothing else.
+/// Whether integers are divided by constants, which the mid-end replaces by shifts and
+/// multiplications: a recursion by halves waits for nothing else.
 fn divides_by_constants(func: &ir::Function) -> bool {
     let is_constant = |v: ir::Value| {
         let inst = func.dfg.value_def(func.dfg.resolve_aliases(v)).inst();
@@ -480,7 +492,8 @@ fn divides_by_constants(func: &ir::Function) -> bool {
 
 /// Whether control flow leads from some block to itself.
 fn has_cycle(func: &ir::Function) -> bool {
-    // Blocks on the way from the entry to where the search is, and those from which it has come back.
+    // Blocks on the way from the entry to where the search is, and those from which it has come
+    // back.
     let (mut open, mut done) = (HashSet::default(), HashSet::default());
     let mut work: Vec<(ir::Block, bool)> = func.layout.entry_block().map(|b| (b, false)).into_iter().collect();
     while let Some((b, leave)) = work.pop() {
@@ -512,8 +525,9 @@ pub fn primals(program: &Program, roots: &[FuncKey], needed: &[FuncKey], options
     b.finish()
 }
 
-/// Functions of the program that derived functions call as they are, directly or not. Where functions are called through pointers,
-/// all: which one a pointer leads to is known by the address that the primal took.
+/// Functions of the program that derived functions call as they are, directly or not. Where
+/// functions are called through pointers, all: which one a pointer leads to is known by the address
+/// that the primal took.
 fn called(d: &Derivation) -> Vec<FuncKey> {
     if !d.captures.is_empty() {
         return d.primals.clone();
@@ -543,7 +557,8 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
 /// The root's derivative as it is compiled: forward pass and pullback, or the combined function.
 pub type Shown = Vec<Arc<ir::Function>>;
 
-/// Declare and define the derived functions, and what they call. `primals` is for functions of the program, if those are compiled otherwise.
+/// Declare and define the derived functions, and what they call. `primals` is for functions of the
+/// program, if those are compiled otherwise.
 pub fn compile(
     d: &mut Derivation,
     root: FuncKey,
@@ -556,7 +571,8 @@ pub fn compile(
     Ok((b.finish()?, shown))
 }
 
-/// The same beside a derivative that is there, of the same function: both share all functions and data objects of the program.
+/// The same beside a derivative that is there, of the same function: both share all functions and
+/// data objects of the program.
 pub fn add_second(
     compiled: &Compiled,
     d: &mut Derivation,
@@ -643,7 +659,8 @@ fn is_root(role: PartRole, d: &Derivation) -> bool {
     }
 }
 
-/// The primal of a request, and what it calls, added to the module of its derivative; with its entry point. As the derivative is compiled, or as is said.
+/// The primal of a request, and what it calls, added to the module of its derivative; with its
+/// entry point. As the derivative is compiled, or as is said.
 pub fn add_primal(
     compiled: &Compiled,
     program: &Program,

@@ -1,12 +1,16 @@
-//! What a caller declares of its pointer arguments, and what can be checked of it before anything runs.
+//! What a caller declares of its pointer arguments, and what can be checked of it before anything
+//! runs.
 //!
-//! With declared lengths an overlap of a shadow with a primal is seen at once, in a few comparisons; that is always done. In
-//! a debug run the declarations also go into the segment, where generated code looks at each shadow access, and a constant
-//! argument must not overlap one that has a shadow: what is read through it would have no derivative.
+//! With declared lengths an overlap of a shadow with a primal is seen at once, in a few
+//! comparisons; that is always done. In a debug run the declarations also go into the segment,
+//! where generated code looks at each shadow access, and a constant argument must not overlap one
+//! that has a shadow: what is read through it would have no derivative.
 //!
-//! What the caller has said of floats in memory ([`Arg::floats`]) is asked for when a pullback ends, by cotangents that have moved in pieces
-//! (`brolga_runtime::pieces`) to where the program has written nothing. And where a program that has floats of one size moves words which may be floats, the
-//! shadows of floats of the other size must be the same before a pullback and behind it.
+//! What the caller has said of floats in memory ([`Arg::floats`]) is asked for when a pullback
+//! ends, by cotangents that have moved in pieces (`brolga_runtime::pieces`) to where the program
+//! has written nothing. And where a program that has floats of one size moves words which may be
+//! floats, the shadows of floats of the other size must be the same before a pullback and behind
+//! it.
 
 use std::sync::Arc;
 
@@ -34,7 +38,8 @@ fn pointers<'a>(
     })
 }
 
-/// Refuse arguments whose shadows lie on primals, and in a debug run what else was promised and does not hold.
+/// Refuse arguments whose shadows lie on primals, and in a debug run what else was promised and
+/// does not hold.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -83,11 +88,14 @@ pub fn register(args: &[Arg], activities: &[ArgActivity], segment: &mut Segment)
 /// Where the shadows of floats lie that the caller knows of.
 #[derive(Default)]
 pub struct Places {
-    /// For each argument with a shadow of which the caller has said where floats are, the address of the shadow.
+    /// For each argument with a shadow of which the caller has said where floats are, the address
+    /// of the shadow.
     known: Vec<(u64, Arc<[Floats]>)>,
-    /// Shadows of arguments of which the caller has said no more than how long they are, or that they hold floats: address and length.
+    /// Shadows of arguments of which the caller has said no more than how long they are, or that
+    /// they hold floats: address and length.
     whole: Vec<(u64, u64)>,
-    /// Shadows of floats of another size than those which a program moves as integers: address and length.
+    /// Shadows of floats of another size than those which a program moves as integers: address and
+    /// length.
     others: Vec<(u64, usize)>,
 }
 
@@ -101,8 +109,9 @@ impl Places {
         Self { known, whole: whole.filter_map(|(_, a)| Some((a.shadow, a.len?))).collect(), others: Vec::new() }
     }
 
-    /// The same, and where floats are of another size than those that a program moves as integers, if it moves any: of 4 bytes if the lowest bit
-    /// of `guessed` is set, of 8 if the next is; and loads or stores none of that other size, as the next two bits say of either size.
+    /// The same, and where floats are of another size than those that a program moves as integers,
+    /// if it moves any: of 4 bytes if the lowest bit of `guessed` is set, of 8 if the next is; and
+    /// loads or stores none of that other size, as the next two bits say of either size.
     pub fn beside(mut self, args: &[Arg], guessed: u8) -> Self {
         let other = |size: u32| size == 8 && guessed & 0b1001 == 0b0001 || size == 4 && guessed & 0b0110 == 0b0010;
         for a in args.iter().filter(|a| guessed != 0 && a.shadow != 0) {
@@ -114,7 +123,8 @@ impl Places {
 
     /// The shadows of those floats as they are now.
     pub fn other_floats(&self) -> Vec<u8> {
-        // SAFETY: a shadow is as large as its primal, where the caller has said that there are floats.
+        // SAFETY: a shadow is as large as its primal, where the caller has said that there are
+        // floats.
         let bytes = |&(at, len): &(u64, usize)| unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec();
         self.others.iter().flat_map(bytes).collect()
     }
@@ -133,7 +143,8 @@ impl Places {
         ))
     }
 
-    /// Whether the byte whose shadow is at this address may be of a float that the caller has put there.
+    /// Whether the byte whose shadow is at this address may be of a float that the caller has put
+    /// there.
     pub fn has_float(&self, address: u64) -> bool {
         let holds = |base: u64, f: &Floats| f.size != 0 && address.wrapping_sub(base.wrapping_add(f.offset)) < f.len;
         self.whole.iter().any(|&(base, len)| address.wrapping_sub(base) < len)
@@ -177,7 +188,8 @@ mod tests {
         let places = Places::of(&[arg.clone(), Arg { shadow: 0, ..arg }], &[]);
         let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
         let (no, double, single) = (There::Unknown, There::Floats(8), There::Floats(4));
-        // Of the last four bytes of the singles, and of the constants, nobody says what is beside them.
+        // Of the last four bytes of the singles, and of the constants, nobody says what is beside
+        // them.
         let constants = There::Constants;
         let wanted = [no, no, double, double, double, no, no, no, single, no, no, constants, constants, no];
         assert_eq!(found, wanted);

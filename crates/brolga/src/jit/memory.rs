@@ -1,17 +1,23 @@
 //! Where machine code lies.
 //!
-//! **Problem.** Cranelift's provider of memory asks the system for pages of their own for every function that does not fit on the last one, and
-//! gives all back. For a small derivative that takes as long as a fifth of compiling it: a mapping, a fault for each page that is written to,
-//! and the same again for the next one. A large program has hundreds of mappings, each made executable by itself.
+//! **Problem.** Cranelift's provider of memory asks the system for pages of their own for every
+//! function that does not fit on the last one, and gives all back. For a small derivative that
+//! takes as long as a fifth of compiling it: a mapping, a fault for each page that is written to,
+//! and the same again for the next one. A large program has hundreds of mappings, each made
+//! executable by itself.
 //!
-//! **Answer.** Functions of a module share *slabs*. The first is small, and later ones are larger ([`LARGEST`]). The small ones of modules that are
-//! gone are kept for others, up to [`SPARE`] of them: their pages are there already.
+//! **Answer.** Functions of a module share *slabs*. The first is small, and later ones are larger
+//! ([`LARGEST`]). The small ones of modules that are gone are kept for others, up to [`SPARE`] of
+//! them: their pages are there already.
 //!
-//! **Invariants.** A page is never writable and executable at the same time. What has been made executable is not written to before its module is
-//! gone: what is added to a module lies on slabs of its own. A slab that waits for the next module is not executable, so that who calls
-//! code that is gone is told by a fault. A module that is dropped and not freed leaves its code where it is, as Cranelift's does.
+//! **Invariants.** A page is never writable and executable at the same time. What has been made
+//! executable is not written to before its module is gone: what is added to a module lies on slabs
+//! of its own. A slab that waits for the next module is not executable, so that who calls code that
+//! is gone is told by a fault. A module that is dropped and not freed leaves its code where it is,
+//! as Cranelift's does.
 //!
-//! Data, and code on machines that must be told when instructions change, is left to Cranelift's provider.
+//! Data, and code on machines that must be told when instructions change, is left to Cranelift's
+//! provider.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};

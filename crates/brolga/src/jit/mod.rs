@@ -1,10 +1,12 @@
 //! Derived rules: compiled forward pass and pullback.
 //!
-//! A [`DerivedRule`] is a pair of closures over one captures tuple. The captures are immutable; everything that a run
-//! writes lives in a tape segment, taken from a pool for each forward run and kept by its [`Pullback`]. So a rule is
-//! re-entrant, threads may share one, and a second call allocates nothing.
+//! A [`DerivedRule`] is a pair of closures over one captures tuple. The captures are immutable;
+//! everything that a run writes lives in a tape segment, taken from a pool for each forward run and
+//! kept by its [`Pullback`]. So a rule is re-entrant, threads may share one, and a second call
+//! allocates nothing.
 //!
-//! By default a rule is made with little effort, and another one, which is faster, takes its place when its calls have paid for it (`tiers.rs`).
+//! By default a rule is made with little effort, and another one, which is faster, takes its place
+//! when its calls have paid for it (`tiers.rs`).
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -47,11 +49,11 @@ pub struct Arg {
     pub value: DataValue,
     /// Address of the shadow of a duplicated pointer. Ignored for other arguments.
     pub shadow: u64,
-    /// Bytes behind a pointer, and as many behind its shadow, if the caller says so. Then an overlap of shadows with
-    /// primals is refused, and a debug run checks every access of a shadow.
+    /// Bytes behind a pointer, and as many behind its shadow, if the caller says so. Then an
+    /// overlap of shadows with primals is refused, and a debug run checks every access of a shadow.
     pub len: Option<u64>,
-    /// What the caller knows to be in memory behind a pointer when a run begins. Only programs ask that move floats in pieces, of memory that holds floats of
-    /// several sizes.
+    /// What the caller knows to be in memory behind a pointer when a run begins. Only programs ask
+    /// that move floats in pieces, of memory that holds floats of several sizes.
     pub floats: Option<Arc<[Floats]>>,
 }
 
@@ -62,8 +64,9 @@ pub struct Floats {
     pub offset: u64,
     /// How many bytes they have together.
     pub len: u64,
-    /// Bytes of each, 4 or 8. They lie at multiples of that. 0 if they are constants of the program, of which nobody knows what they are: if their cotangents
-    /// cannot be put together, their shadow is NaN (as a double, and as singles), and the pullback does not trap.
+    /// Bytes of each, 4 or 8. They lie at multiples of that. 0 if they are constants of the
+    /// program, of which nobody knows what they are: if their cotangents cannot be put together,
+    /// their shadow is NaN (as a double, and as singles), and the pullback does not trap.
     pub size: u32,
 }
 
@@ -132,7 +135,8 @@ impl Inner {
     }
 }
 
-/// The address of a function or data object, for the derivative that was compiled first, or for the one that was added.
+/// The address of a function or data object, for the derivative that was compiled first, or for the
+/// one that was added.
 fn address(compiled: &Compiled, added: Option<&Added>, symbol: &str) -> Option<usize> {
     added.map_or_else(|| compiled.address(symbol), |added| added.address(symbol))
 }
@@ -142,7 +146,8 @@ fn address(compiled: &Compiled, added: Option<&Added>, symbol: &str) -> Option<u
 enum Beside<'a> {
     /// It is alone in its module.
     Nothing,
-    /// A second derivative is to come into its module; functions of the program are compiled for both, with these options.
+    /// A second derivative is to come into its module; functions of the program are compiled for
+    /// both, with these options.
     Second { primals: &'a Options },
     /// It comes into the module of the first.
     First(&'a DerivedRule),
@@ -154,7 +159,8 @@ enum Derived {
     Whole { entry: usize, results: bool, segment: bool },
 }
 
-/// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so threads may share one.
+/// A compiled derivative. Cheap to clone; clones share code and captures, which are immutable, so
+/// threads may share one.
 #[derive(Clone)]
 pub struct DerivedRule(Arc<Inner>);
 
@@ -207,7 +213,8 @@ fn check_args<'a>(signature: &Signature, args: impl ExactSizeIterator<Item = &'a
 /// Call an entry point; everything is passed and returned in cells.
 ///
 /// # Safety
-/// `entry` is an entry point in `code`, and the pointers among its arguments are valid for what it does with them.
+/// `entry` is an entry point in `code`, and the pointers among its arguments are valid for what it
+/// does with them.
 unsafe fn enter(
     code: &CodeMap,
     program: &Program,
@@ -215,8 +222,8 @@ unsafe fn enter(
     entry: usize,
     cells: &mut [Cell],
 ) -> Result<(), Error> {
-    // SAFETY: an entry point takes a pointer to as many cells as it has arguments or results; the caller vouches for the
-    // pointers in them. Ranges hold generated code only.
+    // SAFETY: an entry point takes a pointer to as many cells as it has arguments or results; the
+    // caller vouches for the pointers in them. Ranges hold generated code only.
     unsafe {
         let f: brolga_runtime::Entry = std::mem::transmute(entry);
         call_guarded(f, cells.as_mut_ptr().cast(), &code.ranges)
@@ -225,8 +232,8 @@ unsafe fn enter(
 }
 
 impl DerivedRule {
-    /// Differentiate and compile. By default ([`Effort::Tiered`]) the rule is there soon, and becomes faster when its calls have taken as long
-    /// as that takes.
+    /// Differentiate and compile. By default ([`Effort::Tiered`]) the rule is there soon, and
+    /// becomes faster when its calls have taken as long as that takes.
     ///
     /// # Errors
     /// [`Error::Diagnostics`] with every problem of the program as asked.
@@ -267,19 +274,22 @@ impl DerivedRule {
         self.0.tiers.as_ref().is_none_or(Tiers::is_settled)
     }
 
-    /// What calls take before a rule of full effort takes the place of one of little effort, unless there is none to come.
+    /// What calls take before a rule of full effort takes the place of one of little effort, unless
+    /// there is none to come.
     pub fn price(&self) -> Option<Duration> {
         self.0.tiers.as_ref().map(Tiers::price)
     }
 
-    /// Count what has been spent on calls that went past [`Self::gradient`] and [`Self::forward`], as by whoever calls code by its address.
+    /// Count what has been spent on calls that went past [`Self::gradient`] and [`Self::forward`],
+    /// as by whoever calls code by its address.
     pub fn count(&self, spent: Duration) {
         if let Some(tiers) = &self.0.tiers {
             tiers.count(self, spent);
         }
     }
 
-    /// Make the rule of full effort now, if one is to come. If it cannot be made, as for want of memory, that is no error: the first one runs on.
+    /// Make the rule of full effort now, if one is to come. If it cannot be made, as for want of
+    /// memory, that is no error: the first one runs on.
     pub fn settle(&self) {
         if let Some(tiers) = &self.0.tiers {
             tiers.make(self);
@@ -324,7 +334,8 @@ impl DerivedRule {
             .captures
             .iter()
             .filter_map(|a| {
-                // A function whose address nobody took in compiled code cannot be called through a pointer.
+                // A function whose address nobody took in compiled code cannot be called through a
+                // pointer.
                 Some(DerivedPair {
                     primal: address(&a.symbol)? as *const u8,
                     forward: at(&a.forward) as *const u8,
@@ -391,8 +402,9 @@ impl DerivedRule {
         &self.0.signature
     }
 
-    /// The root's derivative as CLIF, as the next call runs it: forward pass and pullback, or the combined function and nothing. If nobody else calls
-    /// them, they take their arguments from memory, and leave results there, 16 bytes each.
+    /// The root's derivative as CLIF, as the next call runs it: forward pass and pullback, or the
+    /// combined function and nothing. If nobody else calls them, they take their arguments from
+    /// memory, and leave results there, 16 bytes each.
     pub fn clif(&self) -> (&str, &str) {
         let inner = &*self.now().0;
         let text = |i: usize| inner.emitted.get(i).map(|f| f.display().to_string()).unwrap_or_default();
@@ -400,14 +412,16 @@ impl DerivedRule {
         (a, b)
     }
 
-    /// Bytes that can be recorded beyond [`Options::tape_limit`]: for the frame of a root that a callee serves
-    /// ([`Derivation::spare`](brolga_transform::Derivation::spare)), and that otherwise would be on the stack.
+    /// Bytes that can be recorded beyond [`Options::tape_limit`]: for the frame of a root that a
+    /// callee serves ([`Derivation::spare`](brolga_transform::Derivation::spare)), and that
+    /// otherwise would be on the stack.
     pub fn spare(&self) -> usize {
         self.now().0.spare
     }
 
-    /// Bytes of machine code: of the derivative and what it calls, and of the primal once it has been called. What has been compiled with little effort
-    /// stays there when something faster has taken its place, and counts.
+    /// Bytes of machine code: of the derivative and what it calls, and of the primal once it has
+    /// been called. What has been compiled with little effort stays there when something faster has
+    /// taken its place, and counts.
     pub fn code_bytes(&self) -> usize {
         let whole = self.0.primal.get().and_then(|p| p.as_ref().ok()).map(|p| &p.0.code);
         let own = whole.unwrap_or_else(|| self.0.code()).code_bytes();
@@ -418,7 +432,8 @@ impl DerivedRule {
         }
     }
 
-    /// The primal, which is compiled when it is asked for: who wants gradients only should not wait for it.
+    /// The primal, which is compiled when it is asked for: who wants gradients only should not wait
+    /// for it.
     fn compiled_primal(&self) -> Result<&(Added, usize), Error> {
         let inner = &*self.0;
         // It is made once, so that it is made to be fast, whatever is derived.
@@ -428,14 +443,14 @@ impl DerivedRule {
         inner.primal.get_or_init(made).as_ref().map_err(Clone::clone)
     }
 
-    /// Whether the shadow of an argument that was declared [`fresh`](Request::fresh) is overwritten: it may hold anything before the
-    /// call. Otherwise the caller fills it with zeros.
+    /// Whether the shadow of an argument that was declared [`fresh`](Request::fresh) is
+    /// overwritten: it may hold anything before the call. Otherwise the caller fills it with zeros.
     pub fn overwrites(&self, arg: usize) -> bool {
         self.0.overwrites.get(arg).copied().unwrap_or(false)
     }
 
-    /// The address of a function or data object of the program, as the compiled code sees it. If the derivative has no use for it,
-    /// the primal is compiled.
+    /// The address of a function or data object of the program, as the compiled code sees it. If
+    /// the derivative has no use for it, the primal is compiled.
     pub fn address_of(&self, symbol: &str) -> Option<u64> {
         let found = address(&self.0.compiled, self.0.added.as_ref(), symbol);
         found.or_else(|| self.compiled_primal().ok()?.0.address(symbol)).map(|a| a as u64)
@@ -447,7 +462,8 @@ impl DerivedRule {
         unsafe { enter(self.0.code(), &self.0.program, phase, entry, cells) }
     }
 
-    /// Whether every cotangent that moved in pieces has been put together again. Only here it is known that none is still to come.
+    /// Whether every cotangent that moved in pieces has been put together again. Only here it is
+    /// known that none is still to come.
     fn all_arrived(&self, tape: Option<&mut Lease>, places: &Places, before: &[u8]) -> Result<(), Error> {
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
@@ -513,12 +529,12 @@ impl DerivedRule {
     /// Run the forward pass: the primal results, bit for bit, and the pullback of this run.
     ///
     /// # Errors
-    /// As for [`Self::primal`]; also if a duplicated argument has no shadow, if a shadow overlaps a primal as far as their
-    /// lengths are declared, or if the tape is full.
+    /// As for [`Self::primal`]; also if a duplicated argument has no shadow, if a shadow overlaps a
+    /// primal as far as their lengths are declared, or if the tape is full.
     ///
     /// # Safety
-    /// As for [`Self::primal`]; every shadow must be as large as its primal and laid out alike, and stay valid while the
-    /// pullback is used.
+    /// As for [`Self::primal`]; every shadow must be as large as its primal and laid out alike, and
+    /// stay valid while the pullback is used.
     pub unsafe fn forward(&self, args: &[Arg]) -> Result<(Vec<DataValue>, Pullback), Error> {
         let mut results = Vec::with_capacity(self.0.signature.returns.len());
         // SAFETY: our contract.
@@ -618,9 +634,10 @@ impl DerivedRule {
         debug_assert!(inner.request.args.iter().zip(&*out).all(|(a, o)| (*a == ArgActivity::Active) == o.is_some()));
     }
 
-    /// Value and gradient at once: `results` are the primal's (none in [`Mode::Gradient`](brolga_ir::Mode::Gradient)),
-    /// `cotangents` one entry per argument as from [`Pullback::call`], for one seed per result. A rule that was derived
-    /// split runs its two functions one after the other. In the steady state this allocates nothing.
+    /// Value and gradient at once: `results` are the primal's (none in
+    /// [`Mode::Gradient`](brolga_ir::Mode::Gradient)), `cotangents` one entry per argument as from
+    /// [`Pullback::call`], for one seed per result. A rule that was derived split runs its two
+    /// functions one after the other. In the steady state this allocates nothing.
     ///
     /// # Errors
     /// As for [`Self::forward`] and [`Pullback::call`].
@@ -677,8 +694,8 @@ impl DerivedRule {
         })
     }
 
-    /// [`Self::forward`] into a vector of the caller's. In the steady state (the tape of an earlier run has been given back,
-    /// the vector has room) this allocates nothing.
+    /// [`Self::forward`] into a vector of the caller's. In the steady state (the tape of an earlier
+    /// run has been given back, the vector has room) this allocates nothing.
     ///
     /// # Errors
     /// As [`Self::forward`].

@@ -1,6 +1,8 @@
-//! A program compiled as it is, without derivatives: what an embedder calls when it wants values only.
+//! A program compiled as it is, without derivatives: what an embedder calls when it wants values
+//! only.
 //!
-//! Every function of the program that a root reaches is compiled once, with one entry point for each root.
+//! Every function of the program that a root reaches is compiled once, with one entry point for
+//! each root.
 
 use std::collections::HashMap;
 
@@ -43,7 +45,8 @@ impl Primal {
     /// Call a root.
     ///
     /// # Errors
-    /// [`Error::Usage`] for arguments that do not fit or a function that is no root, [`Error::Trap`] if it traps.
+    /// [`Error::Usage`] for arguments that do not fit or a function that is no root,
+    /// [`Error::Trap`] if it traps.
     ///
     /// # Safety
     /// Pointers among the arguments must be valid for what the function does with them.

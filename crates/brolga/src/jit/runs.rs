@@ -1,4 +1,5 @@
-//! Runs of a derivative: what a forward pass leaves for its pullback, and what can be asked of a run of one function for both.
+//! Runs of a derivative: what a forward pass leaves for its pullback, and what can be asked of a
+//! run of one function for both.
 //!
 //! Both own the tape that was recorded, or give it back, and the rule whose code has recorded it.
 
@@ -12,7 +13,8 @@ use super::traps::Phase;
 use super::{Derived, DerivedRule, with_cells, write};
 use crate::Error;
 
-/// A finished run of a combined function: what can still be asked about it. Dropping it gives its tape back.
+/// A finished run of a combined function: what can still be asked about it. Dropping it gives its
+/// tape back.
 pub struct Run {
     pub(super) rule: DerivedRule,
     /// `None` if the function has no use for one.
@@ -36,7 +38,8 @@ fn data_shadow<'a>(rule: &DerivedRule, tape: &'a Lease, symbol: &str) -> Option<
     rule.0.program.data[key].writable.then(|| tape.global_shadows().bytes(key.as_u32() as usize))?
 }
 
-/// The pullback of one forward run. May be called several times with different seeds; it owns the run's tape.
+/// The pullback of one forward run. May be called several times with different seeds; it owns the
+/// run's tape.
 pub struct Pullback {
     pub(super) rule: DerivedRule,
     pub(super) tape: Lease,
@@ -46,11 +49,13 @@ pub struct Pullback {
 }
 
 impl Pullback {
-    /// Cotangents of the arguments for the given cotangents of the results (one per result; those of results that are not
-    /// floats are ignored). Returns one entry per argument: `Some` for active arguments. Shadows accumulate.
+    /// Cotangents of the arguments for the given cotangents of the results (one per result; those
+    /// of results that are not floats are ignored). Returns one entry per argument: `Some` for
+    /// active arguments. Shadows accumulate.
     ///
     /// # Errors
-    /// [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] if a cotangent reached something that cannot be followed.
+    /// [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] if a cotangent reached something
+    /// that cannot be followed.
     ///
     /// # Safety
     /// The memory that was passed to the forward run, primal and shadow, must still be valid.
@@ -89,8 +94,9 @@ impl Pullback {
         let inner = &*self.rule.0;
         let Derived::Pair { pullback, .. } = inner.derived else { unreachable!("only a pair makes pullbacks") };
         self.rule.check_seeds(seeds)?;
-        // Shadows of arguments are the caller's to reset; those of data objects are ours, and each call begins with zeros.
-        // Pointers' shadows among them are not read again: the forward pass has recorded what it needs of them.
+        // Shadows of arguments are the caller's to reset; those of data objects are ours, and each
+        // call begins with zeros. Pointers' shadows among them are not read again: the forward pass
+        // has recorded what it needs of them.
         if std::mem::replace(&mut self.called, true) {
             self.tape.global_shadows_mut().zero();
         }
@@ -103,7 +109,8 @@ impl Pullback {
             for (c, &i) in cells[1..].iter_mut().zip(&inner.abi.seeds) {
                 write(c, &seeds[i]);
             }
-            // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs to this pullback.
+            // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs
+            // to this pullback.
             unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }?;
             self.rule.all_arrived(Some(&mut self.tape), &self.places, &before)?;
             self.rule.cotangents(cells, out);

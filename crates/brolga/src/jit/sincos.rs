@@ -1,12 +1,16 @@
 //! One call for the sine and the cosine of one angle.
 //!
-//! **Problem.** Who needs one of them mostly needs the other: rotations do, Fourier transforms do, and the derivative of each is the other. A C library computes both in hardly more
-//! time than one, and C compilers ask it for both; Cranelift knows no function by its name.
+//! **Problem.** Who needs one of them mostly needs the other: rotations do, Fourier transforms do,
+//! and the derivative of each is the other. A C library computes both in hardly more time than one,
+//! and C compilers ask it for both; Cranelift knows no function by its name.
 //!
-//! **Answer.** Where a block calls `sin` and `cos` of one value, the first call becomes one of `sincos`, and the second what it gave besides. Of two calls of the same function one stays.
+//! **Answer.** Where a block calls `sin` and `cos` of one value, the first call becomes one of
+//! `sincos`, and the second what it gave besides. Of two calls of the same function one stays.
 //!
-//! **Why it is the same.** None of them reads or writes anything but its results. In glibc they are computed in the same way, and are the same bits (compared for 40 million
-//! angles of all magnitudes in double and 20 million in single precision). Other libraries are not known for that, so there the calls stay; as do those of functions that a program defines.
+//! **Why it is the same.** None of them reads or writes anything but its results. In glibc they are
+//! computed in the same way, and are the same bits (compared for 40 million angles of all
+//! magnitudes in double and 20 million in single precision). Other libraries are not known for
+//! that, so there the calls stay; as do those of functions that a program defines.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;

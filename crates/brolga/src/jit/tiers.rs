@@ -1,22 +1,28 @@
 //! Gradients that are there soon, and fast later.
 //!
-//! **Problem.** With full effort it takes about twice as long until there is a gradient as with little effort, and what comes out takes half the time
-//! ([`Effort`](brolga_ir::Effort)). Which of them pays depends on how often it is going to be called, and that nobody knows before.
+//! **Problem.** With full effort it takes about twice as long until there is a gradient as with
+//! little effort, and what comes out takes half the time ([`Effort`](brolga_ir::Effort)). Which of
+//! them pays depends on how often it is going to be called, and that nobody knows before.
 //!
-//! **Answer.** First the rule of little effort is made, and runs. When its calls have taken as long as the other one is going to take to be
-//! made (by a guess: [`PRICE`] times what the first one took), that is made, and runs from then on. So whoever calls once does not wait for what only many calls are worth, and
-//! at no time has more than about twice as long been spent as by somebody who had known. (That is how to rent skis before one buys them: Karlin, Manasse, Rudolph,
-//! Sleator, *Competitive snoopy caching*, 1988. Runtimes of Java and JavaScript do the same with their compilers.)
+//! **Answer.** First the rule of little effort is made, and runs. When its calls have taken as long
+//! as the other one is going to take to be made (by a guess: [`PRICE`] times what the first one
+//! took), that is made, and runs from then on. So whoever calls once does not wait for what only
+//! many calls are worth, and at no time has more than about twice as long been spent as by somebody
+//! who had known. (That is how to rent skis before one buys them: Karlin, Manasse, Rudolph,
+//! Sleator, *Competitive snoopy caching*, 1988. Runtimes of Java and JavaScript do the same with
+//! their compilers.)
 //!
 //! **Invariants.**
-//! - Both rules compute the same gradient, bit by bit but for signs of zeros: the same calls are replaced, and what only one of them would add or
-//!   multiply in another order, neither does ([`Options::tiers`]).
-//!   Which calls that is does not depend on the effort, but on the program: in large ones, none.
-//! - What a rule says of itself stays true. An argument whose shadow the first rule overwrites is overwritten by the second one, or there
-//!   is no second one.
-//! - Functions of the program and its data lie where they lie. A program that asks for an address, or calls one ([`has_addresses`]), could
-//!   tell one rule from the other if those were two: the second rule is then compiled into the module of the first, and functions of the
-//!   program, which are compiled once, for both of them with full effort.
+//! - Both rules compute the same gradient, bit by bit but for signs of zeros: the same calls are
+//!   replaced, and what only one of them would add or multiply in another order, neither does
+//!   ([`Options::tiers`]). Which calls that is does not depend on the effort, but on the program:
+//!   in large ones, none.
+//! - What a rule says of itself stays true. An argument whose shadow the first rule overwrites is
+//!   overwritten by the second one, or there is no second one.
+//! - Functions of the program and its data lie where they lie. A program that asks for an address,
+//!   or calls one ([`has_addresses`]), could tell one rule from the other if those were two: the
+//!   second rule is then compiled into the module of the first, and functions of the program, which
+//!   are compiled once, for both of them with full effort.
 //! - A pullback belongs to the rule that recorded its tape, and the primal to the first one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,11 +39,13 @@ use crate::Error;
 /// How many times as long full effort is taken to take as little effort did.
 const PRICE: u32 = 2;
 
-/// Instructions of a program that is so large that no calls are replaced in either tier, unless that is asked for: to find out where that does harm takes
-/// longer than to derive with little effort.
+/// Instructions of a program that is so large that no calls are replaced in either tier, unless
+/// that is asked for: to find out where that does harm takes longer than to derive with little
+/// effort.
 const LARGE: usize = 20_000;
 
-/// Bytes of stack for a thread that makes a rule: no less than that which made the first one had, if it was a main thread.
+/// Bytes of stack for a thread that makes a rule: no less than that which made the first one had,
+/// if it was a main thread.
 const STACK: usize = 8 << 20;
 
 /// What a rule of little effort knows of the one that comes after it.
@@ -109,7 +117,8 @@ impl Tiers {
         &self.full
     }
 
-    /// Count what has been spent on calls of `rule`, whose second rule this is, and make it if that has become worth while.
+    /// Count what has been spent on calls of `rule`, whose second rule this is, and make it if that
+    /// has become worth while.
     pub(super) fn count(&self, rule: &DerivedRule, spent: Duration) {
         if self.is_settled() {
             return;
@@ -121,7 +130,8 @@ impl Tiers {
         }
         match self.made {
             Made::Here => self.make(rule),
-            // Once for all calls until it is there. What stops the thread from being made is no reason to fail: the first rule is there.
+            // Once for all calls until it is there. What stops the thread from being made is no
+            // reason to fail: the first rule is there.
             Made::InBackground if before < self.price => {
                 let rule = rule.clone();
                 let make = move || rule.settle();
@@ -141,7 +151,8 @@ impl Tiers {
         self.second.get_or_init(|| {
             let beside = if self.shared { Beside::First(first) } else { Beside::Nothing };
             if self.shared {
-                // Nothing is added behind a rule of which a part may be there that cannot be linked.
+                // Nothing is added behind a rule of which a part may be there that cannot be
+                // linked.
                 let _ = first.compiled_primal();
             }
             let rule = DerivedRule::beside(&self.program, &self.request, &self.full, beside).ok()?;

@@ -1,7 +1,8 @@
 //! From the address of a trap back to the instruction that the user wrote.
 //!
-//! Every instruction of derived code carries the source location of the primal instruction it stems from; Cranelift keeps
-//! source locations and trap codes by code offset. A trap's address therefore names a primal instruction and a code.
+//! Every instruction of derived code carries the source location of the primal instruction it stems
+//! from; Cranelift keeps source locations and trap codes by code offset. A trap's address therefore
+//! names a primal instruction and a code.
 
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
@@ -71,7 +72,8 @@ impl CodeMap {
         self.functions.iter().map(|f| f.size as usize).sum()
     }
 
-    /// Explain a trap of a call of `entered`. Both passes run functions of the primal as they are where nothing is active.
+    /// Explain a trap of a call of `entered`. Both passes run functions of the primal as they are
+    /// where nothing is active.
     pub fn explain(&self, program: &Program, raw: &RawTrap, entered: Phase) -> Trap {
         let at = self.functions.partition_point(|f| f.start <= raw.pc);
         let f = &self.functions[at.saturating_sub(1)];

@@ -1,12 +1,14 @@
 //! Functions on their way to machine code: verified and compiled, side by side.
 //!
-//! **Problem.** Cranelift's verifier takes a tenth to a fifth as long as it takes to derive a function, and compiling takes half as long.
-//! One after the other, whoever waits for a gradient waits for both, and in a large program for one function after the other.
+//! **Problem.** Cranelift's verifier takes a tenth to a fifth as long as it takes to derive a
+//! function, and compiling takes half as long. One after the other, whoever waits for a gradient
+//! waits for both, and in a large program for one function after the other.
 //!
 //! **Answer.** None of this needs anything of another, so all of it is one [batch](super::batch).
 //!
-//! **Invariants.** Nothing is linked of a batch in which anything failed: code of a function that does not verify is never run. What the
-//! verifier says comes before what went wrong compiling, which is of less use then. Code does not depend on who compiled it.
+//! **Invariants.** Nothing is linked of a batch in which anything failed: code of a function that
+//! does not verify is never run. What the verifier says comes before what went wrong compiling,
+//! which is of less use then. Code does not depend on who compiled it.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -112,8 +114,9 @@ enum Done {
     Compiled(Result<Box<Code>, String>),
 }
 
-/// In which order units of these sizes are compiled, and these verified. The caller begins at one end, and helpers at the other, so that what takes longest
-/// is at the ends, and what takes least, which is to verify, in the middle, where they meet.
+/// In which order units of these sizes are compiled, and these verified. The caller begins at one
+/// end, and helpers at the other, so that what takes longest is at the ends, and what takes least,
+/// which is to verify, in the middle, where they meet.
 fn order(sizes: &[usize], unverified: &[usize]) -> Vec<Task> {
     let mut units: Vec<usize> = (0..sizes.len()).collect();
     units.sort_by_key(|&i| std::cmp::Reverse(sizes[i]));
@@ -129,8 +132,9 @@ const COMPILED: usize = 8;
 /// Instructions that are verified in the time that it takes the caller to wake a helper.
 const WORTH: usize = 150;
 
-/// Whether helpers are worth waking for functions with so many instructions each, of which so many are to be verified as well: whether they can
-/// take so much off the caller. The largest is compiled by one, whoever that is.
+/// Whether helpers are worth waking for functions with so many instructions each, of which so many
+/// are to be verified as well: whether they can take so much off the caller. The largest is
+/// compiled by one, whoever that is.
 pub fn worth_help(sizes: impl Iterator<Item = usize> + Clone, unverified: usize) -> bool {
     let (all, largest) = (sizes.clone().sum::<usize>(), sizes.max().unwrap_or(0));
     COMPILED * (all - largest) + unverified >= WORTH
@@ -185,15 +189,16 @@ struct Tables {
 }
 
 thread_local! {
-    /// Those that the last function of this thread was compiled with: the next one need not ask for memory again.
+    /// Those that the last function of this thread was compiled with: the next one need not ask for
+    /// memory again.
     static SPARE: Cell<Option<Box<Tables>>> = const { Cell::new(None) };
 }
 
 /// Instructions of a function whose tables are too large to be kept.
 const LARGE: usize = 10_000;
 
-/// Compile as is asked, or if that fails as plainly as can be: the mid-end has been seen to panic on valid functions that the back end
-/// alone compiles.
+/// Compile as is asked, or if that fails as plainly as can be: the mid-end has been seen to panic
+/// on valid functions that the back end alone compiles.
 fn code(unit: &Unit, plain: &OwnedTargetIsa) -> Result<Code, String> {
     if let Some(isa) = &unit.isa
         && let Ok(code) = attempt(unit, &**isa)
@@ -231,13 +236,15 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
         }
         Ok(found)
     };
-    // Cranelift panics on some instructions that a back end does not support. Its tables are dropped then.
+    // Cranelift panics on some instructions that a back end does not support. Its tables are
+    // dropped then.
     crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled)))
         .unwrap_or_else(|panic| Err(crate::quiet::text(&*panic).unwrap_or_default()))
 }
 
-/// Have the back end compile a function as it is, if nothing is to be done to it before: with little effort nothing is, but that what cannot be
-/// reached and other names of values go, and of those [`tidy`](brolga_transform::clif::simplify_cfg) has left none. So it need not be copied.
+/// Have the back end compile a function as it is, if nothing is to be done to it before: with
+/// little effort nothing is, but that what cannot be reached and other names of values go, and of
+/// those [`tidy`](brolga_transform::clif::simplify_cfg) has left none. So it need not be copied.
 fn back_end(
     ctx: &mut Context,
     regs: &mut regalloc2::Ctx,
@@ -265,7 +272,8 @@ mod tests {
     use super::*;
     use crate::jit::compile::host_isa;
 
-    /// What the back end makes of a function with little effort, and Cranelift as a whole: machine code.
+    /// What the back end makes of a function with little effort, and Cranelift as a whole: machine
+    /// code.
     fn compiled(text: &str) -> [Option<Vec<u8>>; 2] {
         let func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}: {text}")).remove(0);
         let isa = host_isa(&Options { effort: Effort::Quick, ..Options::default() }).expect("the host");
@@ -297,7 +305,8 @@ mod tests {
     fn helpers_are_woken_for_what_they_can_do() {
         let help = |sizes: &[usize], unverified| worth_help(sizes.iter().copied(), unverified);
         assert!(!help(&[], 0) && !help(&[WORTH - 1], WORTH - 1) && help(&[WORTH], WORTH));
-        // One function that somebody has verified is the caller's; of two, one can be somebody else's.
+        // One function that somebody has verified is the caller's; of two, one can be somebody
+        // else's.
         assert!(!help(&[10 * WORTH], 0) && help(&[WORTH, WORTH / COMPILED + 1], 0) && !help(&[WORTH, 1], 0));
     }
 

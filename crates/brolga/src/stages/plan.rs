@@ -1,4 +1,5 @@
-//! The plan of one variant as comments: what each block records, for whom, and how its reverse comes by what it reads.
+//! The plan of one variant as comments: what each block records, for whom, and how its reverse
+//! comes by what it reads.
 //!
 //! ```text
 //! ; Plan: an activation frame of 32 bytes; block numbers of 1 byte.
@@ -166,7 +167,8 @@ impl Comments<'_, '_> {
         keeper.filter(|&k| k != reader).map_or(String::new(), |k| format!(", kept by {k}"))
     }
 
-    /// Why a block's reverse reads a name: the statements whose reverse does, or what is made of it.
+    /// Why a block's reverse reads a name: the statements whose reverse does, or what is made of
+    /// it.
     fn readers(&self, b: ir::Block, v: Val) -> String {
         let text = |reader| match reader {
             Reader::Reverse(inst) => inst.to_string(),

@@ -8,9 +8,11 @@
 //!     comms    v1, v1'
 //! ```
 //!
-//! Of a value: `active` with the shape of its cotangent; `under a root` if that may be infinite because a root is at zero, so that products with
-//! it ask for that; `shadow by v1'` names the delta that leads to its shadow. `before` and `after` stand around the primal instruction in the forward pass, `instead` takes its place. An instruction
-//! without any of these stays as it is and has no reverse.
+//! Of a value: `active` with the shape of its cotangent; `under a root` if that may be infinite
+//! because a root is at zero, so that products with it ask for that; `shadow by v1'` names the
+//! delta that leads to its shadow. `before` and `after` stand around the primal instruction in the
+//! forward pass, `instead` takes its place. An instruction without any of these stays as it is and
+//! has no reverse.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! `docs/DIAGNOSTICS.md` lists every code of the sources and no other, and its examples provoke what they stand under.
+//! `docs/DIAGNOSTICS.md` lists every code of the sources and no other, and its examples provoke
+//! what they stand under.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,9 +7,10 @@
 //! <!-- end -->
 //! ```
 //!
-//! the lines between the two comments are what `cargo xtask dump docs/examples/loop.clif --stage pullback` prints now: all
-//! of it, or the named units (a block, a statement `inst3`, `Plan`). Without a stage it is the file itself. The test
-//! compares; `UPDATE_EXPECT=1` rewrites the document. `; grad:` lines of the examples are run as well.
+//! the lines between the two comments are what `cargo xtask dump docs/examples/loop.clif --stage
+//! pullback` prints now: all of it, or the named units (a block, a statement `inst3`, `Plan`).
+//! Without a stage it is the file itself. The test compares; `UPDATE_EXPECT=1` rewrites the
+//! document. `; grad:` lines of the examples are run as well.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -97,8 +98,8 @@ fn shown(path: &Path, stage: &str) -> String {
     dump(&file.program, &request, &options, stage).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The named units of a dump's first function: each begins with a line whose first word is the name, and goes on while lines are indented
-/// deeper; the plan goes on to the end of its paragraph.
+/// The named units of a dump's first function: each begins with a line whose first word is the
+/// name, and goes on while lines are indented deeper; the plan goes on to the end of its paragraph.
 fn select(text: &str, units: &[&str]) -> String {
     let mut out = String::new();
     let mut inside: Option<(usize, bool)> = None;

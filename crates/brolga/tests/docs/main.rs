@@ -1,4 +1,5 @@
-//! The documents in `docs/` say what is so: dumps in them are regenerated, codes in them are those of the sources.
+//! The documents in `docs/` say what is so: dumps in them are regenerated, codes in them are those
+//! of the sources.
 
 mod diagnostics;
 mod dumps;

@@ -1,4 +1,5 @@
-//! What documents point at is there, and the code map of `docs/ARCHITECTURE.md` is that of the workspace.
+//! What documents point at is there, and the code map of `docs/ARCHITECTURE.md` is that of the
+//! workspace.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -84,4 +85,20 @@ fn braces(name: &str) -> Vec<String> {
     let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
     let (inside, after) = rest.split_once('}').unwrap_or((rest, ""));
     inside.split(',').map(|x| format!("{before}{x}{after}")).collect()
+}
+
+#[test]
+fn files_of_the_glossary_exist() {
+    let text = std::fs::read_to_string(root().join("docs/GLOSSARY.md")).unwrap();
+    let sources = files(&root().join("crates"), "rs");
+    let sources: Vec<String> = sources.iter().map(|p| p.to_string_lossy().replace('\\', "/")).collect();
+    let rows = text.lines().filter(|l| l.starts_with("| ")).filter_map(|l| l.split(" |").nth(2));
+    let named = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
+    let is_path = |n: &String| n.contains('/') || n.ends_with(".rs");
+    let exists = |n: &String| {
+        let (file, folder) = (format!("/{n}"), format!("/{}/", n.trim_end_matches('/')));
+        sources.iter().any(|s| s.ends_with(&file) || s.contains(&folder))
+    };
+    let missing: Vec<String> = named.filter(is_path).filter(|n| !exists(n)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }

@@ -1,4 +1,5 @@
-//! Energy of, and leapfrog steps for, bodies under gravity: what rustc makes of slices, iterators, structs and bounds checks.
+//! Energy of, and leapfrog steps for, bodies under gravity: what rustc makes of slices, iterators,
+//! structs and bounds checks.
 #![no_std]
 #![feature(core_intrinsics)]
 
@@ -89,7 +90,8 @@ pub unsafe extern "C" fn advance(bodies: *mut Body, count: usize, dt: f64) {
     }
 }
 
-/// Exchanges two bodies, then the energy: seven words each way through integer registers or `memcpy`.
+/// Exchanges two bodies, then the energy: seven words each way through integer registers or
+/// `memcpy`.
 #[no_mangle]
 pub unsafe extern "C" fn swap_energy(bodies: *mut Body, count: usize, i: usize, j: usize) -> f64 {
     core::slice::from_raw_parts_mut(bodies, count).swap(i, j);

@@ -7,9 +7,9 @@ use crate::guard::{Entry, Signal};
 
 /// Call `entry(arg)`, having noted in the frame where to land. Returns 0, or 1 if it landed.
 ///
-/// Saved, from the bottom: x29 and x30 (a frame record, so that a debugger can walk past us), x19-x28, d8-d15, FPCR. The
-/// handler makes `sp` and `pc` what we noted, so at the landing pad everything is where it was before the call, save the
-/// registers.
+/// Saved, from the bottom: x29 and x30 (a frame record, so that a debugger can walk past us),
+/// x19-x28, d8-d15, FPCR. The handler makes `sp` and `pc` what we noted, so at the landing pad
+/// everything is where it was before the call, save the registers.
 ///
 /// # Safety
 /// `entry` may be called with `arg`; `frame` is valid until we return.
@@ -42,8 +42,9 @@ pub(super) unsafe extern "C" fn enter(entry: Entry, arg: *mut u8, frame: *const 
         "blr x9",
         "mov x0, #0",
         "b 3f",
-        // The landing pad. It begins with `bti jc` (a no-op elsewhere): the trap may have been on the first instruction
-        // of a function, with the branch type of the call that led there still set.
+        // The landing pad. It begins with `bti jc` (a no-op elsewhere): the trap may have been on
+        // the first instruction of a function, with the branch type of the call that led there
+        // still set.
         "2:",
         "hint #38",
         "ldr x9, [sp, #160]",
@@ -86,7 +87,8 @@ pub(super) unsafe fn return_address(context: &libc::ucontext_t) -> usize {
     context.uc_mcontext.regs[30] as usize
 }
 
-/// Whether the instruction at `pc` is stopped because a register does not say where code is: here it never is, its target is.
+/// Whether the instruction at `pc` is stopped because a register does not say where code is: here
+/// it never is, its target is.
 ///
 /// # Safety
 /// None: nothing is read.

@@ -1,7 +1,8 @@
 //! An alternate signal stack on every thread that makes a guarded call.
 //!
-//! Without one, the handler of a stack overflow would have no stack to run on. Rust gives one to the threads it starts, but
-//! not to threads that other languages started and that call into us, and only if its own handler is installed.
+//! Without one, the handler of a stack overflow would have no stack to run on. Rust gives one to
+//! the threads it starts, but not to threads that other languages started and that call into us,
+//! and only if its own handler is installed.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -11,7 +12,8 @@ use std::ptr;
 const SIZE: usize = 64 << 10;
 
 thread_local! {
-    /// Whether this thread has been looked at. Apart from `OWNED`, so that the common case costs no destructor check.
+    /// Whether this thread has been looked at. Apart from `OWNED`, so that the common case costs no
+    /// destructor check.
     static CHECKED: Cell<bool> = const { Cell::new(false) };
     static OWNED: Cell<Option<AltStack>> = const { Cell::new(None) };
 }
@@ -25,8 +27,8 @@ struct AltStack {
 /// Make sure that this thread has an alternate stack.
 pub(super) fn ensure() {
     if !CHECKED.replace(true) && !present() {
-        // A thread that is past its destructors, or for which there is no memory, does without: only a stack overflow is
-        // then fatal, as it would be without us.
+        // A thread that is past its destructors, or for which there is no memory, does without:
+        // only a stack overflow is then fatal, as it would be without us.
         let _ = OWNED.try_with(|owned| owned.set(AltStack::install()));
     }
 }
@@ -55,8 +57,8 @@ impl AltStack {
         let stack = AltStack { base, length };
         let usable = base.wrapping_byte_add(page);
         let request = libc::stack_t { ss_sp: usable, ss_flags: 0, ss_size: SIZE };
-        // SAFETY: the pages lie in our mapping, the lowest of which stays without access, to catch an overflow of this
-        // stack; the mapping lives until the thread ends.
+        // SAFETY: the pages lie in our mapping, the lowest of which stays without access, to catch
+        // an overflow of this stack; the mapping lives until the thread ends.
         let installed = unsafe {
             libc::mprotect(usable, SIZE, libc::PROT_READ | libc::PROT_WRITE) == 0
                 && libc::sigaltstack(&request, ptr::null_mut()) == 0
@@ -68,8 +70,8 @@ impl AltStack {
 impl Drop for AltStack {
     fn drop(&mut self) {
         let mut current = MaybeUninit::<libc::stack_t>::zeroed();
-        // SAFETY: we disable the stack only if it is still this one, and then nobody can be running on it, since the thread
-        // is here; if somebody replaced it, it is out of use as well.
+        // SAFETY: we disable the stack only if it is still this one, and then nobody can be running
+        // on it, since the thread is here; if somebody replaced it, it is out of use as well.
         unsafe {
             libc::sigaltstack(ptr::null(), current.as_mut_ptr());
             let range = self.base as usize..self.base as usize + self.length;

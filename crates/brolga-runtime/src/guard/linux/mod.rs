@@ -1,8 +1,9 @@
 //! The guard on Linux: the chain of guarded calls of a thread.
 //!
-//! *Invariant.* `CURRENT` is null or points to the frame of the innermost guarded call of this thread, which is alive.
-//! Only this thread and signal handlers that interrupt it read or write a frame, hence cells and relaxed atomics suffice,
-//! with compiler fences where the order matters to the handler.
+//! *Invariant.* `CURRENT` is null or points to the frame of the innermost guarded call of this
+//! thread, which is alive. Only this thread and signal handlers that interrupt it read or write a
+//! frame, hence cells and relaxed atomics suffice, with compiler fences where the order matters to
+//! the handler.
 
 mod altstack;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
@@ -16,7 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, compil
 
 use super::{CodeRanges, Entry, RawTrap};
 
-/// One guarded call. The trampoline writes the first two fields, which must stay first, and the handler the last.
+/// One guarded call. The trampoline writes the first two fields, which must stay first, and the
+/// handler the last.
 #[repr(C)]
 struct Frame {
     /// Stack pointer at the landing pad.
@@ -30,7 +32,8 @@ struct Frame {
 }
 
 thread_local! {
-    /// The innermost guarded call. Constant and without destructor, so that a signal handler may read it.
+    /// The innermost guarded call. Constant and without destructor, so that a signal handler may
+    /// read it.
     static CURRENT: Cell<*const Frame> = const { Cell::new(ptr::null()) };
 }
 
@@ -44,8 +47,9 @@ pub(super) unsafe fn call(entry: Entry, arg: *mut u8, code: &CodeRanges) -> Resu
     let frame =
         Frame { sp: Cell::new(0), landing: Cell::new(0), leaf: AtomicUsize::new(0), code, trap: Cell::new(None) };
     let outer = CURRENT.replace(&frame);
-    // SAFETY: our caller's obligation for the code; the frame outlives the call. Should the handler send control to the
-    // landing pad, what lies below it on the stack is generated code, which may be abandoned.
+    // SAFETY: our caller's obligation for the code; the frame outlives the call. Should the handler
+    // send control to the landing pad, what lies below it on the stack is generated code, which may
+    // be abandoned.
     let landed = unsafe { arch::enter(entry, arg, &frame) };
     CURRENT.set(outer);
     match frame.trap.take() {
@@ -76,12 +80,13 @@ pub(super) fn mark<R>(caller: usize, access: impl FnOnce() -> R) -> R {
     result
 }
 
-/// If a fault at `pc` belongs to the guarded call `frame`, the pc to report. `callee_of` is the return address, if the fault is that there is
-/// no code at `pc`.
+/// If a fault at `pc` belongs to the guarded call `frame`, the pc to report. `callee_of` is the
+/// return address, if the fault is that there is no code at `pc`.
 fn claim(frame: &Frame, pc: usize, callee_of: Option<usize>) -> Option<usize> {
     // SAFETY: `call` has borrowed the ranges for as long as the frame lives.
     let code = unsafe { &*frame.code };
-    // A return address points behind the call, perhaps to another function; the call itself ends one byte before.
+    // A return address points behind the call, perhaps to another function; the call itself ends
+    // one byte before.
     let call = frame.leaf.load(Relaxed).wrapping_sub(1);
     let caller = callee_of.map_or(0, |at| at.wrapping_sub(1));
     [pc, call, caller].into_iter().find(|&pc| code.contains(pc))

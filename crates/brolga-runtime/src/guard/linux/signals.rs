@@ -1,8 +1,9 @@
 //! The signal handler: ours or somebody else's fault.
 //!
-//! Installed once, for good, the first time a guarded call is made. Whoever installs a handler later must pass on what it
-//! does not know, as we do, or have ours installed again ([`install_again`]): then what it has installed is asked after us. A
-//! later handler may pass on to ours, which passes on to it: what comes back so goes to the handler that was there first.
+//! Installed once, for good, the first time a guarded call is made. Whoever installs a handler
+//! later must pass on what it does not know, as we do, or have ours installed again
+//! ([`install_again`]): then what it has installed is asked after us. A later handler may pass on
+//! to ours, which passes on to it: what comes back so goes to the handler that was there first.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -25,8 +26,8 @@ const SIGNALS: [(c_int, Signal); 5] = [
 /// What was installed before us, in the order of `SIGNALS`. Complete before our handler can run.
 static PREVIOUS: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
 
-/// What has been installed over ours, where ours has been installed again since; null for none. Never freed: a handler may be
-/// reading.
+/// What has been installed over ours, where ours has been installed again since; null for none.
+/// Never freed: a handler may be reading.
 static LATER: [AtomicPtr<libc::sigaction>; SIGNALS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS.len()];
 
 thread_local! {
@@ -73,8 +74,9 @@ fn ours() -> libc::sigaction {
     // SAFETY: all-zero bytes are a valid sigaction.
     let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     ours.sa_sigaction = handle as Handler as usize;
-    // ONSTACK: the fault may be that there is no stack. NODEFER: whether the signal is blocked while a previous
-    // handler runs is for that handler's own flags to say, see `chain`; ours cannot fault.
+    // ONSTACK: the fault may be that there is no stack. NODEFER: whether the signal is blocked
+    // while a previous handler runs is for that handler's own flags to say, see `chain`; ours
+    // cannot fault.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     ours
 }
@@ -86,7 +88,8 @@ fn is_ours(action: &libc::sigaction) -> bool {
 /// Replace the action of a signal, if there is a new one; return what it was.
 fn action(number: c_int, new: Option<&libc::sigaction>) -> libc::sigaction {
     let mut old = MaybeUninit::zeroed();
-    // SAFETY: both pointers are valid or null, and our handler, the only one ever passed, is async-signal-safe.
+    // SAFETY: both pointers are valid or null, and our handler, the only one ever passed, is
+    // async-signal-safe.
     let failed = unsafe { libc::sigaction(number, new.map_or(ptr::null(), ptr::from_ref), old.as_mut_ptr()) };
     debug_assert_eq!(failed, 0, "sigaction accepts these signals");
     // SAFETY: filled by the call, and valid as all-zero bytes otherwise.
@@ -104,7 +107,8 @@ unsafe extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: 
     }
 }
 
-/// If the signal is a trap in guarded code, record it and make the interrupted thread continue at the landing pad.
+/// If the signal is a trap in guarded code, record it and make the interrupted thread continue at
+/// the landing pad.
 fn try_handle(number: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
     // SAFETY: null or alive, by the invariant of `CURRENT`.
     let Some(frame) = (unsafe { CURRENT.get().as_ref() }) else { return false };
@@ -154,8 +158,8 @@ unsafe fn chain(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: all-zero bytes are a valid sigaction, and ask for the default.
             action(number, Some(&unsafe { MaybeUninit::zeroed().assume_init() }));
-            // A fault happens again when we return, at its own pc, which makes for a better core dump. A signal that was
-            // sent would not come again, nor does a breakpoint.
+            // A fault happens again when we return, at its own pc, which makes for a better core
+            // dump. A signal that was sent would not come again, nor does a breakpoint.
             if sent || number == libc::SIGTRAP {
                 // SAFETY: always allowed.
                 unsafe { libc::raise(number) };
@@ -163,8 +167,9 @@ unsafe fn chain(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
         }
         handler => {
             let mut mask = previous.sa_mask;
-            // SAFETY: the mask is a valid set and the signal a valid number. The mask of the interrupted thread comes back
-            // when we return. The address is that of a handler of the type that the flag says.
+            // SAFETY: the mask is a valid set and the signal a valid number. The mask of the
+            // interrupted thread comes back when we return. The address is that of a handler of the
+            // type that the flag says.
             unsafe {
                 if previous.sa_flags & libc::SA_NODEFER == 0 {
                     libc::sigaddset(&mut mask, number);

@@ -7,9 +7,10 @@ use crate::guard::{Entry, Signal};
 
 /// Call `entry(arg)`, having noted in the frame where to land. Returns 0, or 1 if it landed.
 ///
-/// Saved below the return address, from the top: rbp, rbx, r12-r15, then MXCSR and the x87 control word in one slot, which
-/// also aligns the stack to 16 bytes. The handler makes `rsp` and `rip` what we noted, so at the landing pad everything is
-/// where it was before the call, save the registers.
+/// Saved below the return address, from the top: rbp, rbx, r12-r15, then MXCSR and the x87 control
+/// word in one slot, which also aligns the stack to 16 bytes. The handler makes `rsp` and `rip`
+/// what we noted, so at the landing pad everything is where it was before the call, save the
+/// registers.
 ///
 /// # Safety
 /// `entry` may be called with `arg`; `frame` is valid until we return.
@@ -80,12 +81,14 @@ pub(super) unsafe fn return_address(context: &libc::ucontext_t) -> usize {
     unsafe { (stack_pointer(context) as *const usize).read_unaligned() }
 }
 
-/// Whether the instruction at `pc` calls what a register says. An address that no pointer can have stops the call itself.
+/// Whether the instruction at `pc` calls what a register says. An address that no pointer can have
+/// stops the call itself.
 ///
 /// # Safety
 /// There is code at `pc`.
 pub(super) unsafe fn calls_a_register(pc: usize) -> bool {
-    // SAFETY: our contract; code ends in a return or a trap, so there is more behind an instruction that is neither.
+    // SAFETY: our contract; code ends in a return or a trap, so there is more behind an instruction
+    // that is neither.
     let [first, second, third] = unsafe { (pc as *const [u8; 3]).read_unaligned() };
     // `call r` and `jmp r` are FF /2 and FF /4, perhaps behind a REX prefix.
     let (op, operand) = if first & 0xf0 == 0x40 { (second, third) } else { (first, second) };

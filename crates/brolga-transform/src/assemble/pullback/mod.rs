@@ -8,11 +8,13 @@
 //! exit         return the cotangents of the arguments
 //! ```
 //!
-//! **Where cotangents are.** A value's cotangent lives in one frontend variable, and means something exactly where the
-//! value is live ([`Liveness`]): at the start of the reverse of B for the values live out of B. On the edge P → B, a value that is live out of P but not live into B (it was needed on
-//! another path, or is only an argument of this branch) becomes zero before the arguments receive theirs; at the start of
-//! the reverse of B, a value that is used in B but not live out of it is zero. So no cotangent survives from one iteration
-//! to another by accident, and block parameters have instantaneous semantics.
+//! **Where cotangents are.** A value's cotangent lives in one frontend variable, and means
+//! something exactly where the value is live ([`Liveness`]): at the start of the reverse of B for
+//! the values live out of B. On the edge P → B, a value that is live out of P but not live into B
+//! (it was needed on another path, or is only an argument of this branch) becomes zero before the
+//! arguments receive theirs; at the start of the reverse of B, a value that is used in B but not
+//! live out of it is zero. So no cotangent survives from one iteration to another by accident, and
+//! block parameters have instantaneous semantics.
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Check, Defs, FrameSlot, Shape, Val};
@@ -45,9 +47,11 @@ pub struct Pullback {
 pub struct Pullbacks {
     /// The one that is right for all runs.
     pub guarded: Pullback,
-    /// One without guards, for runs in which all that is watched is as it should be ([`crate::guards::versioning`]).
+    /// One without guards, for runs in which all that is watched is as it should be
+    /// ([`crate::guards::versioning`]).
     pub free: Option<Pullback>,
-    /// What comes before the first where there is a choice: it clears what that is going to add to ([`crate::shadow::monotone_rows`]).
+    /// What comes before the first where there is a choice: it clears what that is going to add to
+    /// ([`crate::shadow::monotone_rows`]).
     pub clearing: Option<Pullback>,
 }
 
@@ -113,7 +117,8 @@ pub fn pullback(
     Pullback { graph: CfgBlocks { symbol, signature, blocks: b.blocks }, seg, reverse_of: b.reverse_of }
 }
 
-/// One pullback of two with the same parameters: the first if the flag that the forward pass has left is set.
+/// One pullback of two with the same parameters: the first if the flag that the forward pass has
+/// left is set.
 pub fn either(guarded: Pullback, free: Pullback, flag: FrameSlot, ids: &mut Ids) -> Pullback {
     let Pullback { graph: mut whole, seg, reverse_of } = guarded;
     let (old, new) = (whole.entry(), ids.block());
@@ -367,8 +372,9 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Where the pullback goes from the reverse of `b` if that was entered from `p`: to an edge block, if anything happens on
-    /// the edge, and the reverse of `p` can also be reached otherwise.
+    /// Where the pullback goes from the reverse of `b` if that was entered from `p`: to an edge
+    /// block, if anything happens on the edge, and the reverse of `p` can also be reached
+    /// otherwise.
     fn way_back(
         &mut self,
         p: ir::Block,
@@ -398,7 +404,8 @@ impl Builder<'_, '_> {
         edge
     }
 
-    /// Whether a block has a reverse as ever: it is in no loop that is run again, or reversed in each turn of one.
+    /// Whether a block has a reverse as ever: it is in no loop that is run again, or reversed in
+    /// each turn of one.
     fn is_reversed(&self, b: ir::Block) -> bool {
         self.plan.again(b).is_none_or(|a| a.turns && b != a.header)
     }
@@ -463,7 +470,8 @@ impl Builder<'_, '_> {
             let way = self.arith(f, Arith::Isub, &[end, Val::Primal(iv.start)], ty, at);
             (way, of.step.wrapping_div(iv.step))
         } else {
-            // How often: fewer times than would lead back to the start, so nothing has been lost beyond the end of the type.
+            // How often: fewer times than would lead back to the start, so nothing has been lost
+            // beyond the end of the type.
             let start = Val::Primal(iv.start);
             let way = if iv.step > 0 { [end, start] } else { [start, end] };
             let way = self.arith(f, Arith::Isub, &way, ty, at);
@@ -489,7 +497,8 @@ impl Builder<'_, '_> {
             }
             end = self.arith(f, Arith::MinMax(op), &[first, end], ty, at);
             if last.iv.step.abs() > 1 {
-                // Whole steps from the first value, the last of which reaches the bound or goes beyond it.
+                // Whole steps from the first value, the last of which reaches the bound or goes
+                // beyond it.
                 let s = last.iv.step.abs();
                 let up = last.iv.step > 0;
                 let way = if up { [end, first] } else { [first, end] };
@@ -570,7 +579,8 @@ impl Builder<'_, '_> {
         self.leave(f, p, b);
     }
 
-    /// The cotangent of one value for another that has the same bits: a number for a ticket, or a ticket for a number.
+    /// The cotangent of one value for another that has the same bits: a number for a ticket, or a
+    /// ticket for a number.
     fn in_shape(&mut self, f: &mut Fragment, ct: Val, of: ir::Value, to: ir::Value, at: Option<ir::Inst>) -> Val {
         let shape = |v| self.facts.activity.ct[v].expect("an active value has a shape");
         let (ty, own) = (shape(of).ty(), shape(to));
@@ -585,7 +595,8 @@ impl Builder<'_, '_> {
         let mut out = Vec::new();
         for (i, shape) in facts.variant.param_shapes(&facts.func().signature) {
             let d = Val::D(self.ids.dv());
-            // A lazily materialised zero: nothing was ever added to an argument without a cotangent.
+            // A lazily materialised zero: nothing was ever added to an argument without a
+            // cotangent.
             let (op, ty) = match facts.activity.ct[formal[i]].filter(|_| !self.plan.exits.is_empty()) {
                 Some(own) => (AdOp::TakeCt(formal[i]), own.ty()),
                 None => (AdOp::Arith(Arith::Const(0.0), Args::default(), shape.ty()), shape.ty()),

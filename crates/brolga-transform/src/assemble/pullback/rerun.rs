@@ -55,7 +55,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// On an edge out of a loop that is run again, each sum's first gets the cotangent that arrives.
+    /// On an edge out of a loop that is run again, each sum's first gets the cotangent that
+    /// arrives.
     pub(super) fn leave(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block) {
         let Some(a) = self.plan.again(p).filter(|a| !a.blocks.contains(&b)) else { return };
         let at = self.facts.func().layout.last_inst(p);
@@ -129,7 +130,8 @@ impl Builder<'_, '_> {
             let term = Term::Jump(to(self.reverse_of[&latch]));
             self.finish(edge, Role::Edge(latch, a.header), vec![], f, term, func.layout.last_inst(latch));
         }
-        // What is held inside of loops has nothing to do with one that is outermost, and is run forwards.
+        // What is held inside of loops has nothing to do with one that is outermost, and is run
+        // forwards.
         let holds: Holds = [(a.entry, vec![])].into_iter().collect();
         let mut f = Fragment::default();
         self.edge(&mut f, a.entry, a.header, &taken, &holds);

@@ -1,9 +1,10 @@
 //! Addresses as sums, to see how far two are apart.
 //!
-//! An address is a sum of values, of at most one widened 32-bit sum, and of constants: `v7 + uextend(v3 + 8·v4 + 16) + 24`. Two that have the same
-//! values differ by constants. Sums are those of the machine, modulo 2^64 and modulo 2^32, so what follows from them holds whatever overflows; but that
-//! two widened sums which differ by eight are eight apart does not, if the second has come round to zero
-//! ([`Program::short_indices`](brolga_ir::Program::short_indices)).
+//! An address is a sum of values, of at most one widened 32-bit sum, and of constants: `v7 +
+//! uextend(v3 + 8·v4 + 16) + 24`. Two that have the same values differ by constants. Sums are those
+//! of the machine, modulo 2^64 and modulo 2^32, so what follows from them holds whatever overflows;
+//! but that two widened sums which differ by eight are eight apart does not, if the second has come
+//! round to zero ([`Program::short_indices`](brolga_ir::Program::short_indices)).
 
 use cranelift_codegen::ir::{self, Opcode, Value, types};
 
@@ -97,7 +98,8 @@ impl Distance {
         d >= i64::from(n) || d <= -i64::from(m)
     }
 
-    /// Whether the other address is `n` bytes behind; `short` if no widened sum of an access is so large that a few bytes more are zero.
+    /// Whether the other address is `n` bytes behind; `short` if no widened sum of an access is so
+    /// large that a few bytes more are zero.
     pub fn is(self, n: i64, short: bool) -> bool {
         self.bytes() == n && (short || matches!(self, Self::Bytes(_)))
     }

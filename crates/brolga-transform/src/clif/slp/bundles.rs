@@ -1,12 +1,15 @@
 //! Scalars that become the lanes of one vector: which, and whether it pays.
 //!
-//! A bundle is a vector's worth of scalars, lane by lane. The first of a tree are stores to neighbours; what they store is a bundle again, and so are its operands, if all lanes
-//! are computed alike in the segment, by instructions that belong to no other bundle. Where they are not the tree ends, and its scalars are put
-//! into lanes (a *leaf*).
+//! A bundle is a vector's worth of scalars, lane by lane. The first of a tree are stores to
+//! neighbours; what they store is a bundle again, and so are its operands, if all lanes are
+//! computed alike in the segment, by instructions that belong to no other bundle. Where they are
+//! not the tree ends, and its scalars are put into lanes (a *leaf*).
 //!
-//! **What it saves.** An instruction for each lane but one. A leaf costs one for each lane; if all lanes are one value, one, or nothing
-//! if that was there before (in a loop it is put into all lanes once). A scalar of a lane that others read costs one to take
-//! out, but from the first lane. Loads that lie the wrong way round are turned by one. An operation whose operands cost more than it saves is a leaf itself.
+//! **What it saves.** An instruction for each lane but one. A leaf costs one for each lane; if all
+//! lanes are one value, one, or nothing if that was there before (in a loop it is put into all
+//! lanes once). A scalar of a lane that others read costs one to take out, but from the first lane.
+//! Loads that lie the wrong way round are turned by one. An operation whose operands cost more than
+//! it saves is a leaf itself.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -178,7 +181,8 @@ impl<'s, 'a> Bundles<'s, 'a> {
         ty == self.ty(j) && behind()
     }
 
-    /// Terms of sums that can be computed in lanes, as many as there are lanes, to be taken out and added up.
+    /// Terms of sums that can be computed in lanes, as many as there are lanes, to be taken out and
+    /// added up.
     fn sums(&self) -> Vec<Lanes<Value>> {
         let (segment, func) = (self.segment, self.segment.func);
         let adds = |v: Value| {
@@ -338,7 +342,8 @@ impl<'s, 'a> Bundles<'s, 'a> {
         Some(Bundle { kind, ty, lanes: lanes.clone(), insts, args })
     }
 
-    /// Whether no turn loads as a vector what one before it has stored in part: if it is a shadow's, turns have to go on by vectors, and nothing may be stored beside them.
+    /// Whether no turn loads as a vector what one before it has stored in part: if it is a
+    /// shadow's, turns have to go on by vectors, and nothing may be stored beside them.
     fn waits_for_nothing(&self, first: u32, ty: Type) -> bool {
         if !self.segment.accesses[&first].shadow {
             return true;

@@ -7,7 +7,8 @@ use crate::clif::vectorise::codegen::of_vector;
 
 use super::bundles::{Bundle, Chosen, Kind};
 
-/// Where `part` of a block was, put its instructions in an order of groups, and one of vectors for each bundle.
+/// Where `part` of a block was, put its instructions in an order of groups, and one of vectors for
+/// each bundle.
 pub fn emit(func: &mut ir::Function, block: ir::Block, part: &[ir::Inst], chosen: &Chosen, order: &[u32]) {
     let before = func.layout.prev_inst(part[0]);
     part.iter().for_each(|&i| func.layout.remove_inst(i));

@@ -1,11 +1,14 @@
 //! What is done alike to neighbours in memory is done at once.
 //!
-//! **Problem.** Compilers unroll loops, and people write `x`, `y` and `z` out. The reverse then adds to four neighbours by four loads, four
-//! multiplications, four additions and four stores, while a register has room for two `f64` or four `f32`. [`crate::clif::vectorise`] sees loops only, and leaves
-//! short ones alone.
+//! **Problem.** Compilers unroll loops, and people write `x`, `y` and `z` out. The reverse then
+//! adds to four neighbours by four loads, four multiplications, four additions and four stores,
+//! while a register has room for two `f64` or four `f32`. [`crate::clif::vectorise`] sees loops
+//! only, and leaves short ones alone.
 //!
-//! **Answer.** *Superword-level parallelism* (Larsen and Amarasinghe, "Exploiting superword level parallelism with multimedia instruction sets", 2000). Where a block
-//! stores to neighbours in shadow memory, what is stored is followed back for as long as all lanes do the same ([`bundles`]):
+//! **Answer.** *Superword-level parallelism* (Larsen and Amarasinghe, "Exploiting superword level
+//! parallelism with multimedia instruction sets", 2000). Where a block stores to neighbours in
+//! shadow memory, what is stored is followed back for as long as all lanes do the same
+//! ([`bundles`]):
 //!
 //! ```text
 //! v1 = load.f64 v0+8 ; v2 = fadd v1, v8 ; store v2, v0+8
@@ -13,16 +16,22 @@
 //!      ─►  v5 = load.f64x2 v0 ; v6 = fadd v5, (v9, v8) ; store v6, v0
 //! ```
 //!
-//! Such a bundle is kept if it saves more than it costs to put scalars into lanes, and to take them out for others who read them, and if there
-//! is an order in which all can stand ([`order`]): loads of a bundle are done at once, and so are its stores, so others may have to be done before or behind both.
+//! Such a bundle is kept if it saves more than it costs to put scalars into lanes, and to take them
+//! out for others who read them, and if there is an order in which all can stand ([`order`]): loads
+//! of a bundle are done at once, and so are its stores, so others may have to be done before or
+//! behind both.
 //!
-//! **Why it is the same.** Lanes calculate what scalars do, bit by bit. Accesses trade places only if they cannot touch the same bytes, by what their
-//! addresses are computed from ([`address`]), or since one is to a shadow and the other is not, or as the primal's accesses from which they stem are apart. Nothing is moved past
-//! calls, checks and other effects. Of what traps the order may change; shadows are undefined then.
+//! **Why it is the same.** Lanes calculate what scalars do, bit by bit. Accesses trade places only
+//! if they cannot touch the same bytes, by what their addresses are computed from ([`address`]), or
+//! since one is to a shadow and the other is not, or as the primal's accesses from which they stem
+//! are apart. Nothing is moved past calls, checks and other effects. Of what traps the order may
+//! change; shadows are undefined then.
 //!
-//! **Where.** In loops of one way ([`affine_loop::loops`]), and only what stores to shadows. A vector that is loaded just after its parts were stored, one by one or in other vectors,
-//! waits until they are in the cache, for longer than all of this saves (the stencil of `wasm/heat`, which adds to three neighbours in each turn, took a third
-//! longer). So a turn has to go on by vectors, and leave alone the parts of what another one loads as one.
+//! **Where.** In loops of one way ([`affine_loop::loops`]), and only what stores to shadows. A
+//! vector that is loaded just after its parts were stored, one by one or in other vectors, waits
+//! until they are in the cache, for longer than all of this saves (the stencil of `wasm/heat`,
+//! which adds to three neighbours in each turn, took a third longer). So a turn has to go on by
+//! vectors, and leave alone the parts of what another one loads as one.
 
 use brolga_ir::block::Role;
 use brolga_ir::map::HashMap;
@@ -60,7 +69,8 @@ pub struct Looked {
     pub stores: usize,
 }
 
-/// What became of the loop with this header, as a sentence; `role` is that of the block that begins it.
+/// What became of the loop with this header, as a sentence; `role` is that of the block that begins
+/// it.
 pub fn told(role: Role, header: ir::Block, stores: usize) -> Option<String> {
     let ours = matches!(role, Role::Reverse(b) | Role::Edge(_, b) if b == header);
     let fewer = if stores == 1 { "one store" } else { &*format!("{stores} stores") };

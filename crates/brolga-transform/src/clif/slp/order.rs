@@ -1,8 +1,9 @@
 //! In which order instructions can stand, if some of them become one.
 //!
-//! A list of instructions in order, and for each what must come behind it: what reads its result, and accesses that may touch the same memory where one of
-//! them writes. Groups of them become one instruction each. That is possible if no group waits for itself, and then
-//! there is an order; of all there are, the one is taken that follows the old one most closely.
+//! A list of instructions in order, and for each what must come behind it: what reads its result,
+//! and accesses that may touch the same memory where one of them writes. Groups of them become one
+//! instruction each. That is possible if no group waits for itself, and then there is an order; of
+//! all there are, the one is taken that follows the old one most closely.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,7 +27,8 @@ impl Order {
         self.after[first as usize].push(second);
     }
 
-    /// Groups in an order in which they can stand, each by the least of its instructions. `group` says for each instruction which that is.
+    /// Groups in an order in which they can stand, each by the least of its instructions. `group`
+    /// says for each instruction which that is.
     pub fn of_groups(&self, group: &[u32]) -> Option<Vec<u32>> {
         let mut waits = vec![0_u32; group.len()];
         for (i, after) in self.after.iter().enumerate() {

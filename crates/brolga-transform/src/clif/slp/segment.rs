@@ -12,9 +12,11 @@ use crate::clif::vectorise::body::accessed;
 pub struct How<'a> {
     /// Loads and stores in shadows, which no other load or store touches.
     pub shadows: &'a EntitySet<ir::Inst>,
-    /// Of two of these whose addresses start from one place, and differ by widened sums and constants: whether they are never to the same bytes.
+    /// Of two of these whose addresses start from one place, and differ by widened sums and
+    /// constants: whether they are never to the same bytes.
     pub apart: &'a dyn Fn(ir::Inst, ir::Inst) -> bool,
-    /// Whether no widened sum of an access is so large that a few bytes more are zero ([`Program::short_indices`](brolga_ir::Program::short_indices)).
+    /// Whether no widened sum of an access is so large that a few bytes more are zero
+    /// ([`Program::short_indices`](brolga_ir::Program::short_indices)).
     pub short_indices: bool,
 }
 

@@ -1,9 +1,10 @@
 //! Loops of one way, and what goes in steps in them.
 //!
-//! A value inside of a loop is an integer combination of values that are known as the loop is entered ([`Steps::linear`]):
-//! of what is defined outside, of header parameters, and of instructions that are evaluated there. Arithmetic is that of
-//! the machine, modulo a power of two, so it holds whatever overflows. Widening an integer is not linear: it is where nothing
-//! overflows for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
+//! A value inside of a loop is an integer combination of values that are known as the loop is
+//! entered ([`Steps::linear`]): of what is defined outside, of header parameters, and of
+//! instructions that are evaluated there. Arithmetic is that of the machine, modulo a power of two,
+//! so it holds whatever overflows. Widening an integer is not linear: it is where nothing overflows
+//! for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
 
 use brolga_ir::lower::TAPE_REGION;
 use brolga_ir::map::{HashMap, IndexMap, one_each};
@@ -26,8 +27,9 @@ pub struct Loop {
     pub goes_on_if_not: bool,
 }
 
-/// All such cycles, in the order of the branches that leave them, but those that are cold: what is done to a loop costs time to compile.
-/// They share no block: one has a single branch, the others have none, and each block of it but the header one predecessor.
+/// All such cycles, in the order of the branches that leave them, but those that are cold: what is
+/// done to a loop costs time to compile. They share no block: one has a single branch, the others
+/// have none, and each block of it but the header one predecessor.
 pub fn loops(func: &ir::Function) -> Vec<Loop> {
     let mut branches = Vec::new();
     for b in func.layout.blocks() {
@@ -132,7 +134,8 @@ impl Linear {
     }
 }
 
-/// A combination of values from outside of a loop, and of the header's parameters as it is entered, as one of values in front of it.
+/// A combination of values from outside of a loop, and of the header's parameters as it is entered,
+/// as one of values in front of it.
 pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
     let last = func.layout.last_inst(l.entry)?;
     let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
@@ -147,8 +150,8 @@ pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
     Some(found)
 }
 
-/// The largest number that such a combination can be, where that is seen at once: compilers that unroll
-/// leave the last few turns, `n & 3` of them, to a loop of its own.
+/// The largest number that such a combination can be, where that is seen at once: compilers that
+/// unroll leave the last few turns, `n & 3` of them, to a loop of its own.
 pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
     let found = entered(func, l, sum)?;
     let masked = |v: Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
@@ -210,9 +213,11 @@ pub struct Steps<'a> {
     fixed: HashMap<Value, bool>,
     steps: HashMap<usize, Option<i64>>,
     linear: HashMap<Value, Option<Linear>>,
-    /// Whether the loop records: what is on the tape is then not taken for something that does not change.
+    /// Whether the loop records: what is on the tape is then not taken for something that does not
+    /// change.
     pub records: bool,
-    /// Steps of widened integers that addresses are made of; `true` for those that are widened with their sign.
+    /// Steps of widened integers that addresses are made of; `true` for those that are widened with
+    /// their sign.
     pub widened: IndexMap<Value, (i64, bool)>,
 }
 
@@ -291,7 +296,8 @@ impl<'a> Steps<'a> {
         self.func.dfg.inst_args(inst).iter().map(|&v| self.resolve(v)).collect()
     }
 
-    /// Whether a value is the same in all turns and can be computed in front of the loop, be it entered or not.
+    /// Whether a value is the same in all turns and can be computed in front of the loop, be it
+    /// entered or not.
     pub fn is_fixed(&mut self, v: Value) -> bool {
         match self.home(v) {
             Home::Outside => true,
@@ -307,7 +313,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether an instruction can be done at any time. What was recorded can be read before the loop, unless it records.
+    /// Whether an instruction can be done at any time. What was recorded can be read before the
+    /// loop, unless it records.
     fn is_pure(&self, inst: ir::Inst) -> bool {
         let data = &self.func.dfg.insts[inst];
         let op = data.opcode();

@@ -1,4 +1,5 @@
-//! The body of a loop that may be vectorised: accesses, parameters, trip count, and the tests before it.
+//! The body of a loop that may be vectorised: accesses, parameters, trip count, and the tests
+//! before it.
 
 use brolga_ir::map::HashMap;
 use brolga_rules::cost::MOST_TESTS;
@@ -25,11 +26,13 @@ pub const HANDED: &str = "it hands more from turn to turn than sums";
 pub enum Kind {
     /// The same in all turns, and can be had in front of the loop.
     Fixed,
-    /// The same in all turns: read from one place, or made of that. It can be had if there is a turn.
+    /// The same in all turns: read from one place, or made of that. It can be had if there is a
+    /// turn.
     Once,
     /// A scalar that is made lane by lane.
     Lane,
-    /// A vector of which only the first lane counts, which is such a scalar. Scalars are made masks of in vector registers.
+    /// A vector of which only the first lane counts, which is such a scalar. Scalars are made masks
+    /// of in vector registers.
     First,
     /// An integer that says of each lane whether a comparison holds.
     Truth,
@@ -87,8 +90,8 @@ pub struct Count {
 pub enum Test {
     /// The second is not further along than the first by less than a vector.
     Apart(Linear),
-    /// A place with so many bytes is not among what is accessed in steps: the difference to where that begins, the step, and how many
-    /// bytes are accessed each time.
+    /// A place with so many bytes is not among what is accessed in steps: the difference to where
+    /// that begins, the step, and how many bytes are accessed each time.
     Aside(Linear, i64, i64, i64),
     /// Two places with so many bytes are apart; the difference of the first to the second.
     Distinct(Linear, i64, i64),
@@ -101,7 +104,8 @@ pub struct Tests {
 }
 
 impl Tests {
-    /// A pair. One that is known to be apart costs nothing, so it does not count either: to know more is never to do less.
+    /// A pair. One that is known to be apart costs nothing, so it does not count either: to know
+    /// more is never to do less.
     pub fn add(&mut self, test: Test, apart: bool) -> Result<(), &'static str> {
         if !apart && !self.asked.contains(&test) {
             self.asked.push(test);
@@ -155,7 +159,8 @@ pub struct Cell {
     pub accesses: Vec<ir::Inst>,
     /// The last store.
     pub store: ir::Inst,
-    /// If it is a sum, what is done to it in a turn; where turns are run one by one, only if its terms may be added to each other first.
+    /// If it is a sum, what is done to it in a turn; where turns are run one by one, only if its
+    /// terms may be added to each other first.
     pub chain: Vec<ir::Inst>,
     /// Whether there are partial sums.
     pub split: bool,

@@ -19,8 +19,8 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
-/// Put the blocks in front of a loop; fewer turns than `least` are left to it. Beside how it is run: instructions that are copies, each with that which it
-/// is a copy of.
+/// Put the blocks in front of a loop; fewer turns than `least` are left to it. Beside how it is
+/// run: instructions that are copies, each with that which it is a copy of.
 pub fn emit(func: &mut ir::Function, l: &Loop, body: &Body, least: i64) -> (Taken, Vec<(ir::Inst, ir::Inst)>) {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
@@ -97,8 +97,9 @@ impl Emit<'_> {
         self.front.linear(to, l, ty)
     }
 
-    /// How many turns are run in lanes: a number that the loop runs through, in multiples of what is done at a time. Whether it is enough is
-    /// found out first, and in as few instructions as possible, since most loops that are entered often are short.
+    /// How many turns are run in lanes: a number that the loop runs through, in multiples of what
+    /// is done at a time. Whether it is enough is found out first, and in as few instructions as
+    /// possible, since most loops that are entered often are short.
     fn enough(&mut self, entered: &[BlockArg], header: ir::Block, least: i64) -> Value {
         let (g, c, body) = (self.g, self.c, self.body);
         let Count { ref first, step, ty, goes_on, bound } = body.count;
@@ -301,7 +302,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The loop as it is, with its cells in registers: turns until none is left, then the cells go back to memory.
+    /// The loop as it is, with its cells in registers: turns until none is left, then the cells go
+    /// back to memory.
     fn one_by_one(&mut self, turns: Value, x: ir::Block, copies: &mut Vec<(ir::Inst, ir::Inst)>) {
         let (p, v, body, header) = (self.p, self.v, self.body, self.l.blocks[0]);
         let left = self.front.func.dfg.append_block_param(v, types::I64);
@@ -375,7 +377,8 @@ impl Emit<'_> {
         self.at(x, None).ins().jump(header, &behind);
     }
 
-    /// An instruction that adds to a cell to which others of the turn add as well: they are added to each other first, so that a turn waits for one addition.
+    /// An instruction that adds to a cell to which others of the turn add as well: they are added
+    /// to each other first, so that a turn waits for one addition.
     fn sum_up(&mut self, inst: ir::Inst, args: &[Value], now: &mut HashMap<Value, Value>) -> bool {
         let added = |c: &Cell| Some((c.load(), c.chain.clone(), c.chain.iter().position(|&i| i == inst)?));
         let Some((load, chain, k)) = self.body.cells.iter().find_map(added) else { return false };
@@ -624,7 +627,8 @@ impl Emit<'_> {
     }
 }
 
-/// The flags of an access to several scalars at once: what is aligned as a scalar need not be as a vector.
+/// The flags of an access to several scalars at once: what is aligned as a scalar need not be as a
+/// vector.
 pub(crate) fn of_vector(scalar: MemFlagsData) -> MemFlagsData {
     MemFlagsData::new().with_trap_code(scalar.trap_code()).with_alias_region(scalar.alias_region())
 }

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 use crate::clif::vectorise::affine_loop::{Home, Loop, Steps};
 use crate::clif::vectorise::body::{Count, Kind};
 
-/// What is done to a sum on the way from one value to another, in order; and whether that is nothing but additions.
+/// What is done to a sum on the way from one value to another, in order; and whether that is
+/// nothing but additions.
 pub fn chain(
     steps: &Steps<'_>,
     kinds: &HashMap<Value, Kind>,

@@ -1,7 +1,8 @@
 //! What a turn of a loop does, and whether several turns can do it at once.
 //!
-//! Each value of a turn is of one of the kinds of [`Kind`], and instructions are read in order, so that kinds of operands are known.
-//! What nothing needs may be of any kind; it is left to the scalar loop.
+//! Each value of a turn is of one of the kinds of [`Kind`], and instructions are read in order, so
+//! that kinds of operands are known. What nothing needs may be of any kind; it is left to the
+//! scalar loop.
 
 use crate::clif::vectorise::body::{Access, Body, HANDED, Kind, MOST_INSTS, Param, Test, Tests, VECTOR, accessed};
 use crate::clif::vectorise::count::{chain, count};

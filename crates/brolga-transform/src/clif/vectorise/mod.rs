@@ -1,21 +1,27 @@
 //! Several turns of a loop at a time, in the lanes of vector registers.
 //!
-//! **Problem.** The reverse of a loop over an array does the same to each element: `dx[i] += c·y[i]`. Element after element it
-//! takes as long as its instructions take; a register has room for two `f64` or four `f32`, and Cranelift uses one.
+//! **Problem.** The reverse of a loop over an array does the same to each element: `dx[i] +=
+//! c·y[i]`. Element after element it takes as long as its instructions take; a register has room
+//! for two `f64` or four `f32`, and Cranelift uses one.
 //!
-//! **Where.** On CLIF, behind [`lower`](brolga_ir::lower) as [`crate::clif::orient_branches`] is, not on the derived graph. There every cotangent
-//! is a value that is seen to be handed from turn to turn, every shadow address is a sum, and any loop of derived code looks the
-//! same, be it a copy of the primal's or a reverse. What the graph would know beside that is which memory is whose. It is relied on for
-//! one thing: a shadow lies on top of no primal, since the whole pullback relies on that. But shadows of two arguments may be one buffer, as may
-//! two arguments, and only the caller knows. So addresses are compared when the loop is entered, which takes three instructions for each pair that could
-//! meet. What is emitted is CLIF with `f64x2`, as a
-//! user could have written it, and can be differentiated like that.
+//! **Where.** On CLIF, behind [`lower`](brolga_ir::lower) as [`crate::clif::orient_branches`] is,
+//! not on the derived graph. There every cotangent is a value that is seen to be handed from turn
+//! to turn, every shadow address is a sum, and any loop of derived code looks the same, be it a
+//! copy of the primal's or a reverse. What the graph would know beside that is which memory is
+//! whose. It is relied on for one thing: a shadow lies on top of no primal, since the whole
+//! pullback relies on that. But shadows of two arguments may be one buffer, as may two arguments,
+//! and only the caller knows. So addresses are compared when the loop is entered, which takes three
+//! instructions for each pair that could meet. What is emitted is CLIF with `f64x2`, as a user
+//! could have written it, and can be differentiated like that.
 //!
-//! **Which loops.** A cycle of blocks with one way in and one way out, all else in it jumps ([`affine_loop::loops`]), whose test compares
-//! what goes in constant steps with what does not change. In it loads and stores of floats of one width at addresses that go up (or all
-//! down) by that width each turn, loads from where the address does not change, additions to what is there ([`cells`]), arithmetic that exists lane by lane and
-//! gives the bits it gives one by one, and masks. What is handed from turn to turn is an integer in constant steps, or a
-//! number to which something is added ([`body`]). Anything else is refused: calls, traps, branches, gathered elements, records.
+//! **Which loops.** A cycle of blocks with one way in and one way out, all else in it jumps
+//! ([`affine_loop::loops`]), whose test compares what goes in constant steps with what does not
+//! change. In it loads and stores of floats of one width at addresses that go up (or all down) by
+//! that width each turn, loads from where the address does not change, additions to what is there
+//! ([`cells`]), arithmetic that exists lane by lane and gives the bits it gives one by one, and
+//! masks. What is handed from turn to turn is an integer in constant steps, or a number to which
+//! something is added ([`body`]). Anything else is refused: calls, traps, branches, gathered
+//! elements, records.
 //!
 //! **What becomes of one** ([`emit`]), for `w` bytes an element and `n` lanes:
 //!
@@ -31,41 +37,52 @@
 //! X   what the loop's parameters are after T turns
 //! ```
 //!
-//! The loop itself stays and does what is left over, or everything. So `T` may be any number that is not too large: whether there is
-//! another turn is for the loop to find out, and how it ends is nobody's concern here.
+//! The loop itself stays and does what is left over, or everything. So `T` may be any number that
+//! is not too large: whether there is another turn is for the loop to find out, and how it ends is
+//! nobody's concern here.
 //!
-//! **When turns may be merged.** Let the accesses of a turn be `A1 … Am` in order, `Ak` in turn `t` at `ak + t·s`, where `s` is `w` or
-//! `-w` for all of them. One by one, all of turn `t` comes before all of turn `t+1`; in lanes, `Aj` of the turns `t … t+n-1` comes before
-//! `Ak` of those turns for `j < k`. Two accesses trade places if and only if `j < k` and `Ak` is of an earlier turn than `Aj`,
-//! and that matters if and only if they overlap and one of them is a store:
+//! **When turns may be merged.** Let the accesses of a turn be `A1 … Am` in order, `Ak` in turn `t`
+//! at `ak + t·s`, where `s` is `w` or `-w` for all of them. One by one, all of turn `t` comes
+//! before all of turn `t+1`; in lanes, `Aj` of the turns `t … t+n-1` comes before `Ak` of those
+//! turns for `j < k`. Two accesses trade places if and only if `j < k` and `Ak` is of an earlier
+//! turn than `Aj`, and that matters if and only if they overlap and one of them is a store:
 //!
 //! ```text
 //! |ak - aj - i·s| < w  for some 0 < i < n      that is     0 < ±(ak - aj) < n·w
 //! ```
 //!
-//! The difference is the same in all turns, so it is asked once, before the loop, or known beforehand. It is exact: it refuses only what
-//! would go wrong, among elements that are accessed. Hence arrays that overlap otherwise are no obstacle (an accumulation in place, one
-//! buffer as both shadows, a copy forwards by one), and which way is taken follows from how buffers lie to each other, not from
-//! where they lie. An access to one place in all turns is a load, done once, and no store may touch it: its place is compared with all that a store
-//! covers in `T` turns. A place that turns add to is read before the vectors and written behind them, and compared with everything.
+//! The difference is the same in all turns, so it is asked once, before the loop, or known
+//! beforehand. It is exact: it refuses only what would go wrong, among elements that are accessed.
+//! Hence arrays that overlap otherwise are no obstacle (an accumulation in place, one buffer as
+//! both shadows, a copy forwards by one), and which way is taken follows from how buffers lie to
+//! each other, not from where they lie. An access to one place in all turns is a load, done once,
+//! and no store may touch it: its place is compared with all that a store covers in `T` turns. A
+//! place that turns add to is read before the vectors and written behind them, and compared with
+//! everything.
 //!
-//! *Traps.* A vector is loaded or stored only where each of its elements would be, since all `T` turns are run through. So nothing traps that
-//! would not. If something does, stores of the same few turns that would have come before it may be missing, and of two accesses that
-//! would trap in these turns another may be the one that is reported. Derived code that traps has no result, and shadows are then undefined.
+//! *Traps.* A vector is loaded or stored only where each of its elements would be, since all `T`
+//! turns are run through. So nothing traps that would not. If something does, stores of the same
+//! few turns that would have come before it may be missing, and of two accesses that would trap in
+//! these turns another may be the one that is reported. Derived code that traps has no result, and
+//! shadows are then undefined.
 //!
-//! *Sums.* What is added up over the turns is added in order, lane by lane, which is the same number. Only where `reorder` allows it
-//! are there as many partial sums as lanes, added up behind the loop: that is for cotangents, in loops that reverse. It is
-//! another order, so the same up to rounding, and the same in each run. (A sum that is exactly zero since its terms cancel may come out as
-//! something small, and one of terms near the largest number may overflow earlier, or later.)
+//! *Sums.* What is added up over the turns is added in order, lane by lane, which is the same
+//! number. Only where `reorder` allows it are there as many partial sums as lanes, added up behind
+//! the loop: that is for cotangents, in loops that reverse. It is another order, so the same up to
+//! rounding, and the same in each run. (A sum that is exactly zero since its terms cancel may come
+//! out as something small, and one of terms near the largest number may overflow earlier, or
+//! later.)
 //!
 //! *Flags.* A vector access is not `aligned`; other claims of its elements hold for it.
 //!
-//! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`FEW_TURNS`] turns or more. In short loops the way to
-//! the vectors takes as long as they save, and a vector that is read just after its elements were written one by one has to wait for
-//! them to arrive in the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few accesses do two vectors a turn.
+//! **When it pays.** If something is stored in lanes, or a sum may be split; and for [`FEW_TURNS`]
+//! turns or more. In short loops the way to the vectors takes as long as they save, and a vector
+//! that is read just after its elements were written one by one has to wait for them to arrive in
+//! the cache (`gmm`, ten elements a row, took a fifth longer). Loops with few accesses do two
+//! vectors a turn.
 //!
-//! *One by one.* A loop that is refused but adds to a place is run through the same blocks with one turn at a time and no vectors, for the sake of
-//! that place.
+//! *One by one.* A loop that is refused but adds to a place is run through the same blocks with one
+//! turn at a time and no vectors, for the sake of that place.
 
 use brolga_ir::block::Role;
 use brolga_rules::cost::FEW_TURNS;
@@ -90,7 +107,8 @@ pub struct Looked {
     pub header: ir::Block,
     /// How many turns are run at a time and under which conditions, or why only one is.
     pub outcome: Result<Taken, &'static str>,
-    /// Instructions of turns that are run one by one in front of it, each with the one that it is a copy of.
+    /// Instructions of turns that are run one by one in front of it, each with the one that it is a
+    /// copy of.
     pub copies: Vec<(ir::Inst, ir::Inst)>,
 }
 
@@ -107,7 +125,8 @@ pub struct Taken {
     pub cells: usize,
 }
 
-/// What became of the loop with this header, or of its reverse, as a sentence; `role` is that of the block that begins it.
+/// What became of the loop with this header, or of its reverse, as a sentence; `role` is that of
+/// the block that begins it.
 pub fn told(role: Role, header: ir::Block, outcome: &Result<Taken, &'static str>) -> Option<String> {
     let whose = match role {
         Role::Forward(b) if b == header => "its loop",
@@ -140,8 +159,9 @@ pub fn has_lanes(isa: &dyn TargetIsa) -> bool {
     matches!(isa.name(), "x64" | "aarch64")
 }
 
-/// Blocks that were put in front of loops: five for each, in a row, of which the fourth goes to itself and moves vectors. They make a
-/// function longer, but no harder to compile. (Vectors of the primal's own look the same.)
+/// Blocks that were put in front of loops: five for each, in a row, of which the fourth goes to
+/// itself and moves vectors. They make a function longer, but no harder to compile. (Vectors of the
+/// primal's own look the same.)
 pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
     let mut found = EntitySet::new();
     let moves = |i: ir::Inst| match func.dfg.insts[i].opcode() {

@@ -23,7 +23,8 @@ pub struct Front<'a> {
 }
 
 impl<'a> Front<'a> {
-    /// With a block of its own, `g`, that has the header's parameters: who enters the loop goes there now. It has no end yet.
+    /// With a block of its own, `g`, that has the header's parameters: who enters the loop goes
+    /// there now. It has no end yet.
     pub fn new(func: &'a mut ir::Function, l: &'a Loop, alias: &'a HashMap<Value, Value>, g: ir::Block) -> Self {
         let mut at0 = HashMap::default();
         for old in func.dfg.block_params(l.blocks[0]).to_vec() {
@@ -34,7 +35,8 @@ impl<'a> Front<'a> {
         Self { func, l, alias, g, at0, ints: HashMap::default(), multiples: HashMap::default() }
     }
 
-    /// In the block from which the loop is entered if that does nothing else at its end, else with a block between.
+    /// In the block from which the loop is entered if that does nothing else at its end, else with
+    /// a block between.
     pub fn before(func: &'a mut ir::Function, l: &'a Loop, alias: &'a HashMap<Value, Value>) -> Self {
         let last = func.layout.last_inst(l.entry).expect("a block ends");
         let header = l.blocks[0];

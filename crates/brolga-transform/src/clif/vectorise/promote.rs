@@ -1,28 +1,34 @@
 //! Places in memory to which a loop adds turn by turn: in registers while it runs.
 //!
-//! **Problem.** What a turn reads at an address that does not change, a parameter or an element of an outer loop's row, has its cotangent at
-//! an address that does not change: `dp[0] += c`. Each turn loads it, adds, and stores it, and waits for what the last turn has stored, twice
-//! as long as the addition takes. And a loop that stores to one place does not run in lanes.
+//! **Problem.** What a turn reads at an address that does not change, a parameter or an element of
+//! an outer loop's row, has its cotangent at an address that does not change: `dp[0] += c`. Each
+//! turn loads it, adds, and stores it, and waits for what the last turn has stored, twice as long
+//! as the addition takes. And a loop that stores to one place does not run in lanes.
 //!
-//! **Answer.** A [`Cell`] is such a place. It is loaded before the loop and stored behind it, and in between it is handed from turn to
-//! turn as a parameter of the header is. In lanes it is a sum like any other, and may be split like any other. Where a loop
-//! cannot be run in lanes (it pops records, goes in steps of several elements, or does what lanes cannot), turns are copied as they
+//! **Answer.** A [`Cell`] is such a place. It is loaded before the loop and stored behind it, and
+//! in between it is handed from turn to turn as a parameter of the header is. In lanes it is a sum
+//! like any other, and may be split like any other. Where a loop cannot be run in lanes (it pops
+//! records, goes in steps of several elements, or does what lanes cannot), turns are copied as they
 //! are and run one by one, for the sake of its cells ([`one_by_one`]).
 //!
-//! **When.** If nobody else reads or writes there. That is asked as the loop is entered, like all such questions: of accesses in steps whether
-//! the cell is among what they cover in all of these turns (gaps included), of others whether they are elsewhere. The tape is apart from
-//! everything. Accesses of which it is not known where they go, calls among them, rule it out; and so does a turn that
-//! does not begin by reading what is there, so that a cell is loaded only where the loop would load it: there is a turn, and each
-//! turn runs through.
+//! **When.** If nobody else reads or writes there. That is asked as the loop is entered, like all
+//! such questions: of accesses in steps whether the cell is among what they cover in all of these
+//! turns (gaps included), of others whether they are elsewhere. The tape is apart from everything.
+//! Accesses of which it is not known where they go, calls among them, rule it out; and so does a
+//! turn that does not begin by reading what is there, so that a cell is loaded only where the loop
+//! would load it: there is a turn, and each turn runs through.
 //!
-//! **Several terms a turn.** Where a compiler has unrolled a loop, a turn adds to one place twice, or more often, and the next one waits for
-//! all of these additions. If sums may be added up in another order (`reorder`), the terms are added to each other, and their sum to
-//! the cell. What a turn reads in one place that is known to be apart from all that the loop writes is read in front of it as well: the
-//! other factor of each term, for the most part.
+//! **Several terms a turn.** Where a compiler has unrolled a loop, a turn adds to one place twice,
+//! or more often, and the next one waits for all of these additions. If sums may be added up in
+//! another order (`reorder`), the terms are added to each other, and their sum to the cell. What a
+//! turn reads in one place that is known to be apart from all that the loop writes is read in front
+//! of it as well: the other factor of each term, for the most part.
 //!
-//! **What stays the same.** But for that the numbers, bit for bit, and their order: what is read from a cell is what was written there last. Traps as well,
-//! but not what is in memory when one happens, so this is done with reverses only: after a trap shadows are undefined, and what the primal has
-//! stored is not. (A reverse that restores memory and is cut short has restored some of it.)
+//! **What stays the same.** But for that the numbers, bit for bit, and their order: what is read
+//! from a cell is what was written there last. Traps as well, but not what is in memory when one
+//! happens, so this is done with reverses only: after a trap shadows are undefined, and what the
+//! primal has stored is not. (A reverse that restores memory and is cut short has restored some of
+//! it.)
 
 use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
@@ -32,8 +38,8 @@ use super::affine_loop::{Linear, Loop, Steps};
 use crate::clif::vectorise::body::{Access, Body, Cell, HANDED, Kind, MOST_INSTS, Param, Place, Test, Tests, accessed};
 use crate::clif::vectorise::count::{chain, count};
 
-/// Of accesses to one place in all turns, places that are written to, and where the rest are read. What a turn reads where it has written
-/// is what it has written.
+/// Of accesses to one place in all turns, places that are written to, and where the rest are read.
+/// What a turn reads where it has written is what it has written.
 pub fn places(steps: &mut Steps<'_>, fixed: Vec<Access>) -> Result<(Vec<Place>, Vec<Access>), &'static str> {
     let func = steps.func;
     let (mut places, mut once): (Vec<Place>, Vec<Access>) = (Vec::new(), Vec::new());
@@ -89,7 +95,8 @@ pub fn cells(
     places.into_iter().enumerate().map(sum).collect()
 }
 
-/// Ask whether anybody else reads or writes what is in a register: in steps, or in one place in all turns.
+/// Ask whether anybody else reads or writes what is in a register: in steps, or in one place in all
+/// turns.
 pub fn tests(
     cells: &[Cell],
     accesses: &[Access],
@@ -197,7 +204,8 @@ fn additions(steps: &Steps<'_>, insts: &[ir::Inst], cell: &Cell) -> Option<Vec<i
     }
 }
 
-/// Where an instruction reads or writes, apart from the tape; an error if that is not known, or if it does more than that.
+/// Where an instruction reads or writes, apart from the tape; an error if that is not known, or if
+/// it does more than that.
 fn touched(steps: &mut Steps<'_>, inst: ir::Inst) -> Result<Option<Access>, ()> {
     let func = steps.func;
     let data = &func.dfg.insts[inst];

@@ -1,11 +1,16 @@
-//! Scalar promotion of variables in memory (`mem2reg`), with doubles that are taken apart into words.
+//! Scalar promotion of variables in memory (`mem2reg`), with doubles that are taken apart into
+//! words.
 //!
-//! **Problem.** Without an optimiser, C keeps its variables in memory: in WebAssembly, in a frame below the stack pointer. Programs take doubles apart, and put them together, by a union of a
-//! double and two words (fdlibm's `GET_HIGH_WORD` and `SET_HIGH_WORD`). An optimiser makes shifts and masks of that, which are followed ([`crate::primal::exponent_idiom`]); in memory, the double that is
-//! read is a mixture of two stores, and a word that was calculated from a half lies in another variable.
+//! **Problem.** Without an optimiser, C keeps its variables in memory: in WebAssembly, in a frame
+//! below the stack pointer. Programs take doubles apart, and put them together, by a union of a
+//! double and two words (fdlibm's `GET_HIGH_WORD` and `SET_HIGH_WORD`). An optimiser makes shifts
+//! and masks of that, which are followed ([`crate::primal::exponent_idiom`]); in memory, the double
+//! that is read is a mixture of two stores, and a word that was calculated from a half lies in
+//! another variable.
 //!
-//! **Answer.** The same shifts and masks. Loads of doubles and words whose stores are known ([`words`]) become the values that were stored, with block parameters where paths meet. Loads of halves are
-//! taken from the double, and mixtures are put together.
+//! **Answer.** The same shifts and masks. Loads of doubles and words whose stores are known
+//! ([`words`]) become the values that were stored, with block parameters where paths meet. Loads of
+//! halves are taken from the double, and mixtures are put together.
 //!
 //! ```text
 //! store.f64 x, p                                 store.f64 x, p
@@ -14,11 +19,14 @@
 //! y = load.f64 p                                 y = bitcast ((bitcast x & 0xffffffff) | w << 32)
 //! ```
 //!
-//! **Which.** Frames of WebAssembly whose addresses go nowhere, and other memory in which the same bytes are a double and a word. A lower half is only followed if it is zero, or from a double: of
-//! other low digits nothing says that they are digits. Loads of halves with which nothing is calculated stay as they are, since such moves are followed in memory.
+//! **Which.** Frames of WebAssembly whose addresses go nowhere, and other memory in which the same
+//! bytes are a double and a word. A lower half is only followed if it is zero, or from a double: of
+//! other low digits nothing says that they are digits. Loads of halves with which nothing is
+//! calculated stay as they are, since such moves are followed in memory.
 //!
-//! **Invariant.** Every load that is replaced had this value. Where that is not certain, since something was written in between by an address of which it is not known where it leads,
-//! the load stays and is compared: a difference is a trap ([`Check::UntrackedBits`]). Stores stay.
+//! **Invariant.** Every load that is replaced had this value. Where that is not certain, since
+//! something was written in between by an address of which it is not known where it leads, the load
+//! stays and is compared: a difference is a trap ([`Check::UntrackedBits`]). Stores stay.
 //!
 //! **Source.** SSA construction for scalars as in LLVM's `mem2reg`; the comparison is ours.
 

@@ -1,18 +1,24 @@
 //! Available stores: what the words of a function's own memory hold, at each point.
 //!
-//! **Question.** Which stored value does a load read, where several stores, calls and ways through the function may lie in between?
+//! **Question.** Which stored value does a load read, where several stores, calls and ways through
+//! the function may lie in between?
 //!
-//! **Answer.** A forward data-flow analysis over cells of four bytes ([`brolga_analysis::memory::cell`]). A cell holds an integer that was stored, or half of a double that was stored; where
-//! two paths meet that do not agree, it holds a block parameter that does not exist yet ([`Source::Param`]); where one of them knows nothing, nothing is known. An integer that was loaded as half of
-//! a double is that half wherever it is stored again.
+//! **Answer.** A forward data-flow analysis over cells of four bytes
+//! ([`brolga_analysis::memory::cell`]). A cell holds an integer that was stored, or half of a
+//! double that was stored; where two paths meet that do not agree, it holds a block parameter that
+//! does not exist yet ([`Source::Param`]); where one of them knows nothing, nothing is known. An
+//! integer that was loaded as half of a double is that half wherever it is stored again.
 //!
-//! **Clobbers.** A store to the same base clears what it overlaps. A store through another base, and a call, clear what others can address: cells whose base escapes. The frame of a
-//! WebAssembly function, and a stack slot, do not escape if their addresses only serve for accesses. What such a write leaves is not certain all the same (an address that was computed
-//! otherwise may lie in the frame), and is marked so ([`Known::sure`]).
+//! **Clobbers.** A store to the same base clears what it overlaps. A store through another base,
+//! and a call, clear what others can address: cells whose base escapes. The frame of a WebAssembly
+//! function, and a stack slot, do not escape if their addresses only serve for accesses. What such
+//! a write leaves is not certain all the same (an address that was computed otherwise may lie in
+//! the frame), and is marked so ([`Known::sure`]).
 //!
 //! **Cost.** Cells times blocks; above [`MOST`] nothing is looked at.
 //!
-//! **Source.** Available expressions and SSA construction for scalars, Braun et al. (2013); store-to-load forwarding as in LLVM's `EarlyCSE` and `mem2reg`.
+//! **Source.** Available expressions and SSA construction for scalars, Braun et al. (2013);
+//! store-to-load forwarding as in LLVM's `EarlyCSE` and `mem2reg`.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +62,8 @@ pub enum Word {
 pub struct Known {
     /// What they hold.
     pub word: Word,
-    /// Whether nothing has been written since by an address of which it is not known where it leads.
+    /// Whether nothing has been written since by an address of which it is not known where it
+    /// leads.
     pub sure: bool,
 }
 
@@ -256,8 +263,9 @@ pub fn loads(func: &ir::Function, inst: ir::Inst, ty: ir::Type) -> bool {
         && little(func, inst)
 }
 
-/// The bases of memory that is looked at, and whether others than this function can address what they lead to: frames of WebAssembly of which that is not so, and what else the same bytes are accessed in as a
-/// double and as a word.
+/// The bases of memory that is looked at, and whether others than this function can address what
+/// they lead to: frames of WebAssembly of which that is not so, and what else the same bytes are
+/// accessed in as a double and as a word.
 fn bases(func: &ir::Function) -> Vec<(Base, bool)> {
     let accesses = |ty: ir::Type| {
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
@@ -293,7 +301,8 @@ fn bases(func: &ir::Function) -> Vec<(Base, bool)> {
     found
 }
 
-/// Whether addresses of the memory behind a base go elsewhere than into accesses, or come from elsewhere.
+/// Whether addresses of the memory behind a base go elsewhere than into accesses, or come from
+/// elsewhere.
 fn escapes_from(func: &ir::Function, base: Base) -> bool {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let mut addresses: EntitySet<ir::Value> = EntitySet::new();
@@ -311,7 +320,8 @@ fn escapes_from(func: &ir::Function, base: Base) -> bool {
     if addresses.is_empty() {
         return true;
     }
-    // Values that are computed of addresses stand behind them in what dominates; the layout need not have that order.
+    // Values that are computed of addresses stand behind them in what dominates; the layout need
+    // not have that order.
     let mut grows = true;
     while grows {
         grows = false;
@@ -340,7 +350,8 @@ fn escapes_from(func: &ir::Function, base: Base) -> bool {
         let of_access = access_address(func, inst);
         func.dfg.inst_values(inst).enumerate().any(|(i, a)| {
             let is_result = func.dfg.inst_results(inst).first().is_some_and(|&r| addresses.contains(r));
-            // The stack pointer is handed on to callees, and back to callers, through a global variable.
+            // The stack pointer is handed on to callees, and back to callers, through a global
+            // variable.
             let is_stored = op.can_store() && i == 0;
             // What has another name is not known to be the same place.
             let named = || cell_of(func, a, access_offset(func, inst)).0 == base;

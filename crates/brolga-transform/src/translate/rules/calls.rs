@@ -1,8 +1,9 @@
-//! Calls of derived functions: run the callee's forward pass now and its pullback later, on the same tape. Where nobody wants
-//! what the call returns, or a recursion may as well run twice (`brolga_analysis::calls::joint`), run both of them later, as one function.
+//! Calls of derived functions: run the callee's forward pass now and its pullback later, on the
+//! same tape. Where nobody wants what the call returns, or a recursion may as well run twice
+//! (`brolga_analysis::calls::joint`), run both of them later, as one function.
 //!
-//! Signatures of derived functions follow from the primal signature and the modes of the call site alone
-//! (`brolga_analysis::variant`), so recursive functions need no more than a name.
+//! Signatures of derived functions follow from the primal signature and the modes of the call site
+//! alone (`brolga_analysis::variant`), so recursive functions need no more than a name.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::memory::mod_ref::Effect;
@@ -31,7 +32,8 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     }
     let params: Vec<ParamMode> = cx.args().to_vec().iter().enumerate().map(|(i, &a)| param_mode(cx, f, i, a)).collect();
     let mut results: Vec<ResultMode> = cx.results().to_vec().iter().map(|&r| result_mode(cx, r)).collect();
-    // What is known of the caller's cotangents is known to the callee; a sum of calls passes its own on as it is.
+    // What is known of the caller's cotangents is known to the callee; a sum of calls passes its
+    // own on as it is.
     for (mode, r) in results.iter_mut().zip(cx.results()) {
         if *mode == ResultMode::Active && cx.facts().units.contains(*r) {
             *mode = ResultMode::Unit;
@@ -62,7 +64,8 @@ fn by_value(variant: &Variant) -> bool {
     variant.params.iter().all(param) && variant.results.iter().all(result)
 }
 
-/// The callee runs in the reverse fragment. The primal call stays as long as its results are read: for the most part they are not, and it is pruned.
+/// The callee runs in the reverse fragment. The primal call stays as long as its results are read:
+/// for the most part they are not, and it is pruned.
 fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
     let callee = Callee::Symbol(cx.t.callees.whole(variant.clone()).into());
     let args = cx.args().to_vec();
@@ -75,7 +78,8 @@ fn whole(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
     give_back(cx, variant, sig, &args, op);
 }
 
-/// A block is released when the second half is done (`brolga_analysis::calls::deferred_free`): it is noted, with the instance.
+/// A block is released when the second half is done (`brolga_analysis::calls::deferred_free`): it
+/// is noted, with the instance.
 pub fn later(cx: Cx<'_, '_, '_, '_>) {
     let args = cx.args().to_vec();
     cx.replace_primal();
@@ -83,8 +87,9 @@ pub fn later(cx: Cx<'_, '_, '_, '_>) {
     cx.helper(Where::After, "brolga_release", &operands, &[types::I64, types::I64, types::I32], Defs::default(), false);
 }
 
-/// In memory mode `restore`, a call that has a rule of its own but runs a function of the program, which may use memory: the
-/// function's pullback undoes what it writes there, and takes no part in the derivative.
+/// In memory mode `restore`, a call that has a rule of its own but runs a function of the program,
+/// which may use memory: the function's pullback undoes what it writes there, and takes no part in
+/// the derivative.
 pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
     let facts = cx.facts();
     let ir::InstructionData::Call { func_ref, .. } = facts.func().dfg.insts[cx.inst()] else { return };
@@ -132,7 +137,8 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     both_halves(cx, &variant, &sig, &args, forward, pullback);
 }
 
-/// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an error.
+/// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an
+/// error.
 pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     let active = cx.args().iter().any(|&a| cx.facts().activity.state[a] != State::No || cx.facts().delta(a).is_some());
     if !active {
@@ -177,7 +183,8 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
     }
     match state {
         State::Varied { definite } => {
-            // A callee that makes floats of another size of it, at least on one of its ways, lets us say which it was.
+            // A callee that makes floats of another size of it, at least on one of its ways, lets
+            // us say which it was.
             let lane = facts.summaries.param_lane(f, i);
             let disagrees = |shape: Shape| lane != 0 && lane != shape.lane_bytes() && facts.summaries.hands_on(f, i);
             let piece = Shape::Bytes { n: cx.ty(a).bytes() as u8, of: 0 };
@@ -272,7 +279,8 @@ fn give_back(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &
     let defs = back.iter().map(|&(_, d, shape)| (d, shape.ty())).collect();
     cx.push(Where::Rvs, defs, call);
     for (i, d, shape) in back {
-        // Nobody asks for that of a constant, which a callee may be given in place of something active.
+        // Nobody asks for that of a constant, which a callee may be given in place of something
+        // active.
         if cx.facts().is_active(args[i]) {
             hand_over(cx, args[i], d, shape);
         }

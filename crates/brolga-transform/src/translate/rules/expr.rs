@@ -51,7 +51,8 @@ pub fn apply(
     }
 }
 
-/// Whether a factor cannot be infinite or NaN, whatever operands are that `known` does not know to be finite.
+/// Whether a factor cannot be infinite or NaN, whatever operands are that `known` does not know to
+/// be finite.
 fn bounded(e: E, known: &dyn Fn(usize) -> bool) -> bool {
     let go = |e: E| bounded(e, known);
     match *e.node() {
@@ -188,9 +189,10 @@ impl Walker<'_> {
         v
     }
 
-    /// What the primal has from the same function of the same operands: who rotates asks for a sine and a cosine, and each of them is in the
-    /// derivative of the other. It must be there whenever the statement has run, so its block comes before the statement's on all
-    /// ways, or is the same. No operand can be another one by then: whatever defines it lies before both.
+    /// What the primal has from the same function of the same operands: who rotates asks for a sine
+    /// and a cosine, and each of them is in the derivative of the other. It must be there whenever
+    /// the statement has run, so its block comes before the statement's on all ways, or is the
+    /// same. No operand can be another one by then: whatever defines it lies before both.
     fn shared(&self, cx: &StmtCx<'_, '_, '_>, f: MathFn, args: &[E]) -> Option<ir::Value> {
         let facts = cx.facts();
         let operand = |e: &E| match *e.node() {

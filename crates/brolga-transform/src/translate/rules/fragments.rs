@@ -23,7 +23,8 @@ impl Converts for StmtCx<'_, '_, '_> {
     }
 }
 
-/// An instruction whose result has bytes of its operands: each gets its part of the ticket, and nothing may be left.
+/// An instruction whose result has bytes of its operands: each gets its part of the ticket, and
+/// nothing may be left.
 pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     let &[z] = cx.results() else { return false };
     let activity = &cx.facts().activity;
@@ -53,7 +54,8 @@ pub fn is_computed(cx: &StmtCx<'_, '_, '_>) -> bool {
     !op.can_load() && !op.is_call() && cx.results().iter().any(|&z| computed.contains(z))
 }
 
-/// Integers that are computed from others: what is demanded of a result is demanded of all operands ([`Shape::Demand`]).
+/// Integers that are computed from others: what is demanded of a result is demanded of all operands
+/// ([`Shape::Demand`]).
 pub fn computed(cx: Cx<'_, '_, '_, '_>) {
     for &z in cx.results() {
         let Some(shape @ Shape::Demand { .. }) = cx.facts().activity.ct[z] else { continue };
@@ -64,8 +66,8 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>) {
     }
 }
 
-/// A cotangent of this shape for a value that has the same bits: a number for a piece, or a ticket for a number. Where the value has none,
-/// none may come.
+/// A cotangent of this shape for a value that has the same bits: a number for a piece, or a ticket
+/// for a number. Where the value has none, none may come.
 pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
     let Some(own) = cx.facts().activity.ct[v] else {
         let constant = matches!(shape, Shape::Demand { .. }) && cx.facts().activity.state[v] == State::No;
@@ -80,7 +82,8 @@ pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
     }
 }
 
-/// The cotangent of a result, taken, and its shape: as a number, also where it comes as a ticket because the result is cut in pieces.
+/// The cotangent of a result, taken, and its shape: as a number, also where it comes as a ticket
+/// because the result is cut in pieces.
 pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
     let facts = cx.facts();
     let own = facts.activity.ct[z]?;
@@ -99,7 +102,8 @@ fn without_demand(cx: Cx<'_, '_, '_, '_>, ticket: Val) -> (Val, Val) {
     (cx.arith(Arith::Select, &[demand, none, ticket], types::I64), demand)
 }
 
-/// The number of this shape that a ticket of the result stands for. If it stands for a demand, that is of all operands.
+/// The number of this shape that a ticket of the result stands for. If it stands for a demand, that
+/// is of all operands.
 pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Option<Val> {
     if !cx.facts().demanded {
         return fitted(cx, ticket, types::I64, shape);

@@ -21,7 +21,8 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
     }
 }
 
-/// A call of a function of the program that computes a known one: the call stays, and the rule does the rest.
+/// A call of a function of the program that computes a known one: the call stays, and the rule does
+/// the rest.
 pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &'static MathRule) {
     let z = cx.results()[0];
     super::calls::restoring(cx);
@@ -118,7 +119,8 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             }
             let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
             allocate(cx, symbol, &operands, z);
-            // In a combined function the reverse runs once, and nobody comes to this shadow after it.
+            // In a combined function the reverse runs once, and nobody comes to this shadow after
+            // it.
             if cx.facts().mode == Mode::Split {
                 let s = shadow_address(cx, z);
                 cx.helper(Where::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], Defs::default(), false);
@@ -160,7 +162,8 @@ fn allocate(cx: Cx<'_, '_, '_, '_>, symbol: &str, operands: &[Option<Val>], z: i
     cx.push(Where::After, Defs::default(), AdOp::TrapIf(odd, Check::Helper));
 }
 
-/// In memory mode `restore`: put the bytes that will be overwritten on the tape, and take them off in the pullback.
+/// In memory mode `restore`: put the bytes that will be overwritten on the tape, and take them off
+/// in the pullback.
 fn save_bytes(cx: Cx<'_, '_, '_, '_>, p: ir::Value, n: ir::Value) {
     if cx.facts().options.memory != MemoryMode::Restore {
         return;
@@ -175,7 +178,8 @@ fn save_bytes(cx: Cx<'_, '_, '_, '_>, p: ir::Value, n: ir::Value) {
     cx.helper(Where::Rvs, "brolga_restore_bytes", &operands, &[I64; 3], Defs::default(), true);
 }
 
-/// `memcpy` and `memmove`: the shadow of the source gets the cotangents of the destination, which is then cleared.
+/// `memcpy` and `memmove`: the shadow of the source gets the cotangents of the destination, which
+/// is then cleared.
 fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     let role = cx.facts().activity.copies[cx.inst()].clone().unwrap_or(CopyRole::Ints);
     if cx.facts().delta(to).is_none() {
@@ -210,7 +214,8 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
                 false,
             );
         }
-        // In WebAssembly any bytes can be copied, from the middle of a float to the middle of another.
+        // In WebAssembly any bytes can be copied, from the middle of a float to the middle of
+        // another.
         CopyRole::Mixed | CopyRole::Floats(_) if role == CopyRole::Mixed || cx.facts().program.vmctx_pointers_only => {
             let elem = cx.iconst(w, if let CopyRole::Floats(bytes) = role { bytes.into() } else { 0 });
             let operands = [None, to, Some(dt), from, Some(df), Some(n), Some(elem)];
@@ -242,7 +247,8 @@ fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Va
     cx.push(w, Defs::default(), AdOp::TrapIf(lost, Check::ConstStore));
 }
 
-/// A copy of a struct: each field as a load and a store of its own, all loads before all stores, since places may overlap.
+/// A copy of a struct: each field as a load and a store of its own, all loads before all stores,
+/// since places may overlap.
 fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &[(i32, MemRole)]) {
     let (dt, df) = (cx.delta_or_zero(Where::Before, to), cx.delta_or_zero(Where::Before, from));
     let (pt, pf) = (Val::Primal(to), Val::Primal(from));

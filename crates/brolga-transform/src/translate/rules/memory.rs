@@ -1,9 +1,10 @@
 //! Loads, stores and the addresses that they use.
 //!
-//! `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`: x̄ gets the shadow of the place,
-//! which is then cleared, since the value that was there before has nothing to do with what comes after (for an addition in
-//! place it has, and both are left out; where nobody looks again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass instead, and the
-//! pullback has nothing to do.
+//! `z = load p+off`: the pullback adds z̄ to the shadow of the place. `store x, p+off`: x̄ gets the
+//! shadow of the place, which is then cleared, since the value that was there before has nothing to
+//! do with what comes after (for an addition in place it has, and both are left out; where nobody
+//! looks again, clearing is). Where a pointer is moved, its shadow is moved in the forward pass
+//! instead, and the pullback has nothing to do.
 
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::MemoryMode;
@@ -73,7 +74,8 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
                 shadow_pointer_memory(cx, addr, off);
             }
             cx.push(Where::After, Defs::default(), op);
-            // Floats may have been in this place before: what was added to a pointer's bits is not theirs.
+            // Floats may have been in this place before: what was added to a pointer's bits is not
+            // theirs.
             if cx.facts().may_hold_floats(addr) && !restore {
                 cx.zero_mem(addr, off, 8, false);
             }
@@ -130,8 +132,8 @@ fn stored_type(func: &ir::Function, inst: ir::Inst) -> Type {
     }
 }
 
-/// `stack_addr`: in memory mode `restore` the slot lives in the activation frame, so that the pullback can put its contents
-/// back although the forward pass has returned.
+/// `stack_addr`: in memory mode `restore` the slot lives in the activation frame, so that the
+/// pullback can put its contents back although the forward pass has returned.
 pub fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
     if cx.facts().options.memory == MemoryMode::Restore {
         let InstructionData::StackAddr { stack_slot, offset, .. } = cx.func().dfg.insts[cx.inst()] else {

@@ -1,4 +1,5 @@
-//! What each kind of instruction becomes. One file per family; a rule is a few lines: forward, reverse, done.
+//! What each kind of instruction becomes. One file per family; a rule is a few lines: forward,
+//! reverse, done.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::{CalleeKind, ResultMode};

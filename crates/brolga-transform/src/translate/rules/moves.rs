@@ -1,6 +1,8 @@
-//! Values that move whole, lane by lane or bit by bit: selects, bitcasts, lanes, shuffles, sign changes and masks.
+//! Values that move whole, lane by lane or bit by bit: selects, bitcasts, lanes, shuffles, sign
+//! changes and masks.
 //!
-//! Cotangents have float types even where the primal holds the bits in an integer, so one rule serves both.
+//! Cotangents have float types even where the primal holds the bits in an integer, so one rule
+//! serves both.
 
 use brolga_analysis::activity::{State, whole_lane};
 use brolga_analysis::kinds::bit_idioms::{self, BitOp};
@@ -34,7 +36,8 @@ fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
     }
 }
 
-/// `z = c ? x : y`: z̄ goes to the one that was chosen, and nothing to the other (by selection, not by a product).
+/// `z = c ? x : y`: z̄ goes to the one that was chosen, and nothing to the other (by selection, not
+/// by a product).
 pub fn select(cx: Cx<'_, '_, '_, '_>) {
     let (z, args) = (cx.results()[0], cx.args());
     let c = Val::Primal(args[0]);
@@ -76,7 +79,8 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
     let z = cx.results()[0];
     let (facts, inst) = (cx.facts(), cx.inst());
     let activity = &facts.activity;
-    // A piece that is a float with another sign; if it is none, that is seen where its cotangent is made a number.
+    // A piece that is a float with another sign; if it is none, that is seen where its cotangent is
+    // made a number.
     let of_piece = || bit_idioms::sign_of_piece(facts.func(), inst, |v| activity.state[v] != State::No);
     let op = if activity.is_varied(z) { None } else { of_piece() };
     if let Some(BitOp::Mask { x, mask }) = op {
@@ -185,7 +189,8 @@ pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     super::fragments::hand_over(cx, x, ct, shape);
 }
 
-/// An operation on bits of which nobody knows the derivative: nothing may arrive at its result. (A store has none: what it overwrites is checked by its own rule.)
+/// An operation on bits of which nobody knows the derivative: nothing may arrive at its result. (A
+/// store has none: what it overwrites is checked by its own rule.)
 pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
     for &z in cx.results() {
         if cx.facts().is_active(z) {
@@ -291,8 +296,8 @@ pub fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
     cx.add_ct(cx.args()[0], by);
 }
 
-/// Bytes of two vectors, chosen by constants: each whole lane goes back where it came from. A lane that was taken several
-/// times gets several contributions, one shuffle each.
+/// Bytes of two vectors, chosen by constants: each whole lane goes back where it came from. A lane
+/// that was taken several times gets several contributions, one shuffle each.
 pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let InstructionData::Shuffle { imm, .. } = cx.func().dfg.insts[cx.inst()] else { unreachable!("a shuffle") };
@@ -333,8 +338,9 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
     }
 }
 
-/// Bytes chosen by a vector at run time. Each lane of the index must name a whole lane, or none (every byte at least
-/// `limit`, or with its top bit set); anything else is checked, and traps if a cotangent is waiting there.
+/// Bytes chosen by a vector at run time. Each lane of the index must name a whole lane, or none
+/// (every byte at least `limit`, or with its top bit set); anything else is checked, and traps if a
+/// cotangent is waiting there.
 pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let (x, index) = (cx.args()[0], cx.args()[1]);

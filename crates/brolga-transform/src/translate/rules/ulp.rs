@@ -1,7 +1,10 @@
-//! A number that is added to a float's bits (`brolga_analysis::activity::ulp`): the cotangent is multiplied by a power of two.
+//! A number that is added to a float's bits (`brolga_analysis::activity::ulp`): the cotangent is
+//! multiplied by a power of two.
 //!
-//! The exponents of two floats may lie so far apart that their slope is no number, or that the product is none, although another step leads back. So the
-//! run time scales (`brolga_runtime::steps`), and says where digits are lost on the way; that is a trap, since nobody knows whether they will be asked for.
+//! The exponents of two floats may lie so far apart that their slope is no number, or that the
+//! product is none, although another step leads back. So the run time scales
+//! (`brolga_runtime::steps`), and says where digits are lost on the way; that is a trap, since
+//! nobody knows whether they will be asked for.
 
 use brolga_analysis::activity::State;
 use brolga_analysis::kinds::bit_arith::divides_by;
@@ -12,7 +15,8 @@ use super::fragments::{hand_over, number_of, number_of_ticket};
 use crate::translate::convert::fitted;
 use crate::translate::stmt::{StmtCx, Where};
 
-/// `z = x + c`, `x - c`, `c - x`, or `x` with another exponent, divided, or cut off, where `x` has the bits of a float.
+/// `z = x + c`, `x - c`, `c - x`, or `x` with another exponent, divided, or cut off, where `x` has
+/// the bits of a float.
 pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     let (facts, z) = (cx.facts(), cx.results()[0]);
     let Some(n) = facts.steps.of(cx.inst()).filter(|_| facts.is_active(z)) else { return };

@@ -1,8 +1,10 @@
-//! diffsl-to-clif MODEL.ds: prints the CLIF of every function which DiffSL makes of a model, in the order of their definition.
+//! diffsl-to-clif MODEL.ds: prints the CLIF of every function which DiffSL makes of a model, in the
+//! order of their definition.
 //!
-//! DiffSL has no option for that, but cranelift-jit logs each function it is asked to define, so a logger sees them all. A line
-//! `;; function funcidN` stands before each one. Data objects are not logged: they come first, as the directives of a test file,
-//! in the order in which every function refers to them. At the end, one evaluation of the model.
+//! DiffSL has no option for that, but cranelift-jit logs each function it is asked to define, so a
+//! logger sees them all. A line `;; function funcidN` stands before each one. Data objects are not
+//! logged: they come first, as the directives of a test file, in the order in which every function
+//! refers to them. At the end, one evaluation of the model.
 use diffsl::discretise::DiscreteModel;
 use diffsl::execution::DataLayout;
 use diffsl::execution::compiler::CompilerOptions;

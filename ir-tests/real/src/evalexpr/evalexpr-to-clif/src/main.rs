@@ -1,7 +1,8 @@
-//! evalexpr-to-clif EXPRESSION...: prints the CLIF of every function which evalexpr-jit makes of a system of expressions: the values,
-//! and its own symbolic derivatives.
+//! evalexpr-to-clif EXPRESSION...: prints the CLIF of every function which evalexpr-jit makes of a
+//! system of expressions: the values, and its own symbolic derivatives.
 //!
-//! evalexpr-jit has no option for that, but cranelift-jit logs each function it is asked to define, so a logger sees them all.
+//! evalexpr-jit has no option for that, but cranelift-jit logs each function it is asked to define,
+//! so a logger sees them all.
 use evalexpr_jit::system::EquationSystem;
 
 struct Capture;

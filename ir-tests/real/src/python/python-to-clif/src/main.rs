@@ -1,7 +1,9 @@
-//! python-to-clif PROGRAM.py: prints the CLIF which RustPython's JIT makes of every function of a program.
+//! python-to-clif PROGRAM.py: prints the CLIF which RustPython's JIT makes of every function of a
+//! program.
 //!
-//! The JIT has no option for that, but cranelift-jit logs each function it is asked to define, so a logger sees them all. RustPython
-//! takes the types of a function from its annotations at run time; here they are read from the `def` line, which must be one line.
+//! The JIT has no option for that, but cranelift-jit logs each function it is asked to define, so a
+//! logger sees them all. RustPython takes the types of a function from its annotations at run time;
+//! here they are read from the `def` line, which must be one line.
 use rustpython_compiler::{CompileOpts, Mode};
 use rustpython_compiler_core::bytecode::ConstantData;
 use rustpython_jit::JitType;

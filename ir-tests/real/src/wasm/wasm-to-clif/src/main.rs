@@ -1,4 +1,5 @@
-//! wasm-to-clif MODULE.wasm DIR [none|speed]: writes the CLIF which Wasmtime makes of every function of a module.
+//! wasm-to-clif MODULE.wasm DIR [none|speed]: writes the CLIF which Wasmtime makes of every
+//! function of a module.
 use wasmtime::{Config, Engine, Module, OptLevel};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
