@@ -1,4 +1,4 @@
-//! What the constants of the cost model stand for, measured here: [`brolga_rules::cost`] beside the
+//! What the constants of the cost model stand for, measured here: [`mod@brolga_rules::cost`] beside the
 //! machine.
 //!
 //! *Problem.* The model's numbers are those of processors in general. Whether they are this one's

@@ -341,7 +341,7 @@ pub struct ExplainArgs {
     /// The calls.
     #[command(flatten)]
     pub call: CallOptions,
-    /// Only the gradient of this argument (1) or element (1[3]), counted from 0.
+    /// Only the gradient of this argument (1) or element (`1[3]`), counted from 0.
     #[arg(long, value_name = "N[i]")]
     pub wrt: Option<String>,
     /// Most instructions to list by contribution.

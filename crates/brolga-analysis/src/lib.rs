@@ -3,7 +3,7 @@
 //! Each analysis is a file with a pure function from a normalised function (and what is known about
 //! its callees and arguments) to a table. None of them emits an instruction.
 //!
-//! - [`cfg`]: predecessors, successors, which blocks run at most once per call; [`cfg::loops`]:
+//! - [`mod@cfg`]: predecessors, successors, which blocks run at most once per call; [`cfg::loops`]:
 //!   dominators and natural loops.
 //! - [`kinds`]: what an integer or a place in memory is: a number, a pointer, the bits of a float.
 //! - [`memory`]: places, alias, points-to, escape and mod/ref analysis; which store a load reads,

@@ -71,7 +71,7 @@ pub fn json(call: &Invocation, outcome: &Outcome) -> Value {
     })
 }
 
-/// The JSON of a call without derivatives: as [`json`], without `gradient`.
+/// The JSON of a call without derivatives: as [`json()`], without `gradient`.
 pub fn primal_json(call: &Invocation, outcome: &Outcome) -> Value {
     let mut all = json(call, outcome);
     if let Some(fields) = all.as_object_mut() {

@@ -10,7 +10,7 @@ use crate::program::inline_rollback::attempt;
 /// Run the pipeline for a request; `look` sees every stage of every variant.
 ///
 /// # Errors
-/// As [`derive`].
+/// As [`derive()`].
 pub fn derive_with(
     program: &Program,
     request: &Request,
@@ -44,7 +44,7 @@ pub fn derive(
 /// compiling it.
 ///
 /// # Errors
-/// As [`derive`].
+/// As [`derive()`].
 pub fn derive_unverified(
     program: &Program,
     request: &Request,

@@ -142,7 +142,7 @@ pub fn default_activity(ty: ValType) -> ArgActivity {
 /// What [`crate::Instance::gradient`] has found, beside what it has added to the shadow of memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// The function's results; none with [`Mode::Gradient`](brolga::Mode::Gradient).
+    /// The function's results; none with [`Mode::Gradient`].
     pub values: Vec<Val>,
     /// One entry for each parameter: its cotangent, if it is active.
     pub cotangents: Vec<Option<Val>>,

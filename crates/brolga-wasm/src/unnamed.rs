@@ -5,7 +5,7 @@
 //! integer arithmetic on float bits like any other, so everything that calls it would be refused.
 //! Other compilers have libraries of their own, with names of their own. **Answer.** A function is
 //! known by what it computes. Whatever takes and returns floats, and handles bits of floats, is run
-//! at many points ([`Points`]): of any size, of both signs, at the ends of ranges, at infinities
+//! at many points (`Points`): of any size, of both signs, at the ends of ranges, at infinities
 //! and no numbers. If it is a known function's value everywhere, it is taken for that function, as
 //! if it had its name ([`crate::mathlib`]): it keeps its body.
 //!

@@ -108,7 +108,7 @@ pub struct Summaries {
 }
 
 impl Summaries {
-    /// Which functions take a root, or call one that does: [`roots::taking`].
+    /// Which functions take a root, or call one that does: [`crate::guards::root_takers::taking`].
     pub fn roots(&self) -> &Taking {
         &self.roots
     }

@@ -73,7 +73,7 @@ pub fn eval(op: Opcode, width: u8, a: [u128; 3]) -> Option<u128> {
     if width == 4 { eval32(op, a) } else { eval64(op, a) }
 }
 
-/// ∂ `op`(x) / ∂ x[i] for each operand. `y` is the value.
+/// ∂ `op`(x) / ∂ `x[i]` for each operand. `y` is the value.
 pub fn slopes<R: Real>(op: Opcode, x: [R; 3], y: f64) -> [Option<R>; 3] {
     let c = R::constant;
     let [p, q, _] = x.map(R::primal);

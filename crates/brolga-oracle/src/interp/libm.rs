@@ -126,7 +126,7 @@ impl Math {
     }
 }
 
-/// ∂ value / ∂ x[i]; `v` is the value.
+/// ∂ value / ∂ `x[i]`; `v` is the value.
 pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
     let c = R::constant;
     let one = c(1.0);

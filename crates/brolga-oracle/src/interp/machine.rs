@@ -30,7 +30,7 @@ pub(super) enum Flow {
     Values(Vec<Val>),
     /// Go to another block.
     Jump(ir::BlockCall),
-    /// Call, then go on as [`Resume`] says.
+    /// Call, then go on as `Resume` says.
     Call(FuncKey, Vec<Val>),
     /// Leave this frame and call.
     TailCall(FuncKey, Vec<Val>),

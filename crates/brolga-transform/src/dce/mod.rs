@@ -11,7 +11,7 @@
 //! is needed needs in turn
 //! - the definitions of what it reads; of a block parameter, the arguments on all edges;
 //! - the branches that decide whether it runs; of a block parameter, those that decide along which
-//!   edge it is reached ([`control`]);
+//!   edge it is reached ([`control_dependence`]);
 //! - if it reads a place of the activation frame, a held variable or a cotangent, whatever is
 //!   written there before it, in the order in which blocks run ([`Control::order`]);
 //! - if it allocates private memory, what gives that back;

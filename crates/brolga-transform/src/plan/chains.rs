@@ -2,7 +2,7 @@
 //!
 //! The cut of [`super::min_cut`] weighs bytes. What it saves in bytes is paid for in instructions,
 //! and where a turn is long, in cycles that its chain takes: of divisions and roots above all. Both
-//! are compared here with the record, by the model of [`brolga_rules::cost`].
+//! are compared here with the record, by the model of [`mod@brolga_rules::cost`].
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, IndexSet};

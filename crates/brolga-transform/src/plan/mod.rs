@@ -9,7 +9,7 @@
 //!   ([`FrameHome`] says where that is), whoever reads it, and so is what a once-block reads of a
 //!   loop; with little effort not if one instruction computes it from what the reverse of the block
 //!   has anyway;
-//! - integers that run backwards are *carried* ([`carry`]); so is what a loop reads from outside of
+//! - integers that run backwards are *carried* ([`invert`]); so is what a loop reads from outside of
 //!   it: one variable holds it while the pullback is in the loop, set where the pullback enters the
 //!   loop from behind;
 //! - what an induction variable was at the end of its loop follows from the bound that it was
@@ -19,7 +19,7 @@
 //!   ([`crate::primal::undo_commoning`]); so is a quotient whose reverse divides by the same
 //!   number, where much less is recorded by that ([`crate::clif::slp_divisions`]);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per
-//!   execution (Mooncake's comms stack). Which values those are is a minimum cut ([`flow`]) between
+//!   execution (Mooncake's comms stack). Which values those are is a minimum cut ([`min_cut`]) between
 //!   what must be recorded and what is read, by bytes; but where long chains of floats would be
 //!   computed again to save a few bytes for each, what is read is recorded as it is, and so is what
 //!   stands at the end of a chain that a long turn would wait for
@@ -50,10 +50,10 @@ pub mod rerun_loops;
 pub mod table;
 
 mod chains;
-pub mod invert;
+pub(crate) mod invert;
 mod min_cut;
 mod planner;
-pub mod predecessors;
+pub(crate) mod predecessors;
 pub mod remarks;
 mod val_set;
 

@@ -1,7 +1,7 @@
 //! Gradients that are there soon, and fast later.
 //!
 //! **Problem.** With full effort it takes about twice as long until there is a gradient as with
-//! little effort, and what comes out takes half the time ([`Effort`](brolga_ir::Effort)). Which of
+//! little effort, and what comes out takes half the time ([`Effort`]). Which of
 //! them pays depends on how often it is going to be called, and that nobody knows before.
 //!
 //! **Answer.** First the rule of little effort is made, and runs. When its calls have taken as long

@@ -4,7 +4,7 @@
 //! function, and compiling takes half as long. One after the other, whoever waits for a gradient
 //! waits for both, and in a large program for one function after the other.
 //!
-//! **Answer.** None of this needs anything of another, so all of it is one [batch](super::batch).
+//! **Answer.** None of this needs anything of another, so all of it is one [`batch`].
 //!
 //! **Invariants.** Nothing is linked of a batch in which anything failed: code of a function that
 //! does not verify is never run. What the verifier says comes before what went wrong compiling,

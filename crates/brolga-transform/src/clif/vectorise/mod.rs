@@ -18,12 +18,12 @@
 //! ([`affine_loop::loops`]), whose test compares what goes in constant steps with what does not
 //! change. In it loads and stores of floats of one width at addresses that go up (or all down) by
 //! that width each turn, loads from where the address does not change, additions to what is there
-//! ([`cells`]), arithmetic that exists lane by lane and gives the bits it gives one by one, and
+//! ([`promote`]), arithmetic that exists lane by lane and gives the bits it gives one by one, and
 //! masks. What is handed from turn to turn is an integer in constant steps, or a number to which
 //! something is added ([`body`]). Anything else is refused: calls, traps, branches, gathered
 //! elements, records.
 //!
-//! **What becomes of one** ([`emit`]), for `w` bytes an element and `n` lanes:
+//! **What becomes of one** ([`codegen`]), for `w` bytes an element and `n` lanes:
 //!
 //! ```text
 //!         ┌► scalar loop as it was ─► behind it
