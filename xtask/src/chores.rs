@@ -41,9 +41,10 @@ type Step = fn() -> Result<(), Failure>;
 /// Everything that must hold before a merge. Goes on after a failure, so that one run shows all of
 /// them.
 pub fn ci() -> Result<(), Failure> {
-    let steps: [(&str, Step); 6] = [
+    let steps: [(&str, Step); 7] = [
         ("format", || cargo(&["fmt", "--all", "--check"])),
         ("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        ("documentation", documentation),
         ("tidy", tidy::run),
         ("tests", || cargo(&["test", "--workspace", "--all-targets"])),
         ("documentation tests", || cargo(&["test", "--workspace", "--doc"])),
@@ -86,6 +87,13 @@ pub fn determinism() -> Result<(), Failure> {
 
 fn cargo(args: &[&str]) -> Result<(), Failure> {
     run(command("cargo", args))
+}
+
+/// What rustdoc has to say.
+fn documentation() -> Result<(), Failure> {
+    let mut doc = command("cargo", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    run(doc)
 }
 
 /// A command in the workspace's root.

@@ -102,3 +102,23 @@ fn files_of_the_glossary_exist() {
     let missing: Vec<String> = named.filter(is_path).filter(|n| !exists(n)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
 }
+
+#[test]
+fn stops_of_the_walks_exist() {
+    let text = std::fs::read_to_string(root().join("docs/WALKS.md")).unwrap();
+    let mut missing = Vec::new();
+    for walk in text.split("\n## ").skip(1) {
+        let stops: Vec<&str> = walk.lines().filter(|l| l.starts_with("| `")).collect();
+        assert!((1..=6).contains(&stops.len()), "a walk has at most six stops: {walk}");
+        for stop in stops {
+            let mut cells = stop.split('`').skip(1).step_by(2);
+            let (file, function) = (cells.next().unwrap(), cells.next().unwrap());
+            let source = std::fs::read_to_string(root().join("crates").join(file)).unwrap_or_default();
+            let heads = [format!("fn {function}("), format!("fn {function}<")];
+            if !heads.iter().any(|h| source.contains(h)) {
+                missing.push(format!("{file}: {function}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
