@@ -1,5 +1,5 @@
-//! Variables in a frame, promoted to values: where another address leads into the frame, the value
-//! is not what lies there, and the run says so.
+//! Variables in a frame, promoted to values: where another address leads into the frame, what lies
+//! there is not what was stored, even if it is the same number, and the run says so.
 
 use brolga_wasm::brolga::{Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
@@ -25,7 +25,12 @@ const FUNCTIONS: &str = r#"(module (memory (export "memory") 1) (global $sp (mut
       (then (f64.store offset=8 (local.get $fp) (f64.mul (local.get $x) (local.get $x))))
       (else (f64.store offset=8 (local.get $fp) (f64.mul (local.get $x) (f64.const 5)))))
     (i32.store (local.get $p) (i32.const 7))
-    (f64.mul (f64.load offset=8 (local.get $fp)) (f64.const 2))))"#;
+    (f64.mul (f64.load offset=8 (local.get $fp)) (f64.const 2)))
+  (func (export "same") (param $x f64) (param $p i32) (result f64) (local $fp i32)
+    (local.set $fp (i32.sub (global.get $sp) (i32.const 16)))
+    (f64.store offset=8 (local.get $fp) (local.get $x))
+    (f64.store (local.get $p) (f64.const 1.5))
+    (f64.mul (f64.load offset=8 (local.get $fp)) (f64.load offset=8 (local.get $fp)))))"#;
 
 fn gradient(name: &str, (x, p): (f64, i32), (mode, full): (Mode, bool)) -> Result<f64, Error> {
     let module = Module::new(FUNCTIONS).unwrap_or_else(|e| panic!("{e}"));
@@ -49,7 +54,8 @@ fn gradient(name: &str, (x, p): (f64, i32), (mode, full): (Mode, bool)) -> Resul
 fn what_was_stored_or_a_trap() {
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
         for full in [false, true] {
-            for (name, x, right) in [("double", 1.5, 1.5), ("half", 1.5, 3.0), ("paths", 1.5, 3.0), ("paths", 0.5, 5.0)]
+            for (name, x, right) in
+                [("double", 1.5, 1.5), ("same", 1.5, 1.5), ("half", 1.5, 3.0), ("paths", 1.5, 3.0), ("paths", 0.5, 5.0)]
             {
                 let manner = (mode, full);
                 assert_eq!(gradient(name, (x, 2048), manner).unwrap(), right, "{name} {manner:?}");

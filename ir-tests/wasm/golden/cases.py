@@ -348,6 +348,10 @@ def paths():
         Case("doubled", [0.7, 0], "Not at all.", seed=2.0),
         Case("larger_first", [0.7, -1.3], "Swapped."),
         Case("larger_first", [-1.3, -0.7], "Not swapped.", seed=0.25),
+        Case("replaced", [1.5, 40.0], "By a callee."),
+        Case("kept_by_a_callee", [1.5, 1.5], "The same number.", seed=2.0),
+        Case("below", [1.5, 1.5], "The same number, below a pointer."),
+        Case("divided", [1.7], "By a negative number."),
     ]
 
 

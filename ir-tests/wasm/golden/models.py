@@ -594,6 +594,22 @@ def doubled(x, n):
     return (x * 2**n) ** 2, {}
 
 
+def replaced(x, y):
+    return x * y, {}
+
+
+def kept_by_a_callee(x, y):
+    return 3 * y + x, {}
+
+
+def below(x, y):
+    return 3 * y, {}
+
+
+def divided(x):
+    return 5 * x, {}
+
+
 def larger_first(x, y):
     low, high = sorted([fabs(x), fabs(y)])
     return high**3 + low, {}

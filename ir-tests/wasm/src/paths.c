@@ -188,3 +188,51 @@ EXPORT(larger_first) double larger_first(double x, double y) {
     SET_HIGH_WORD(y, b);
     return x * x * x + y;
 }
+
+/* What lies in a frame may be written through an address that a global variable has. */
+static Words *shown;
+__attribute__((noinline)) static void show(double x) { shown->number = x; }
+
+EXPORT(replaced) double replaced(double x, double y) {
+    Words first, second;
+    shown = &first;
+    first.number = x;
+    show(y);
+    unsigned high = first.words.high, low = first.words.low;
+    second.words.low = low;
+    second.words.high = high;
+    return second.number * x;
+}
+
+/* Also by the same number. */
+static double *kept;
+__attribute__((noinline)) static void keep(double x) { *kept = x; }
+
+EXPORT(kept_by_a_callee) double kept_by_a_callee(double x, double y) {
+    double z;
+    kept = &z;
+    z = x;
+    keep(y);
+    return 3 * z + x;
+}
+
+/* An address below one that a variable has is in no frame. */
+static double room[4], *top = room + 2;
+__attribute__((noinline)) static void put(double x) { top[-1] = x; }
+
+EXPORT(below) double below(double x, double y) {
+    double *p = top - 1;
+    *p = x;
+    put(y);
+    return 3 * *p;
+}
+
+/* A negative divisor is none of the same bits without a sign. */
+EXPORT(divided) double divided(double x) {
+    int high;
+    double y;
+    HIGH_WORD(high, x);
+    high = (high & 0x7fffffff) / -3 + 0x40000000;
+    INSERT_WORDS(y, (unsigned)high, 0);
+    return y > 1e-50 ? 3 * x : 5 * x;
+}

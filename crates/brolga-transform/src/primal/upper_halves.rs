@@ -29,8 +29,8 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef
 use crate::primal::block_args::BlockArgs;
 use crate::primal::exponent_idiom::shifted_up;
 
-/// Operations between an upper half and what is made of it.
-const DEPTH: u32 = 8;
+/// Values that are looked at for one word.
+const LOOKS: u32 = 256;
 /// The bits of an upper half.
 const UPPER: i64 = !0xffff_ffff;
 
@@ -43,9 +43,16 @@ pub fn upper_halves(func: &mut ir::Function) {
         return;
     }
     let cfg = Cfg::compute(func);
-    let divided = |w| Chains { func, cfg: &cfg, open: Vec::new() }.divides(w, DEPTH) == Some(true);
-    let found: Vec<_> = shifted.into_iter().filter(|&(_, w)| divided(w)).collect();
-    let mut widen = Widen { func, cfg: &cfg, params: HashMap::default(), args: BlockArgs::default() };
+    let mut known: HashMap<ir::Value, By> = HashMap::default();
+    let mut found = Vec::new();
+    for (inst, w) in shifted {
+        let mut chains = Chains { func, cfg: &cfg, seen: HashMap::default(), left: LOOKS };
+        if chains.divides(w) == Some(true) && chains.left > 0 {
+            known.extend(chains.seen.into_iter().filter_map(|(v, found)| Some((v, found?.0))));
+            found.push((inst, w));
+        }
+    }
+    let mut widen = Widen { func, cfg: &cfg, known, params: HashMap::default(), args: BlockArgs::default() };
     for (inst, w) in found {
         let wide = widen.word(w, inst);
         let mut pos = before(widen.func, inst);
@@ -79,76 +86,90 @@ enum By {
 struct Chains<'a> {
     func: &'a ir::Function,
     cfg: &'a Cfg,
-    /// Parameters that are being looked at: a loop adds nothing by coming round.
-    open: Vec<ir::Value>,
+    /// How each word comes from an upper half, if it does, and whether by a division. A parameter that
+    /// is being looked at does so without one: a loop adds nothing by coming round.
+    seen: HashMap<ir::Value, Option<(By, bool)>>,
+    /// How many more values may be looked at. If it gets to zero, nothing is sure.
+    left: u32,
 }
 
 impl Chains<'_> {
-    /// Whether a word comes from an upper half, and whether by a division. At most so many
-    /// operations are looked at, one after the other.
-    fn divides(&mut self, w: ir::Value, depth: u32) -> Option<bool> {
-        let func = self.func;
-        match self.by(w, depth)? {
-            By::Half(_) => Some(false),
-            By::Operand(inst, at) => {
-                use Opcode::{Sdiv, Sshr, Udiv, Ushr};
-                let divides = matches!(func.dfg.insts[inst].opcode(), Ushr | Sshr | Udiv | Sdiv);
-                self.divides(func.dfg.inst_args(inst)[at], depth - 1).map(|before| before || divides)
-            }
-            By::Select(inst) => {
-                let args = func.dfg.inst_args(inst);
-                Some(self.divides(args[1], depth - 1)? | self.divides(args[2], depth - 1)?)
-            }
-            By::Param(b, i) => {
-                self.open.push(w);
-                let incoming: Vec<_> = self.cfg.incoming(b, i).filter(|v| !self.open.contains(v)).collect();
-                let each = incoming.into_iter().map(|v| self.divides(v, depth - 1));
-                let divides = each.collect::<Option<Vec<bool>>>().map(|all| all.contains(&true));
-                self.open.pop();
-                divides
-            }
+    /// Whether a word comes from an upper half, and whether by a division.
+    fn divides(&mut self, w: ir::Value) -> Option<bool> {
+        if let Some(seen) = self.seen.get(&w) {
+            return seen.map(|s| s.1);
         }
+        self.left = self.left.checked_sub(1)?;
+        let found = self.look(w);
+        // What relied on a parameter that has turned out to be none is not asked again: it gives up.
+        if found.is_none() && self.seen.contains_key(&w) {
+            self.left = 0;
+        }
+        self.seen.insert(w, found);
+        found.map(|s| s.1)
     }
 
-    /// How a word comes from an upper half, as far as one operation tells, and the next ones have
-    /// found theirs.
-    fn by(&mut self, w: ir::Value, depth: u32) -> Option<By> {
+    fn look(&mut self, w: ir::Value) -> Option<(By, bool)> {
+        use Opcode::{Band, Bor, Bxor, Iadd, Isub, Sdiv, Select, Sshr, Udiv, Ushr};
         let func = self.func;
         if let Some(x) = upper_half_of(func, w) {
-            return Some(By::Half(x));
+            return Some((By::Half(x), false));
         }
-        if depth == 0 || func.dfg.value_type(w) != types::I32 {
+        if func.dfg.value_type(w) != types::I32 {
             return None;
         }
         let inst = match func.dfg.value_def(w) {
             ValueDef::Result(inst, _) => inst,
-            ValueDef::Param(b, i) => {
-                let succs = |p: ir::Block| func.block_successors(p).filter(|&s| s == b).count();
-                // Of two edges between the same blocks, each would have arguments of its own.
-                let fits = b != self.cfg.blocks[0] && self.cfg.preds[b].iter().all(|&p| succs(p) == 1);
-                return fits.then_some(By::Param(b, i));
-            }
+            ValueDef::Param(b, i) => return self.comes_in(w, b, i),
             ValueDef::Union(..) => return None,
         };
-        let args = func.dfg.inst_args(inst);
-        let constant = |v: ir::Value| constant_int(func, v);
-        let at = match (func.dfg.insts[inst].opcode(), args) {
-            (Opcode::Select, _) => return Some(By::Select(inst)),
-            (Opcode::Iadd | Opcode::Isub | Opcode::Bor | Opcode::Bxor | Opcode::Band, &[a, b]) => {
-                match [a, b].map(|v| self.divides(v, depth - 1).is_some()) {
+        // A number with 32 bits may be kept with a sign or without.
+        let constant = |v: ir::Value| constant_int(func, v).map(|c| c as i32);
+        let op = func.dfg.insts[inst].opcode();
+        match (op, func.dfg.inst_args(inst)) {
+            (Select, &[_, a, b]) => {
+                let divides = [self.divides(a)?, self.divides(b)?];
+                Some((By::Select(inst), divides.contains(&true)))
+            }
+            (Iadd | Isub | Bor | Bxor | Band, &[a, b]) => {
+                let at = match [a, b].map(|v| self.divides(v).is_some()) {
                     [true, false] => 0,
                     [false, true] => 1,
                     // The sign of the same double, say, has been kept beside it.
                     [true, true] if sign_of(func, b).is_some() => 0,
                     [true, true] if sign_of(func, a).is_some() => 1,
                     _ => return None,
-                }
+                };
+                Some((By::Operand(inst, at), self.divides([a, b][at])?))
             }
-            (Opcode::Udiv | Opcode::Ushr | Opcode::Sshr, &[_, b]) if constant(b).is_some_and(|c| c > 0) => 0,
-            (Opcode::Sdiv, &[a, b]) if constant(b).is_some_and(|c| c > 0) && is_positive(func, a) => 0,
-            _ => return None,
-        };
-        Some(By::Operand(inst, at))
+            (Udiv, &[a, b]) if constant(b).is_some_and(|c| c != 0) => {
+                self.divides(a).map(|_| (By::Operand(inst, 0), true))
+            }
+            (Ushr | Sshr, &[a, b]) if constant(b).is_some_and(|c| (1..32).contains(&c)) => {
+                self.divides(a).map(|_| (By::Operand(inst, 0), true))
+            }
+            (Sdiv, &[a, b]) if constant(b).is_some_and(|c| c > 0) && is_positive(func, a) => {
+                self.divides(a).map(|_| (By::Operand(inst, 0), true))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same of a block's parameter: all that comes in has to come from upper halves.
+    fn comes_in(&mut self, w: ir::Value, b: ir::Block, i: usize) -> Option<(By, bool)> {
+        let func = self.func;
+        let edges = |p: ir::Block| func.block_successors(p).filter(|&s| s == b).count();
+        // Of two edges between the same blocks, each would have arguments of its own.
+        if b == self.cfg.blocks[0] || self.cfg.preds[b].iter().any(|&p| edges(p) > 1) {
+            return None;
+        }
+        self.seen.insert(w, Some((By::Param(b, i), false)));
+        let incoming: Vec<ir::Value> = self.cfg.incoming(b, i).collect();
+        let mut divides = false;
+        for v in incoming {
+            divides |= self.divides(v)?;
+        }
+        Some((By::Param(b, i), divides))
     }
 }
 
@@ -178,6 +199,8 @@ fn is_positive(func: &ir::Function, w: ir::Value) -> bool {
 struct Widen<'a> {
     func: &'a mut ir::Function,
     cfg: &'a Cfg,
+    /// How words come from upper halves.
+    known: HashMap<ir::Value, By>,
     /// Parameters of 32 bits, and what stands for them with 64.
     params: HashMap<ir::Value, ir::Value>,
     args: BlockArgs,
@@ -186,8 +209,7 @@ struct Widen<'a> {
 impl Widen<'_> {
     /// 64 bits of which the upper half is a word that comes from an upper half.
     fn word(&mut self, w: ir::Value, at: ir::Inst) -> ir::Value {
-        let by = Chains { func: self.func, cfg: self.cfg, open: Vec::new() }.by(w, DEPTH);
-        match by.expect("it comes from one") {
+        match self.known[&w] {
             By::Half(x) => x,
             By::Operand(inst, operand) => self.operation(inst, operand, at),
             By::Select(inst) => {
@@ -219,7 +241,7 @@ impl Widen<'_> {
         let mut args = [0, 1].map(|i| self.func.dfg.inst_args(inst)[i]);
         let other = args[1 - operand];
         args[operand] = self.word(args[operand], at);
-        let constant = constant_int(self.func, other);
+        let constant = constant_int(self.func, other).map(|c| i64::from(c as u32));
         let sign = sign_of(self.func, other);
         let mut pos = before(self.func, at);
         if matches!(op, Opcode::Udiv | Opcode::Sdiv | Opcode::Ushr | Opcode::Sshr) {

@@ -24,16 +24,16 @@
 //! other low digits nothing says that they are digits. Loads of halves with which nothing is
 //! calculated stay as they are, since such moves are followed in memory.
 //!
-//! **Invariant.** Every load that is replaced had this value. Where that is not certain, since
-//! something was written in between by an address of which it is not known where it leads, the load
-//! stays and is compared: a difference is a trap ([`Check::UntrackedBits`]). Stores stay.
+//! **Invariant.** Every load that is replaced reads what was stored by what it is replaced by. Where
+//! a store through another address might lead into the frame in between, it is guarded: it traps if
+//! it does ([`Check::UntrackedBits`]). Stores stay.
 //!
-//! **Source.** SSA construction for scalars as in LLVM's `mem2reg`; the comparison is ours.
+//! **Source.** SSA construction for scalars as in LLVM's `mem2reg`; the guards are ours.
 
 mod words;
 
 use brolga_analysis::Cfg;
-use brolga_analysis::query::constant_int;
+use brolga_analysis::query::{access_address, access_bytes, access_offset, constant_int};
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::map::HashMap;
@@ -44,7 +44,7 @@ use cranelift_entity::EntitySet;
 
 use crate::primal::block_args::BlockArgs;
 
-use words::{Place, Source, Word, Words, loads};
+use words::{Guard, Place, Source, Word, Words, loads};
 
 /// What a load is replaced by.
 #[derive(Clone, Copy)]
@@ -57,18 +57,17 @@ enum Promoted {
     Word(Word),
 }
 
-/// A load that is replaced, and whether it is certain by what.
+/// A load that is replaced.
 struct Found {
     load: ir::Inst,
     by: Promoted,
-    sure: bool,
 }
 
 /// Put them together.
 pub fn promote(func: &mut ir::Function) {
     let cfg = Cfg::compute(func);
     let Some(words) = Words::of(func, &cfg) else { return };
-    let found = found(func, &cfg, &words);
+    let (found, guards) = found(func, &cfg, &words);
     let calculated = calculated(func);
     let is_half = |f: &Found| matches!(f.by, Promoted::Word(Word::Half(..)));
     let asks = |f: &Found| calculated.contains(func.dfg.first_result(f.load));
@@ -79,6 +78,9 @@ pub fn promote(func: &mut ir::Function) {
     // What is known is written down before anything is changed.
     let params = Params::of(&cfg, &words, &found);
     let mut rewrite = Rewrite { params, made: HashMap::default(), args: BlockArgs::default(), func };
+    for &guard in &guards {
+        rewrite.guard(guard);
+    }
     for f in &found {
         rewrite.replace(f);
     }
@@ -87,22 +89,22 @@ pub fn promote(func: &mut ir::Function) {
 }
 
 /// The loads of which it is known what they read.
-fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> (Vec<Found>, Vec<Guard>) {
+    let (mut found, mut guards): (Vec<Found>, Vec<Guard>) = Default::default();
     for &b in &cfg.blocks {
         let mut state = words.entering(b);
         for inst in func.layout.block_insts(b) {
             let known = || words.loaded(&state, inst);
             if loads(func, inst, types::I32) {
-                found.extend(known().map(|(_, k)| Found { load: inst, by: Promoted::Word(k.word), sure: k.sure }));
+                found.extend(known().map(|(_, word)| Found { load: inst, by: Promoted::Word(word) }));
             } else if loads(func, inst, types::F64)
                 && let Some(((base, at), low)) = known()
                 && let Some(&high) = state.get(&(base, at + 4))
-                && let Some(by) = double(cfg, words, [low.word, high.word])
+                && let Some(by) = double(cfg, words, [low, high])
             {
-                found.push(Found { load: inst, by, sure: low.sure && high.sure });
+                found.push(Found { load: inst, by });
             }
-            words.step(inst, &mut state);
+            guards.extend(words.step(inst, &mut state).into_iter().map(|f| (inst, f)));
         }
     }
     let halves = halves(func, &found);
@@ -111,7 +113,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
         Promoted::Mixture([Word::Int(Source::Param(..)), _]) => false,
         _ => true,
     });
-    found
+    (found, guards)
 }
 
 /// What two words are as a double.
@@ -243,9 +245,6 @@ impl Rewrite<'_> {
             Promoted::Mixture(parts) => self.mixture(f.load, parts),
             Promoted::Word(w) => self.word(w, f.load),
         };
-        if !f.sure {
-            self.compare(f.load, new);
-        }
         self.func.dfg.clear_results(f.load);
         self.func.dfg.change_to_alias(old, new);
         self.func.layout.remove_inst(f.load);
@@ -259,20 +258,23 @@ impl Rewrite<'_> {
         pos
     }
 
-    /// Trap where memory holds something else.
-    fn compare(&mut self, load: ir::Inst, new: ir::Value) {
-        let InstructionData::Load { flags, arg, offset, .. } = self.func.dfg.insts[load] else { return };
-        let flags = self.func.dfg.mem_flags[flags];
-        let ty = self.func.dfg.value_type(new);
-        let bits = if ty == types::F64 { types::I64 } else { ty };
-        let mut pos = self.before(load);
-        let there = pos.ins().load(bits, flags, arg, offset);
-        let new = if bits == ty { new } else { pos.ins().bitcast(bits, MemFlagsData::new(), new) };
-        let other = pos.ins().icmp(IntCC::NotEqual, there, new);
+    /// Trap where a store leads into a frame.
+    fn guard(&mut self, (store, frame): Guard) {
+        let func = &*self.func;
+        let (Some(addr), offset) = (access_address(func, store), access_offset(func, store)) else { return };
+        let last = i64::from(access_bytes(func, store)) - 1;
+        let narrow = func.dfg.value_type(frame.pointer) == types::I32;
+        let mut pos = self.before(store);
+        let pointer = if narrow { pos.ins().uextend(types::I64, frame.pointer) } else { frame.pointer };
+        let start = pos.ins().iadd(frame.memory, pointer);
+        let from = pos.ins().isub(addr, start);
+        // How far the last byte is behind the first of the frame: both ways of meeting are one comparison.
+        let end = pos.ins().iadd_imm_s(from, i64::from(offset) + last);
+        let meets = pos.ins().icmp_imm_u(IntCC::UnsignedLessThan, end, frame.bytes + last);
         // Known for ours by its place.
         let bits = pos.srcloc().bits();
         pos.set_srcloc(ir::SourceLoc::new(if bits == u32::MAX { 0 } else { bits } | CHECK_SRCLOC));
-        pos.ins().trapnz(other, TrapCode::unwrap_user(Check::UntrackedBits as u8));
+        pos.ins().trapnz(meets, TrapCode::unwrap_user(Check::UntrackedBits as u8));
     }
 
     /// A value that a source stands for.

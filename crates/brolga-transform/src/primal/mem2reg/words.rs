@@ -9,11 +9,11 @@
 //! does not exist yet ([`Source::Param`]); where one of them knows nothing, nothing is known. An
 //! integer that was loaded as half of a double is that half wherever it is stored again.
 //!
-//! **Clobbers.** A store to the same base clears what it overlaps. A store through another base,
-//! and a call, clear what others can address: cells whose base escapes. The frame of a WebAssembly
-//! function, and a stack slot, do not escape if their addresses only serve for accesses. What such
-//! a write leaves is not certain all the same (an address that was computed otherwise may lie in
-//! the frame), and is marked so ([`Known::sure`]).
+//! **Clobbers.** A store to the same base clears what it overlaps, and a call clears everything. A
+//! store through another base clears everything, but for the frame of a WebAssembly function whose
+//! addresses only serve for accesses: such a store is *guarded* ([`Guard`]), and traps if it leads
+//! into the frame. That the same number was stored there would not do, since its derivative is
+//! another's.
 //!
 //! **Cost.** Cells times blocks; above [`MOST`] nothing is looked at.
 //!
@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use brolga_analysis::Cfg;
-use brolga_analysis::memory::cell::{Base, cell_of, object_of};
+use brolga_analysis::memory::cell::{Base, cell_of};
 use brolga_analysis::query::{access_address, access_bytes, access_offset, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, ValueDef, types};
@@ -57,25 +57,29 @@ pub enum Word {
     Half(Source, bool),
 }
 
-/// What is known of four bytes.
+/// All that is known at a point.
+pub type State = BTreeMap<Place, Word>;
+
+/// The frame of a WebAssembly function whose addresses go nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known {
-    /// What they hold.
-    pub word: Word,
-    /// Whether nothing has been written since by an address of which it is not known where it
-    /// leads.
-    pub sure: bool,
+pub struct Frame {
+    /// The start of the memory.
+    pub memory: ir::Value,
+    /// The stack pointer, moved down.
+    pub pointer: ir::Value,
+    /// By so many bytes.
+    pub bytes: i64,
 }
 
-/// All that is known at a point.
-pub type State = BTreeMap<Place, Known>;
+/// A store that must not lead into a frame.
+pub type Guard = (ir::Inst, Frame);
 
 /// What is known at the ends of blocks, and what was loaded.
 pub struct Words<'a> {
     func: &'a ir::Function,
     bases: HashMap<Base, u32>,
-    /// Whether others than this function can address what a base leads to.
-    escapes: Vec<bool>,
+    /// For each, whether it is a frame whose addresses go nowhere.
+    frames: Vec<Option<Frame>>,
     /// At the beginning of a block; where it has been reached.
     enters: SecondaryMap<ir::Block, Option<State>>,
     /// At its end.
@@ -93,10 +97,10 @@ impl<'a> Words<'a> {
         if found.is_empty() {
             return None;
         }
-        let (bases, escapes) = found.into_iter().zip(0..).map(|((base, escapes), n)| ((base, n), escapes)).unzip();
+        let (bases, frames) = found.into_iter().zip(0..).map(|((base, frame), n)| ((base, n), frame)).unzip();
         let (enters, leaves) = Default::default();
         let (ints, doubles) = Default::default();
-        let mut words = Self { func, bases, escapes, enters, leaves, ints, doubles };
+        let mut words = Self { func, bases, frames, enters, leaves, ints, doubles };
         let entry = *cfg.blocks.first()?;
         words.enters[entry] = Some(State::new());
         for _ in 0..SWEEPS {
@@ -132,11 +136,11 @@ impl<'a> Words<'a> {
 
     /// What a cell holds where a block ends, if that is known.
     pub fn leaving(&self, b: ir::Block, place: Place) -> Option<Word> {
-        Some(self.leaves[b].as_ref()?.get(&place)?.word)
+        self.leaves[b].as_ref()?.get(&place).copied()
     }
 
     /// What is known of the words that a load reads.
-    pub fn loaded(&self, state: &State, inst: ir::Inst) -> Option<(Place, Known)> {
+    pub fn loaded(&self, state: &State, inst: ir::Inst) -> Option<(Place, Word)> {
         let place = self.place(inst)?;
         Some((place, *state.get(&place)?))
     }
@@ -167,11 +171,10 @@ impl<'a> Words<'a> {
         let mut ways = cfg.preds[b].iter().filter_map(|&p| self.leaves[p].as_ref());
         let mut met = ways.next()?.clone();
         for way in ways {
-            met.retain(|place, known| {
+            met.retain(|place, word| {
                 let Some(other) = way.get(place) else { return false };
-                known.sure &= other.sure;
                 let param = Source::Param(b, *place);
-                known.word = match (known.word, other.word) {
+                *word = match (*word, *other) {
                     (x, y) if x == y => x,
                     (Word::Half(_, up), Word::Half(_, too)) if up == too => Word::Half(param, up),
                     _ => Word::Int(param),
@@ -180,9 +183,9 @@ impl<'a> Words<'a> {
             });
         }
         // A parameter stays one, so that this comes to an end.
-        for (place, known) in &mut met {
-            let before = self.enters[b].as_ref().and_then(|s| s.get(place)).map(|k| k.word);
-            known.word = match (before, known.word) {
+        for (place, word) in &mut met {
+            let before = self.enters[b].as_ref().and_then(|s| s.get(place)).copied();
+            *word = match (before, *word) {
                 (Some(Word::Int(s)), _) if s == Source::Param(b, *place) => Word::Int(s),
                 (Some(Word::Half(s, up)), Word::Half(_, too)) if up == too && s == Source::Param(b, *place) => {
                     Word::Half(s, up)
@@ -200,11 +203,11 @@ impl<'a> Words<'a> {
         let v = func.dfg.first_result(inst);
         let at = |by| self.place(inst).and_then(|(base, at)| state.get(&(base, at + by)));
         if ty == types::I32 {
-            let now = at(0).map(|k| k.word);
+            let now = at(0).copied();
             let before = set(&mut self.ints, v, now);
             return now != before;
         }
-        let now = match (at(0).map(|k| k.word), at(4).map(|k| k.word)) {
+        let now = match (at(0).copied(), at(4).copied()) {
             (Some(Word::Half(x, false)), Some(Word::Half(y, true))) => {
                 self.same(cfg, x, y, &mut Vec::new()).then_some(x)
             }
@@ -214,26 +217,40 @@ impl<'a> Words<'a> {
         now != before
     }
 
-    /// What an instruction does to memory.
-    pub fn step(&self, inst: ir::Inst, state: &mut State) {
+    /// What an instruction does to memory. Returns the frames that it must not lead into, if what is
+    /// known of them is to stay true.
+    pub fn step(&self, inst: ir::Inst, state: &mut State) -> Vec<Frame> {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
+        let mut guarded = Vec::new();
         if !(op.can_store() || op.is_call()) {
-            return;
+            return guarded;
         }
-        let place = self.place(inst).filter(|_| !op.is_call());
-        state.retain(|&(base, at), known| {
-            match place {
-                Some((b, to)) if b == base => {
-                    return to >= at + 4 || at >= to.saturating_add(i64::from(access_bytes(func, inst)));
-                }
-                _ => known.sure = false,
+        if op.is_call() || access_address(func, inst).is_none() {
+            state.clear();
+            return guarded;
+        }
+        let place = self.place(inst);
+        state.retain(|&(base, at), _| match (place, self.frames[base as usize]) {
+            (Some((b, to)), _) if b == base => {
+                to >= at + 4 || at >= to.saturating_add(i64::from(access_bytes(func, inst)))
             }
-            !self.escapes[base as usize]
+            (_, Some(frame)) => {
+                if !guarded.contains(&frame) {
+                    guarded.push(frame);
+                }
+                true
+            }
+            (_, None) => false,
         });
-        let Some((base, at)) = place.filter(|_| op == Opcode::Store && little(func, inst)) else { return };
+        let Some((base, at)) = place.filter(|_| op == Opcode::Store && little(func, inst)) else { return guarded };
         let x = func.dfg.inst_args(inst)[0];
-        let mut put = |at, word| state.insert((base, at), Known { word, sure: true });
+        let within = |at: i64| self.frames[base as usize].is_none_or(|f| 0 <= at && at <= f.bytes - 4);
+        let mut put = |at, word| {
+            if within(at) {
+                state.insert((base, at), word);
+            }
+        };
         match func.dfg.value_type(x) {
             types::F64 => {
                 let source = self.doubles.get(&x).copied().unwrap_or(Source::Value(x));
@@ -245,6 +262,7 @@ impl<'a> Words<'a> {
             }
             _ => {}
         }
+        guarded
     }
 }
 
@@ -266,7 +284,7 @@ pub fn loads(func: &ir::Function, inst: ir::Inst, ty: ir::Type) -> bool {
 /// The bases of memory that is looked at, and whether others than this function can address what
 /// they lead to: frames of WebAssembly of which that is not so, and what else the same bytes are
 /// accessed in as a double and as a word.
-fn bases(func: &ir::Function) -> Vec<(Base, bool)> {
+fn bases(func: &ir::Function) -> Vec<(Base, Option<Frame>)> {
     let accesses = |ty: ir::Type| {
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
         insts.filter_map(move |i| {
@@ -280,48 +298,56 @@ fn bases(func: &ir::Function) -> Vec<(Base, bool)> {
         })
     };
     let mut doubles: HashMap<Base, Vec<i64>> = HashMap::default();
-    let mut found: Vec<(Base, bool)> = Vec::new();
-    let mut frames: HashMap<Base, bool> = HashMap::default();
-    let mut is_frame =
-        |base| matches!(base, Base::Sum(..)) && *frames.entry(base).or_insert_with(|| !escapes_from(func, base));
+    let mut found: Vec<(Base, Option<Frame>)> = Vec::new();
+    let mut frames: HashMap<Base, Option<Frame>> = HashMap::default();
+    let mut frame = |base| *frames.entry(base).or_insert_with(|| frame_of(func, base));
     let mut known: HashSet<Base> = HashSet::default();
     for (base, at) in accesses(types::F64) {
         doubles.entry(base).or_default().push(at);
-        if is_frame(base) && known.insert(base) {
-            found.push((base, false));
+        if let Some(f) = frame(base)
+            && known.insert(base)
+        {
+            found.push((base, Some(f)));
         }
     }
     doubles.values_mut().for_each(|at| at.sort_unstable());
     for (base, at) in accesses(types::I32) {
         let is = |at: i64| doubles.get(&base).is_some_and(|d| d.binary_search(&at).is_ok());
-        if (is_frame(base) || is(at) || is(at.wrapping_sub(4))) && known.insert(base) {
-            found.push((base, escapes_from(func, base)));
+        let frame = frame(base);
+        if (frame.is_some() || is(at) || is(at.wrapping_sub(4))) && known.insert(base) {
+            found.push((base, frame));
         }
     }
     found
 }
 
-/// Whether addresses of the memory behind a base go elsewhere than into accesses, or come from
-/// elsewhere.
-fn escapes_from(func: &ir::Function, base: Base) -> bool {
+/// The frame that a base is, if its addresses go nowhere but into accesses.
+fn frame_of(func: &ir::Function, base: Base) -> Option<Frame> {
+    let Base::Sum(x, y) = base else { return None };
+    let (memory, pointer) = [(x, y), (y, x)].into_iter().find(|&(m, _)| is_memory(func, m))?;
+    let inst = func.dfg.value_def(pointer).inst()?;
+    let InstructionData::Binary { opcode, args: [sp, by] } = func.dfg.insts[inst] else { return None };
+    let bytes = match opcode {
+        Opcode::Isub => constant_int(func, by)?,
+        Opcode::Iadd => -i64::from(constant_int(func, by)? as i32),
+        _ => return None,
+    };
+    // A global variable lies before the memory.
+    let global = func.dfg.value_def(sp).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Load)?;
+    let slot = access_offset(func, global);
+    let is_global = access_address(func, global).is_some_and(|a| is_memory(func, a)) && slot < 0;
+    let frame = Frame { memory, pointer, bytes };
+    (is_global && (4..1 << 24).contains(&bytes) && !escapes(func, base, frame, slot)).then_some(frame)
+}
+
+/// Whether addresses of a frame go elsewhere than into accesses that are named after it. `slot` is
+/// where the stack pointer is handed on to callees, and back to callers.
+fn escapes(func: &ir::Function, base: Base, frame: Frame, slot: i32) -> bool {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let mut addresses: EntitySet<ir::Value> = EntitySet::new();
-    match base {
-        Base::Slot(_) => addresses.extend(
-            insts()
-                .filter_map(|i| func.dfg.inst_results(i).first().copied())
-                .filter(|&v| object_of(func, v).is_some_and(|o| o.0 == base)),
-        ),
-        Base::Sum(x, y) => {
-            addresses.extend([x, y].into_iter().find(|&v| is_frame(func, v)));
-        }
-        Base::Value(_) | Base::Data(_) => {}
-    }
-    if addresses.is_empty() {
-        return true;
-    }
-    // Values that are computed of addresses stand behind them in what dominates; the layout need
-    // not have that order.
+    addresses.insert(frame.pointer);
+    // Values that are computed of addresses stand behind them in what dominates; the layout need not
+    // have that order.
     let mut grows = true;
     while grows {
         grows = false;
@@ -350,26 +376,15 @@ fn escapes_from(func: &ir::Function, base: Base) -> bool {
         let of_access = access_address(func, inst);
         func.dfg.inst_values(inst).enumerate().any(|(i, a)| {
             let is_result = func.dfg.inst_results(inst).first().is_some_and(|&r| addresses.contains(r));
-            // The stack pointer is handed on to callees, and back to callers, through a global
-            // variable.
             let is_stored = op.can_store() && i == 0;
             // What has another name is not known to be the same place.
             let named = || cell_of(func, a, access_offset(func, inst)).0 == base;
             let is_address = of_access == Some(a) && !is_stored && named();
-            let handed_on = is_stored && of_access.is_some_and(|p| is_memory(func, p));
+            let handed_on =
+                is_stored && of_access.is_some_and(|p| is_memory(func, p)) && access_offset(func, inst) == slot;
             addresses.contains(a) && !is_result && !is_address && !handed_on
         })
     })
-}
-
-/// Whether a value is a stack pointer of WebAssembly that has been moved down: that of a frame.
-fn is_frame(func: &ir::Function, v: ir::Value) -> bool {
-    let Some(inst) = func.dfg.value_def(v).inst() else { return false };
-    let InstructionData::Binary { opcode: Opcode::Iadd | Opcode::Isub, args: [sp, by] } = func.dfg.insts[inst] else {
-        return false;
-    };
-    let global = func.dfg.value_def(sp).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Load);
-    constant_int(func, by).is_some() && global.and_then(|i| access_address(func, i)).is_some_and(|a| is_memory(func, a))
 }
 
 /// Whether a value is the start of a WebAssembly memory.
