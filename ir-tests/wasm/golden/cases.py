@@ -351,7 +351,6 @@ def paths():
         Case("replaced", [1.5, 40.0], "By a callee."),
         Case("kept_by_a_callee", [1.5, 1.5], "The same number.", seed=2.0),
         Case("below", [1.5, 1.5], "The same number, below a pointer."),
-        Case("divided", [1.7], "By a negative number."),
     ]
 
 

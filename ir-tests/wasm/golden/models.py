@@ -606,10 +606,6 @@ def below(x, y):
     return 3 * y, {}
 
 
-def divided(x):
-    return 5 * x, {}
-
-
 def larger_first(x, y):
     low, high = sorted([fabs(x), fabs(y)])
     return high**3 + low, {}

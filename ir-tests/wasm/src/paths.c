@@ -103,16 +103,15 @@ EXPORT(scaled_up) double scaled_up(double x, int n) {
 }
 
 static double parts(double x, int *power) {
-    int high;
+    int high, small = 0;
     HIGH_WORD(high, x);
-    *power = 0;
     if ((high & 0x7fffffff) < 0x00100000) {
         x *= 0x1p54;
         HIGH_WORD(high, x);
-        *power = -54;
+        small = -54;
     }
-    *power += ((high & 0x7fffffff) >> 20) - 1022;
     SET_HIGH_WORD(x, (high & 0x800fffff) | 0x3fe00000);
+    *power = small + ((high & 0x7fffffff) >> 20) - 1022;
     return x;
 }
 
@@ -225,14 +224,4 @@ EXPORT(below) double below(double x, double y) {
     *p = x;
     put(y);
     return 3 * *p;
-}
-
-/* A negative divisor is none of the same bits without a sign. */
-EXPORT(divided) double divided(double x) {
-    int high;
-    double y;
-    HIGH_WORD(high, x);
-    high = (high & 0x7fffffff) / -3 + 0x40000000;
-    INSERT_WORDS(y, (unsigned)high, 0);
-    return y > 1e-50 ? 3 * x : 5 * x;
 }

@@ -46,7 +46,8 @@ pub fn upper_halves(func: &mut ir::Function) {
     let mut known: HashMap<ir::Value, By> = HashMap::default();
     let mut found = Vec::new();
     for (inst, w) in shifted {
-        let mut chains = Chains { func, cfg: &cfg, seen: HashMap::default(), left: LOOKS };
+        let mut chains =
+            Chains { func, cfg: &cfg, seen: HashMap::default(), open: Vec::new(), met: Vec::new(), left: LOOKS };
         if chains.divides(w) == Some(true) && chains.left > 0 {
             known.extend(chains.seen.into_iter().filter_map(|(v, found)| Some((v, found?.0))));
             found.push((inst, w));
@@ -89,6 +90,9 @@ struct Chains<'a> {
     /// How each word comes from an upper half, if it does, and whether by a division. A parameter that
     /// is being looked at does so without one: a loop adds nothing by coming round.
     seen: HashMap<ir::Value, Option<(By, bool)>>,
+    /// Parameters that are being looked at, and those of them that were met again.
+    open: Vec<ir::Value>,
+    met: Vec<ir::Value>,
     /// How many more values may be looked at. If it gets to zero, nothing is sure.
     left: u32,
 }
@@ -97,12 +101,13 @@ impl Chains<'_> {
     /// Whether a word comes from an upper half, and whether by a division.
     fn divides(&mut self, w: ir::Value) -> Option<bool> {
         if let Some(seen) = self.seen.get(&w) {
+            self.met.extend(self.open.contains(&w).then_some(w));
             return seen.map(|s| s.1);
         }
         self.left = self.left.checked_sub(1)?;
         let found = self.look(w);
-        // What relied on a parameter that has turned out to be none is not asked again: it gives up.
-        if found.is_none() && self.seen.contains_key(&w) {
+        // What relied on a parameter that has turned out to be none is not asked again.
+        if found.is_none() && self.met.contains(&w) {
             self.left = 0;
         }
         self.seen.insert(w, found);
@@ -164,12 +169,11 @@ impl Chains<'_> {
             return None;
         }
         self.seen.insert(w, Some((By::Param(b, i), false)));
+        self.open.push(w);
         let incoming: Vec<ir::Value> = self.cfg.incoming(b, i).collect();
-        let mut divides = false;
-        for v in incoming {
-            divides |= self.divides(v)?;
-        }
-        Some((By::Param(b, i), divides))
+        let each: Option<Vec<bool>> = incoming.into_iter().map(|v| self.divides(v)).collect();
+        self.open.pop();
+        Some((By::Param(b, i), each?.contains(&true)))
     }
 }
 

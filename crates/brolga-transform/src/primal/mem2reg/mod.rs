@@ -24,27 +24,23 @@
 //! other low digits nothing says that they are digits. Loads of halves with which nothing is
 //! calculated stay as they are, since such moves are followed in memory.
 //!
-//! **Invariant.** Every load that is replaced reads what was stored by what it is replaced by. Where
-//! a store through another address might lead into the frame in between, it is guarded: it traps if
-//! it does ([`Check::UntrackedBits`]). Stores stay.
+//! **Invariant.** Every load that is replaced reads what was stored by what it is replaced by. Stores
+//! stay.
 //!
-//! **Source.** SSA construction for scalars as in LLVM's `mem2reg`; the guards are ours.
+//! **Source.** SSA construction for scalars as in LLVM's `mem2reg`.
 
 mod words;
 
 use brolga_analysis::Cfg;
-use brolga_analysis::query::{access_address, access_bytes, access_offset, constant_int};
-use brolga_ir::inst::Check;
-use brolga_ir::lower::CHECK_SRCLOC;
+use brolga_analysis::query::constant_int;
 use brolga_ir::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, types};
 use cranelift_entity::EntitySet;
 
 use crate::primal::block_args::BlockArgs;
 
-use words::{Guard, Place, Source, Word, Words, loads};
+use words::{Place, Source, Word, Words, loads};
 
 /// What a load is replaced by.
 #[derive(Clone, Copy)]
@@ -67,7 +63,7 @@ struct Found {
 pub fn promote(func: &mut ir::Function) {
     let cfg = Cfg::compute(func);
     let Some(words) = Words::of(func, &cfg) else { return };
-    let (found, guards) = found(func, &cfg, &words);
+    let found = found(func, &cfg, &words);
     let calculated = calculated(func);
     let is_half = |f: &Found| matches!(f.by, Promoted::Word(Word::Half(..)));
     let asks = |f: &Found| calculated.contains(func.dfg.first_result(f.load));
@@ -78,9 +74,6 @@ pub fn promote(func: &mut ir::Function) {
     // What is known is written down before anything is changed.
     let params = Params::of(&cfg, &words, &found);
     let mut rewrite = Rewrite { params, made: HashMap::default(), args: BlockArgs::default(), func };
-    for &guard in &guards {
-        rewrite.guard(guard);
-    }
     for f in &found {
         rewrite.replace(f);
     }
@@ -89,8 +82,8 @@ pub fn promote(func: &mut ir::Function) {
 }
 
 /// The loads of which it is known what they read.
-fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> (Vec<Found>, Vec<Guard>) {
-    let (mut found, mut guards): (Vec<Found>, Vec<Guard>) = Default::default();
+fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
     for &b in &cfg.blocks {
         let mut state = words.entering(b);
         for inst in func.layout.block_insts(b) {
@@ -104,7 +97,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> (Vec<Found>, Vec<
             {
                 found.push(Found { load: inst, by });
             }
-            guards.extend(words.step(inst, &mut state).into_iter().map(|f| (inst, f)));
+            words.step(inst, &mut state);
         }
     }
     let halves = halves(func, &found);
@@ -113,7 +106,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> (Vec<Found>, Vec<
         Promoted::Mixture([Word::Int(Source::Param(..)), _]) => false,
         _ => true,
     });
-    (found, guards)
+    found
 }
 
 /// What two words are as a double.
@@ -256,25 +249,6 @@ impl Rewrite<'_> {
         let mut pos = FuncCursor::new(self.func).at_inst(inst);
         pos.set_srcloc(srcloc);
         pos
-    }
-
-    /// Trap where a store leads into a frame.
-    fn guard(&mut self, (store, frame): Guard) {
-        let func = &*self.func;
-        let (Some(addr), offset) = (access_address(func, store), access_offset(func, store)) else { return };
-        let last = i64::from(access_bytes(func, store)) - 1;
-        let narrow = func.dfg.value_type(frame.pointer) == types::I32;
-        let mut pos = self.before(store);
-        let pointer = if narrow { pos.ins().uextend(types::I64, frame.pointer) } else { frame.pointer };
-        let start = pos.ins().iadd(frame.memory, pointer);
-        let from = pos.ins().isub(addr, start);
-        // How far the last byte is behind the first of the frame: both ways of meeting are one comparison.
-        let end = pos.ins().iadd_imm_s(from, i64::from(offset) + last);
-        let meets = pos.ins().icmp_imm_u(IntCC::UnsignedLessThan, end, frame.bytes + last);
-        // Known for ours by its place.
-        let bits = pos.srcloc().bits();
-        pos.set_srcloc(ir::SourceLoc::new(if bits == u32::MAX { 0 } else { bits } | CHECK_SRCLOC));
-        pos.ins().trapnz(meets, TrapCode::unwrap_user(Check::UntrackedBits as u8));
     }
 
     /// A value that a source stands for.

@@ -9,11 +9,9 @@
 //! does not exist yet ([`Source::Param`]); where one of them knows nothing, nothing is known. An
 //! integer that was loaded as half of a double is that half wherever it is stored again.
 //!
-//! **Clobbers.** A store to the same base clears what it overlaps, and a call clears everything. A
-//! store through another base clears everything, but for the frame of a WebAssembly function whose
-//! addresses only serve for accesses: such a store is *guarded* ([`Guard`]), and traps if it leads
-//! into the frame. That the same number was stored there would not do, since its derivative is
-//! another's.
+//! **Clobbers.** A store to the same base clears what it overlaps. A call, and a store through
+//! another base, clear everything: nothing says that they do not lead there. To compare what is
+//! there with what was stored would not do, since an equal number may have another derivative.
 //!
 //! **Cost.** Cells times blocks; above [`MOST`] nothing is looked at.
 //!
@@ -70,9 +68,6 @@ pub struct Frame {
     /// By so many bytes.
     pub bytes: i64,
 }
-
-/// A store that must not lead into a frame.
-pub type Guard = (ir::Inst, Frame);
 
 /// What is known at the ends of blocks, and what was loaded.
 pub struct Words<'a> {
@@ -217,33 +212,20 @@ impl<'a> Words<'a> {
         now != before
     }
 
-    /// What an instruction does to memory. Returns the frames that it must not lead into, if what is
-    /// known of them is to stay true.
-    pub fn step(&self, inst: ir::Inst, state: &mut State) -> Vec<Frame> {
+    /// What an instruction does to memory.
+    pub fn step(&self, inst: ir::Inst, state: &mut State) {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
-        let mut guarded = Vec::new();
         if !(op.can_store() || op.is_call()) {
-            return guarded;
+            return;
         }
-        if op.is_call() || access_address(func, inst).is_none() {
-            state.clear();
-            return guarded;
-        }
-        let place = self.place(inst);
-        state.retain(|&(base, at), _| match (place, self.frames[base as usize]) {
-            (Some((b, to)), _) if b == base => {
-                to >= at + 4 || at >= to.saturating_add(i64::from(access_bytes(func, inst)))
-            }
-            (_, Some(frame)) => {
-                if !guarded.contains(&frame) {
-                    guarded.push(frame);
-                }
-                true
-            }
-            (_, None) => false,
+        let place = self.place(inst).filter(|_| !op.is_call());
+        state.retain(|&(base, at), _| {
+            place.is_some_and(|(b, to)| {
+                b == base && (to >= at + 4 || at >= to.saturating_add(i64::from(access_bytes(func, inst))))
+            })
         });
-        let Some((base, at)) = place.filter(|_| op == Opcode::Store && little(func, inst)) else { return guarded };
+        let Some((base, at)) = place.filter(|_| op == Opcode::Store && little(func, inst)) else { return };
         let x = func.dfg.inst_args(inst)[0];
         let within = |at: i64| self.frames[base as usize].is_none_or(|f| 0 <= at && at <= f.bytes - 4);
         let mut put = |at, word| {
@@ -262,7 +244,6 @@ impl<'a> Words<'a> {
             }
             _ => {}
         }
-        guarded
     }
 }
 
