@@ -63,6 +63,8 @@ type Asked = (String, Kind, Vec<bool>);
 struct Loaded {
     module: Module,
     gradients: Mutex<HashMap<Asked, Gradient>>,
+    /// The calls whose gradients are looked at.
+    calls: Vec<String>,
 }
 
 fn trials(root: &Path) -> Vec<Trial> {
@@ -80,6 +82,14 @@ fn trials(root: &Path) -> Vec<Trial> {
             let stem = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
             let text = std::fs::read_to_string(root.join(format!("{stem}.run"))).expect("every module has calls");
             let loaded = Arc::new(OnceLock::new());
+            let directives =
+                (1..).zip(text.lines()).map(|(n, l)| Directive::parse(l, n).expect("the line can be read"));
+            let calls: Vec<String> = directives
+                .filter_map(|d| match d {
+                    Some(Directive::Grad(line)) => Some(line.text),
+                    _ => None,
+                })
+                .collect();
             let mut n = 0;
             for (number, comment) in (1..).zip(text.lines()) {
                 let directive = Directive::parse(comment, number).expect("the line can be read");
@@ -91,9 +101,9 @@ fn trials(root: &Path) -> Vec<Trial> {
                 n += 1;
                 let short: String = text.chars().take(40).collect();
                 let name = format!("wasm/{folder}/{stem}.wasm:{number} {what} {short}");
-                let (path, loaded) = (path.clone(), loaded.clone());
+                let (path, loaded, calls) = (path.clone(), loaded.clone(), calls.clone());
                 all.push(Trial::test(name, move || {
-                    let loaded: &Result<Loaded, String> = loaded.get_or_init(|| load(&path));
+                    let loaded: &Result<Loaded, String> = loaded.get_or_init(|| load(&path, calls));
                     let complaints = match loaded {
                         Ok(loaded) => quiet::catch(|| match &directive {
                             Some(Directive::Trap(line)) => check_trap(loaded, line),
@@ -116,9 +126,9 @@ fn trials(root: &Path) -> Vec<Trial> {
     all
 }
 
-fn load(path: &Path) -> Result<Loaded, String> {
+fn load(path: &Path, calls: Vec<String>) -> Result<Loaded, String> {
     let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
-    Ok(Loaded { module: Module::new(bytes).map_err(described)?, gradients: Mutex::default() })
+    Ok(Loaded { module: Module::new(bytes).map_err(described)?, gradients: Mutex::default(), calls })
 }
 
 fn described(e: brolga_wasm::Error) -> String {
@@ -208,6 +218,8 @@ struct Subject<'a> {
     func: FuncKey,
     ty: FuncType,
     call: Invocation,
+    /// Which of the module's calls it is.
+    turn: usize,
     tolerances: Tolerances,
 }
 
@@ -264,7 +276,8 @@ impl<'a> Subject<'a> {
         let single = ty.params().iter().chain(ty.results()).any(|t| *t == ValType::F32)
             || (0..call.args.len()).any(|i| call.buffer(i).is_some_and(|b| b.1 == ElemType::F32));
         let tolerances = if single { SINGLE } else { DOUBLE };
-        Ok(Self { loaded, func, ty: ty.clone(), call, tolerances })
+        let turn = loaded.calls.iter().position(|c| c == text).unwrap_or_default();
+        Ok(Self { loaded, func, ty: ty.clone(), call, turn, tolerances })
     }
 
     /// A fresh instance with the buffers of a call; addresses of buffers, by argument.
@@ -452,8 +465,9 @@ impl<'a> Subject<'a> {
         ];
         // To derive a program with a library takes a second: each call of such asks for some, and
         // all calls together for all.
-        let apart = if self.loaded.module.program().funcs.len() > LARGE { SHARES } else { 1 };
-        for (_, kind) in (bits as usize..).zip(kinds).filter(|(n, _)| n % apart == 0) {
+        let large = self.loaded.module.program().funcs.len() > LARGE;
+        let apart = if large { SHARES.min(self.loaded.calls.len()) } else { 1 };
+        for (_, kind) in (0..).zip(kinds).filter(|(n, _)| n % apart == self.turn % apart) {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
             let reordered = kind.inline != Inline::Never || kind.mode == Mode::Gradient && kind.ideas != in_order;

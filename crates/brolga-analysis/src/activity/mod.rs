@@ -33,7 +33,6 @@
 //! nobody's business.
 
 use brolga_ir::inst::Shape;
-use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::map::HashMap;
 use brolga_ir::{Diagnostic, FuncKey, Program, Untracked};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
@@ -237,6 +236,7 @@ pub mod demand;
 mod dirty;
 pub mod exponent;
 pub mod fragments;
+mod moved_pointers;
 mod roles;
 mod rounding;
 pub mod ulp;
@@ -384,8 +384,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
 
 /// The instruction of the input that an instruction of the normalised function stems from.
 pub fn original(func: &ir::Function, inst: ir::Inst) -> ir::Inst {
-    let at = func.srcloc(inst);
-    let bits = if at.is_default() { at.bits() } else { at.bits() & !CHECK_SRCLOC };
+    let bits = func.srcloc(inst).bits();
     ir::Inst::from_u32(bits.wrapping_sub(1).min(u32::MAX - 1))
 }
 

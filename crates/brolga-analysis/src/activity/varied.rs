@@ -24,9 +24,6 @@ use crate::query::{access_address, access_offset, signature_id};
 use crate::uses::Use;
 use crate::variant::ParamMode;
 
-const AS_FLOAT_NOTE: &str = "the shadow of a pointer moves with loads and stores of `i64`, so it would stay behind";
-const AS_FLOAT_HELP: &str = "copy pointers as `i64`, or with `memcpy`";
-
 impl Cx<'_> {
     /// An integer that varies needs a lane width; without one it is opaque.
     pub(super) fn carried(&self, v: ir::Value, definite: bool) -> State {
@@ -546,51 +543,6 @@ impl Cx<'_> {
         let declared =
             params.filter(|p| self.i.root && contents.find(*p.0) == class).filter_map(|p| declared_elem(*p.1));
         declared.fold(false, |any, e| any || e == Elem::F64 && bytes >= 8 || e == Elem::F32 && bytes >= 4)
-    }
-
-    /// A float load of what was stored as a pointer. The shadow there is an address.
-    fn pointer_as_float(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::Found) {
-        let p = self.i.pointers;
-        let x = self.i.func.dfg.inst_args(found.store)[0];
-        if p.root(x).is_some_and(|r| p.sure.contains(r) || p.address.contains(r) || p.address.contains(x)) {
-            let d = Diagnostic::new("AD0143", "a pointer is loaded as a float")
-                .note(format!("it was stored by `{}`", self.i.func.dfg.display_inst(found.store)))
-                .note(AS_FLOAT_NOTE)
-                .help(AS_FLOAT_HELP);
-            self.problem(inst, Some(v), d);
-        }
-    }
-
-    /// A pointer load of what was stored as a float, which is a copy unless it is nonsense.
-    fn float_as_pointer(&mut self, inst: ir::Inst, found: reaching_store::Found) {
-        let func = self.i.func;
-        let x = func.dfg.inst_args(found.store)[0];
-        let loaded = func.dfg.value_def(x).inst().and_then(|i| access_address(func, i));
-        let shadowed = loaded.is_some_and(|a| self.i.pointers.root(a).is_some());
-        if self.is_float(x) && (shadowed || self.a.state[x] != State::No) {
-            let d = Diagnostic::new("AD0143", "a pointer is loaded where it was stored as a float")
-                .note(format!("the last store there is `{}`", self.i.func.dfg.display_inst(found.store)))
-                .note(AS_FLOAT_NOTE)
-                .help(AS_FLOAT_HELP);
-            self.problem(inst, None, d);
-        }
-    }
-
-    /// A wide copy of pointers: their shadows move one word at a time, so these would stay behind.
-    fn wide_pointers(&mut self, inst: ir::Inst, v: ir::Value, addr: ir::Value) {
-        let func = self.i.func;
-        let wide = self.ty(v).bytes() == 16 && !self.is_float(v) && self.i.contents.moved.contains(v);
-        if !wide || !self.i.contents.of_class(addr).has(Kinds::POINTER) {
-            return;
-        }
-        let cell = cell_of(func, addr, access_offset(func, inst));
-        let halves = [cell, (cell.0, cell.1 + 8)].map(|c| self.i.contents.of_cell(c).moved());
-        if !halves.iter().all(|h| h.has_float()) {
-            let d = Diagnostic::new("AD0141", "a copy of 16 bytes may move pointers, whose shadows would stay behind")
-                .note("this memory is known to hold pointers")
-                .help("copy pointers one by one, as 64-bit integers");
-            self.problem(inst, None, d);
-        }
     }
 
     /// A float that is read where the last store wrote something else over part of it.

@@ -53,9 +53,9 @@ pub fn upper_halves(func: &mut ir::Function) {
             found.push((inst, w));
         }
     }
-    let mut widen = Widen { func, cfg: &cfg, known, params: HashMap::default(), args: BlockArgs::default() };
+    let mut widen = Widen { func, cfg: &cfg, known, wide: HashMap::default(), args: BlockArgs::default() };
     for (inst, w) in found {
-        let wide = widen.word(w, inst);
+        let wide = widen.word(w);
         let mut pos = before(widen.func, inst);
         let mask = pos.ins().iconst(types::I64, UPPER);
         pos.func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Band, args: [wide, mask] };
@@ -205,49 +205,51 @@ struct Widen<'a> {
     cfg: &'a Cfg,
     /// How words come from upper halves.
     known: HashMap<ir::Value, By>,
-    /// Parameters of 32 bits, and what stands for them with 64.
-    params: HashMap<ir::Value, ir::Value>,
+    /// What has been made of words, where they are defined.
+    wide: HashMap<ir::Value, ir::Value>,
     args: BlockArgs,
 }
 
 impl Widen<'_> {
     /// 64 bits of which the upper half is a word that comes from an upper half.
-    fn word(&mut self, w: ir::Value, at: ir::Inst) -> ir::Value {
-        match self.known[&w] {
+    fn word(&mut self, w: ir::Value) -> ir::Value {
+        if let Some(&wide) = self.wide.get(&w) {
+            return wide;
+        }
+        let wide = match self.known[&w] {
             By::Half(x) => x,
-            By::Operand(inst, operand) => self.operation(inst, operand, at),
+            By::Operand(inst, operand) => self.operation(inst, operand),
             By::Select(inst) => {
                 let [c, a, b] = [0, 1, 2].map(|i| self.func.dfg.inst_args(inst)[i]);
-                let (a, b) = (self.word(a, at), self.word(b, at));
-                before(self.func, at).ins().select(c, a, b)
+                let (a, b) = (self.word(a), self.word(b));
+                before(self.func, inst).ins().select(c, a, b)
             }
-            By::Param(b, i) => self.param(w, b, i),
-        }
+            By::Param(b, i) => return self.param(w, b, i),
+        };
+        self.wide.insert(w, wide);
+        wide
     }
 
     fn param(&mut self, w: ir::Value, b: ir::Block, i: usize) -> ir::Value {
-        if let Some(&wide) = self.params.get(&w) {
-            return wide;
-        }
         let (wide, n) = BlockArgs::param(self.func, b, types::I64);
-        self.params.insert(w, wide);
+        // Before its arguments: a loop asks for it again.
+        self.wide.insert(w, wide);
         for &p in &self.cfg.preds[b] {
-            let last = self.func.layout.last_inst(p).expect("a block ends");
             let narrow = edge_args(self.func, p, b)[i];
-            let arg = self.word(narrow, last);
+            let arg = self.word(narrow);
             self.args.push((p, b), n, arg);
         }
         wide
     }
 
-    fn operation(&mut self, inst: ir::Inst, operand: usize, at: ir::Inst) -> ir::Value {
+    fn operation(&mut self, inst: ir::Inst, operand: usize) -> ir::Value {
         let op = self.func.dfg.insts[inst].opcode();
         let mut args = [0, 1].map(|i| self.func.dfg.inst_args(inst)[i]);
         let other = args[1 - operand];
-        args[operand] = self.word(args[operand], at);
+        args[operand] = self.word(args[operand]);
         let constant = constant_int(self.func, other).map(|c| i64::from(c as u32));
         let sign = sign_of(self.func, other);
-        let mut pos = before(self.func, at);
+        let mut pos = before(self.func, inst);
         if matches!(op, Opcode::Udiv | Opcode::Sdiv | Opcode::Ushr | Opcode::Sshr) {
             let by = pos.ins().iconst(types::I64, constant.expect("it is a constant"));
             return match op {

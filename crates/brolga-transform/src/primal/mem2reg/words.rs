@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use brolga_analysis::Cfg;
 use brolga_analysis::memory::cell::{Base, cell_of};
 use brolga_analysis::query::{access_address, access_bytes, access_offset, constant_int};
-use brolga_ir::map::{HashMap, HashSet};
+use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -58,23 +58,10 @@ pub enum Word {
 /// All that is known at a point.
 pub type State = BTreeMap<Place, Word>;
 
-/// The frame of a WebAssembly function whose addresses go nowhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame {
-    /// The start of the memory.
-    pub memory: ir::Value,
-    /// The stack pointer, moved down.
-    pub pointer: ir::Value,
-    /// By so many bytes.
-    pub bytes: i64,
-}
-
 /// What is known at the ends of blocks, and what was loaded.
 pub struct Words<'a> {
     func: &'a ir::Function,
     bases: HashMap<Base, u32>,
-    /// For each, whether it is a frame whose addresses go nowhere.
-    frames: Vec<Option<Frame>>,
     /// At the beginning of a block; where it has been reached.
     enters: SecondaryMap<ir::Block, Option<State>>,
     /// At its end.
@@ -88,14 +75,13 @@ pub struct Words<'a> {
 impl<'a> Words<'a> {
     /// Look at a function. `None` if it has no such memory, or there is too much to look at.
     pub fn of(func: &'a ir::Function, cfg: &Cfg) -> Option<Self> {
-        let found = bases(func);
-        if found.is_empty() {
+        let bases = bases(func);
+        if bases.is_empty() {
             return None;
         }
-        let (bases, frames) = found.into_iter().zip(0..).map(|((base, frame), n)| ((base, n), frame)).unzip();
         let (enters, leaves) = Default::default();
         let (ints, doubles) = Default::default();
-        let mut words = Self { func, bases, frames, enters, leaves, ints, doubles };
+        let mut words = Self { func, bases, enters, leaves, ints, doubles };
         let entry = *cfg.blocks.first()?;
         words.enters[entry] = Some(State::new());
         for _ in 0..SWEEPS {
@@ -227,12 +213,7 @@ impl<'a> Words<'a> {
         });
         let Some((base, at)) = place.filter(|_| op == Opcode::Store && little(func, inst)) else { return };
         let x = func.dfg.inst_args(inst)[0];
-        let within = |at: i64| self.frames[base as usize].is_none_or(|f| 0 <= at && at <= f.bytes - 4);
-        let mut put = |at, word| {
-            if within(at) {
-                state.insert((base, at), word);
-            }
-        };
+        let mut put = |at, word| state.insert((base, at), word);
         match func.dfg.value_type(x) {
             types::F64 => {
                 let source = self.doubles.get(&x).copied().unwrap_or(Source::Value(x));
@@ -262,10 +243,9 @@ pub fn loads(func: &ir::Function, inst: ir::Inst, ty: ir::Type) -> bool {
         && little(func, inst)
 }
 
-/// The bases of memory that is looked at, and whether others than this function can address what
-/// they lead to: frames of WebAssembly of which that is not so, and what else the same bytes are
-/// accessed in as a double and as a word.
-fn bases(func: &ir::Function) -> Vec<(Base, Option<Frame>)> {
+/// The bases of memory that is looked at, numbered: frames of WebAssembly, and where the same bytes
+/// are accessed as a double and as a word.
+fn bases(func: &ir::Function) -> HashMap<Base, u32> {
     let accesses = |ty: ir::Type| {
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
         insts.filter_map(move |i| {
@@ -278,55 +258,59 @@ fn bases(func: &ir::Function) -> Vec<(Base, Option<Frame>)> {
             Some(cell_of(func, addr, access_offset(func, i)))
         })
     };
+    let mut found: HashMap<Base, u32> = HashMap::default();
+    let mut add = |base| {
+        let n = found.len() as u32;
+        found.entry(base).or_insert(n);
+    };
+    let mut frames: HashMap<Base, bool> = HashMap::default();
+    let mut is_frame = |base| *frames.entry(base).or_insert_with(|| is_frame(func, base));
     let mut doubles: HashMap<Base, Vec<i64>> = HashMap::default();
-    let mut found: Vec<(Base, Option<Frame>)> = Vec::new();
-    let mut frames: HashMap<Base, Option<Frame>> = HashMap::default();
-    let mut frame = |base| *frames.entry(base).or_insert_with(|| frame_of(func, base));
-    let mut known: HashSet<Base> = HashSet::default();
     for (base, at) in accesses(types::F64) {
         doubles.entry(base).or_default().push(at);
-        if let Some(f) = frame(base)
-            && known.insert(base)
-        {
-            found.push((base, Some(f)));
+        if is_frame(base) {
+            add(base);
         }
     }
     doubles.values_mut().for_each(|at| at.sort_unstable());
     for (base, at) in accesses(types::I32) {
         let is = |at: i64| doubles.get(&base).is_some_and(|d| d.binary_search(&at).is_ok());
-        let frame = frame(base);
-        if (frame.is_some() || is(at) || is(at.wrapping_sub(4))) && known.insert(base) {
-            found.push((base, frame));
+        if is_frame(base) || is(at) || is(at.wrapping_sub(4)) {
+            add(base);
         }
     }
     found
 }
 
-/// The frame that a base is, if its addresses go nowhere but into accesses.
-fn frame_of(func: &ir::Function, base: Base) -> Option<Frame> {
-    let Base::Sum(x, y) = base else { return None };
-    let (memory, pointer) = [(x, y), (y, x)].into_iter().find(|&(m, _)| is_memory(func, m))?;
-    let inst = func.dfg.value_def(pointer).inst()?;
-    let InstructionData::Binary { opcode, args: [sp, by] } = func.dfg.insts[inst] else { return None };
-    let bytes = match opcode {
-        Opcode::Isub => constant_int(func, by)?,
-        Opcode::Iadd => -i64::from(constant_int(func, by)? as i32),
-        _ => return None,
+/// Whether a base is the frame of a WebAssembly function whose addresses go nowhere but into
+/// accesses: the stack pointer, a global variable before the memory, moved down by a constant.
+/// Frames with addresses that go elsewhere are arrays and arguments of callees, of which little stays
+/// known.
+fn is_frame(func: &ir::Function, base: Base) -> bool {
+    let Base::Sum(x, y) = base else { return false };
+    let pointer = match [is_memory(func, x), is_memory(func, y)] {
+        [true, false] => y,
+        [false, true] => x,
+        _ => return false,
     };
-    // A global variable lies before the memory.
-    let global = func.dfg.value_def(sp).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Load)?;
-    let slot = access_offset(func, global);
-    let is_global = access_address(func, global).is_some_and(|a| is_memory(func, a)) && slot < 0;
-    let frame = Frame { memory, pointer, bytes };
-    (is_global && (4..1 << 24).contains(&bytes) && !escapes(func, base, frame, slot)).then_some(frame)
+    let Some(inst) = func.dfg.value_def(pointer).inst() else { return false };
+    let InstructionData::Binary { opcode: Opcode::Iadd | Opcode::Isub, args: [sp, by] } = func.dfg.insts[inst] else {
+        return false;
+    };
+    let global = func.dfg.value_def(sp).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Load);
+    global.filter(|_| constant_int(func, by).is_some()).is_some_and(|load| {
+        let slot = access_offset(func, load);
+        let is_global = access_address(func, load).is_some_and(|a| is_memory(func, a)) && slot < 0;
+        is_global && !escapes(func, base, pointer, slot)
+    })
 }
 
 /// Whether addresses of a frame go elsewhere than into accesses that are named after it. `slot` is
 /// where the stack pointer is handed on to callees, and back to callers.
-fn escapes(func: &ir::Function, base: Base, frame: Frame, slot: i32) -> bool {
+fn escapes(func: &ir::Function, base: Base, pointer: ir::Value, slot: i32) -> bool {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let mut addresses: EntitySet<ir::Value> = EntitySet::new();
-    addresses.insert(frame.pointer);
+    addresses.insert(pointer);
     // Values that are computed of addresses stand behind them in what dominates; the layout need not
     // have that order.
     let mut grows = true;
