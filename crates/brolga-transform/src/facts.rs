@@ -245,7 +245,7 @@ impl<'a> Facts<'a> {
 
     /// Which cotangents are 1, and which may be infinite because of a root at zero. It asks for
     /// totals of arrays, so [`Self::overwrites`] come first.
-    pub fn find_edges(&mut self, root: bool) {
+    pub fn find_units_and_roots(&mut self, root: bool) {
         let input = ActivityInput {
             program: self.program,
             key: self.variant.func,

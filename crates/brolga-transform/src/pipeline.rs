@@ -408,7 +408,7 @@ fn derive_one<'a>(
 ) -> Result<Became<'a>, Diagnostics> {
     let (mut facts, found) = Facts::compute(program, primal, variant, options, summaries, (is_root, demanded), mode);
     facts.overwrites = overwrites(&facts);
-    facts.find_edges(is_root);
+    facts.find_units_and_roots(is_root);
     if !demanded && facts.activity.computes_bits() {
         return Ok(Became::Demanding);
     }

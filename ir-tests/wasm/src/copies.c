@@ -126,7 +126,8 @@ EXPORT(copied) double copied(int n, const double *x) {
     return sum;
 }
 
-/* Rows of an image whose numbers are singles made of doubles: every other row is copied from the other end, those between are scaled, and the first row is the second at last. */
+/* Rows of an image whose numbers are singles made of doubles: every other row is copied from the
+ * other end, those between are scaled, and the first row is the second at last. */
 EXPORT(rows) double rows(int n, const double *x) {
     enum { ROWS = 4 };
     float *from = malloc(ROWS * n * sizeof *from), *to = malloc(ROWS * n * sizeof *to);

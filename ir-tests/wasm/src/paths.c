@@ -1,13 +1,8 @@
-/* Doubles taken apart by a union of a double and two words, on some of the paths through a function and put together after them: as in FreeBSD's library of mathematics, whose functions have branches
+/* Doubles taken apart by a union of a double and two words, on some of the paths through a function
+ * and put together after them: as in FreeBSD's library of mathematics, whose functions have branches
  * for small numbers and for large ones. */
 #include "program.h"
-
-typedef union {
-    double number;
-    struct {
-        unsigned low, high;
-    } words;
-} Words;
+#include "taken_apart.h"
 
 static unsigned high_of(double x) {
     Words u;

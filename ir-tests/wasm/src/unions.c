@@ -1,13 +1,7 @@
 /* Doubles taken apart, and put together, by a union of a double and two words, as FreeBSD's library of mathematics does. Without optimisation the words go through memory.
  */
 #include "program.h"
-
-typedef union {
-    double number;
-    struct {
-        unsigned low, high;
-    } words;
-} Words;
+#include "taken_apart.h"
 
 /* In two parts: the last digits by themselves. */
 EXPORT(split) double split(double x) {

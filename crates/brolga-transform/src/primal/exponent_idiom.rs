@@ -41,9 +41,10 @@ use brolga_analysis::Cfg;
 use brolga_analysis::activity::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
+
+use crate::primal::edit::before;
 
 /// What is done to a float's bits.
 struct Put {
@@ -69,9 +70,7 @@ pub fn exponents(func: &mut ir::Function) {
     let halves: Vec<(ir::Inst, ir::Value)> = insts().filter_map(|i| Some((i, joined(func, &cfg, i)?))).collect();
     for (inst, x) in halves {
         let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { unreachable!("of two operands") };
-        let srcloc = func.srcloc(inst);
-        let mut pos = FuncCursor::new(func).at_inst(inst);
-        pos.set_srcloc(srcloc);
+        let mut pos = before(func, inst);
         let (old, dfg) = pos.ins().Binary(opcode, types::I64, args[0], args[1]);
         let new = dfg.first_result(old);
         let exponent = pos.ins().iconst(types::I64, 0xfff << 52);
@@ -84,9 +83,7 @@ pub fn exponents(func: &mut ir::Function) {
         let result = func.dfg.first_result(inst);
         let ty = func.dfg.value_type(result);
         let apart = lies_outside(func, other, keep);
-        let srcloc = func.srcloc(inst);
-        let mut pos = FuncCursor::new(func).at_inst(inst);
-        pos.set_srcloc(srcloc);
+        let mut pos = before(func, inst);
         let dropped = pos.ins().iconst(ty, in_type(!keep, ty));
         let before = pos.ins().band(x, dropped);
         let new = if op == Opcode::Iadd || apart {

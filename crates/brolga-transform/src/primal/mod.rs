@@ -4,8 +4,8 @@
 //! Every pass here changes a primal function and leaves its results, its memory and its traps as
 //! they were.
 
-pub(crate) mod block_args;
 pub mod cse;
+pub(crate) mod edit;
 pub(crate) mod exponent_idiom;
 pub(crate) mod induction;
 pub mod loop_simplify;

@@ -52,6 +52,7 @@ use smallvec::SmallVec;
 
 use crate::clif::simplify_cfg::resolve_aliases;
 use crate::primal::cse::common;
+use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponents;
 use crate::primal::loop_simplify::{canonical, order};
 use crate::primal::mem2reg::promote;
@@ -350,11 +351,9 @@ fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
     }
     for inst in insts {
         let args = func.dfg.inst_args(inst).to_vec();
-        let srcloc = func.srcloc(inst);
         let data = func.dfg.insts[inst];
         let to_self = is_self(func, inst);
-        let mut pos = FuncCursor::new(func).at_inst(inst);
-        pos.set_srcloc(srcloc);
+        let mut pos = before(func, inst);
         if to_self {
             let args: Vec<_> = args.into_iter().map(ir::BlockArg::Value).collect();
             pos.ins().jump(entry, &args);

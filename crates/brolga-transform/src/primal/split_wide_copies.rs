@@ -12,9 +12,10 @@
 //!
 //! Anything else that is done with a 16-byte value leaves its load and its stores as they are.
 
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, types};
 use cranelift_entity::SecondaryMap;
+
+use crate::primal::edit::before;
 
 /// Split them.
 pub fn split_wide_copies(func: &mut ir::Function) {
@@ -59,7 +60,7 @@ fn sources(func: &mut ir::Function, inst: ir::Inst) -> Option<[ir::Value; 2]> {
     match func.dfg.insts[inst] {
         InstructionData::Load { arg, offset, .. } => {
             let flags = flags_of(func, inst);
-            let mut pos = at(func, inst);
+            let mut pos = before(func, inst);
             let low = pos.ins().load(types::I64, flags, arg, offset);
             Some([low, pos.ins().load(types::I64, flags, arg, i32::from(offset) + 8)])
         }
@@ -85,17 +86,10 @@ fn words_of(
 fn store_words(func: &mut ir::Function, inst: ir::Inst, words: [ir::Value; 2]) {
     let InstructionData::Store { args, offset, .. } = func.dfg.insts[inst] else { unreachable!("a store") };
     let flags = flags_of(func, inst);
-    let mut pos = at(func, inst);
+    let mut pos = before(func, inst);
     for (word, offset) in words.into_iter().zip([i32::from(offset), i32::from(offset) + 8]) {
         pos.ins().store(flags, word, args[1], offset);
     }
-}
-
-fn at(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
-    let srcloc = func.srcloc(inst);
-    let mut pos = FuncCursor::new(func).at_inst(inst);
-    pos.set_srcloc(srcloc);
-    pos
 }
 
 /// The values that only move: both where they come from and where they go to is one of the

@@ -23,10 +23,9 @@ use brolga_analysis::activity::exponent::upper_half_of;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
 use brolga_ir::map::HashMap;
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 
-use crate::primal::block_args::BlockArgs;
+use crate::primal::edit::{BlockArgs, before};
 use crate::primal::exponent_idiom::shifted_up;
 
 /// Values that are looked at for one word.
@@ -61,13 +60,6 @@ pub fn upper_halves(func: &mut ir::Function) {
         pos.func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Band, args: [wide, mask] };
     }
     widen.args.write(widen.func);
-}
-
-fn before(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
-    let srcloc = func.srcloc(inst);
-    let mut pos = FuncCursor::new(func).at_inst(inst);
-    pos.set_srcloc(srcloc);
-    pos
 }
 
 /// How a word comes from an upper half.

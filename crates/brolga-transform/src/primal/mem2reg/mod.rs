@@ -34,11 +34,11 @@ mod words;
 use brolga_analysis::Cfg;
 use brolga_analysis::query::constant_int;
 use brolga_ir::map::HashMap;
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::cursor::FuncCursor;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, types};
 use cranelift_entity::EntitySet;
 
-use crate::primal::block_args::BlockArgs;
+use crate::primal::edit::{BlockArgs, before};
 
 use words::{Place, Source, Word, Words, loads};
 
@@ -243,14 +243,6 @@ impl Rewrite<'_> {
         self.func.layout.remove_inst(f.load);
     }
 
-    /// A cursor in front of an instruction.
-    fn before(&mut self, inst: ir::Inst) -> FuncCursor<'_> {
-        let srcloc = self.func.srcloc(inst);
-        let mut pos = FuncCursor::new(self.func).at_inst(inst);
-        pos.set_srcloc(srcloc);
-        pos
-    }
-
     /// A value that a source stands for.
     fn source(&mut self, source: Source, of_double: bool) -> ir::Value {
         match source {
@@ -283,12 +275,12 @@ impl Rewrite<'_> {
     }
 
     /// A word as an integer.
-    fn word(&mut self, word: Word, before: ir::Inst) -> ir::Value {
+    fn word(&mut self, word: Word, at: ir::Inst) -> ir::Value {
         match word {
             Word::Int(x) => self.source(x, false),
             Word::Half(x, upper) => {
                 let double = self.source(x, true);
-                let mut pos = self.before(before);
+                let mut pos = before(self.func, at);
                 let bits = pos.ins().bitcast(types::I64, MemFlagsData::new(), double);
                 let half = if upper { pos.ins().ushr_imm_u(bits, 32) } else { bits };
                 pos.ins().ireduce(types::I32, half)
@@ -319,7 +311,7 @@ impl Rewrite<'_> {
             Word::Int(_) => constant_int(self.func, lower) != Some(0),
             Word::Half(..) => !ends_in_zeros(self.func, lower),
         };
-        let mut pos = self.before(load);
+        let mut pos = before(self.func, load);
         let bits = if let Some(kept) = kept {
             // The last digits are cut off.
             masked(&mut pos, upper, !0xffff_ffff | kept)

@@ -1,11 +1,21 @@
-//! Arguments for block parameters that a pass adds.
+//! Editing a primal function: where new instructions go, and arguments for block parameters that a
+//! pass adds.
 //!
 //! What an edge hands on for one new parameter may ask for another of the same block, so arguments
 //! are collected, and written in the order of the parameters at last.
 
 use std::collections::BTreeMap;
 
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir;
+
+/// A cursor in front of an instruction, for what has its source location.
+pub fn before(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
+    let srcloc = func.srcloc(inst);
+    let mut pos = FuncCursor::new(func).at_inst(inst);
+    pos.set_srcloc(srcloc);
+    pos
+}
 
 /// What edges are going to hand on.
 #[derive(Default)]
