@@ -23,12 +23,24 @@ use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet, IndexMap};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
 use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::primal::normalise::Normalised;
 use crate::primal::undo_commoning;
 
 use crate::shadow::overwrites::Overwrites;
+
+/// What all variants of a derivation are derived from.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub program: &'a Program,
+    pub options: &'a Options,
+    pub summaries: &'a Summaries,
+    /// Whether some function computes a float's bits from integers in memory.
+    pub demanded: bool,
+    pub isa: &'a dyn TargetIsa,
+}
 
 /// What is known of one variant.
 pub struct Facts<'a> {
@@ -96,15 +108,14 @@ pub struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Run the analyses. `root` says that the caller asks for this function itself, `mode` what its
     /// derivative is to be.
-    pub fn compute(
-        program: &'a Program,
+    pub(crate) fn compute(
+        cx: Context<'a>,
         primal: &'a Normalised,
         variant: &'a Variant,
-        options: &'a Options,
-        summaries: &'a Summaries,
-        (root, demanded): (bool, bool),
         mode: Mode,
+        root: bool,
     ) -> (Self, Vec<Diagnostic>) {
+        let Context { program, options, summaries, demanded, .. } = cx;
         let func = &primal.func;
         let Normalised { cfg, loops, uses, .. } = primal;
         // That something is constant is told by blocks, too.
