@@ -213,17 +213,12 @@ ideas! {
     quotient,
     /// What a derivative asks a C function for is taken from the primal, where it asks the same.
     share,
-    /// What a loop has loaded a turn ahead and handed on is loaded from where it was, if nobody has
-    /// written there since.
-    ahead,
     /// Whether the rows of a matrix lie one behind another is asked while the program runs, so that
     /// the shadow of what is read once can be stored.
     ascending,
     /// Memory behind the tape cannot be accessed, so that records need not ask for room: those that
     /// do not fit fault. (On Linux.)
     fence,
-    /// What a loop reads anew in each turn of another one is watched in the first turn only.
-    once,
     /// What is stored to neighbours in shadow memory is computed in the lanes of vector registers.
     slp,
     /// With little effort, a function that calls itself for the derivative that is asked of it is

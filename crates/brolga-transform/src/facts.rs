@@ -20,14 +20,13 @@ use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, RootKind, Summaries, Variant,
 };
 use brolga_ir::inst::Val;
-use brolga_ir::map::{HashMap, HashSet, IndexMap};
+use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::primal::normalise::Normalised;
-use crate::primal::undo_commoning;
 
 use crate::shadow::overwrites::Overwrites;
 
@@ -65,9 +64,6 @@ pub struct Facts<'a> {
     pub release: Option<FuncKey>,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
-    /// Parameters of loops that hold what has been loaded a turn ahead, and loads that give the
-    /// same.
-    pub twins: IndexMap<ir::Value, ir::Inst>,
     /// Which memory direct calls are told is kept.
     pub kept: HashMap<ir::Inst, Kept>,
     /// Calls of `free` whose blocks stay until the pullback is done.
@@ -145,12 +141,6 @@ impl<'a> Facts<'a> {
             told = preserved::calls(&input, (mode == Mode::Split).then_some(variant.kept));
             reload.extend(preserved::loads(input.places(), variant.kept).iter());
         }
-        let mut twins = IndexMap::default();
-        if options.ideas.ahead && !reload.is_empty() {
-            let still_there =
-                undo_commoning::twins(func, loops).into_iter().filter(|(_, l)| l.iter().all(|&i| reload.contains(i)));
-            twins.extend(still_there.map(|(v, [twin, ..])| (v, twin)));
-        }
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
         let summarise::Solved { pointers, contents, lanes, steps } = summarise::solve(&input, &variant.results, uses);
@@ -213,7 +203,6 @@ impl<'a> Facts<'a> {
             blocks,
             release,
             reload,
-            twins,
             kept: told,
             deferred,
             in_place,

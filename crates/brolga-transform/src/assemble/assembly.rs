@@ -21,7 +21,6 @@ use crate::assemble::forward::{Forward, forward};
 use crate::assemble::pullback::{Pullback, Pullbacks, either, pullback};
 use crate::dce::{Known, prune};
 use crate::facts::Facts;
-use crate::guards::inspector_loop::watch_once;
 use crate::guards::versioning::{Watched, watched};
 use crate::plan::liveness::Liveness;
 use crate::plan::plan;
@@ -184,10 +183,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let Statements { stmts, aux, seeds } = &mut **statements;
         let [forward_symbol, pullback_symbol] = self.symbols;
         let watching = watch.as_ref().map_or(&*stmts, |w| &w.watching);
-        let mut fwd = forward(facts, lifted, spent, forward_of, watching, plan, forward_symbol.to_owned(), ids);
-        if let Some(watch) = watch {
-            watch_once(facts, &watch.once, &mut fwd.graph, forward_of, ids);
-        }
+        let fwd = forward(facts, lifted, spent, forward_of, watching, plan, forward_symbol.to_owned(), ids);
         let pull_seg = self.pull_seg;
         let pullback = |stmts: Given<'_>, ids: &mut Ids| {
             pullback(facts, stmts, live, plan, aux, seeds, pull_seg, pullback_symbol.to_owned(), ids)

@@ -67,9 +67,6 @@ fn cheap(facts: &Facts<'_>, combined: bool) -> SecondaryMap<ir::Value, PackedOpt
             found[v] = inst.into();
         }
     }
-    for (&v, &twin) in &facts.twins {
-        found[v] = twin.into();
-    }
     found
 }
 
