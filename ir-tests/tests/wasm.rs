@@ -12,7 +12,6 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use brolga::cranelift_codegen::data_value::DataValue;
@@ -27,7 +26,7 @@ use brolga_driver::value::{decode_all, from_data};
 use brolga_driver::{BoundArg, Invocation, Item, Num, Outcome, compare, quiet};
 use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
 use brolga_wasm::{FuncType, Gradient, Instance, Module, Val, ValType};
-use libtest_mimic::{Arguments, Failed, Trial, run};
+use libtest_mimic::{Failed, Trial};
 
 const FOLDERS: [&str; 5] = ["O0", "O2", "O3-simd", "linked", "text"];
 
@@ -51,11 +50,6 @@ const SINGLE: Tolerances = Tolerances {
     differences: fd::Options { precision: f32::EPSILON as f64, f32_inputs: false, noise: 0.0 },
 };
 
-fn main() -> ExitCode {
-    let args = Arguments::from_args();
-    run(&args, trials(&Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm"))).exit_code()
-}
-
 /// A function, what is made of it, and which arguments are said to be `noalias`.
 type Asked = (String, Kind, Vec<bool>);
 
@@ -67,7 +61,8 @@ struct Loaded {
     calls: Vec<String>,
 }
 
-fn trials(root: &Path) -> Vec<Trial> {
+/// A test for each line about each module.
+pub fn trials(root: &Path) -> Vec<Trial> {
     let mut all = Vec::new();
     for folder in FOLDERS {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");

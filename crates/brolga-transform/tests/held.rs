@@ -1,11 +1,12 @@
 //! What the loops of a pullback read from the frame that its forward pass has left on the tape.
 
-mod host;
-
 use brolga_ir::lower::TAPE_REGION;
 use brolga_ir::{ArgActivity, Ideas, Options, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Block, Function, InstructionData};
+
+use crate::host;
 
 /// `a Σ x[i]²`, and the factor within the loop: its pullback needs `a`, `x` and the shadow's
 /// distance in each turn.
@@ -31,7 +32,7 @@ const SCALED: &str = "function %f(i64, i64, f64) -> f64 system_v {
 
 /// Loads from the tape in loops of the pullback.
 fn in_loops(ideas: Ideas) -> usize {
-    let program = host::program(SCALED);
+    let program = program(SCALED);
     let activity = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
     let request = Request::new(program.func("f").unwrap(), activity);
     let d = derive(&program, &request, &Options { ideas, ..Options::full() }, &*host::isa()).unwrap();

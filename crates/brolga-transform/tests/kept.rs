@@ -1,12 +1,12 @@
 //! Pairs that read memory again: what they record, and for how many ways of being called they are
 //! derived.
 
-mod host;
-
 use brolga_ir::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request};
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
 use cranelift_codegen::ir::{self, Opcode};
+
+use crate::host;
 
 /// `%g` adds up products of what its three arguments lead to, in a loop: what runs once has a frame
 /// for what is read. `%f` is given.

@@ -1,10 +1,10 @@
 //! An allocator that is called as it is, and where it is not.
 
-mod host;
-
 use brolga_ir::{Allocator, ArgActivity, Ideas, Inline, MemoryMode, Mode, Options, Program, Request};
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
+
+use crate::host;
 
 /// An allocator with a list, and what it asks for more memory.
 const LISTS: &str = "

@@ -1,15 +1,16 @@
 //! What a derivative asks a C function for, and where the primal has it already.
 
-mod host;
-
 use brolga_ir::program::symbol_in;
 use brolga_ir::{ArgActivity, Effort, Ideas, Mode, Options, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Function, InstructionData};
 
+use crate::host;
+
 /// How often the derivative of the only function calls each of these, in order.
 fn calls(text: &str, symbols: &[&str], options: &Options) -> Vec<usize> {
-    let program = host::program(text);
+    let program = program(text);
     let func = program.func("f").unwrap();
     let request = Request::new(func, vec![ArgActivity::Active; program.funcs[func].signature.params.len()]);
     let d = derive(&program, &request, options, &*host::isa()).unwrap();

@@ -9,10 +9,7 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Program, Request};
 use brolga_driver::File;
-
-mod noise;
-
-use noise::Noise;
+use brolga_testing::noise::Noise;
 
 const ENTRIES: usize = 24;
 const ROWS: usize = 6;

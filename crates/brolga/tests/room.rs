@@ -9,18 +9,14 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Ideas, Mode, Options, Request};
+use brolga_testing::noise::Noise;
 use brolga_transform::clif::hoist_tape_check::room;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::JITModule;
 
-mod compiled;
-mod noise;
-
-use compiled::parse;
-use noise::Noise;
-
-mod common;
+use crate::compiled;
+use crate::compiled::parse;
 
 /// `f(top, limit, from, to)`: where it records, and from where to where it counts. Returns the
 /// position, or zero if the tape is full.
@@ -332,7 +328,7 @@ fn rule(func: &str, mode: Mode, room: bool, tape_limit: usize) -> DerivedRule {
 }
 
 fn rule_with(func: &str, mode: Mode, ideas: Ideas, tape_limit: usize) -> DerivedRule {
-    let p = common::program(PROGRAM);
+    let p = brolga_testing::program(PROGRAM);
     let request =
         Request::new(p.func(func).expect("it is there"), [ArgActivity::Active, ArgActivity::Const, ArgActivity::Const]);
     let options = Options { mode, tape_limit, ideas, ..Options::full() };

@@ -6,11 +6,8 @@ use brolga::{
     Arg, ArgActivity, DerivedRule, Effort, Elem, Error, Ideas, MemoryMode, Mode, Options, Program, Request,
     ResultActivity, Stage, jit,
 };
+use brolga_testing::program;
 use brolga_transform::Derivation;
-
-mod common;
-
-use common::program;
 
 /// Both values are needed for the product, so each call runs twice: forwards and backwards. `f(n,
 /// x) = n < 2 ? x : f(n - 1, x) f(n - 2, 1.5 x)`.

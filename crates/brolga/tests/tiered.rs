@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, Cache, DataObject, DerivedRule, Effort, Ideas, Made, Mode, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 /// `Σ a[i] x[i]² y`: sums over the array for `y`, products for the rest.
 const TEXT: &str = "function %f(i64, i64, i64, f64) -> f64 system_v {

@@ -8,10 +8,7 @@ use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 const COLUMNS: usize = 41;
 const ROWS: usize = 3;

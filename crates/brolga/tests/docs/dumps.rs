@@ -19,7 +19,7 @@ use brolga::{Options, Stage, dump};
 use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, compare, guess, run};
 
-use crate::{files, root};
+use super::{files, root};
 
 #[test]
 fn documents_show_real_dumps() {
