@@ -134,7 +134,7 @@ impl fmt::Display for Pass {
 
 /// No pass has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no pass; passes are {}", Pass::ALL.iter().map(|p| p.name()).collect::<Vec<_>>().join(", "))]
+#[error("`{}` is no pass; passes are {}", .0, Pass::ALL.iter().map(|p| p.name()).collect::<Vec<_>>().join(", "))]
 pub struct UnknownPass(pub String);
 
 impl FromStr for Pass {
@@ -185,6 +185,13 @@ impl PassSet {
     #[must_use]
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
+    }
+
+    /// With a pass, or without it.
+    #[must_use]
+    pub const fn set(self, pass: Pass, contained: bool) -> Self {
+        let only = Self::of(&[pass]);
+        if contained { self.and(only) } else { self.without(only) }
     }
 
     /// Each of them.

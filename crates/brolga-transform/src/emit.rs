@@ -1,22 +1,23 @@
 //! Emission: a variant's graphs become CLIF functions, and passes over CLIF change those.
 //!
-//! `brolga_ir::lower` writes the functions. With little effort only what both tiers do is done to
-//! them; otherwise all of [`crate::clif::passes`].
+//! `brolga_ir::lower` writes the functions, [`crate::clif::passes`] change them.
+
+use std::cell::RefCell;
 
 use brolga_analysis::Variant;
 use brolga_analysis::memory::alias::Places;
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
+use brolga_ir::map::HashMap;
 use brolga_ir::names::Names;
-use brolga_ir::{Effort, Ideas, Mode};
+use brolga_ir::{Effort, Mode, Pass, PassSet, TapeKind};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::clif::dead_segment_arg;
-use crate::clif::passes::{Beside, Loops};
-use crate::clif::preaccumulate::Choice;
+use crate::clif::passes::{self, ClifCx, Remarks};
 use crate::clif::simplify_cfg::tidy;
 use crate::facts::Facts;
 use crate::plan::table::Plan;
@@ -30,11 +31,11 @@ pub(crate) struct Emitter<'s, 'f> {
     is_root: bool,
     /// Whether floats are moved in pieces, by this function or another one.
     fragments: bool,
-    ideas: Ideas,
+    enabled: PassSet,
     /// Whether memory behind the tape cannot be accessed.
     fenced: bool,
-    /// What became of loops.
-    pub loops: Loops,
+    /// What passes say of loops.
+    pub remarks: Remarks,
 }
 
 impl<'s, 'f> Emitter<'s, 'f> {
@@ -48,14 +49,17 @@ impl<'s, 'f> Emitter<'s, 'f> {
         fragments: bool,
     ) -> Self {
         let options = facts.options;
-        let mut ideas = options.ideas;
+        let mut enabled = PassSet::ALL.without(options.disabled);
         // Both tiers do that, or neither.
-        let guarded = stmts.values().any(|s| !s.guards.is_empty()) || !facts.overwrites.rows.is_empty();
-        let iterates = !facts.loops.loops.is_empty();
-        ideas.preaccumulate &= facts.mode == Mode::Gradient && iterates && (ideas.partial || !guarded);
+        let guarded = || stmts.values().any(|s| !s.guards.is_empty()) || !facts.overwrites.rows.is_empty();
+        let iterates = facts.mode == Mode::Gradient && !facts.loops.loops.is_empty();
+        if !iterates || !options.runs(Pass::PartialSums) && guarded() {
+            enabled = enabled.without(Pass::Preaccumulate.into());
+        }
         // The checks of a debug run are there to be seen.
-        let fenced = ideas.fence && !options.debug && isa.triple().operating_system.into_str() == "linux";
-        Self { facts, isa, names, is_root, fragments, ideas, fenced, loops: Loops::default() }
+        let fences = options.tape == TapeKind::Fenced && !options.debug;
+        let fenced = fences && isa.triple().operating_system.into_str() == "linux";
+        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks: Remarks::default() }
     }
 
     /// A graph as a function, and whether it asks for the segment `seg`.
@@ -78,21 +82,22 @@ impl<'s, 'f> Emitter<'s, 'f> {
             names: &mut *self.names,
         };
         let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
-        let (mode, ideas) = (facts.mode, self.ideas);
-        let checks = self.fenced.then_some(&checks[..]);
-        if self.quick() {
-            if checks.is_some_and(|c| !c.is_empty()) {
-                self.loops.ask(&mut func, graph, ideas, checks);
-            }
-            if ideas.preaccumulate {
-                self.loops.multiply_out(&mut func, graph, mode, ideas.worth, Choice::Select);
-            }
-        } else {
-            let (program, cfg, blocks) = (facts.program, facts.cfg, &facts.blocks);
-            let places = Places { program, func: facts.func(), cfg, blocks };
-            let beside = Beside { watched: &watched_sums, shadows: &shadows, checks, places };
-            self.loops.form(&mut func, graph, beside, (mode, ideas), self.isa);
-        }
+        let (program, cfg, blocks) = (facts.program, facts.cfg, &facts.blocks);
+        let mut cx = ClifCx {
+            graph,
+            mode: facts.mode,
+            enabled: self.enabled,
+            quick: self.quick(),
+            isa: self.isa,
+            watched: &watched_sums,
+            shadows: &shadows,
+            checks: self.fenced.then_some(&checks[..]),
+            places: Places { program, func: facts.func(), cfg, blocks },
+            copies: HashMap::default(),
+            found: RefCell::default(),
+            remarks: &mut self.remarks,
+        };
+        passes::run(&mut func, &mut cx);
         // What is asked for is tidied up as it is going to be called.
         if !self.is_root {
             tidy(&mut func);
@@ -119,7 +124,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
             return Fence::No;
         }
         // Little effort looks at what asks only where something does again and again.
-        let looks = !self.quick() || self.ideas.room && plan.records_in_turns(self.facts.cfg);
+        let looks =
+            !self.quick() || self.enabled.contains(Pass::HoistTapeChecks) && plan.records_in_turns(self.facts.cfg);
         if looks { Fence::Too } else { Fence::Only }
     }
 }

@@ -21,7 +21,7 @@ use brolga_analysis::{
 };
 use brolga_ir::inst::Val;
 use brolga_ir::map::{HashMap, HashSet};
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Untracked};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -121,7 +121,7 @@ impl<'a> Facts<'a> {
         };
         let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), noalias);
         // Where memory is restored nothing is to be read that a release has not given back.
-        let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
+        let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
         let release = if waits { deferred_free::releases(program, func, cfg, &mut blocks) } else { None };
         let input = ClobberInput {
             program,
@@ -133,11 +133,11 @@ impl<'a> Facts<'a> {
         };
         let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
         if mode != Mode::Split {
-            reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
+            reload = if options.runs(Pass::Reload) { clobber::reloadable(&input) } else { EntitySet::new() };
             deferred = clobber::deferred(&input);
         }
         let mut told = HashMap::default();
-        if options.ideas.kept {
+        if options.runs(Pass::PreservedMemory) {
             told = preserved::calls(&input, (mode == Mode::Split).then_some(variant.kept));
             reload.extend(preserved::loads(input.places(), variant.kept).iter());
         }
@@ -168,15 +168,18 @@ impl<'a> Facts<'a> {
         };
         let (activity, problems) = activity::compute(&input);
 
-        let ideas = &options.ideas;
         let places = Places { program, func, cfg, blocks: &blocks };
-        let in_place = if ideas.in_place { accumulate::in_place(places, uses, &activity) } else { EntitySet::new() };
+        let in_place = if options.runs(Pass::Accumulate) {
+            accumulate::in_place(places, uses, &activity)
+        } else {
+            EntitySet::new()
+        };
         let private = match options.memory {
             MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
             MemoryMode::Restore => Private::default(),
         };
         let mut whole = EntitySet::new();
-        if mode == Mode::Gradient && ideas.whole && ideas.prune {
+        if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
             whole = whole_calls(&WholeInput {
                 at: &ClobberInput {
                     program,

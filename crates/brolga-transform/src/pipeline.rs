@@ -21,7 +21,7 @@ use brolga_ir::{BlockId, Diagnostics, Mode};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{Assembly, Graphs, Joint};
-use crate::clif::passes::Loops;
+use crate::clif::passes::Remarks;
 use crate::derived::{DerivedPair, DerivedWhole, Emitted};
 use crate::emit::Emitter;
 use crate::facts::{Context, Facts};
@@ -51,8 +51,8 @@ pub struct Stages<'a> {
     pub reverse_of: Table<ir::Block, BlockId>,
     /// Forward block of each primal block.
     pub forward_of: Table<ir::Block, BlockId>,
-    /// What became of loops.
-    pub loops: Loops,
+    /// What passes over CLIF say of loops.
+    pub remarks: Remarks,
     /// The emitted functions.
     pub emitted: Emitted,
     /// One per parameter: its shadow is overwritten.
@@ -196,7 +196,7 @@ pub(crate) fn derive_variant<'a>(
             (graph, pullback, reverse_of, Emitted::Whole(Box::new(whole)))
         }
     };
-    let (loops, stmts, serves) = (emitter.loops, statements.stmts, false);
+    let (remarks, stmts, serves) = (emitter.remarks, statements.stmts, false);
     let stages = Stages {
         facts,
         lifted,
@@ -206,7 +206,7 @@ pub(crate) fn derive_variant<'a>(
         pullback,
         reverse_of,
         forward_of,
-        loops,
+        remarks,
         emitted,
         overwrites,
         serves,

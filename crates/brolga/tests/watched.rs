@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Pass, Request};
 use brolga_testing::program;
 
 const COLUMNS: usize = 41;
@@ -121,8 +121,8 @@ fn rule_of<F: Float>(text: &str, name: &str, activity: &[ArgActivity], finite: b
     let p = program(&text.replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string()));
     let request = Request::new(p.func(name).unwrap(), activity.iter().copied());
     // Sums in order, so that the bits are the same.
-    let ideas = Ideas { finite, worth: false, ..Ideas::default().in_order() };
-    DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::full() }).unwrap_or_else(|e| panic!("{e}"))
+    let disabled = Pass::REORDERING.and(Pass::CostModel.into()).set(Pass::VersionGuards, !finite);
+    DerivedRule::new(&p, &request, &Options { mode, disabled, ..Options::full() }).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn cells<F: Float>(numbers: &[F]) -> Vec<Cell<F>> {
@@ -546,13 +546,13 @@ fn check_anew<F: Float>(besides: Besides) {
     use ArgActivity::{Const, Duplicated};
     let text = anew(besides).replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string());
     for mode in [Mode::Combined, Mode::Gradient] {
-        let rule = |finite| {
+        let rule = |finite: bool| {
             let p = program(&text);
             let activity = [Duplicated, Duplicated, Const, Const, Const, Duplicated];
             let mut request = Request::new(p.func("anew").unwrap(), activity);
             request.noalias = vec![true; 6];
-            let ideas = Ideas { finite, worth: false, ..Ideas::default().in_order() };
-            DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::full() })
+            let disabled = Pass::REORDERING.and(Pass::CostModel.into()).set(Pass::VersionGuards, !finite);
+            DerivedRule::new(&p, &request, &Options { mode, disabled, ..Options::full() })
                 .unwrap_or_else(|e| panic!("{e}"))
         };
         let [without, with] = [false, true].map(rule);

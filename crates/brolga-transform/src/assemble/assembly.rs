@@ -12,7 +12,7 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdOp, Tape, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::Table;
-use brolga_ir::{BlockId, Mode};
+use brolga_ir::{BlockId, Mode, Pass};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
@@ -90,8 +90,8 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let spent = false;
         let mut new =
             Self { facts, lifted, forward_of, statements, ids, symbols, sunk, live, pull_seg, plan, watch, spent };
-        let ideas = facts.options.ideas;
-        if facts.mode == Mode::Gradient && ideas.again && ideas.prune {
+        let runs = |pass| facts.options.runs(pass);
+        if facts.mode == Mode::Gradient && runs(Pass::RerunLoops) && runs(Pass::Dce) {
             let loops = again(facts, &new.statements.stmts, &new.live, &new.plan);
             if !loops.is_empty() {
                 new.plan_with(loops);
@@ -99,7 +99,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
         }
         // Fragments can be moved, not cloned, where no second assembly (versions of guards, another
         // plan) and no observer will follow.
-        new.spent = !observed && new.watch.is_none() && !ideas.finite && new.plan.again.is_empty();
+        new.spent = !observed && new.watch.is_none() && !runs(Pass::VersionGuards) && new.plan.again.is_empty();
         new
     }
 
@@ -154,7 +154,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
 
     /// Have the pullback twice, if what the forward half has left is worth watching. Whether it is.
     fn version_guards(&mut self, graph: &CfgBlocks) -> bool {
-        if self.watch.is_some() || !self.facts.options.ideas.finite {
+        if self.watch.is_some() || !self.facts.options.runs(Pass::VersionGuards) {
             return false;
         }
         let live = forward_values(graph);
@@ -199,7 +199,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
     /// Remove what has no use.
     fn prune(&self, graph: &mut CfgBlocks) {
         let facts = self.facts;
-        if !facts.options.ideas.prune {
+        if !facts.options.runs(Pass::Dce) {
             return;
         }
         let primal = facts.func();

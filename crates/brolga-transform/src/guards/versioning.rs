@@ -49,10 +49,10 @@ use std::collections::BinaryHeap;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::uses::Use;
 use brolga_analysis::{CalleeKind, LoopId};
-use brolga_ir::Mode;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Sum, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use brolga_ir::{Mode, Pass};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
@@ -106,12 +106,12 @@ pub struct Watched {
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that
 /// the forward half computes.
 pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> bool, ids: &mut Ids) -> Option<Watched> {
-    if !facts.options.ideas.finite || facts.options.ideas.worth && stmts.len() > MOST {
+    if !facts.options.runs(Pass::VersionGuards) || facts.options.runs(Pass::CostModel) && stmts.len() > MOST {
         return None;
     }
     // What is alive for long has an entry for each block, and there are twice as many of both.
     let most = if is_straight(facts) { MOST_ONCE } else { MOST_TWICE };
-    if facts.options.ideas.worth && facts.cfg.blocks.len() > most {
+    if facts.options.runs(Pass::CostModel) && facts.cfg.blocks.len() > most {
         return None;
     }
     let short = short_loops(facts);
@@ -182,7 +182,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let of: f64 =
         facts.cfg.blocks.iter().map(|&b| chains.turns(b) * facts.func().layout.block_insts(b).count() as f64).sum();
     let worth_it = saved >= MARGIN * spent && saved - spent >= f64::max(LEAST, PART * of);
-    if superfluous.is_empty() && rows.is_empty() || facts.options.ideas.worth && !worth_it {
+    if superfluous.is_empty() && rows.is_empty() || facts.options.runs(Pass::CostModel) && !worth_it {
         return None;
     }
     let half = |stmt: &AdStmt, before, after, rvs| {

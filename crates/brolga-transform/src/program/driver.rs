@@ -23,7 +23,7 @@ use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, Summaries, Variant};
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::{Names, THUNK};
-use brolga_ir::{Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request};
+use brolga_ir::{Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Pass, Program, Request};
 use brolga_rules::{OF_C, math_rule};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -178,7 +178,7 @@ fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
     let mut keys = reach(&mut program, request.func);
     // Where memory is restored, allocators are derived, since all that they write is undone.
-    if options.ideas.plain && options.memory == MemoryMode::Leave {
+    if options.runs(Pass::OpaqueAllocator) && options.memory == MemoryMode::Leave {
         program.plain = opaque_allocator::functions(&program, &keys, request.func);
     }
     let mut bodies = inlined(&mut program, &keys, inlining, isa);

@@ -28,7 +28,7 @@
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::{segment, tape_flags};
 use brolga_ir::names::Names;
-use brolga_ir::{Effort, MemoryMode, Mode, Options};
+use brolga_ir::{Effort, MemoryMode, Mode, Options, Pass};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName, types};
 
@@ -54,7 +54,7 @@ pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
 
 /// Who serves the root that these are the facts of, among those that are asked for so far.
 pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, options: &Options) -> Option<Served> {
-    let wanted = facts.mode != Mode::Split && options.effort == Effort::Quick && options.ideas.served;
+    let wanted = facts.mode != Mode::Split && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
     // What only a root's own function does.
     let own = facts.release.is_some() || facts.overwrites.whole.contains(&true) || options.debug;
     if !wanted || own || options.memory == MemoryMode::Restore {
