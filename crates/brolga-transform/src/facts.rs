@@ -123,14 +123,15 @@ impl<'a> Facts<'a> {
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
         let release = if waits { deferred_free::releases(program, func, cfg, &mut blocks) } else { None };
-        let input = ClobberInput {
+        let at = |blocks| ClobberInput {
             program,
             func,
             cfg,
             noalias: &variant.noalias,
             effects: summaries.effects(),
-            blocks: &blocks,
+            blocks,
         };
+        let input = at(&blocks);
         let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
         if mode != Mode::Split {
             reload = if options.runs(Pass::Reload) { clobber::reloadable(&input) } else { EntitySet::new() };
@@ -148,6 +149,8 @@ impl<'a> Facts<'a> {
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
         );
+        let (params, results, untracked) =
+            (&variant.params, &variant.results, untracked(program, variant.func, options));
         let input = ActivityInput {
             program,
             key: variant.func,
@@ -155,46 +158,32 @@ impl<'a> Facts<'a> {
             func,
             cfg,
             uses,
-            params: &variant.params,
-            results: &variant.results,
+            params,
+            results,
             pointers: &pointers,
             contents: &contents,
             lanes: &lanes,
             steps: &steps,
             summaries,
             constant: &constant.loads,
-            untracked: untracked(program, variant.func, options),
+            untracked,
             demanded,
         };
         let (activity, problems) = activity::compute(&input);
 
         let places = Places { program, func, cfg, blocks: &blocks };
-        let in_place = if options.runs(Pass::Accumulate) {
-            accumulate::in_place(places, uses, &activity)
-        } else {
-            EntitySet::new()
-        };
+        let in_place = options.runs(Pass::Accumulate).then(|| accumulate::in_place(places, uses, &activity));
         let private = match options.memory {
             MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
             MemoryMode::Restore => Private::default(),
         };
-        let mut whole = EntitySet::new();
-        if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
-            whole = whole_calls(&WholeInput {
-                at: &ClobberInput {
-                    program,
-                    func,
-                    cfg,
-                    noalias: &variant.noalias,
-                    effects: summaries.effects(),
-                    blocks: &blocks,
-                },
-                uses,
-                is_active: &|v| activity.ct[v].is_some(),
-                delays: summaries.delays(),
-                twice: summaries.twice(),
-            });
-        }
+        let whole = if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
+            let is_active = |v| activity.ct[v].is_some();
+            let (delays, twice) = (summaries.delays(), summaries.twice());
+            whole_calls(&WholeInput { at: &at(&blocks), uses, is_active: &is_active, delays, twice })
+        } else {
+            EntitySet::new()
+        };
         let facts = Self {
             program,
             primal,
@@ -208,7 +197,7 @@ impl<'a> Facts<'a> {
             reload,
             kept: told,
             deferred,
-            in_place,
+            in_place: in_place.unwrap_or_default(),
             private,
             uses,
             pointers,

@@ -7,9 +7,9 @@
 use std::collections::{HashMap, HashSet};
 
 use wasmparser::{
-    CompositeInnerType, ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, FunctionBody,
-    GlobalType, HeapType, Imports, KnownCustom, MemoryType, Name, Operator, Parser, Payload, RefType, TableInit,
-    TableType, TypeRef, ValType, Validator, WasmFeatures,
+    CompositeInnerType, ConstExpr, DataKind, ElementItems, ElementKind, ElementSectionReader, ExternalKind, FuncType,
+    FunctionBody, GlobalType, HeapType, Imports, KnownCustom, MemoryType, Name, Operator, Parser, Payload, RefType,
+    TableInit, TableType, TypeRef, TypeSectionReader, ValType, Validator, WasmFeatures,
 };
 
 use crate::error::Error;
@@ -293,19 +293,7 @@ impl<'a> Info<'a> {
         bodies: &mut Vec<FunctionBody<'a>>,
     ) -> Result<(), Error> {
         match payload {
-            Payload::TypeSection(types) => {
-                for group in types {
-                    for ty in group?.into_types() {
-                        match ty.composite_type.inner {
-                            CompositeInnerType::Func(f) => {
-                                f.params().iter().chain(f.results()).try_for_each(|t| supported(*t))?;
-                                self.types.push(f);
-                            }
-                            _ => return Err(Error::unsupported("a type that is no function type", 0, NEWER)),
-                        }
-                    }
-                }
-            }
+            Payload::TypeSection(types) => self.type_section(types)?,
             Payload::ImportSection(imports) => {
                 for group in imports {
                     match group? {
@@ -349,27 +337,7 @@ impl<'a> Info<'a> {
                 }
             }
             Payload::StartSection { func, .. } => self.start = Some(func),
-            Payload::ElementSection(elems) => {
-                for e in elems {
-                    let e = e?;
-                    let items = match e.items {
-                        ElementItems::Functions(fs) => {
-                            fs.into_iter().map(|f| Ok(Const(vec![ConstOp::Func(f?)]))).collect::<Result<_, Error>>()?
-                        }
-                        ElementItems::Expressions(_, es) => {
-                            es.into_iter().map(|e| constant(&e?)).collect::<Result<_, Error>>()?
-                        }
-                    };
-                    let mode = match e.kind {
-                        ElementKind::Passive => Mode::Passive,
-                        ElementKind::Declared => Mode::Declared,
-                        ElementKind::Active { table_index, offset_expr } => {
-                            Mode::Active(table_index.unwrap_or(0), constant(&offset_expr)?)
-                        }
-                    };
-                    self.elems.push(Elem { mode, items });
-                }
-            }
+            Payload::ElementSection(elems) => self.element_section(elems)?,
             Payload::DataSection(data) => {
                 for d in data {
                     let d = d?;
@@ -394,6 +362,44 @@ impl<'a> Info<'a> {
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn type_section(&mut self, types: TypeSectionReader<'a>) -> Result<(), Error> {
+        for group in types {
+            for ty in group?.into_types() {
+                match ty.composite_type.inner {
+                    CompositeInnerType::Func(f) => {
+                        f.params().iter().chain(f.results()).try_for_each(|t| supported(*t))?;
+                        self.types.push(f);
+                    }
+                    _ => return Err(Error::unsupported("a type that is no function type", 0, NEWER)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn element_section(&mut self, elems: ElementSectionReader<'a>) -> Result<(), Error> {
+        for e in elems {
+            let e = e?;
+            let items = match e.items {
+                ElementItems::Functions(fs) => {
+                    fs.into_iter().map(|f| Ok(Const(vec![ConstOp::Func(f?)]))).collect::<Result<_, Error>>()?
+                }
+                ElementItems::Expressions(_, es) => {
+                    es.into_iter().map(|e| constant(&e?)).collect::<Result<_, Error>>()?
+                }
+            };
+            let mode = match e.kind {
+                ElementKind::Passive => Mode::Passive,
+                ElementKind::Declared => Mode::Declared,
+                ElementKind::Active { table_index, offset_expr } => {
+                    Mode::Active(table_index.unwrap_or(0), constant(&offset_expr)?)
+                }
+            };
+            self.elems.push(Elem { mode, items });
         }
         Ok(())
     }

@@ -185,50 +185,9 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
                     pairs.extend(i.steps.of(inst).map(|n| (args[n], results[0])));
                 }
                 Opcode::Load | Opcode::Store | Opcode::AtomicLoad | Opcode::AtomicStore => {
-                    let addr = access_address(func, inst).expect("an access has an address");
-                    let v = results.first().copied().unwrap_or(args[0]);
-                    if !is_plain(i, v) {
-                        continue;
-                    }
-                    let cell = cell_of(func, addr, access_offset(func, inst));
-                    if i.pointers.root(v).is_none() {
-                        let over = i.contents.float_overlaps(cell, ty(v).bytes());
-                        let k = match over {
-                            Kinds::NONE => kinds_at(func, i.contents, i.of.summaries, inst, addr),
-                            over => over,
-                        };
-                        if let Some(shape) = k.shape(ty(v).bytes()) {
-                            hints[1 + usize::from(over == Kinds::NONE)].push((v, shape.lane_bytes()));
-                        }
-                    }
-                    // What lies in one place is one thing; and of memory of which nothing is known,
-                    // nobody knows what lies where.
-                    let place = match i.contents.of_class(addr) {
-                        Kinds::NONE => (Base::Value(i.contents.find(addr)), 0),
-                        _ => cell,
-                    };
-                    match places.entry(place) {
-                        Entry::Occupied(first) => pairs.push((*first.get(), v)),
-                        Entry::Vacant(first) => drop(first.insert(v)),
-                    }
+                    of_access(i, inst, &mut hints, &mut pairs, &mut places);
                 }
-                Opcode::Call => {
-                    let Some(CalleeKind::Derived(f)) = CalleeKind::of(i.of.program, func, inst) else { continue };
-                    let mut learn = |v: ir::Value, bytes: u32| {
-                        let fits = ty(v).bytes() >= bytes;
-                        if bytes != 0 && fits && !is_float(v) && !i.pointers.address.contains(v) {
-                            hints[2].push((v, bytes));
-                        }
-                    };
-                    args.iter().enumerate().for_each(|(n, &v)| learn(v, i.of.summaries.param_lane(f, n)));
-                    results.iter().enumerate().for_each(|(n, &v)| learn(v, i.of.summaries.result_lane(f, n)));
-                    let end = |e: End| match e {
-                        End::Param(n) => args[n],
-                        End::Result(n) => results[n],
-                    };
-                    let linked = i.of.summaries.links(f).iter().map(|l| (end(l.ends.0), end(l.ends.1), l.bytes));
-                    links.extend(linked.filter(|l| is_plain(i, l.0) && is_plain(i, l.1)));
-                }
+                Opcode::Call => of_call(i, inst, &mut hints[2], &mut links),
                 Opcode::Return => {
                     for (n, &v) in args.iter().enumerate() {
                         if let ResultMode::Bits(s) = i.results[n]
@@ -244,6 +203,70 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, Moves) {
     }
     pairs.retain(|&(x, y)| !is_float(x) && !is_float(y));
     (lane, hints, Moves { pairs, halves, links })
+}
+
+/// What an access says: the width of what memory holds there, and what else lies in that place.
+fn of_access(
+    i: &LaneInput<'_>,
+    inst: ir::Inst,
+    hints: &mut Hints,
+    pairs: &mut Vec<(ir::Value, ir::Value)>,
+    places: &mut HashMap<Cell, ir::Value>,
+) {
+    let func = i.of.func;
+    let addr = access_address(func, inst).expect("an access has an address");
+    let v = func.dfg.inst_results(inst).first().copied().unwrap_or(func.dfg.inst_args(inst)[0]);
+    if !is_plain(i, v) {
+        return;
+    }
+    let cell = cell_of(func, addr, access_offset(func, inst));
+    if i.pointers.root(v).is_none() {
+        let over = i.contents.float_overlaps(cell, func.dfg.value_type(v).bytes());
+        let k = match over {
+            Kinds::NONE => kinds_at(func, i.contents, i.of.summaries, inst, addr),
+            over => over,
+        };
+        if let Some(shape) = k.shape(func.dfg.value_type(v).bytes()) {
+            hints[1 + usize::from(over == Kinds::NONE)].push((v, shape.lane_bytes()));
+        }
+    }
+    // What lies in one place is one thing; and of memory of which nothing is known,
+    // nobody knows what lies where.
+    let place = match i.contents.of_class(addr) {
+        Kinds::NONE => (Base::Value(i.contents.find(addr)), 0),
+        _ => cell,
+    };
+    match places.entry(place) {
+        Entry::Occupied(first) => pairs.push((*first.get(), v)),
+        Entry::Vacant(first) => drop(first.insert(v)),
+    }
+}
+
+/// What a call says: the widths that a derived callee knows of, and values that it moves.
+fn of_call(
+    i: &LaneInput<'_>,
+    inst: ir::Inst,
+    hints: &mut Vec<(ir::Value, u32)>,
+    links: &mut Vec<(ir::Value, ir::Value, u32)>,
+) {
+    let func = i.of.func;
+    let (args, results) = (func.dfg.inst_args(inst), func.dfg.inst_results(inst));
+    let ty = |v: ir::Value| func.dfg.value_type(v);
+    let Some(CalleeKind::Derived(f)) = CalleeKind::of(i.of.program, func, inst) else { return };
+    let mut learn = |v: ir::Value, bytes: u32| {
+        let fits = ty(v).bytes() >= bytes;
+        if bytes != 0 && fits && Shape::of_float(ty(v)).is_none() && !i.pointers.address.contains(v) {
+            hints.push((v, bytes));
+        }
+    };
+    args.iter().enumerate().for_each(|(n, &v)| learn(v, i.of.summaries.param_lane(f, n)));
+    results.iter().enumerate().for_each(|(n, &v)| learn(v, i.of.summaries.result_lane(f, n)));
+    let end = |e: End| match e {
+        End::Param(n) => args[n],
+        End::Result(n) => results[n],
+    };
+    let linked = i.of.summaries.links(f).iter().map(|l| (end(l.ends.0), end(l.ends.1), l.bytes));
+    links.extend(linked.filter(|l| is_plain(i, l.0) && is_plain(i, l.1)));
 }
 
 /// Carry lanes along moves. Those are in the order of the program, which most chains of them

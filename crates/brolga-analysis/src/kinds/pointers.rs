@@ -404,20 +404,10 @@ fn transfer(
                 _ => Delta::None,
             },
             Some(CalleeKind::Derived(_)) if cx.bits.contains(v) => Delta::None,
-            Some(CalleeKind::Derived(f)) => {
-                let from = cx.summaries.pointer_result(f, k);
-                let own = p.address.contains(v) || from.is_some_and(|o| o.own);
-                let params: Vec<Delta> = from.map(|o| o.params.iter().map(|&i| d(i)).collect()).unwrap_or_default();
-                if own || params.iter().any(|d| matches!(d, Delta::Root(_))) {
-                    root(p, RootKind::Call(inst, k))
-                } else if params.contains(&Delta::Lost) {
-                    Delta::Lost
-                } else if params.contains(&Delta::Unknown) {
-                    Delta::Unknown
-                } else {
-                    Delta::None
-                }
-            }
+            Some(CalleeKind::Derived(f)) => match returned(cx, p, f, (inst, k, v)) {
+                Some(d) => d,
+                None => root(p, RootKind::Call(inst, k)),
+            },
             Some(CalleeKind::Indirect(_)) => root(p, RootKind::Call(inst, k)),
             _ => Delta::None,
         },
@@ -427,6 +417,30 @@ fn transfer(
             if of_pointer && func.dfg.insts[inst].opcode() != Opcode::Icmp { Delta::Lost } else { Delta::None }
         }
     }
+}
+
+/// The delta of what a call of a derived function returns; none if it is a pointer with a delta of
+/// its own.
+fn returned(
+    cx: &PointerInput<'_>,
+    p: &Pointers,
+    callee: brolga_ir::FuncKey,
+    (inst, k, v): (ir::Inst, usize, ir::Value),
+) -> Option<Delta> {
+    let args = cx.func.dfg.inst_args(inst);
+    let from = cx.summaries.pointer_result(callee, k);
+    let own = p.address.contains(v) || from.is_some_and(|o| o.own);
+    let params: Vec<Delta> = from.map(|o| o.params.iter().map(|&i| p.delta[args[i]]).collect()).unwrap_or_default();
+    if own || params.iter().any(|d| matches!(d, Delta::Root(_))) {
+        return None;
+    }
+    Some(if params.contains(&Delta::Lost) {
+        Delta::Lost
+    } else if params.contains(&Delta::Unknown) {
+        Delta::Unknown
+    } else {
+        Delta::None
+    })
 }
 
 /// Whether a value that is lost is a number beside a pointer all the same: an unknown callee may

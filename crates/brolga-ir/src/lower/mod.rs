@@ -41,6 +41,7 @@ use seen::{Cotangent, Kept, Seen, Variables};
 
 mod births;
 mod buffers;
+mod calls;
 mod copy;
 pub mod debug;
 mod memory;
@@ -50,6 +51,7 @@ mod pieces;
 mod rebase;
 mod renumber;
 mod seen;
+mod tape;
 mod watch;
 
 pub use renumber::{is_numbered, renumber};
@@ -225,7 +227,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
     lower_with_checks(graph, env).func
 }
 
-/// The same, for whoever wants to know which checks are those of records.
+/// The same, with the checks of records and what else passes over the CLIF have to know.
 pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     let name = if env.names.verbatim {
         env.primal.name.clone()
@@ -246,37 +248,8 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     // Laid out as the graph is, in whatever order they are filled.
     graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
-    let env_frame = env.frame;
-    let values = env.primal.dfg.num_values();
-    let seen = Seen::in_graph(graph, values);
-    let mut cx = Cx {
-        env,
-        named: Named::new(values),
-        imported: copy::Imported::default(),
-        symbols: HashMap::default(),
-        cts: SecondaryMap::new(),
-        sums: IndexMap::default(),
-        known: HashMap::default(),
-        constants: HashMap::default(),
-        zero_vectors: SmallVec::new(),
-        shadows: Vec::new(),
-        in_shadows: Shadows::default(),
-        checks: Vec::new(),
-        watching: watch::Sums::default(),
-        kept: Variables::default(),
-        kept_ids: Variables::default(),
-        held: HashMap::default(),
-        forward: true,
-        uses_tape: seen.uses_tape || env_frame.is_some_and(|f| f.home == FrameHome::Tape),
-        turns: seen.turns,
-        tape: None,
-        fp: None,
-        limit: None,
-        zeros: HashMap::default(),
-        seg_value: None,
-        uses_segment: Cell::new(false),
-        tape_flags: Cell::new(None),
-    };
+    let seen = Seen::in_graph(graph, env.primal.dfg.num_values());
+    let mut cx = Cx::new(env, &seen);
     let mut scope = None;
     let mut begins = HashMap::default();
     let edges = graph.edges();
@@ -287,26 +260,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
         if block.cold && i != 0 {
             b.set_cold_block(clif);
         }
-        cx.forward = block.role.is_forward();
-        cx.known.clear();
-        cx.known.reserve(block.insts.len() / 2);
-        cx.zero_vectors.clear();
-        let again = block.role.again();
-        if !cx.forward && (again.is_none() || again != scope) {
-            cx.named.forget();
-        }
-        scope = again;
-        if i == 0 {
-            b.append_block_params_for_function_params(clif);
-        } else {
-            for &(_, ty) in &block.params {
-                b.append_block_param(clif, ty);
-            }
-        }
-        for (k, &(val, _)) in block.params.iter().enumerate() {
-            let v = b.block_params(clif)[k];
-            cx.name(val, v);
-        }
+        cx.enter(&mut b, block, &mut scope);
         if i == 0 {
             begins = cx.begin(&mut b, &edges, &seen);
         }
@@ -459,6 +413,67 @@ struct Cx<'a> {
     uses_segment: Cell<bool>,
     /// Once somebody has asked: to look its region up takes longer than an access.
     tape_flags: Cell<Option<MemFlagsData>>,
+}
+
+impl<'a> Cx<'a> {
+    /// Nothing is lowered yet.
+    fn new(env: LowerEnv<'a>, seen: &Seen) -> Self {
+        let uses_tape = seen.uses_tape || env.frame.is_some_and(|f| f.home == FrameHome::Tape);
+        Cx {
+            named: Named::new(env.primal.dfg.num_values()),
+            env,
+            imported: copy::Imported::default(),
+            symbols: HashMap::default(),
+            cts: SecondaryMap::new(),
+            sums: IndexMap::default(),
+            known: HashMap::default(),
+            constants: HashMap::default(),
+            zero_vectors: SmallVec::new(),
+            shadows: Vec::new(),
+            in_shadows: Shadows::default(),
+            checks: Vec::new(),
+            watching: watch::Sums::default(),
+            kept: Variables::default(),
+            kept_ids: Variables::default(),
+            held: HashMap::default(),
+            forward: true,
+            uses_tape,
+            turns: seen.turns,
+            tape: None,
+            fp: None,
+            limit: None,
+            zeros: HashMap::default(),
+            seg_value: None,
+            uses_segment: Cell::new(false),
+            tape_flags: Cell::new(None),
+        }
+    }
+
+    /// Begin a block, the present one of `b`: its parameters have their names, and what is known of
+    /// other blocks is forgotten. `scope` is the loop that is run again which the last block was of.
+    fn enter(&mut self, b: &mut FunctionBuilder<'_>, block: &crate::block::CfgBlock, scope: &mut Option<ir::Block>) {
+        let clif = b.current_block().expect("it is the present one");
+        self.forward = block.role.is_forward();
+        self.known.clear();
+        self.known.reserve(block.insts.len() / 2);
+        self.zero_vectors.clear();
+        let again = block.role.again();
+        if !self.forward && (again.is_none() || again != *scope) {
+            self.named.forget();
+        }
+        *scope = again;
+        if b.func.layout.entry_block() == Some(clif) {
+            b.append_block_params_for_function_params(clif);
+        } else {
+            for &(_, ty) in &block.params {
+                b.append_block_param(clif, ty);
+            }
+        }
+        for (k, &(val, _)) in block.params.iter().enumerate() {
+            let v = b.block_params(clif)[k];
+            self.name(val, v);
+        }
+    }
 }
 
 impl Cx<'_> {

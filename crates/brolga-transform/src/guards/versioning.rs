@@ -185,13 +185,36 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     if superfluous.is_empty() && rows.is_empty() || facts.options.runs(Pass::CostModel) && !worth_it {
         return None;
     }
-    let half = |stmt: &AdStmt, before, after, rvs| {
-        let (guards, roots) = (vec![], RootGuards::default());
-        (stmt.primal, AdStmt { primal: stmt.primal, before, keep: stmt.keep, after, rvs, guards, roots })
+    let mut watching: AdStmts =
+        stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), Fragment::default())).collect();
+    watch_all(facts, &mut watching, chosen, &short, ids);
+    orders.into_iter().for_each(|o| monotone_rows::ask(facts, &mut watching, o, ids));
+    let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
+    let clearing = rows.iter().any(|r| r.whole.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
+    let free = |s: &AdStmt| {
+        let mut rvs = renamed(&s.rvs, &superfluous, ids);
+        if stores.contains(&s.primal) {
+            monotone_rows::storing(&mut rvs);
+        }
+        half(s, Fragment::default(), Fragment::default(), rvs)
     };
-    let none = Fragment::default;
-    let halves = stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), none()));
-    let mut watching: AdStmts = halves.collect();
+    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing })
+}
+
+/// A statement with other fragments and without guards.
+fn half(stmt: &AdStmt, before: Fragment, after: Fragment, rvs: Fragment) -> (ir::Inst, AdStmt) {
+    let (guards, roots) = (vec![], RootGuards::default());
+    (stmt.primal, AdStmt { primal: stmt.primal, before, keep: stmt.keep, after, rvs, guards, roots })
+}
+
+/// Watch all that was chosen, each for the sake of a statement, in `watching`.
+fn watch_all(
+    facts: &Facts<'_>,
+    watching: &mut AdStmts,
+    chosen: IndexMap<Place, ir::Inst>,
+    short: &EntitySet<LoopId>,
+    ids: &mut Ids,
+) {
     let mut apart = IndexSet::default();
     for (place, asks) in chosen {
         let sum = match facts.loops.innermost[place.block] {
@@ -203,20 +226,9 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
             Some(_) if is_passed_by(facts, place.block) || waits_for_call(facts, &place) => Sum::Aside,
             _ => Sum::Whole,
         };
-        watch(facts, &mut watching, place, asks, sum, ids);
+        watch(facts, watching, place, asks, sum, ids);
     }
-    apart.into_iter().for_each(|l| run_apart(facts, &mut watching, l, ids));
-    orders.into_iter().for_each(|o| monotone_rows::ask(facts, &mut watching, o, ids));
-    let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
-    let clearing = rows.iter().any(|r| r.whole.is_some()).then(|| monotone_rows::clearing(rows, stmts, ids));
-    let free = |s: &AdStmt| {
-        let mut rvs = renamed(&s.rvs, &superfluous, ids);
-        if stores.contains(&s.primal) {
-            monotone_rows::storing(&mut rvs);
-        }
-        half(s, none(), none(), rvs)
-    };
-    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing })
+    apart.into_iter().for_each(|l| run_apart(facts, watching, l, ids));
 }
 
 /// Whether nothing runs more than once in a call.

@@ -256,6 +256,24 @@ impl Builder<'_, '_> {
         f.insert(id, inst);
     }
 
+    /// The reverses of a block's statements, the last one first.
+    fn reverse_statements(&mut self, f: &mut Fragment, waiting: &mut Waiting<'_>, insts: &[ir::Inst]) {
+        for inst in insts.iter().rev() {
+            match &mut self.stmts {
+                Given::Lent(stmts) => {
+                    let stmts = *stmts;
+                    stmts[inst].rvs.iter().for_each(|(&id, i)| self.reversed(f, waiting, id, i.clone()));
+                }
+                Given::Spent(stmts) => {
+                    let stmt = stmts.get_mut(inst).expect("every instruction is a statement");
+                    let rvs = std::mem::take(&mut stmt.rvs);
+                    rvs.into_iter().for_each(|(id, i)| self.reversed(f, waiting, id, i));
+                }
+            }
+        }
+    }
+
+    /// The reverse of a block.
     fn reverse(&mut self, b: ir::Block) {
         let facts = self.facts;
         let func = facts.func();
@@ -283,19 +301,7 @@ impl Builder<'_, '_> {
                 self.add(&mut f, Defs::default(), AdOp::ZeroCt(v), last);
             }
         }
-        for inst in insts.iter().rev() {
-            match &mut self.stmts {
-                Given::Lent(stmts) => {
-                    let stmts = *stmts;
-                    stmts[inst].rvs.iter().for_each(|(&id, i)| self.reversed(&mut f, &mut waiting, id, i.clone()));
-                }
-                Given::Spent(stmts) => {
-                    let stmt = stmts.get_mut(inst).expect("every instruction is a statement");
-                    let rvs = std::mem::take(&mut stmt.rvs);
-                    rvs.into_iter().for_each(|(id, i)| self.reversed(&mut f, &mut waiting, id, i));
-                }
-            }
-        }
+        self.reverse_statements(&mut f, &mut waiting, insts);
         let first = insts.first().copied();
         let id = self.reverse_of[&b];
         let Some(pred) = self.plan.preds[b] else {

@@ -1,0 +1,74 @@
+//! Calls: of derived functions, of helpers of the run time, and of what stands in a table.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::FunctionBuilder;
+
+use super::{Cx, segment};
+use crate::inst::{AdInst, Callee, Check, Tape, Val};
+
+impl Cx<'_> {
+    /// A call; `None` among the arguments stands for the segment.
+    pub(super) fn call(
+        &mut self,
+        b: &mut FunctionBuilder<'_>,
+        (callee, args, sig, tape): (&Callee, &[Option<Val>], &ir::Signature, Tape),
+        inst: &AdInst,
+    ) {
+        self.join_aside(b);
+        match tape {
+            Tape::Moves => self.publish(b),
+            Tape::Above if self.uses_tape => self.publish_as(b, segment::TOP),
+            Tape::Above | Tape::Aside => {}
+        }
+        let names = args;
+        let args: Vec<_> = args.iter().map(|a| a.map_or_else(|| self.seg(), |v| self.get(v))).collect();
+        let mut sig = sig.clone();
+        if sig.call_conv != CallConv::Fast {
+            // A helper of the run time: a C function of the host.
+            sig.call_conv = self.env.target.default_call_conv;
+        }
+        let call = match callee {
+            Callee::Symbol(s) => {
+                self.settle_for_helper(b, s, &args, inst.at);
+                self.check_helper(b, s, (names, &args), inst.at);
+                let f = self.symbol(b, s, &sig);
+                b.ins().call(f, &args)
+            }
+            Callee::Pointer(p) => {
+                let p = self.get(*p);
+                let s = b.import_signature(sig);
+                b.ins().call_indirect(s, p, &args)
+            }
+        };
+        let results: Vec<_> = b.inst_results(call).to_vec();
+        for (&(name, _), r) in inst.defs.iter().zip(results) {
+            self.name(name, r);
+        }
+        if tape == Tape::Moves {
+            self.reload(b);
+        }
+    }
+
+    /// Forward pass and pullback of the function with this address.
+    pub(super) fn lookup(&mut self, b: &mut FunctionBuilder<'_>, addr: Val, signature: u64, inst: &AdInst) {
+        let flags = MemFlagsData::trusted().with_readonly();
+        let captures = b.ins().load(types::I64, flags, self.seg(), segment::CAPTURES);
+        let mut sig = ir::Signature::new(self.env.target.default_call_conv);
+        sig.params.extend([types::I64; 3].map(ir::AbiParam::new));
+        sig.returns.push(ir::AbiParam::new(types::I64));
+        let f = self.symbol(b, "brolga_lookup", &sig);
+        let id = b.ins().iconst(types::I64, signature as i64);
+        let a = self.get(addr);
+        let call = b.ins().call(f, &[captures, a, id]);
+        let pair = b.inst_results(call)[0];
+        let z = b.ins().iconst(types::I64, 0);
+        let none = b.ins().icmp(IntCC::Equal, pair, z);
+        self.trap_if(b, none, Check::UnknownCallee, inst.at);
+        for (k, &(name, _)) in inst.defs.iter().enumerate() {
+            let r = b.ins().load(types::I64, MemFlagsData::trusted(), pair, 8 * (k as i32 + 1));
+            self.name(name, r);
+        }
+    }
+}
