@@ -115,10 +115,8 @@ impl<'a> Facts<'a> {
         let func = &primal.func;
         let Normalised { cfg, loops, uses, .. } = primal;
         // That something is constant is told by blocks, too.
-        let noalias = match (&variant.noalias[..], &variant.constant[..]) {
-            ([], [_, ..]) => &vec![false; variant.constant.len()],
-            (said, _) => said,
-        };
+        let none = vec![false; variant.constant.len()];
+        let noalias = if variant.noalias.is_empty() { &none } else { &variant.noalias };
         let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), noalias);
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
@@ -132,16 +130,7 @@ impl<'a> Facts<'a> {
             blocks,
         };
         let input = at(&blocks);
-        let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
-        if mode != Mode::Split {
-            reload = if options.runs(Pass::Reload) { clobber::reloadable(&input) } else { EntitySet::new() };
-            deferred = clobber::deferred(&input);
-        }
-        let mut told = HashMap::default();
-        if options.runs(Pass::PreservedMemory) {
-            told = preserved::calls(&input, (mode == Mode::Split).then_some(variant.kept));
-            reload.extend(preserved::loads(input.places(), variant.kept).iter());
-        }
+        let (reload, deferred, told) = reloads(&input, options, mode, variant.kept);
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
         let summarise::Solved { pointers, contents, lanes, steps } = summarise::solve(&input, &variant.results, uses);
@@ -339,6 +328,28 @@ impl<'a> Facts<'a> {
     pub fn at(&self, inst: ir::Inst, d: Diagnostic) -> Diagnostic {
         d.at(self.program, self.variant.func, self.original(inst))
     }
+}
+
+/// Loads that the pullback may do again, releases that wait for that, and what callees are told of
+/// memory that is kept.
+fn reloads(
+    input: &ClobberInput<'_>,
+    options: &Options,
+    mode: Mode,
+    kept: Kept,
+) -> (EntitySet<ir::Inst>, EntitySet<ir::Inst>, HashMap<ir::Inst, Kept>) {
+    let split = mode == Mode::Split;
+    let mut reload = EntitySet::new();
+    if !split && options.runs(Pass::Reload) {
+        reload = clobber::reloadable(input);
+    }
+    let deferred = if split { EntitySet::new() } else { clobber::deferred(input) };
+    let mut told = HashMap::default();
+    if options.runs(Pass::PreservedMemory) {
+        told = preserved::calls(input, split.then_some(kept));
+        reload.extend(preserved::loads(input.places(), kept).iter());
+    }
+    (reload, deferred, told)
 }
 
 /// What becomes of operations on bits in a function.

@@ -335,7 +335,8 @@ fn transfer(
     if is_small(func, inst) {
         return Delta::None;
     }
-    match func.dfg.insts[inst].opcode() {
+    let op = func.dfg.insts[inst].opcode();
+    match op {
         Opcode::StackAddr => {
             let InstructionData::StackAddr { stack_slot, .. } = func.dfg.insts[inst] else { unreachable!() };
             let r = *slot_root[stack_slot].get_or_insert(v);
@@ -371,17 +372,14 @@ fn transfer(
             (Delta::Root(a), Delta::Root(b)) => root(p, RootKind::Diff(a, b)),
             (Delta::None, Delta::Root(_)) => Delta::Lost,
         },
-        Opcode::Band | Opcode::Bor => {
-            let is_and = func.dfg.insts[inst].opcode() == Opcode::Band;
-            match (d(0), d(1)) {
-                (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
-                (Delta::None, Delta::None) => Delta::None,
-                (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
-                (x, Delta::None) => masked(func, args[1], x, is_and),
-                (Delta::None, x) => masked(func, args[0], x, is_and),
-                _ => Delta::Lost,
-            }
-        }
+        Opcode::Band | Opcode::Bor => match (d(0), d(1)) {
+            (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
+            (Delta::None, Delta::None) => Delta::None,
+            (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
+            (x, Delta::None) => masked(func, args[1], x, op == Opcode::Band),
+            (Delta::None, x) => masked(func, args[0], x, op == Opcode::Band),
+            _ => Delta::Lost,
+        },
         Opcode::Select | Opcode::SelectSpectreGuard => match (d(1), d(2)) {
             (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
             (Delta::Unknown, x) | (x, Delta::Unknown) => x,
@@ -404,17 +402,16 @@ fn transfer(
                 _ => Delta::None,
             },
             Some(CalleeKind::Derived(_)) if cx.bits.contains(v) => Delta::None,
-            Some(CalleeKind::Derived(f)) => match returned(cx, p, f, (inst, k, v)) {
-                Some(d) => d,
-                None => root(p, RootKind::Call(inst, k)),
-            },
+            Some(CalleeKind::Derived(f)) => {
+                returned(cx, p, f, (inst, k, v)).unwrap_or_else(|| root(p, RootKind::Call(inst, k)))
+            }
             Some(CalleeKind::Indirect(_)) => root(p, RootKind::Call(inst, k)),
             _ => Delta::None,
         },
         // Other arithmetic on a pointer gives a number, or an address that cannot be followed.
         _ => {
             let of_pointer = args.iter().any(|&a| matches!(p.delta[a], Delta::Root(_) | Delta::Lost));
-            if of_pointer && func.dfg.insts[inst].opcode() != Opcode::Icmp { Delta::Lost } else { Delta::None }
+            if of_pointer && op != Opcode::Icmp { Delta::Lost } else { Delta::None }
         }
     }
 }

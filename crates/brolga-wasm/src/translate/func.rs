@@ -403,63 +403,13 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             }
             Operator::Else => self.else_arm(),
             Operator::End => self.end(),
-            Operator::Br { relative_depth } => {
-                let (target, args) = self.branch(*relative_depth);
-                self.jump(target, &args);
-                self.dead_end();
+            Operator::Br { .. } | Operator::BrIf { .. } | Operator::BrTable { .. } | Operator::Return => {
+                self.leave(op)?;
             }
-            Operator::BrIf { relative_depth } => {
-                let c = self.pop_condition();
-                let (target, args) = self.branch(*relative_depth);
-                let args: Vec<BlockArg> = self.canonical(&args).into_iter().map(Into::into).collect();
-                let next = self.b.create_block();
-                self.b.ins().brif(c, target, &args, next, &[]);
-                self.continue_at(next);
-            }
-            Operator::BrTable { targets } => {
-                let index = self.pop();
-                let mut calls = Vec::new();
-                let all: Vec<u32> = targets.targets().collect::<Result<_, _>>()?;
-                for depth in all.into_iter().chain([targets.default()]) {
-                    let (target, args) = self.branch(depth);
-                    let args: Vec<BlockArg> = self.canonical(&args).into_iter().map(Into::into).collect();
-                    calls.push(self.b.func.dfg.block_call(target, &args));
-                }
-                let default = calls.pop().expect("the default is the last");
-                let table = self.b.create_jump_table(JumpTableData::new(default, &calls));
-                self.b.ins().br_table(index, table);
-                self.dead_end();
-            }
-            Operator::Return => {
-                let n = self.frames[0].results.len();
-                let values = self.popn(n);
-                let values = self.canonical(&values);
-                self.b.ins().return_(&values);
-                self.dead_end();
-            }
-            Operator::Call { function_index } => {
-                let n = self.env.info.type_of(*function_index).params().len();
-                let args = self.popn(n);
-                let results = self.call_function(*function_index, &args);
-                self.stack.extend(results);
-            }
-            Operator::ReturnCall { function_index } => {
-                let n = self.env.info.type_of(*function_index).params().len();
-                let args = self.popn(n);
-                self.tail_call_function(*function_index, &args);
-                self.dead_end();
-            }
-            Operator::CallIndirect { type_index, table_index } => {
-                let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
-                let inst = self.b.ins().call(callee, &args);
-                let results = self.b.inst_results(inst).to_vec();
-                self.stack.extend(results);
-            }
-            Operator::ReturnCallIndirect { type_index, table_index } => {
-                let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
-                self.b.ins().return_call(callee, &args);
-                self.dead_end();
-            }
+            Operator::Call { .. }
+            | Operator::ReturnCall { .. }
+            | Operator::CallIndirect { .. }
+            | Operator::ReturnCallIndirect { .. } => self.call(op),
             Operator::Drop => {
                 self.pop();
             }
@@ -497,6 +447,78 @@ impl<'e, 'a> Fx<'_, '_, 'e, 'a> {
             }
         }
         Ok(())
+    }
+
+    /// Translate a branch or a return.
+    fn leave(&mut self, op: &Operator<'_>) -> Result<(), Error> {
+        match op {
+            Operator::Br { relative_depth } => {
+                let (target, args) = self.branch(*relative_depth);
+                self.jump(target, &args);
+                self.dead_end();
+            }
+            Operator::BrIf { relative_depth } => {
+                let c = self.pop_condition();
+                let (target, args) = self.branch(*relative_depth);
+                let args: Vec<BlockArg> = self.canonical(&args).into_iter().map(Into::into).collect();
+                let next = self.b.create_block();
+                self.b.ins().brif(c, target, &args, next, &[]);
+                self.continue_at(next);
+            }
+            Operator::BrTable { targets } => {
+                let index = self.pop();
+                let mut calls = Vec::new();
+                let all: Vec<u32> = targets.targets().collect::<Result<_, _>>()?;
+                for depth in all.into_iter().chain([targets.default()]) {
+                    let (target, args) = self.branch(depth);
+                    let args: Vec<BlockArg> = self.canonical(&args).into_iter().map(Into::into).collect();
+                    calls.push(self.b.func.dfg.block_call(target, &args));
+                }
+                let default = calls.pop().expect("the default is the last");
+                let table = self.b.create_jump_table(JumpTableData::new(default, &calls));
+                self.b.ins().br_table(index, table);
+                self.dead_end();
+            }
+            Operator::Return => {
+                let n = self.frames[0].results.len();
+                let values = self.popn(n);
+                let values = self.canonical(&values);
+                self.b.ins().return_(&values);
+                self.dead_end();
+            }
+            _ => unreachable!("no branch"),
+        }
+        Ok(())
+    }
+
+    /// Translate a call.
+    fn call(&mut self, op: &Operator<'_>) {
+        match op {
+            Operator::Call { function_index } => {
+                let n = self.env.info.type_of(*function_index).params().len();
+                let args = self.popn(n);
+                let results = self.call_function(*function_index, &args);
+                self.stack.extend(results);
+            }
+            Operator::ReturnCall { function_index } => {
+                let n = self.env.info.type_of(*function_index).params().len();
+                let args = self.popn(n);
+                self.tail_call_function(*function_index, &args);
+                self.dead_end();
+            }
+            Operator::CallIndirect { type_index, table_index } => {
+                let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
+                let inst = self.b.ins().call(callee, &args);
+                let results = self.b.inst_results(inst).to_vec();
+                self.stack.extend(results);
+            }
+            Operator::ReturnCallIndirect { type_index, table_index } => {
+                let (callee, args) = self.indirect(self.env.info.types[*type_index as usize].clone(), *table_index);
+                self.b.ins().return_call(callee, &args);
+                self.dead_end();
+            }
+            _ => unreachable!("no call"),
+        }
     }
 
     /// A reference to a function of the program, declared once.

@@ -264,18 +264,24 @@ impl Fx<'_, '_, '_, '_> {
             O::I32Store8 { memarg } | O::I64Store8 { memarg } => store!(memarg, istore8, 1),
             O::I32Store16 { memarg } | O::I64Store16 { memarg } => store!(memarg, istore16, 2),
             O::I64Store32 { memarg } => store!(memarg, istore32, 4),
+            _ => return Ok(self.whole_memory(op) || self.global(op) || self.reference_or_table(op)?),
+        })
+    }
+
+    /// Translate an operator on a whole memory; whether it is one.
+    fn whole_memory(&mut self, op: &Operator<'_>) -> bool {
+        use Operator as O;
+        match op {
             O::MemorySize { mem } => {
                 let size = self.memory_size(*mem);
                 let pages = self.b.ins().ushr_imm_u(size, 16);
                 let pages = self.b.ins().ireduce(types::I32, pages);
                 self.push(pages);
-                true
             }
             O::MemoryGrow { mem } => {
                 let pages = self.pop();
                 let old = self.call_helper(Helper::MemoryGrow(*mem), &[pages]);
                 self.stack.extend(old);
-                true
             }
             O::MemoryCopy { dst_mem, src_mem } => {
                 let (d, s, n) = self.pop3();
@@ -283,14 +289,12 @@ impl Fx<'_, '_, '_, '_> {
                 let from = self.range(*src_mem, s, n);
                 let n = self.wide(n);
                 self.call_c("memmove", types::I64, [to, from, n]);
-                true
             }
             O::MemoryFill { mem } => {
                 let (d, byte, n) = self.pop3();
                 let to = self.range(*mem, d, n);
                 let n = self.wide(n);
                 self.call_c("memset", types::I32, [to, byte, n]);
-                true
             }
             O::MemoryInit { data_index, mem } => {
                 let (d, s, n) = self.pop3();
@@ -305,12 +309,19 @@ impl Fx<'_, '_, '_, '_> {
                 let data = self.data_address(&format!("data{data_index}"));
                 let from = self.b.ins().iadd(data, from);
                 self.call_c("memcpy", types::I64, [to, from, length]);
-                true
             }
             O::DataDrop { data_index } => {
                 self.drop_segment(self.env.layout.data_dropped[*data_index as usize]);
-                true
             }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Translate an operator on a global; whether it is one.
+    fn global(&mut self, op: &Operator<'_>) -> bool {
+        use Operator as O;
+        match op {
             O::GlobalGet { global_index } => {
                 let g = &self.env.info.globals[*global_index as usize];
                 let ty = clif_type(g.ty.content_type);
@@ -324,18 +335,24 @@ impl Fx<'_, '_, '_, '_> {
                     _ => self.b.ins().load(ty, header().with_endianness(ir::Endianness::Little), self.vmctx, cell),
                 };
                 self.push(v);
-                true
             }
             O::GlobalSet { global_index } => {
                 let v = self.pop();
                 let cell = self.env.layout.globals[*global_index as usize];
                 self.b.ins().store(header().with_endianness(ir::Endianness::Little), v, self.vmctx, cell);
-                true
             }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Translate an operator on references or a table; whether it is one.
+    fn reference_or_table(&mut self, op: &Operator<'_>) -> Result<bool, Error> {
+        use Operator as O;
+        match op {
             O::RefNull { .. } => {
                 let v = self.b.ins().iconst(types::I32, 0);
                 self.push(v);
-                true
             }
             O::RefIsNull => {
                 let v = self.pop();
@@ -343,49 +360,41 @@ impl Fx<'_, '_, '_, '_> {
                 let c = self.b.ins().icmp(IntCC::Equal, v, zero);
                 let c = self.truth(c);
                 self.push(c);
-                true
             }
             O::RefFunc { function_index } => {
                 let n = self.env.reference(*function_index);
                 let v = self.b.ins().iconst(types::I32, i64::from(n));
                 self.push(v);
-                true
             }
             O::TableSize { table } => {
                 let n = self.table_len(*table);
                 self.push(n);
-                true
             }
             O::TableGet { table } => {
                 let at = self.pop();
                 let v = self.table_entry(*table, at);
                 self.push(v);
-                true
             }
             O::TableSet { table } => {
                 let (at, v) = self.pop2();
                 let p = self.checked_entry(*table, at);
                 self.b.ins().store(header(), v, p, 0);
-                true
             }
             O::TableGrow { table } => {
                 let (v, n) = self.pop2();
                 let old = self.call_helper(Helper::TableGrow(*table), &[v, n]);
                 self.stack.extend(old);
-                true
             }
             O::TableFill { table } => {
                 let (at, v, n) = self.pop3();
                 self.table_range(*table, at, n);
                 self.call_helper(Helper::TableFill(*table), &[at, v, n]);
-                true
             }
             O::TableCopy { dst_table, src_table } => {
                 let (d, s, n) = self.pop3();
                 let (to, bytes) = self.table_range(*dst_table, d, n);
                 let (from, _) = self.table_range(*src_table, s, n);
                 self.call_c("memmove", types::I64, [to, from, bytes]);
-                true
             }
             O::TableInit { elem_index, table } => {
                 let (d, s, n) = self.pop3();
@@ -402,14 +411,13 @@ impl Fx<'_, '_, '_, '_> {
                 let from = self.b.ins().ishl_imm_u(from, 2);
                 let from = self.b.ins().iadd(segment, from);
                 self.call_c("memcpy", types::I64, [to, from, bytes]);
-                true
             }
             O::ElemDrop { elem_index } => {
                 self.drop_segment(self.env.layout.elem_dropped[*elem_index as usize]);
-                true
             }
             _ => return Ok(false),
-        })
+        }
+        Ok(true)
     }
 }
 

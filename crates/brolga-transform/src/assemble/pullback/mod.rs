@@ -273,6 +273,21 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// Take the cotangents of a block's parameters: all of them before any argument receives one.
+    fn take_params(&mut self, f: &mut Fragment, b: ir::Block) -> IndexMap<ir::Value, Val> {
+        let facts = self.facts;
+        let first = facts.cfg.insts(b).first().copied();
+        let mut taken: IndexMap<ir::Value, Val> = IndexMap::default();
+        for &p in facts.func().dfg.block_params(b) {
+            if let Some(shape) = facts.activity.ct[p] {
+                let d = Val::D(self.ids.dv());
+                self.add(f, [(d, shape.ty())].into(), AdOp::TakeCt(p), first);
+                taken.insert(p, d);
+            }
+        }
+        taken
+    }
+
     /// The reverse of a block.
     fn reverse(&mut self, b: ir::Block) {
         let facts = self.facts;
@@ -314,15 +329,7 @@ impl Builder<'_, '_> {
             .iter()
             .filter_map(|&p| Some((p, self.held(&mut f, self.plan.holds.get(&(p, b))?, &mut waiting, first))))
             .collect();
-        // All parameters' cotangents are taken before any argument receives one.
-        let mut taken: IndexMap<ir::Value, Val> = IndexMap::default();
-        for &p in func.dfg.block_params(b) {
-            if let Some(shape) = facts.activity.ct[p] {
-                let d = Val::D(self.ids.dv());
-                self.add(&mut f, [(d, shape.ty())].into(), AdOp::TakeCt(p), first);
-                taken.insert(p, d);
-            }
-        }
+        let taken = self.take_params(&mut f, b);
         let mut edges: Vec<(BlockId, Role, Fragment, Term)> = Vec::new();
         let term = match pred {
             PredSource::Unique(p) => {
