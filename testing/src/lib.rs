@@ -1,9 +1,10 @@
 //! What tests of several crates share: programs from texts, an allocator that counts, tests that
-//! need a process of their own, and panics that are not printed.
+//! need a process of their own, commands from outside, and panics that are not printed.
 //!
 //! Only tests use this crate, as a dev-dependency by path: what is published does not mention it.
 
 pub mod child;
+pub mod command;
 pub mod counting;
 pub mod noise;
 pub mod quiet;

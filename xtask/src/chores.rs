@@ -35,6 +35,23 @@ pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
     result
 }
 
+/// Measure what the command line says, by the package that measures, which reads it again. It is
+/// compiled as this program is: with optimisations, if this one is.
+pub fn bench() -> Result<(), Failure> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--package", "benches"]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    command.arg("--manifest-path").arg(root().join("Cargo.toml"));
+    command.arg("--").args(std::env::args_os().skip(2));
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Told(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
+        Err(e) => Err(Failure::Chore(format!("cargo could not be started: {e}"))),
+    }
+}
+
 /// Something that must hold.
 type Step = fn() -> Result<(), Failure>;
 

@@ -371,6 +371,7 @@ pub struct BenchArgs {
     /// and a pullback.
     #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
     pub mode: BenchMode,
+    /// Ideas of the planner's that are turned off.
     #[arg(long, value_name = "LIST", help = without())]
     pub without: Option<String>,
     /// Replace calls of short functions by their bodies before differentiation.

@@ -47,7 +47,8 @@ pub fn run() -> Result<(), Failure> {
     if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
 }
 
-fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
+/// All files below a folder, but for what is built and what is hidden.
+pub fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
