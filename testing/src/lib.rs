@@ -10,4 +10,4 @@ pub mod noise;
 pub mod quiet;
 pub mod text;
 
-pub use text::program;
+pub use text::{function, program};

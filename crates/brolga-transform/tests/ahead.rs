@@ -1,12 +1,12 @@
 //! What a loop has loaded a turn ahead, and where that is seen.
 
 use brolga_analysis::{Cfg, Loops};
+use brolga_testing::function;
 use brolga_transform::primal::loop_simplify::canonical;
 use brolga_transform::primal::undo_commoning::{add_twins, twins};
 use cranelift_codegen::ir::{Function, Opcode};
 use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::verify_function;
-use cranelift_reader::parse_functions;
 
 /// How many twins are found in a loop over `v2` elements of 32 bits at `v0`, after they have been
 /// added. `first` makes `v5` in front of it, `next` what it hands on as `v15`, with `v10` as the
@@ -29,7 +29,7 @@ fn found(first: &str, next: &str, more: &str) -> usize {
         block2:
             return v21 }}"
     );
-    let mut func = parse_functions(&text).unwrap().remove(0);
+    let mut func = function(&text);
     let (_, loops) = canonical(&mut func);
     let loads = |f: &Function| {
         let insts = f.layout.blocks().flat_map(|b| f.layout.block_insts(b));

@@ -8,6 +8,7 @@
 use std::fmt::Write;
 
 use brolga::jit::host_isa;
+use brolga_testing::function;
 use brolga_testing::noise::Noise;
 use brolga_transform::clif::slp::{How, slp};
 use brolga_transform::clif::vectorise::has_lanes;
@@ -15,7 +16,6 @@ use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 
 use crate::compiled;
-use crate::compiled::parse;
 
 /// `f(memory, p, q, r, turns, s)`: three distances from the start of memory, and a first sum.
 type Compiled = extern "C" fn(*mut u8, u32, u32, u32, u64, f64) -> f64;
@@ -180,7 +180,7 @@ fn neighbours_in_lanes_are_what_they_are_one_by_one() {
     let (mut changed, mut stores, mut loads) = (0, 0, 0);
     for _ in 0..programs {
         let (text, shape) = program(&mut noise);
-        let one = parse(&text);
+        let one = function(&text);
         let mut lanes = one.clone();
         // The caller may know that what starts from different places is apart.
         let apart = noise.below(2) == 0;
