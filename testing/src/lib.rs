@@ -1,8 +1,10 @@
 //! What tests of several crates share: programs from texts, an allocator that counts, tests that
-//! need a process of their own, commands from outside, and panics that are not printed.
+//! need a process of their own, commands from outside, panics that are not printed, and how much
+//! is tried.
 //!
 //! Only tests use this crate, as a dev-dependency by path: what is published does not mention it.
 
+pub mod budget;
 pub mod child;
 pub mod command;
 pub mod counting;
@@ -10,4 +12,5 @@ pub mod noise;
 pub mod quiet;
 pub mod text;
 
+pub use budget::{asked, budget, is_quick};
 pub use text::{function, program};

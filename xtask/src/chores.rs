@@ -11,12 +11,19 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
 
-/// All tests, or the file tests whose name contains `filter`.
-pub fn test(filter: Option<&str>) -> Result<(), Failure> {
-    match filter {
-        None => cargo(&["test", "--workspace"]),
-        Some(filter) => cargo(&["test", "--package", "ir-tests", "--test", "files", "--", filter]),
+/// All tests, or the file tests whose name contains `filter`; of what takes long a part, if that is
+/// enough.
+pub fn test(filter: Option<&str>, quick: bool) -> Result<(), Failure> {
+    let mut tests = match filter {
+        None if quick => command("cargo", &["test", "--workspace", "--tests"]),
+        None => command("cargo", &["test", "--workspace"]),
+        Some(filter) => command("cargo", &["test", "--package", "ir-tests", "--test", "files", "--", filter]),
+    };
+    if quick {
+        // `brolga_testing::budget` looks at it.
+        tests.env("BROLGA_QUICK", "1");
     }
+    run(tests)
 }
 
 /// Rewrite blessed dumps and generated references, then show what changed.

@@ -30,10 +30,15 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Print a stage of the pipeline.
     Dump(DumpArgs),
-    /// Run all tests, or the file tests whose name contains FILTER.
+    /// Run all tests, or the file tests whose name contains FILTER: cases, and lines about modules.
     Test {
         /// Part of a test's name.
         filter: Option<String>,
+        /// Try less where tests could go on for ever (random programs, corpora, repetitions), and
+        /// leave out those of the documentation: two minutes at most on two cores, when all is
+        /// compiled.
+        #[arg(long)]
+        quick: bool,
     },
     /// Rewrite blessed dumps, then show what changed.
     Bless {

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Dump(args) => dump::run(args),
-        Command::Test { filter } => chores::test(filter.as_deref()),
+        Command::Test { filter, quick } => chores::test(filter.as_deref(), *quick),
         Command::Bless { filter } => chores::bless(filter.as_deref()),
         Command::Bench(_) => chores::bench(),
         Command::Mutants { row, case, most } => trust::mutants(row.as_deref(), case.as_deref(), *most),

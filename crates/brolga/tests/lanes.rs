@@ -8,8 +8,8 @@
 use std::fmt::Write;
 
 use brolga::jit::host_isa;
-use brolga_testing::function;
 use brolga_testing::noise::Noise;
+use brolga_testing::{asked, budget, function};
 use brolga_transform::clif::vectorise::{How, Looked, has_lanes};
 use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir::{self, Opcode};
@@ -275,8 +275,8 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
     if !has_lanes(&*isa) {
         return;
     }
-    let programs: usize = std::env::var("BROLGA_LANES_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
-    let seed = std::env::var("BROLGA_LANES_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let programs: usize = asked("BROLGA_LANES_PROGRAMS").unwrap_or(budget(1500, 200));
+    let seed = asked("BROLGA_LANES_SEED").unwrap_or(1);
     let mut noise = Noise(seed);
     let (mut taken, mut refused, mut tests, mut split, mut stay, mut alone) = (0, 0, 0, 0, 0, 0);
     let mut in_lanes = 0;

@@ -8,8 +8,8 @@
 use std::fmt::Write;
 
 use brolga::jit::host_isa;
-use brolga_testing::function;
 use brolga_testing::noise::Noise;
+use brolga_testing::{asked, budget, function};
 use brolga_transform::clif::slp::{How, slp};
 use brolga_transform::clif::vectorise::has_lanes;
 use cranelift_codegen::entity::EntitySet;
@@ -174,8 +174,8 @@ fn neighbours_in_lanes_are_what_they_are_one_by_one() {
     if !has_lanes(&*isa) {
         return;
     }
-    let programs: usize = std::env::var("BROLGA_SLP_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
-    let seed = std::env::var("BROLGA_SLP_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let programs: usize = asked("BROLGA_SLP_PROGRAMS").unwrap_or(budget(1000, 150));
+    let seed = asked("BROLGA_SLP_SEED").unwrap_or(1);
     let mut noise = Noise(seed);
     let (mut changed, mut stores, mut loads) = (0, 0, 0);
     for _ in 0..programs {
