@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-use benches::{
-    CallRow, Effort, How, Ideas, Mode, calls, costs, disasm, ideas, latency, measure, peers, report, scaling,
-};
+use benches::{CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, passes, peers, report, scaling};
 use brolga_driver::File;
 use clap::Parser;
 use xtask::cli::{BenchArgs, BenchMode, CallOptions};
@@ -39,15 +37,20 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Combined => Mode::Combined,
         BenchMode::Split => Mode::Split,
     };
-    let ideas = without(args.without.as_deref().unwrap_or_default())?;
     // What calls pay for in the end, and what they wait for.
     let usual = if args.latency { xtask::cli::Effort::Tiered } else { xtask::cli::Effort::Full };
     let effort = args.effort.unwrap_or(usual).into();
-    let how = How { mode, ideas, inline: args.inline.into(), effort, threads: args.threads };
+    let how = How {
+        mode,
+        disabled: args.without.unwrap_or_default(),
+        inline: args.inline.into(),
+        effort,
+        threads: args.threads,
+    };
     let text = if args.costs {
         report::costs(&costs::run().map_err(failure)?) + "\n"
-    } else if args.ideas {
-        let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
+    } else if args.passes {
+        let worths = passes::run(filter, how, Effort::default()).map_err(failure)?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }
     } else if let Some(path) = args.file() {
         let file = File::read_for(path, &args.module.options(), &[])?;
@@ -137,21 +140,6 @@ fn of_file(file: &File, args: &BenchArgs, how: How) -> Result<Vec<CallRow>, Fail
 
 /// Most letters of a call that are shown.
 const NAME: usize = 48;
-
-/// All ideas but those named.
-fn without(names: &str) -> Result<Ideas, Failure> {
-    let mut bits = u32::MAX;
-    for name in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
-        match Ideas::NAMES.iter().position(|n| *n == name) {
-            Some(i) => bits &= !(1 << i),
-            None => {
-                let names = Ideas::NAMES.join(", ");
-                return Err(Failure::Usage(format!("`{name}` is no idea of the planner's; they are {names}")));
-            }
-        }
-    }
-    Ok(Ideas::of_bits(bits))
-}
 
 fn failure(e: benches::Failure) -> Failure {
     match e {

@@ -328,7 +328,7 @@ fn bench_is_read_before_it_is_compiled() {
     xtask(&["bench", "--disasm"]).expect(2).says("<FILTER>");
     xtask(&["bench", "--scaling", "dot"]).expect(2).says("cannot be used with");
     xtask(&["bench", "dot", "--latency", "--disasm"]).expect(2).says("cannot be used with");
-    xtask(&["bench", "dot", "--ideas", "--disasm"]).expect(2).says("cannot be used with");
+    xtask(&["bench", "dot", "--passes", "--disasm"]).expect(2).says("cannot be used with");
 }
 
 #[test]

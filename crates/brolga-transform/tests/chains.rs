@@ -2,7 +2,7 @@
 //! for, and what is done about it.
 
 use brolga_ir::inst::{AdOp, Sum, Val};
-use brolga_ir::{ArgActivity, Ideas, Mode, Options, Request};
+use brolga_ir::{ArgActivity, Mode, Options, Pass, PassSet, Request};
 use brolga_testing::program;
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::Opcode;
@@ -173,8 +173,8 @@ fn conditional_terms(beside: u32) -> Vec<Option<Opcode>> {
     let program = program(&text);
     use ArgActivity::{Active, Const, Duplicated};
     let request = Request::new(program.func("f").unwrap(), [Duplicated, Duplicated, Const, Duplicated, Active, Const]);
-    let ideas = Ideas { worth: false, ..Ideas::default() };
-    let options = Options { mode: Mode::Gradient, ideas, ..Options::full() };
+    let disabled = PassSet::from(Pass::CostModel);
+    let options = Options { mode: Mode::Gradient, disabled, ..Options::full() };
     let mut found = Vec::new();
     derive_with(&program, &request, &options, &*host::isa(), |stages| {
         let func = stages.facts.func();

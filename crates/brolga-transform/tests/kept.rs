@@ -1,7 +1,7 @@
 //! Pairs that read memory again: what they record, and for how many ways of being called they are
 //! derived.
 
-use brolga_ir::{ArgActivity, Ideas, MemoryMode, Mode, Options, Request};
+use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Pass, PassSet, Request};
 use brolga_testing::program;
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
@@ -80,8 +80,8 @@ fn what_is_kept_is_not_recorded() {
 #[test]
 fn who_may_be_called_later_records() {
     assert!(recorded(&derived(SQUARED, &all(Mode::Split)))[0] > 0);
-    let ideas = Ideas { kept: false, ..Ideas::default() };
-    assert!(recorded(&derived(SQUARED, &Options { ideas, ..all(Mode::Combined) }))[0] > 0);
+    let disabled = PassSet::from(Pass::PreservedMemory);
+    assert!(recorded(&derived(SQUARED, &Options { disabled, ..all(Mode::Combined) }))[0] > 0);
     let written = SQUARED.replace("return", "store v2, v0\n return");
     assert!(recorded(&derived(&written, &all(Mode::Combined)))[0] > 0);
 }

@@ -1,6 +1,5 @@
 //! Each stage and pass on small functions.
 
-mod ahead;
 mod chains;
 mod common;
 mod held;

@@ -1,7 +1,7 @@
 //! What a derivative asks a C function for, and where the primal has it already.
 
 use brolga_ir::program::symbol_in;
-use brolga_ir::{ArgActivity, Effort, Ideas, Mode, Options, Request};
+use brolga_ir::{ArgActivity, Effort, Mode, Options, Pass, PassSet, Request};
 use brolga_testing::program;
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Function, InstructionData};
@@ -30,9 +30,9 @@ fn called(f: &Function, symbol: &str) -> usize {
 
 /// In these modes, with all ideas and without this one. (The second pullback would count twice.)
 fn each(text: &str, symbols: &[&str]) -> Vec<[Vec<usize>; 2]> {
-    let with = |mode, share| {
-        let ideas = Ideas { share, finite: false, ..Ideas::default() };
-        calls(text, symbols, &Options { mode, ideas, ..Options::full() })
+    let with = |mode, share: bool| {
+        let disabled = PassSet::from(Pass::VersionGuards).set(Pass::ShareCalls, !share);
+        calls(text, symbols, &Options { mode, disabled, ..Options::full() })
     };
     [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| [with(mode, true), with(mode, false)]).into()
 }

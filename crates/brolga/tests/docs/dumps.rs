@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brolga::{Options, Stage, dump};
+use brolga::{Options, Pass, Stage, dump};
 use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, compare, guess, run};
 
@@ -93,8 +93,7 @@ fn shown(path: &Path, stage: &str) -> String {
     });
     let request = line.map_or_else(|| guess::request(&file.program, func), |call| call.request());
     // Each pullback once, with its guards.
-    let mut options = Options::as_calls();
-    options.ideas.finite = false;
+    let options = Options { disabled: Pass::VersionGuards.into(), ..Options::as_calls() };
     dump(&file.program, &request, &options, stage).unwrap_or_else(|e| panic!("{e}"))
 }
 
