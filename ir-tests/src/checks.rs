@@ -32,12 +32,12 @@ pub fn requests(file: &File) -> Vec<NamedRequest> {
     out
 }
 
-/// `; grad:`.
-pub fn grad(file: &File, line: &GradLine) -> Complaints {
-    caught(|| try_grad(file, line))
+/// `; grad:`, with the protocol if that is wanted.
+pub fn grad(file: &File, line: &GradLine, protocol: bool) -> Complaints {
+    caught(|| try_grad(file, line, protocol))
 }
 
-fn try_grad(file: &File, line: &GradLine) -> Result<Complaints, String> {
+fn try_grad(file: &File, line: &GradLine, protocol: bool) -> Result<Complaints, String> {
     let program = &file.program;
     let call = Invocation::bind(program, &line.text, &line.call, &line.clauses).map_err(|e| e.to_string())?;
     let tol = compare::tolerance(program, &call, &line.clauses);
@@ -58,7 +58,9 @@ fn try_grad(file: &File, line: &GradLine) -> Result<Complaints, String> {
     if let Some(disagreement) = disagreement_with_tape(program, &call, tolerances.tape).map_err(described)? {
         complaints.push(disagreement);
     }
-    complaints.extend(violations(program, &call, tolerances.tape).map_err(described)?);
+    if protocol {
+        complaints.extend(violations(program, &call, tolerances.tape).map_err(described)?);
+    }
     Ok(complaints)
 }
 

@@ -10,13 +10,14 @@ mod wasm;
 use std::path::Path;
 use std::process::ExitCode;
 
+use brolga_testing::{budget, is_quick};
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
 fn main() -> ExitCode {
     let args = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let cases = ir_tests::cases::collect(root).into_iter();
+    let cases = ir_tests::cases::collect(root, is_quick()).into_iter();
     let cases = cases.map(|case| Trial::test(case.name, || (case.run)().map_err(|why| Failed::from(why.join("\n")))));
-    let trials = cases.chain(wasm::trials(&root.join("wasm"))).collect();
+    let trials = cases.chain(wasm::trials(&root.join("wasm")).into_iter().step_by(budget(1, 5))).collect();
     run(&args, trials).exit_code()
 }

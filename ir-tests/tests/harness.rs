@@ -24,7 +24,7 @@ impl Folder {
 
     /// Names of the tests, and why each fails.
     fn run(&self) -> Vec<(String, Vec<String>)> {
-        let cases = cases::collect(&self.0);
+        let cases = cases::collect(&self.0, false);
         cases.into_iter().map(|c| (c.name, (c.run)().err().unwrap_or_default())).collect()
     }
 }

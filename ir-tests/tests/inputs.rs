@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use brolga_testing::{asked, budget};
 use ir_tests::inputs;
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any};
@@ -15,8 +16,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 
 /// Try inputs until the time is over. Fails with the smallest input that fails.
 fn search<T: std::fmt::Debug>(name: &str, strategy: impl Strategy<Value = T>, oracle: impl Fn(&T)) {
-    let asked = std::env::var("BROLGA_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
-    let time = asked.map_or(Duration::from_millis(700), Duration::from_secs);
+    let asked = asked("BROLGA_FUZZ_SECONDS");
+    let time = asked.map_or(Duration::from_millis(budget(700, 200)), Duration::from_secs);
     let (start, tried) = (Instant::now(), Cell::new(0usize));
     for round in 0u64.. {
         if start.elapsed() >= time {

@@ -27,6 +27,7 @@ use brolga_ir::names::Names;
 use brolga_oracle::generate::{Feature, Size, Source, program};
 use brolga_oracle::interp::to_bits;
 use brolga_oracle::{Limits, Oracle, OracleError};
+use brolga_testing::{asked, budget};
 use brolga_transform::dce::{Known, prune};
 use brolga_transform::primal::normalise::{normalise, plain_env};
 
@@ -208,7 +209,7 @@ fn programs_that_people_wrote() {
 
 #[test]
 fn generated_programs() {
-    let most = std::env::var("BROLGA_PRUNE_PROGRAMS").ok().and_then(|s| s.parse().ok()).unwrap_or(300);
+    let most = asked("BROLGA_PRUNE_PROGRAMS").unwrap_or(budget(300, 60));
     let mut seen = Seen::default();
     for seed in 0..most {
         let mut source = Source::seed(seed);

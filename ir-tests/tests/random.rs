@@ -14,14 +14,10 @@ use std::time::{Duration, Instant};
 
 use brolga_fuzz::judge::{Care, Verdict, judge};
 use brolga_oracle::generate::{Feature, Size, Source, program};
+use brolga_testing::{asked, budget};
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-
-/// A number from the environment.
-fn asked(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|s| s.parse().unwrap_or_else(|_| panic!("{name}={s} is no number")))
-}
 
 fn text_of(bytes: &[u8]) -> String {
     let mut source = Source::bytes(bytes);
@@ -31,8 +27,8 @@ fn text_of(bytes: &[u8]) -> String {
 
 #[test]
 fn gradients_of_random_programs() {
-    let time = Duration::from_secs(asked("BROLGA_FUZZ_SECONDS").unwrap_or(45));
-    let first = asked("BROLGA_FUZZ_SEED").unwrap_or(0) << 32;
+    let time = Duration::from_secs(asked("BROLGA_FUZZ_SECONDS").unwrap_or(budget(45, 5)));
+    let first = asked::<u64>("BROLGA_FUZZ_SEED").unwrap_or(0) << 32;
     let (start, tried, useful) = (Instant::now(), Cell::new(0), Cell::new(0));
     let others: RefCell<BTreeMap<String, usize>> = RefCell::default();
     for round in first.. {

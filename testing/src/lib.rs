@@ -1,12 +1,16 @@
 //! What tests of several crates share: programs from texts, an allocator that counts, tests that
-//! need a process of their own, and panics that are not printed.
+//! need a process of their own, commands from outside, panics that are not printed, and how much
+//! is tried.
 //!
 //! Only tests use this crate, as a dev-dependency by path: what is published does not mention it.
 
+pub mod budget;
 pub mod child;
+pub mod command;
 pub mod counting;
 pub mod noise;
 pub mod quiet;
 pub mod text;
 
-pub use text::program;
+pub use budget::{asked, budget, is_quick};
+pub use text::{function, program};

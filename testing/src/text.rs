@@ -2,7 +2,7 @@
 
 use brolga_ir::Program;
 use brolga_ir::program::symbol_of_func;
-use cranelift_codegen::settings;
+use cranelift_codegen::{ir, settings};
 
 /// A program with every function of a text, by its name there. Each of them must verify.
 pub fn program(text: &str) -> Program {
@@ -14,4 +14,9 @@ pub fn program(text: &str) -> Program {
         program.define(&name, func, |_| 0).unwrap_or_else(|s| panic!("%{s} is there already"));
     }
     program
+}
+
+/// The first function of a text.
+pub fn function(text: &str) -> ir::Function {
+    cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0)
 }

@@ -11,12 +11,19 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
 
-/// All tests, or the file tests whose name contains `filter`.
-pub fn test(filter: Option<&str>) -> Result<(), Failure> {
-    match filter {
-        None => cargo(&["test", "--workspace"]),
-        Some(filter) => cargo(&["test", "--package", "ir-tests", "--test", "files", "--", filter]),
+/// All tests, or the file tests whose name contains `filter`; of what takes long a part, if that is
+/// enough.
+pub fn test(filter: Option<&str>, quick: bool) -> Result<(), Failure> {
+    let mut tests = match filter {
+        None if quick => command("cargo", &["test", "--workspace", "--tests"]),
+        None => command("cargo", &["test", "--workspace"]),
+        Some(filter) => command("cargo", &["test", "--package", "ir-tests", "--test", "files", "--", filter]),
+    };
+    if quick {
+        // `brolga_testing::budget` looks at it.
+        tests.env("BROLGA_QUICK", "1");
     }
+    run(tests)
 }
 
 /// Rewrite blessed dumps and generated references, then show what changed.
@@ -33,6 +40,23 @@ pub fn bless(filter: Option<&str>) -> Result<(), Failure> {
     run(command("git", &["status", "--short", "--", "*.stages.txt", "docs"]))?;
     run(command("git", &["--no-pager", "diff", "--stat"]))?;
     result
+}
+
+/// Measure what the command line says, by the package that measures, which reads it again. It is
+/// compiled as this program is: with optimisations, if this one is.
+pub fn bench() -> Result<(), Failure> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--package", "benches"]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    command.arg("--manifest-path").arg(root().join("Cargo.toml"));
+    command.arg("--").args(std::env::args_os().skip(2));
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Told(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
+        Err(e) => Err(Failure::Chore(format!("cargo could not be started: {e}"))),
+    }
 }
 
 /// Something that must hold.

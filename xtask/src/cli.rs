@@ -30,10 +30,15 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Print a stage of the pipeline.
     Dump(DumpArgs),
-    /// Run all tests, or the file tests whose name contains FILTER.
+    /// Run all tests, or the file tests whose name contains FILTER: cases, and lines about modules.
     Test {
         /// Part of a test's name.
         filter: Option<String>,
+        /// Try less where tests could go on for ever (random programs, corpora, repetitions), and
+        /// leave out those of the documentation: two minutes at most on two cores, when all is
+        /// compiled.
+        #[arg(long)]
+        quick: bool,
     },
     /// Rewrite blessed dumps, then show what changed.
     Bless {
@@ -371,6 +376,7 @@ pub struct BenchArgs {
     /// and a pullback.
     #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
     pub mode: BenchMode,
+    /// Ideas of the planner's that are turned off.
     #[arg(long, value_name = "LIST", help = without())]
     pub without: Option<PassSet>,
     /// Replace calls of short functions by their bodies before differentiation.

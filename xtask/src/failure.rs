@@ -20,6 +20,8 @@ pub enum Failure {
     Oracle(String),
     /// A chore failed, or the time is over.
     Chore(String),
+    /// A program that did the work has said what is wrong, and ended with this status.
+    Told(u8),
 }
 
 impl Failure {
@@ -27,6 +29,7 @@ impl Failure {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
+            Self::Told(status) => ExitCode::from(*status),
             _ => ExitCode::FAILURE,
         }
     }

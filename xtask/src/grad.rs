@@ -251,5 +251,6 @@ pub fn failure_json(failure: &Failure) -> serde_json::Value {
         Failure::Mismatch(message) => output::message_json("mismatch", message),
         Failure::Oracle(message) => output::message_json("oracle", message),
         Failure::Chore(message) => output::message_json("internal", message),
+        Failure::Told(status) => output::message_json("internal", &format!("a program ended with status {status}")),
     }
 }

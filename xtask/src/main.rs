@@ -16,25 +16,13 @@
 //! Exit status: 0 if all went well; 1 if something is wrong with the file, the program or the run;
 //! 2 if the command line is wrong, which includes a call that does not fit its function.
 
-mod bench;
-mod check;
-mod chores;
-mod cli;
-mod dump;
-mod explain;
-mod failure;
-mod grad;
-mod report;
-mod rules;
-mod tidy;
-mod trust;
-
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use cli::{Cli, Command};
-use failure::Failure;
+use xtask::cli::{Cli, Command};
+use xtask::failure::Failure;
+use xtask::{check, chores, dump, explain, grad, report, tidy, trust};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -47,9 +35,9 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Dump(args) => dump::run(args),
-        Command::Test { filter } => chores::test(filter.as_deref()),
+        Command::Test { filter, quick } => chores::test(filter.as_deref(), *quick),
         Command::Bless { filter } => chores::bless(filter.as_deref()),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(_) => chores::bench(),
         Command::Mutants { row, case, most } => trust::mutants(row.as_deref(), case.as_deref(), *most),
         Command::Fuzz { target, minutes, seed } => trust::fuzz(target, *minutes, *seed),
         Command::Determinism => chores::determinism(),

@@ -26,6 +26,7 @@ pub fn print(failure: &Failure, file: Option<&Path>) {
         Failure::Run(what, Error::Trap(t)) => format!("{}\nerror: {what} did not finish", trap(t, source.as_ref())),
         Failure::Run(what, error) => format!("error: {what}: {error}"),
         Failure::Mismatch(message) | Failure::Oracle(message) | Failure::Chore(message) => format!("error: {message}"),
+        Failure::Told(_) => return,
     };
     complain(&shown);
 }

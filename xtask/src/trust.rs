@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::chores::{command, root, run};
 use crate::failure::Failure;
 use crate::report::show;
+use crate::tidy::walk;
 
 /// Targets whose oracle is in `ir_tests::inputs`.
 const INPUTS: [&str; 3] = ["clif_text", "call_syntax", "activities"];
@@ -106,7 +107,14 @@ fn by_coverage(target: &str, minutes: u64) -> Result<(), Failure> {
 /// Texts of the cases, so that the search starts where parsers say yes.
 fn seed(target: &str, corpus: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(corpus)?;
-    for (i, path) in ir_tests::cases::files(&root().join("ir-tests")).iter().enumerate() {
+    let mut files = Vec::new();
+    for folder in ["cases", "real"] {
+        walk(&root().join("ir-tests").join(folder), &mut files);
+    }
+    // What the files in `real` were made from is left out.
+    files.retain(|path| path.extension().is_some_and(|e| e == "clif") && !path.iter().any(|part| part == "src"));
+    files.sort();
+    for (i, path) in files.iter().enumerate() {
         let text = std::fs::read_to_string(path)?;
         match target {
             "clif_text" if text.len() < 20_000 => std::fs::write(corpus.join(format!("case-{i}")), text)?,

@@ -2,8 +2,8 @@
 
 use brolga_analysis::Cfg;
 use brolga_analysis::cfg::edge_args;
+use brolga_testing::function;
 use cranelift_codegen::ir::{Inst, Value};
-use cranelift_reader::parse_functions;
 
 /// Blocks that are not numbered in order, a table of branches, calls of both kinds, a loop, and
 /// parameters that get several values.
@@ -24,7 +24,7 @@ block4(v8: f64):
 
 #[test]
 fn lists_are_those_of_the_function() {
-    let func = parse_functions(TEXT).unwrap().remove(0);
+    let func = function(TEXT);
     let cfg = Cfg::compute(&func);
     let mut all: Vec<Inst> = Vec::new();
     let mut edges = 0;

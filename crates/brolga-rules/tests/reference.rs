@@ -140,5 +140,5 @@ fn guarded(row: &ExprRow) -> String {
 
 #[test]
 fn reference_page() {
-    expect_file!["../../../../docs/RULES.md"].assert_eq(&page());
+    expect_file!["../../../docs/RULES.md"].assert_eq(&page());
 }

@@ -1,16 +1,16 @@
 //! What is computed twice: which integers are merged, and which are not.
 
 use brolga_analysis::{Cfg, Loops};
+use brolga_testing::function;
 use brolga_transform::primal::cse::common;
 use brolga_transform::primal::loop_simplify::order;
 use cranelift_codegen::ir::{Function, Opcode};
 use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::verify_function;
-use cranelift_reader::parse_functions;
 
 /// A function after merging; it verifies.
 fn merged(text: &str) -> Function {
-    let mut func = parse_functions(text).unwrap().remove(0);
+    let mut func = function(text);
     let cfg = Cfg::compute(&func);
     let loops = Loops::compute(&cfg);
     let order = order(&cfg, &loops);

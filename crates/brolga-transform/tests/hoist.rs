@@ -2,6 +2,7 @@
 //! before and after. Every derivative of a short function in `ir-tests` goes through the pass as
 //! well.
 
+use brolga_testing::function;
 use brolga_transform::clif::licm_gvn::hoist;
 use brolga_transform::clif::shape::Shape;
 use cranelift_codegen::data_value::DataValue;
@@ -27,7 +28,7 @@ fn run(func: &ir::Function, n: i64) -> Vec<DataValue> {
 /// constants and terminators.
 fn check(body: &str, expected: &[&str]) {
     let text = format!("function %f(i64, i64) -> i64 {{\n{body}\n}}");
-    let before = cranelift_reader::parse_functions(&text).unwrap().remove(0);
+    let before = function(&text);
     let isa = host::isa();
     let mut after = before.clone();
     hoist(&mut after, Shape::of(&before), false, &*isa);

@@ -1,7 +1,8 @@
 //! Pairs that read memory again: what they record, and for how many ways of being called they are
 //! derived.
 
-use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Pass, PassSet, Program, Request};
+use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Pass, PassSet, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
 use cranelift_codegen::ir::{self, Opcode};
@@ -41,11 +42,7 @@ fn derived(f: &str, options: &Options) -> Derivation {
         block0(v0: i64, v1: i64):
         {f} }}"
     );
-    let mut program = Program::new();
-    for f in cranelift_reader::parse_functions(&text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
+    let program = program(&text);
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
     derive(&program, &request, options, &*host::isa()).unwrap()
 }

@@ -2,6 +2,7 @@
 //! by Cranelift's interpreter before and after. Derivatives that go through the pass are in
 //! `ir-tests/cases/loops/preaccumulate.clif`.
 
+use brolga_testing::function;
 use brolga_transform::clif::preaccumulate::{Choice, preaccumulate};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
@@ -40,7 +41,7 @@ fn both(ty: &str, body: &str, worth: bool) -> (ir::Function, ir::Function, Vec<u
 
 fn chosen(ty: &str, body: &str, worth: bool, choice: Choice) -> (ir::Function, ir::Function, Vec<usize>) {
     let text = format!("function %f({ty}, {ty}, {ty}, i32) -> {ty}, {ty} {{\n{body}\n}}").replace("FLOAT", ty);
-    let before = cranelift_reader::parse_functions(&text).unwrap().remove(0);
+    let before = function(&text);
     let mut after = before.clone();
     let found = preaccumulate(&mut after, &|_| true, worth, choice);
     cranelift_codegen::verify_function(&after, &*host::isa()).unwrap_or_else(|e| panic!("{e}\n{after}"));

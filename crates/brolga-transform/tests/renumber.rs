@@ -5,11 +5,11 @@ use brolga_ir::block::Ids;
 use brolga_ir::lift::lift;
 use brolga_ir::lower::{is_numbered, lower, renumber};
 use brolga_ir::names::Names;
+use brolga_testing::function;
 use brolga_transform::primal::normalise::plain_env;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::settings::{self, Flags};
 use cranelift_codegen::{isa, verify_function};
-use cranelift_reader::parse_functions;
 
 #[test]
 fn the_same_as_lifting_and_lowering() {
@@ -47,7 +47,7 @@ fn the_same_as_lifting_and_lowering() {
     block5:
         trap user3
     }";
-    let func = parse_functions(text).unwrap().remove(0);
+    let func = function(text);
     let target = isa::lookup_by_name("x86_64").or(isa::lookup_by_name("aarch64"));
     let isa = target.unwrap().finish(Flags::new(settings::builder())).unwrap();
     verify_function(&func, &*isa).unwrap();
@@ -70,7 +70,7 @@ fn the_same_as_lifting_and_lowering() {
         v1 = call fn0(v0)
         return v1
     }";
-    let other = parse_functions(other).unwrap().remove(0);
+    let other = function(other);
     let small = |names: &mut Names| {
         let (graph, _) = lift(&other, "g", &mut Ids::default());
         lower(&graph, plain_env(&other, names, isa.frontend_config()))
@@ -83,7 +83,7 @@ fn the_same_as_lifting_and_lowering() {
 
 #[test]
 fn what_is_in_order_keeps_its_numbers() {
-    let parse = |text: &str| parse_functions(text).unwrap().remove(0);
+    let parse = |text: &str| function(text);
     let numbered = |func: &Function| is_numbered(func, &func.layout.blocks().collect::<Vec<_>>());
     let text = "function %f(i64) -> i64 fast {
     block0(v0: i64):

@@ -1,6 +1,7 @@
 //! Loops that are turned to ask at their end do what they did: small functions, run by Cranelift's
 //! interpreter before and after. Every derivative in `ir-tests` goes through the pass as well.
 
+use brolga_testing::function;
 use brolga_transform::clif::loop_rotate::rotate;
 use brolga_transform::clif::shape::Shape;
 use cranelift_codegen::data_value::DataValue;
@@ -38,7 +39,7 @@ fn ends(func: &ir::Function) -> (usize, usize) {
 /// The body of `%f(i32) -> i32`, and how many loops end in a jump and in a question afterwards.
 fn check(body: &str, expected: (usize, usize)) {
     let text = format!("function %f(i32) -> i32 {{\n{body}\n}}");
-    let before = cranelift_reader::parse_functions(&text).unwrap().remove(0);
+    let before = function(&text);
     let isa = host::isa();
     let mut after = before.clone();
     let turned = rotate(&mut after, &Shape::of(&before));

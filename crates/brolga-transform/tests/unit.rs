@@ -3,6 +3,7 @@
 //! result.
 
 use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
+use brolga_testing::function;
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::types;
 
@@ -11,7 +12,7 @@ use crate::host;
 /// Names of the values of `%f` whose cotangent is one, in order. Floats are active, integers
 /// constant.
 fn units(text: &str) -> String {
-    let func = cranelift_reader::parse_functions(text).unwrap().remove(0);
+    let func = function(text);
     let mut program = Program::new();
     let params: Vec<_> = func.signature.params.iter().map(|p| p.value_type).collect();
     let key = program.define("f", func, |_| 0).unwrap();

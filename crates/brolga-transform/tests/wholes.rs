@@ -2,20 +2,18 @@
 //! segment.
 
 use brolga_analysis::ResultMode;
-use brolga_ir::{ArgActivity, Mode, Options, Program, Request, ResultActivity};
+use brolga_ir::{ArgActivity, Mode, Options, Request, ResultActivity};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
-use cranelift_codegen::ir::types;
 
 use crate::host;
 
 /// The gradient of `%f(i64, i64) -> f64`, a duplicated pointer and a count.
 fn gradient(body: &str, seed: ResultActivity) -> Derivation {
     let text = format!("function %f(i64, i64) -> f64 {{\n    fn0 = %f(i64, i64) -> f64\n{body}\n}}");
-    let func = cranelift_reader::parse_functions(&text).unwrap().remove(0);
-    assert_eq!(func.signature.params[0].value_type, types::I64);
-    let mut program = Program::new();
-    let key = program.define("f", func, |_| 0).unwrap();
+    let program = program(&text);
+    let key = program.func("f").unwrap();
     let request = Request { results: vec![seed], ..Request::new(key, [ArgActivity::Duplicated, ArgActivity::Const]) };
     let isa = host::isa();
     derive(&program, &request, &Options { mode: Mode::Gradient, ..Options::full() }, &*isa).unwrap()
@@ -145,10 +143,8 @@ fn square_of(body: &str) -> Derivation {
             return v3
         }}"
     );
-    let mut program = Program::new();
-    let funcs = cranelift_reader::parse_functions(&text).unwrap();
-    let keys: Vec<_> = ["f", "g"].iter().zip(funcs).map(|(name, f)| program.define(name, f, |_| 0).unwrap()).collect();
-    let request = Request::new(keys[1], [ArgActivity::Duplicated, ArgActivity::Const]);
+    let program = program(&text);
+    let request = Request::new(program.func("g").unwrap(), [ArgActivity::Duplicated, ArgActivity::Const]);
     let isa = host::isa();
     derive(&program, &request, &Options { mode: Mode::Gradient, ..Options::full() }, &*isa).unwrap()
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use arbitrary::Unstructured;
 use brolga_oracle::{Limits, Oracle, OracleArg};
+use brolga_testing::budget;
 use brolga_wasm::brolga::ArgActivity;
 use brolga_wasm::brolga::cranelift_codegen::data_value::DataValue;
 use brolga_wasm::{
@@ -23,9 +24,6 @@ use wasm_smith::{Config, InstructionKinds};
 
 /// Enough for any call that means something, and for few turns of those that do not.
 const FUEL: u64 = 2_000;
-
-/// Time for the seeds of a run without a list.
-const TIME: Duration = Duration::from_secs(6);
 
 struct Random(u64);
 
@@ -150,7 +148,7 @@ fn random_modules() {
     let (start, limited) = (Instant::now(), seeds.end == u64::MAX);
     let mut tally = Tally::default();
     for seed in seeds {
-        if limited && start.elapsed() > TIME {
+        if limited && start.elapsed() > Duration::from_secs(budget(6, 2)) {
             break;
         }
         let (before, began) = (tally.nonzero, Instant::now());

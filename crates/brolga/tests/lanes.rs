@@ -9,12 +9,13 @@ use std::fmt::Write;
 
 use brolga::jit::host_isa;
 use brolga_testing::noise::Noise;
+use brolga_testing::{asked, budget, function};
 use brolga_transform::clif::vectorise::{How, Looked, has_lanes};
 use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_jit::JITModule;
 
-use crate::compiled::{self, parse};
+use crate::compiled;
 
 /// `f(p, q, r, n, s)`: three places, a number of turns and a first sum.
 type Compiled = extern "C" fn(*mut u8, *mut u8, *mut u8, u64, f64) -> f64;
@@ -274,14 +275,14 @@ fn loops_in_lanes_do_what_they_do_one_by_one() {
     if !has_lanes(&*isa) {
         return;
     }
-    let programs: usize = std::env::var("BROLGA_LANES_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
-    let seed = std::env::var("BROLGA_LANES_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let programs: usize = asked("BROLGA_LANES_PROGRAMS").unwrap_or(budget(1500, 200));
+    let seed = asked("BROLGA_LANES_SEED").unwrap_or(1);
     let mut noise = Noise(seed);
     let (mut taken, mut refused, mut tests, mut split, mut stay, mut alone) = (0, 0, 0, 0, 0, 0);
     let mut in_lanes = 0;
     for _ in 0..programs {
         let (text, cells) = program(&mut noise);
-        let one = parse(&text);
+        let one = function(&text);
         let (mut exact, mut sums, mut cells_only) = (one.clone(), one.clone(), one.clone());
         let looked = lanes(&mut exact, false, false);
         let looked_too = lanes(&mut sums, true, false);
@@ -388,7 +389,7 @@ fn other_loops() {
         )
     };
     let found = |entry: &str, body: &str, more: &str| {
-        let mut func = parse(&text(entry, body, more));
+        let mut func = function(&text(entry, body, more));
         lanes(&mut func, false, false).into_iter().map(|l| l.outcome.is_ok()).collect::<Vec<_>>()
     };
     let plain = "jump block1(v5)";
@@ -429,7 +430,7 @@ fn places() {
         )
     };
     let cells = |body: &str, step: i64| {
-        let mut func = parse(&text(body, step));
+        let mut func = function(&text(body, step));
         let looked = lanes(&mut func, true, false);
         looked.first().and_then(|l| l.outcome.ok()).map(|t| (t.turns, t.cells))
     };
@@ -457,7 +458,7 @@ fn places() {
     }
     assert_eq!(cells(&elsewhere, 16), None);
     // Not where it is not wanted.
-    let mut func = parse(&text(add, 8));
+    let mut func = function(&text(add, 8));
     let (watched, shadows) = (&EntitySet::new(), &EntitySet::new());
     let how =
         How { reorder: &|_| true, watched, shadows, worth: false, lanes: true, apart: &|_, _| false, stay: &|_| false };
@@ -472,7 +473,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
     if !has_lanes(&*isa) {
         return;
     }
-    let func = parse(
+    let func = function(
         "function %f(i64, i64, i64, i64) system_v {
         block0(v0: i64, v1: i64, v2: i64, v3: i64):
             v4 = iconst.i64 0
@@ -528,7 +529,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
 /// what does not change in front of the loop.
 #[test]
 fn several_terms_of_a_turn_are_added_to_each_other_first() {
-    let func = parse(
+    let func = function(
         "function %f(i64, i64, i64, i64) system_v {
         block0(v0: i64, v1: i64, v2: i64, v3: i64):
             v4 = iconst.i64 0
@@ -607,7 +608,7 @@ fn what_is_known_to_be_apart_does_not_count() {
     for i in 1..14 {
         writeln!(turn, "v{} = fadd v{}, v{}", 70 + i, 69 + i, 50 + i).unwrap();
     }
-    let func = parse(&format!(
+    let func = function(&format!(
         "function %f({}) system_v {{\nblock0({params}):\nv16 = iconst.i64 0\nv17 = iconst.i64 1\nv18 = iconst.i64 3\n\
         jump block1(v16)\nblock1(v20: i64):\nv21 = icmp slt v20, v15\nbrif v21, block2, block3\nblock2:\n{turn}\
         store v83, v44\nv24 = iadd v20, v17\njump block1(v24)\nblock3:\nreturn\n}}",
@@ -668,7 +669,7 @@ fn an_index_that_overflows() {
                 return v4
             }}"
         );
-        let one = parse(&text);
+        let one = function(&text);
         let mut many = one.clone();
         let looked = lanes(&mut many, false, false);
         assert!(matches!(looked[..], [ref l] if l.outcome.is_ok()), "{looked:?}");
@@ -706,7 +707,7 @@ fn what_a_mask_leaves_over_is_left_alone() {
     // What is left over when four turns are done at a time; counted up and down, from what it is
     // not up to zero, and as the reverse of that begins.
     let program = |start: &str, bound: &str, step: i64, ty: &str| {
-        parse(&format!(
+        function(&format!(
             "function %f(i64, {ty}) system_v {{
             block0(v0: i64, v1: {ty}):
                 v2 = iconst.{ty} 3

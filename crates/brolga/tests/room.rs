@@ -9,6 +9,7 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Pass, PassSet, Request, TapeKind};
+use brolga_testing::function;
 use brolga_testing::noise::Noise;
 use brolga_transform::clif::hoist_tape_check::room;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -16,7 +17,6 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::JITModule;
 
 use crate::compiled;
-use crate::compiled::parse;
 
 /// `f(top, limit, from, to)`: where it records, and from where to where it counts. Returns the
 /// position, or zero if the tape is full.
@@ -172,7 +172,7 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
     let programs = 1200;
     for _ in 0..programs {
         let (text, ty) = program(&mut noise);
-        let each = parse(&text);
+        let each = function(&text);
         let mut once = each.clone();
         let looked = room(&mut once, false, false);
         cranelift_codegen::verify_function(&once, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{once}"));

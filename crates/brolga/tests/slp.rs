@@ -9,13 +9,13 @@ use std::fmt::Write;
 
 use brolga::jit::host_isa;
 use brolga_testing::noise::Noise;
+use brolga_testing::{asked, budget, function};
 use brolga_transform::clif::slp::{How, slp};
 use brolga_transform::clif::vectorise::has_lanes;
 use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 
 use crate::compiled;
-use crate::compiled::parse;
 
 /// `f(memory, p, q, r, turns, s)`: three distances from the start of memory, and a first sum.
 type Compiled = extern "C" fn(*mut u8, u32, u32, u32, u64, f64) -> f64;
@@ -174,13 +174,13 @@ fn neighbours_in_lanes_are_what_they_are_one_by_one() {
     if !has_lanes(&*isa) {
         return;
     }
-    let programs: usize = std::env::var("BROLGA_SLP_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
-    let seed = std::env::var("BROLGA_SLP_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let programs: usize = asked("BROLGA_SLP_PROGRAMS").unwrap_or(budget(1000, 150));
+    let seed = asked("BROLGA_SLP_SEED").unwrap_or(1);
     let mut noise = Noise(seed);
     let (mut changed, mut stores, mut loads) = (0, 0, 0);
     for _ in 0..programs {
         let (text, shape) = program(&mut noise);
-        let one = parse(&text);
+        let one = function(&text);
         let mut lanes = one.clone();
         // The caller may know that what starts from different places is apart.
         let apart = noise.below(2) == 0;

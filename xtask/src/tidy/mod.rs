@@ -6,9 +6,11 @@
 //!   expected to panic.
 //! - Every CLIF case begins with a comment that says what it is about.
 //! - No modules import each other in a circle ([`circles`]).
+//! - The integration tests of a package are one binary, but for a few ([`binaries`]).
 //!
 //! Test code of this file spells the forbidden words in pieces, so that it does not find itself.
 
+mod binaries;
 mod circles;
 
 use std::path::{Path, PathBuf};
@@ -44,10 +46,12 @@ pub fn run() -> Result<(), Failure> {
         }
     }
     violations.extend(circles::check(&root.join("crates")));
+    violations.extend(binaries::check(&root));
     if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
 }
 
-fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
+/// All files below a folder, but for what is built and what is hidden.
+pub fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let path = entry.path();

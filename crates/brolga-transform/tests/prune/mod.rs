@@ -10,6 +10,7 @@ use brolga_ir::lift::lift;
 use brolga_ir::lower::lower;
 use brolga_ir::names::Names;
 use brolga_ir::{Dv, InstId, Program};
+use brolga_testing::function;
 use brolga_transform::dce::{Known, prune};
 use brolga_transform::primal::normalise::plain_env;
 use cranelift_codegen::entity::EntityRef;
@@ -32,7 +33,7 @@ struct Case {
 
 impl Case {
     fn new(text: &str) -> Self {
-        let mut primal = cranelift_reader::parse_functions(text).unwrap().remove(0);
+        let mut primal = function(text);
         primal.dfg.resolve_all_aliases();
         let (graph, _) = lift(&primal, "f", &mut Ids::default());
         Case { primal, graph, fresh: 1000, pure_stores: false }

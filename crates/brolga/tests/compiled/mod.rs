@@ -5,11 +5,6 @@ use cranelift_codegen::ir;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 
-/// The first function of a text.
-pub fn parse(text: &str) -> ir::Function {
-    cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0)
-}
-
 /// Functions compiled together, and where they are, in order.
 pub fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<*const u8>) {
     let isa = host_isa(&brolga::Options::full()).unwrap();

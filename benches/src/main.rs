@@ -1,15 +1,36 @@
-//! `bench`: what gradients cost.
+//! The command line of `cargo xtask bench`: what gradients cost.
+
+use std::process::ExitCode;
 
 use benches::{CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, passes, peers, report, scaling};
 use brolga_driver::File;
+use clap::Parser;
+use xtask::cli::{BenchArgs, BenchMode, CallOptions};
+use xtask::failure::Failure;
+use xtask::grad::{Job, jobs};
+use xtask::report::show;
 
-use crate::cli::{BenchArgs, BenchMode, CallOptions};
-use crate::failure::Failure;
-use crate::grad::{Job, jobs};
-use crate::report::show;
+/// Measure what gradients cost: all problems, those whose name contains FILTER, or calls of a file.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+fn main() -> ExitCode {
+    let Cli { args } = Cli::parse();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            xtask::report::print(&failure, args.file());
+            failure.exit_code()
+        }
+    }
+}
 
 /// Measure, or print machine code.
-pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+fn run(args: &BenchArgs) -> Result<(), Failure> {
     let filter = args.filter.as_deref();
     let mode = match args.mode {
         BenchMode::Gradient => Mode::Gradient,
@@ -17,7 +38,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Split => Mode::Split,
     };
     // What calls pay for in the end, and what they wait for.
-    let usual = if args.latency { crate::cli::Effort::Tiered } else { crate::cli::Effort::Full };
+    let usual = if args.latency { xtask::cli::Effort::Tiered } else { xtask::cli::Effort::Full };
     let effort = args.effort.unwrap_or(usual).into();
     let how = How {
         mode,
@@ -48,7 +69,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     } else if args.latency {
         if cfg!(debug_assertions) {
             eprintln!(
-                "note: built in the development profile, with Cranelift's own checks: `cargo run --release -p xtask -- bench --latency` measures what users have"
+                "note: built in the development profile, with Cranelift's own checks: `cargo run --release -p benches -- --latency` measures what users have"
             );
         }
         let rows = if args.scaling {
