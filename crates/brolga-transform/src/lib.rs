@@ -11,6 +11,7 @@
 //! assemble   the forward graph, the pullback, or both in one function
 //! dce        what a derived graph computes without a use is removed
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
+//! verified   the verifier between the stages
 //! pipeline   all of it, for a function and everything that it calls (`derive`: the entry points; `derived`: what comes out)
 //! ```
 //!
@@ -31,6 +32,7 @@ pub mod program;
 pub mod shadow;
 pub mod translate;
 mod val_map;
+pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
 pub use derived::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted};

@@ -18,6 +18,7 @@ use brolga_ir::lift::lift;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
 use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::names::{Names, THUNK};
+use brolga_ir::verify::Kind as Graph;
 use brolga_ir::{BlockId, Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Program, Request};
 use brolga_rules::{OF_C, math_rule};
 use cranelift_codegen::ir::{self, InstructionData};
@@ -52,6 +53,7 @@ use crate::shadow::monotone_rows::{can_clear, only_clears};
 use crate::shadow::store_for_add::overwrites;
 use crate::translate::rules;
 use crate::translate::stmt::{AdStmt, AdStmts, Given, Translation};
+use crate::verified;
 
 /// Every stage of one variant, for those who look.
 pub struct Stages<'a> {
@@ -505,9 +507,10 @@ fn derive_one<'a>(
         let mut clearing = clearing.map(|c| pullback(Given::Lent(c), ids));
         let clearing = clearing.take_if(|c| only_clears(&mut c.graph, &primal.func));
         let pulls = Pullbacks { guarded, free, clearing };
-        (fwd, pulls)
+        verified::halves(&fwd.graph, &pulls, &facts, plan)?;
+        Ok::<_, Diagnostics>((fwd, pulls))
     };
-    let mut loops = Loops::default();
+    let mut loops = Loops::new(options.verify_stages);
     let mut ideas = options.ideas;
     // Both tiers do that, or neither.
     let guarded = stmts.values().any(|s| !s.guards.is_empty()) || !facts.overwrites.rows.is_empty();
@@ -539,6 +542,7 @@ fn derive_one<'a>(
             watched: Some(&mut watched_sums),
         };
         let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
+        loops.verified.behind("lower", &func);
         if options.effort == Effort::Quick {
             if fenced && !checks.is_empty() {
                 loops.ask(&mut func, graph, ideas, Some(&checks));
@@ -555,6 +559,7 @@ fn derive_one<'a>(
         // What is asked for is tidied up as it is going to be called.
         if !is_root {
             tidy(&mut func);
+            loops.verified.behind("simplify_cfg", &func);
         }
         (func, segment)
     };
@@ -565,16 +570,18 @@ fn derive_one<'a>(
     let variant = variant.clone();
     // Parameters whose shadows a run clears itself if it has to.
     let mut overwritten: Vec<usize> = Vec::new();
-    let (mut fwd, mut pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids);
+    let (mut fwd, mut pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids)?;
     let reverse_of = pulls.guarded.reverse_of.clone();
     let (forward, pullback, emitted) = if split {
         let mut pull = match (pulls.free, plan.flag) {
             (Some(free), Some(flag)) => either(pulls.guarded, free, flag, &mut ids),
             _ => pulls.guarded,
         };
+        verified::pair("either", &fwd.graph, &pull.graph, &facts, &plan)?;
         if options.ideas.prune {
             prune(&mut fwd.graph, known);
             prune(&mut pull.graph, known);
+            verified::pair("dce", &fwd.graph, &pull.graph, &facts, &plan)?;
         }
         if is_idle(&stmts) {
             (stmts, lifted.blocks) = Default::default();
@@ -595,15 +602,17 @@ fn derive_one<'a>(
         let (mut graph, seg, clears) = loop {
             let (seg, clears) = (fwd.seg, pulls.clearing.is_some());
             let mut graph = combine(&facts, fwd, pulls, &plan, forward_symbol.clone(), &mut ids);
+            verified::graph("combine", Graph::Combined, &graph, &facts, &plan)?;
             if options.ideas.prune {
                 prune(&mut graph, known);
+                verified::graph("dce", Graph::Combined, &graph, &facts, &plan)?;
             }
             let loops = plan.again.len();
             let loops_left: Vec<Again> =
                 std::mem::take(&mut plan.again).into_iter().filter(|a| only_again(&graph, a)).collect();
             if loops_left.len() < loops {
                 plan = plan_with(&stmts, loops_left);
-                (fwd, pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids);
+                (fwd, pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids)?;
                 continue;
             }
             plan.again = loops_left;
@@ -611,7 +620,7 @@ fn derive_one<'a>(
                 let live = forward_values(&graph);
                 watch = watched(&facts, &stmts, &|v| live.contains(v), &mut ids);
                 if watch.is_some() {
-                    (fwd, pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids);
+                    (fwd, pulls) = assemble(&mut stmts, watch.as_ref(), &plan, &mut ids)?;
                     continue;
                 }
             }
@@ -622,6 +631,7 @@ fn derive_one<'a>(
         }
         if mode == Mode::Gradient {
             copies(&mut graph, &primal.func);
+            verified::graph("cse", Graph::Combined, &graph, &facts, &plan)?;
         }
         let (func, asked) = clif(&graph, &plan, seg);
         if clears {
@@ -635,6 +645,7 @@ fn derive_one<'a>(
         (graph, empty, Emitted::Whole(Box::new(whole)))
     };
     overwritten.into_iter().for_each(|i| facts.overwrites.whole[i] = true);
+    loops.verified.or_ok(&program.funcs[facts.variant.func].symbol)?;
     let serves = false;
     let stages =
         Stages { facts, lifted, stmts, plan, forward, pullback, reverse_of, forward_of, loops, emitted, serves };

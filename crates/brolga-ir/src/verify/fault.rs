@@ -9,7 +9,8 @@ use crate::{BlockId, InstId};
 pub enum Rule {
     /// A block, an instruction and a derived value each have a name of their own.
     Ids,
-    /// Every target of a terminator is a block of the graph, and every block can be reached.
+    /// Every target of a terminator is a block of the graph, none is the entry, and every block is
+    /// reached.
     Successors,
     /// A target passes one argument per parameter of its block, of the parameter's type.
     Arguments,
@@ -31,13 +32,11 @@ pub enum Rule {
     Predecessors,
     /// What is restored from the frame has been kept there on every path.
     KeptBeforeRestored,
-    /// The cotangent of a value begins where it dominates all blocks that read or add to it.
-    Cotangents,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 12] = [
+    pub const ALL: [Rule; 11] = [
         Rule::Ids,
         Rule::Successors,
         Rule::Arguments,
@@ -49,14 +48,13 @@ impl Rule {
         Rule::PopsMirrorPushes,
         Rule::Predecessors,
         Rule::KeptBeforeRestored,
-        Rule::Cotangents,
     ];
 
     /// The rule as a sentence without a full stop.
     pub fn sentence(self) -> &'static str {
         match self {
             Rule::Ids => "every block, instruction and derived value has a name of its own",
-            Rule::Successors => "every successor is a block of the graph, and every block can be reached",
+            Rule::Successors => "every successor is a block of the graph, and every block is reached",
             Rule::Arguments => "a target passes one argument per parameter, of the parameter's type",
             Rule::Signature => "the entry's parameters and the returned values are those of the signature",
             Rule::Dominance => "a definition dominates its uses",
@@ -66,7 +64,6 @@ impl Rule {
             Rule::PopsMirrorPushes => "pops mirror pushes on every path",
             Rule::Predecessors => "the reverse goes back to the predecessor by which the block was entered",
             Rule::KeptBeforeRestored => "what is restored has been kept on every path",
-            Rule::Cotangents => "a cotangent begins where it dominates all that ask for it",
         }
     }
 }

@@ -53,7 +53,7 @@ pub fn graph(graph: &CfgBlocks, known: Known<'_>) -> Result<(), Vec<Fault>> {
         return faults.or_ok();
     }
     let view = View::of(graph, known.primal);
-    structure::edges(&view, &mut faults);
+    structure::edges(&view, known.kind, &mut faults);
     names::check(&view, known.primal, &mut faults);
     types::check(&view, known, &mut faults);
     halves::check(&view, known.kind, &mut faults);

@@ -196,18 +196,23 @@ fn edges(
     for to in view.edges.of(b) {
         let next = view.blocks[to];
         let is_exit = |q: ir::Block| mirror.primal.exits.contains(&q.index());
+        let mut same = |from: Role, into: Role| {
+            let places = states.at(mirror, from, true).zip(states.at(mirror, into, false));
+            places.is_some_and(|(a, b)| states.find(a) == states.find(b))
+        };
         let ok = match (block.role, next.role) {
             (Role::Entry, Role::Entry) => true,
-            (Role::Entry, Role::Reverse(q)) => is_exit(q),
-            (Role::Entry, Role::Exit) => mirror.primal.exits.is_empty(),
-            (Role::Forward(p), Role::Reverse(q)) => p == q && is_exit(p),
+            (Role::Entry, Role::Reverse(q)) if is_exit(q) => true,
+            // Several exits may be bypassed at once.
+            (Role::Entry, into) => {
+                let exits = mirror.primal.exits.iter().map(|&e| ir::Block::from_u32(e as u32));
+                exits.map(Role::Forward).all(|e| same(e, into))
+            }
             // What clears follows the way of the others, and leaves the tape where it is.
             _ if clears && mirror.clearing[to] => true,
             (Role::Exit, Role::Reverse(q)) => clears && is_exit(q),
-            (from, into) => {
-                let places = states.at(mirror, from, true).zip(states.at(mirror, into, false));
-                places.is_some_and(|(a, b)| states.find(a) == states.find(b))
-            }
+            (from @ Role::Forward(p), into) if !into.is_forward() => is_exit(p) && same(from, into),
+            (from, into) => same(from, into),
         };
         if !ok {
             let what = format!("it goes to {} ({:?}), which finds another state of the tape", next.id, next.role);

@@ -23,6 +23,7 @@ use crate::clif::preaccumulate::{self, Choice, preaccumulate};
 use crate::clif::slp::{self, slp};
 use crate::clif::slp_divisions::quotients;
 use crate::clif::vectorise::{self, How, Taken, has_lanes, lanes};
+use crate::clif::verified::Passes;
 
 /// What became of loops, by the role of the header.
 #[derive(Debug, Default)]
@@ -36,6 +37,8 @@ pub struct Loops {
     ahead: Vec<(Role, usize)>,
     /// How many stores those save that store to neighbours at once.
     abreast: Vec<(Role, usize)>,
+    /// What Cranelift's verifier says behind each pass.
+    pub verified: Passes,
 }
 
 /// What is known of a function that its CLIF does not tell.
@@ -52,6 +55,11 @@ pub struct Beside<'a> {
 }
 
 impl Loops {
+    /// Nothing has been done yet. Behind each pass Cranelift's verifier is asked, if it is to be.
+    pub fn new(verify: bool) -> Self {
+        Self { verified: Passes::verified(verify), ..Self::default() }
+    }
+
     /// Whether the loop with this header asks once for room on the tape, as a sentence.
     pub fn room(&self, header: ir::Block) -> Option<String> {
         self.asking.iter().find_map(|(role, outcome)| hoist_tape_check::told(*role, header, outcome))
@@ -83,6 +91,7 @@ impl Loops {
     ) {
         let found = preaccumulate(func, &|b| reverses(graph, mode, b), worth, choice);
         self.ahead.extend(found.into_iter().filter_map(|l| Some((role(graph, l.header)?, l.factors))));
+        self.verified.behind("preaccumulate", func);
     }
 
     /// Let loops ask once whether there is room for what they record. Where the tape has a fence,
@@ -101,6 +110,7 @@ impl Loops {
                 }
             }
         }
+        self.verified.behind("hoist_tape_check", func);
     }
 
     /// Give a function that `graph` was lowered to its loops.
@@ -118,6 +128,9 @@ impl Loops {
         self.ask(func, graph, ideas, checks);
         if ideas.preaccumulate {
             self.multiply_out(func, graph, mode, ideas.worth, Choice::Branch);
+        }
+        if self.verified.is_broken() {
+            return;
         }
         let found: RefCell<HashMap<ir::Inst, Place>> = RefCell::default();
         // Copies of accesses, each with the access.
@@ -155,6 +168,9 @@ impl Loops {
             if !copies.borrow().is_empty() {
                 all.to_mut().extend(copies.borrow().keys().copied());
             }
+            if !self.verified.behind("vectorise", func) {
+                return;
+            }
         }
         if ideas.slp && has_lanes(isa) {
             // From one place to two shadows it is as far as to the primals.
@@ -162,11 +178,17 @@ impl Loops {
             let short_indices = places.program.short_indices;
             let looked = slp(func, slp::How { shadows: &all, apart: &apart, short_indices });
             self.abreast.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.stores))));
+            if !self.verified.behind("slp", func) {
+                return;
+            }
         }
         if ideas.quotient && has_lanes(isa) {
             quotients(func);
+            if !self.verified.behind("slp_divisions", func) {
+                return;
+            }
         }
-        shape(func, isa);
+        shape(func, isa, &mut self.verified);
     }
 }
 
