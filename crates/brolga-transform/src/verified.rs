@@ -25,13 +25,7 @@ fn known<'a>(kind: Kind, facts: &'a Facts<'_>, plan: &'a Plan) -> Known<'a> {
 ///
 /// # Errors
 /// The rules that it breaks: a bug of ours.
-pub fn graph(
-    stage: &str,
-    kind: Kind,
-    graph: &CfgBlocks,
-    facts: &Facts<'_>,
-    plan: &Plan,
-) -> Result<(), Diagnostics> {
+pub fn graph(stage: &str, kind: Kind, graph: &CfgBlocks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
     if !facts.options.verify_stages {
         return Ok(());
     }

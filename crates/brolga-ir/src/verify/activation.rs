@@ -66,7 +66,12 @@ pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
                 None => {
                     let op = format!("{:?}", inst.op);
                     let op = op.split(['(', ' ']).next().unwrap_or_default();
-                    return faults.add(Rule::OneFrame, block.id, Some(id), format!("{op} where the frame is {state:?}"));
+                    return faults.add(
+                        Rule::OneFrame,
+                        block.id,
+                        Some(id),
+                        format!("{op} where the frame is {state:?}"),
+                    );
                 }
             }
         }

@@ -173,7 +173,8 @@ fn overlaps(frame: &FrameLayout, sizes: &IndexMap<FrameSlot, u32>, faults: &mut 
     all.sort_unstable();
     for pair in all.windows(2) {
         if pair[0].0 + pair[0].1 > pair[1].0 {
-            let what = format!("two places of the frame overlap: {} bytes at {}, and {}", pair[0].1, pair[0].0, pair[1].0);
+            let what =
+                format!("two places of the frame overlap: {} bytes at {}, and {}", pair[0].1, pair[0].0, pair[1].0);
             faults.add_whole(RULE, what);
         }
     }

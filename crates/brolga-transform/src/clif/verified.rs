@@ -81,8 +81,7 @@ fn hash(func: &ir::Function) -> u64 {
         func.dfg.block_params(b).hash(&mut state);
         for inst in func.layout.block_insts(b) {
             inst.hash(&mut state);
-            func.dfg.insts[inst].hash(&mut state);
-            func.dfg.inst_values(inst).for_each(|v| v.hash(&mut state));
+            func.dfg.insts[inst].hash(&mut state, &func.dfg.value_lists);
             func.dfg.inst_results(inst).hash(&mut state);
         }
     }
