@@ -25,6 +25,7 @@ pub mod print;
 pub mod program;
 pub mod request;
 pub mod source_name;
+pub mod verify;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};

@@ -174,7 +174,9 @@ pub struct Options {
     pub untracked: Untracked,
     /// Most bytes that one run may record.
     pub tape_limit: usize,
-    /// Verify every stage and every emitted function (Cranelift's verifier runs in any case).
+    /// Verify each derived graph after each stage that makes or changes it ([`crate::verify`]),
+    /// and derived CLIF after each pass, so that an internal error names the stage. Debug builds do
+    /// so unless told otherwise. Every emitted function is verified in any case.
     pub verify_stages: bool,
     /// Check at run time what the caller promises and what generated code relies on: bounds and
     /// overlaps of shadows whose arguments declare a length, lost shadows, the order of the tape.

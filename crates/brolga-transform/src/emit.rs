@@ -19,6 +19,7 @@ use cranelift_entity::EntitySet;
 use crate::clif::dead_segment_arg;
 use crate::clif::passes::{self, ClifCx, Remarks};
 use crate::clif::simplify_cfg::tidy;
+use crate::clif::verified::Passes;
 use crate::facts::Facts;
 use crate::plan::table::Plan;
 use crate::translate::stmt::AdStmts;
@@ -36,6 +37,8 @@ pub(crate) struct Emitter<'s, 'f> {
     fenced: bool,
     /// What passes say of loops.
     pub remarks: Remarks,
+    /// What Cranelift's verifier says after each pass.
+    pub verified: Passes,
 }
 
 impl<'s, 'f> Emitter<'s, 'f> {
@@ -59,7 +62,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
         // The checks of a debug run are there to be seen.
         let fences = options.tape == TapeKind::Fenced && !options.debug;
         let fenced = fences && isa.triple().operating_system.into_str() == "linux";
-        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks: Remarks::default() }
+        let (remarks, verified) = (Remarks::default(), Passes::verified(options.verify_stages));
+        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks, verified }
     }
 
     /// A graph as a function, and whether it asks for the segment `seg`.
@@ -82,6 +86,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             names: &mut *self.names,
         };
         let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
+        self.verified.behind("lower", &func);
         let (program, cfg, blocks) = (facts.program, facts.cfg, &facts.blocks);
         let mut cx = ClifCx {
             graph,
@@ -96,11 +101,13 @@ impl<'s, 'f> Emitter<'s, 'f> {
             copies: HashMap::default(),
             found: RefCell::default(),
             remarks: &mut self.remarks,
+            verified: &mut self.verified,
         };
         passes::run(&mut func, &mut cx);
         // What is asked for is tidied up as it is going to be called.
         if !self.is_root {
             tidy(&mut func);
+            self.verified.behind("simplify_cfg", &func);
         }
         (func, segment)
     }

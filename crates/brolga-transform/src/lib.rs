@@ -12,6 +12,7 @@
 //! dce        what a derived graph computes without a use is removed
 //! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
+//! verified   the verifier between the stages
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
 //! ```
 //!
@@ -33,6 +34,7 @@ pub mod program;
 pub mod shadow;
 pub mod translate;
 mod val_map;
+pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
 pub use derived::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted};

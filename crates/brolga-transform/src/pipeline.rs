@@ -148,7 +148,8 @@ pub(crate) fn derive_variant<'a>(
     }
 
     let mut ids = Ids::default();
-    let (mut lifted, forward_of) = lift(&primal.func, &cx.program.funcs[variant.func].symbol, &mut ids);
+    let symbol = &cx.program.funcs[variant.func].symbol;
+    let (mut lifted, forward_of) = lift(&primal.func, symbol, &mut ids);
     let mut statements = make_ad_stmts(&facts, refused, &mut ids, work)?;
     if let Some(look) = &mut observer.statements {
         look(&facts, &statements.stmts);
@@ -164,7 +165,7 @@ pub(crate) fn derive_variant<'a>(
     let fragments = fragments || facts.activity.moves_pieces(cx.program);
     let mut emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
     let (lift, names) = ((&mut lifted, &forward_of), symbols.both());
-    let (graphs, plan, twice) = Assembly::new(&facts, lift, &mut statements, names, &mut ids, observed).graphs();
+    let (graphs, plan, twice) = Assembly::new(&facts, lift, &mut statements, names, &mut ids, observed).graphs()?;
     if !observed && statements.stmts.len() >= LARGE {
         (statements.stmts, lifted.blocks) = Default::default();
     }
@@ -189,13 +190,14 @@ pub(crate) fn derive_variant<'a>(
             if clears {
                 facts.overwrites.rows.iter().filter_map(|r| r.whole).for_each(|i| overwrites[i] = true);
             }
-            let (symbol, results) = (symbols.whole(), mode == Mode::Combined);
-            let whole = DerivedWhole { variant, symbol, func, results, segment, twice };
+            let results = mode == Mode::Combined;
+            let whole = DerivedWhole { variant, symbol: symbols.whole(), func, results, segment, twice };
             let (of, signature) = (graph.symbol.clone(), graph.signature.clone());
             let pullback = CfgBlocks { symbol: of, signature, blocks: Table::default() };
             (graph, pullback, reverse_of, Emitted::Whole(Box::new(whole)))
         }
     };
+    emitter.verified.or_ok(symbol)?;
     let (remarks, stmts, serves) = (emitter.remarks, statements.stmts, false);
     let stages = Stages {
         facts,

@@ -12,7 +12,8 @@ use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
 use brolga_ir::inst::{AdOp, Tape, Val};
 use brolga_ir::lift::BlockMap;
 use brolga_ir::map::Table;
-use brolga_ir::{BlockId, Mode, Pass};
+use brolga_ir::verify::Kind;
+use brolga_ir::{BlockId, Diagnostics, Mode, Pass};
 use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
@@ -30,6 +31,7 @@ use crate::primal::cse::copies;
 use crate::shadow::monotone_rows::{can_clear, only_clears};
 use crate::translate::Statements;
 use crate::translate::stmt::{AdStmt, AdStmts, Given};
+use crate::verified;
 
 /// The graphs that a variant becomes.
 pub(crate) enum Graphs {
@@ -104,37 +106,45 @@ impl<'s, 'f> Assembly<'s, 'f> {
     }
 
     /// The graphs, without what has no use in them, and the plan that they follow.
-    pub fn graphs(mut self) -> (Graphs, Plan, bool) {
-        let graphs = if self.facts.mode == Mode::Split { self.pair() } else { Graphs::Joint(self.joint()) };
-        (graphs, self.plan, self.watch.is_some())
+    ///
+    /// # Errors
+    /// The rules that a graph breaks after a stage ([`crate::verified`]): a bug of ours.
+    pub fn graphs(mut self) -> Result<(Graphs, Plan, bool), Diagnostics> {
+        let graphs = if self.facts.mode == Mode::Split { self.pair()? } else { Graphs::Joint(self.joint()?) };
+        Ok((graphs, self.plan, self.watch.is_some()))
     }
 
-    fn pair(&mut self) -> Graphs {
-        let (mut forward, pulls) = self.assemble();
+    fn pair(&mut self) -> Result<Graphs, Diagnostics> {
+        let (mut forward, pulls) = self.assemble()?;
         let mut pullback = match (pulls.free, self.plan.flag) {
             (Some(free), Some(flag)) => either(pulls.guarded, free, flag, self.ids),
             _ => pulls.guarded,
         };
+        verified::pair("either", &forward.graph, &pullback.graph, self.facts, &self.plan)?;
         self.prune(&mut forward.graph);
         self.prune(&mut pullback.graph);
-        Graphs::Pair { forward, pullback }
+        verified::pair("dce", &forward.graph, &pullback.graph, self.facts, &self.plan)?;
+        Ok(Graphs::Pair { forward, pullback })
     }
 
-    fn joint(&mut self) -> Joint {
+    fn joint(&mut self) -> Result<Joint, Diagnostics> {
         let facts = self.facts;
         loop {
-            let (forward, pulls) = self.assemble();
+            let (forward, pulls) = self.assemble()?;
             let (seg, clears) = (forward.seg, pulls.clearing.is_some());
             let reverse_of = pulls.guarded.reverse_of.clone();
             let mut graph = combine(facts, forward, pulls, &self.plan, self.symbols[0].to_owned(), self.ids);
+            verified::graph("combine", Kind::Combined, &graph, facts, &self.plan)?;
             self.prune(&mut graph);
+            verified::graph("dce", Kind::Combined, &graph, facts, &self.plan)?;
             if self.replan(&graph) || self.version_guards(&graph) {
                 continue;
             }
             if facts.mode == Mode::Gradient {
                 copies(&mut graph, facts.func());
+                verified::graph("cse", Kind::Combined, &graph, facts, &self.plan)?;
             }
-            return Joint { graph, seg, clears, reverse_of };
+            return Ok(Joint { graph, seg, clears, reverse_of });
         }
     }
 
@@ -177,7 +187,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
     }
 
     /// Both graphs of the present plan.
-    fn assemble(&mut self) -> (Forward, Pullbacks) {
+    fn assemble(&mut self) -> Result<(Forward, Pullbacks), Diagnostics> {
         let Self { facts, lifted, forward_of, statements, ids, live, plan, watch, spent, .. } = self;
         let (facts, spent) = (*facts, *spent);
         let Statements { stmts, aux, seeds } = &mut **statements;
@@ -193,7 +203,9 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let clearing = watch.as_ref().and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));
         let mut clearing = clearing.map(|c| pullback(Given::Lent(c), ids));
         let clearing = clearing.take_if(|c| only_clears(&mut c.graph, facts.func()));
-        (fwd, Pullbacks { guarded, free, clearing })
+        let pulls = Pullbacks { guarded, free, clearing };
+        verified::halves(&fwd.graph, &pulls, facts, plan)?;
+        Ok((fwd, pulls))
     }
 
     /// Remove what has no use.

@@ -13,9 +13,10 @@ use crate::clif::licm_gvn::{hoist, is_short};
 use crate::clif::loop_rotate::rotate;
 use crate::clif::orient_branches::orient;
 use crate::clif::shape::Shape;
+use crate::clif::verified::Passes;
 
-/// Give a function's loops their shape.
-pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa) {
+/// Give a function's loops their shape; `verified` is told behind each pass.
+pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa, verified: &mut Passes) {
     // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = EntitySet::new();
     let leads_back = func.layout.blocks().any(|b| {
@@ -27,11 +28,17 @@ pub fn shape(func: &mut ir::Function, isa: &dyn TargetIsa) {
     }
     let mut shape = Shape::of(func);
     let turned = rotate(func, &shape);
+    if !verified.behind("loop_rotate", func) {
+        return;
+    }
     if is_short(func) {
-        return hoist(func, shape, turned, isa);
+        hoist(func, shape, turned, isa);
+        verified.behind("licm_gvn", func);
+        return;
     }
     if turned {
         shape.compute(func);
     }
     orient(func, &shape.loops);
+    verified.behind("orient_branches", func);
 }

@@ -16,3 +16,4 @@ pub mod slp;
 pub mod slp_divisions;
 pub(crate) mod tail_recursion;
 pub mod vectorise;
+pub mod verified;

@@ -22,11 +22,15 @@ use crate::clif::preaccumulate::{self, Choice, preaccumulate};
 use crate::clif::slp::{self, slp};
 use crate::clif::slp_divisions::quotients;
 use crate::clif::vectorise::{self, How, has_lanes, lanes};
+use crate::clif::verified::Passes;
 
 /// A pass over the CLIF of one function.
 trait ClifPass {
-    /// The names that it runs by: if one of them is switched on. None if it always runs.
-    fn names(&self) -> &'static [Pass];
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// What it runs for: if one of these is switched on. None if it always runs.
+    fn switches(&self) -> &'static [Pass];
 
     /// Change a function. Remarks go to `cx`.
     fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>);
@@ -37,13 +41,16 @@ const QUICK: &[&dyn ClifPass] = &[&HoistTapeChecks, &Preaccumulate];
 /// All of them.
 const FULL: &[&dyn ClifPass] = &[&HoistTapeChecks, &Preaccumulate, &Vectorise, &Slp, &SlpDivisions, &LoopLayout];
 
-/// Run the passes over a function.
+/// Run the passes over a function, as long as Cranelift's verifier has nothing to say.
 pub(crate) fn run(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     let passes = if cx.quick { QUICK } else { FULL };
     for pass in passes {
-        let names = pass.names();
-        if names.is_empty() || names.iter().any(|&p| cx.runs(p)) {
+        let switches = pass.switches();
+        if switches.is_empty() || switches.iter().any(|&p| cx.runs(p)) {
             pass.run(func, cx);
+            if !cx.verified.behind(pass.name(), func) {
+                return;
+            }
         }
     }
 }
@@ -74,6 +81,8 @@ pub(crate) struct ClifCx<'a> {
     pub found: RefCell<HashMap<ir::Inst, Place>>,
     /// What became of loops.
     pub remarks: &'a mut Remarks,
+    /// What Cranelift's verifier says after each pass.
+    pub verified: &'a mut Passes,
 }
 
 impl ClifCx<'_> {
@@ -165,7 +174,11 @@ impl Remarks {
 struct HoistTapeChecks;
 
 impl ClifPass for HoistTapeChecks {
-    fn names(&self) -> &'static [Pass] {
+    fn name(&self) -> &'static str {
+        "hoist_tape_check"
+    }
+
+    fn switches(&self) -> &'static [Pass] {
         &[]
     }
 
@@ -195,7 +208,11 @@ impl ClifPass for HoistTapeChecks {
 struct Preaccumulate;
 
 impl ClifPass for Preaccumulate {
-    fn names(&self) -> &'static [Pass] {
+    fn name(&self) -> &'static str {
+        "preaccumulate"
+    }
+
+    fn switches(&self) -> &'static [Pass] {
         &[Pass::Preaccumulate]
     }
 
@@ -212,7 +229,11 @@ impl ClifPass for Preaccumulate {
 struct Vectorise;
 
 impl ClifPass for Vectorise {
-    fn names(&self) -> &'static [Pass] {
+    fn name(&self) -> &'static str {
+        "vectorise"
+    }
+
+    fn switches(&self) -> &'static [Pass] {
         &[Pass::Vectorise, Pass::Promote]
     }
 
@@ -257,7 +278,11 @@ impl ClifPass for Vectorise {
 struct Slp;
 
 impl ClifPass for Slp {
-    fn names(&self) -> &'static [Pass] {
+    fn name(&self) -> &'static str {
+        "slp"
+    }
+
+    fn switches(&self) -> &'static [Pass] {
         &[Pass::Slp]
     }
 
@@ -283,7 +308,11 @@ impl ClifPass for Slp {
 struct SlpDivisions;
 
 impl ClifPass for SlpDivisions {
-    fn names(&self) -> &'static [Pass] {
+    fn name(&self) -> &'static str {
+        "slp_divisions"
+    }
+
+    fn switches(&self) -> &'static [Pass] {
         &[Pass::SlpDivisions]
     }
 
@@ -298,11 +327,15 @@ impl ClifPass for SlpDivisions {
 struct LoopLayout;
 
 impl ClifPass for LoopLayout {
-    fn names(&self) -> &'static [Pass] {
+    fn name(&self) -> &'static str {
+        "loop_layout"
+    }
+
+    fn switches(&self) -> &'static [Pass] {
         &[]
     }
 
     fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-        shape(func, cx.isa);
+        shape(func, cx.isa, cx.verified);
     }
 }

@@ -1,0 +1,180 @@
+//! Types of operands and results.
+//!
+//! **Question.** Does each instruction read and define what lowering takes it to? A name has one
+//! type wherever it is defined: that of the primal value, `i64` for a delta. A cotangent has the
+//! type of its value's shape; a frame slot and a held variable have that of what is put there.
+//! **Answer.** One walk, a match over [`AdOp`]. **Cost.** Linear.
+
+use cranelift_codegen::ir::{Type, types};
+use cranelift_entity::EntityRef;
+
+use super::arith::fits;
+use super::fault::{Faults, Rule};
+use super::view::{Known, View};
+use crate::inst::{AdInst, AdOp, Callee, Val};
+use crate::map::HashMap;
+
+/// What is found wrong, in a sentence.
+type Wrong = Option<String>;
+
+struct Types<'v, 'g> {
+    view: &'v View<'g>,
+    known: Known<'v>,
+    held: HashMap<Val, Type>,
+}
+
+/// Whether operands and results have the types of their operations.
+pub fn check(view: &View<'_>, known: Known<'_>, faults: &mut Faults) {
+    let mut all = Types { view, known, held: HashMap::default() };
+    for (_, block) in view.reached() {
+        for (name, ty) in &block.params {
+            if let Some(own) = view.type_of(*name).filter(|own| own != ty) {
+                faults.add(Rule::Types, block.id, None, format!("the parameter {name} is {ty}, and the name is {own}"));
+            }
+        }
+        for (&id, inst) in block.insts.iter() {
+            if let Some(what) = all.defs(inst).or_else(|| all.inst(inst)) {
+                faults.add(Rule::Types, block.id, Some(id), what);
+            }
+        }
+    }
+}
+
+impl Types<'_, '_> {
+    fn defs(&self, inst: &AdInst) -> Wrong {
+        let mut defs = inst.defs.iter();
+        let (name, ty, own) = defs.find_map(|&(name, ty)| {
+            let own = self.view.type_of(name)?;
+            (own != ty).then_some((name, ty, own))
+        })?;
+        Some(format!("{name} is defined as {ty}, and the name is {own}"))
+    }
+
+    fn is(&self, name: Val, wanted: Type) -> Wrong {
+        let given = self.view.type_of(name).filter(|&ty| ty != wanted)?;
+        Some(format!("{name} is {given}, and should be {wanted}"))
+    }
+
+    fn all_are(&self, names: &[Val], wanted: Type) -> Wrong {
+        names.iter().find_map(|&name| self.is(name, wanted))
+    }
+
+    fn inst(&mut self, inst: &AdInst) -> Wrong {
+        let defs: Vec<Type> = inst.defs.iter().map(|d| d.1).collect();
+        let defines = |wanted: &[Type]| -> Wrong {
+            (defs != wanted).then(|| format!("it defines {defs:?}, and should define {wanted:?}"))
+        };
+        let ptr = types::I64;
+        match &inst.op {
+            AdOp::Primal(i) => self.primal(*i, &defs),
+            AdOp::Arith(op, args, ty) => {
+                let given: Vec<Option<Type>> = args.iter().map(|&a| self.view.type_of(a)).collect();
+                let wrong = || format!("{op:?} of {given:?} does not give {ty}");
+                defines(&[*ty]).or_else(|| (!fits(op, &given, *ty)).then(wrong))
+            }
+            AdOp::SlotDelta(_) | AdOp::SlotAddr(..) | AdOp::DataDelta(_) => defines(&[ptr]),
+            AdOp::LoadDelta { addr, delta, loaded, .. } => {
+                defines(&[ptr]).or_else(|| self.all_are(&[*addr, *delta, *loaded], ptr))
+            }
+            AdOp::StoreDelta { addr, delta, value, vdelta, .. } => {
+                let all = [Some(*addr), Some(*delta), Some(*value), *vdelta];
+                defines(&[]).or_else(|| all.into_iter().flatten().find_map(|v| self.is(v, ptr)))
+            }
+            AdOp::LoadOld { addr, ty, .. } => defines(&[*ty]).or_else(|| self.is(*addr, ptr)),
+            AdOp::StoreOld { addr, .. } => defines(&[]).or_else(|| self.is(*addr, ptr)),
+            AdOp::TakeCt(v) => match self.cotangent(*v) {
+                Ok(ty) => defines(&[ty]),
+                wrong => wrong.err(),
+            },
+            AdOp::AddCt(v, by) => match self.cotangent(*v) {
+                Ok(ty) => defines(&[]).or_else(|| self.is(*by, ty)),
+                wrong => wrong.err(),
+            },
+            AdOp::ZeroCt(v) => defines(&[]).or_else(|| self.cotangent(*v).err()),
+            AdOp::AddMem { addr, delta, by, shape, .. } => {
+                defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)).or_else(|| self.is(*by, shape.ty()))
+            }
+            AdOp::TakeMem { addr, delta, shape, .. } | AdOp::PeekMem { addr, delta, shape, .. } => {
+                defines(&[shape.ty()]).or_else(|| self.all_are(&[*addr, *delta], ptr))
+            }
+            AdOp::ZeroMem { addr, delta, .. } => defines(&[]).or_else(|| self.all_are(&[*addr, *delta], ptr)),
+            AdOp::Call { callee, args, sig, .. } => self.call(callee, args, sig).or_else(|| {
+                let returns: Vec<Type> = sig.returns.iter().map(|r| r.value_type).collect();
+                defines(&returns)
+            }),
+            AdOp::Lookup { addr, .. } => defines(&[ptr, ptr]).or_else(|| self.is(*addr, ptr)),
+            AdOp::TrapIf(v, _) => defines(&[]).or_else(|| self.one_of(*v, "an integer", |ty| ty.is_int())),
+            AdOp::TrapIfBytes(v) => defines(&[]).or_else(|| self.is(*v, types::I64)),
+            AdOp::Watch { value, .. } => {
+                defines(&[]).or_else(|| self.one_of(*value, "a float", |ty| ty.lane_type().is_float()))
+            }
+            AdOp::WatchFlag(v) => defines(&[]).or_else(|| self.is(*v, types::I8)),
+            AdOp::Watched => defines(&[types::I8]),
+            AdOp::Hold(name, v) => {
+                let given = self.view.type_of(*v)?;
+                defines(&[]).or_else(|| self.held(*name, given))
+            }
+            AdOp::Held(name) => match defs[..] {
+                [ty] => self.held(*name, ty),
+                _ => Some("a held variable is one value".to_owned()),
+            },
+            AdOp::KeptBlock(_) | AdOp::PeekBlock => defines(&[types::I32]),
+            AdOp::Restore(_) => (defs.len() != 1).then(|| "a place of the frame is one value".to_owned()),
+            AdOp::Pop(names, _) => {
+                let own = names.iter().copied().eq(inst.defs.iter().map(|d| d.0));
+                (!own).then(|| "it defines other names than it pops".to_owned())
+            }
+            AdOp::EnterFrame
+            | AdOp::LeaveFrame
+            | AdOp::OpenFrame
+            | AdOp::CloseFrame
+            | AdOp::Turn
+            | AdOp::Keep(..)
+            | AdOp::KeepBlock(..)
+            | AdOp::Push(..)
+            | AdOp::WatchFrom(_)
+            | AdOp::WatchJoin(_) => defines(&[]),
+        }
+    }
+
+    fn one_of(&self, v: Val, what: &str, ok: fn(Type) -> bool) -> Wrong {
+        let given = self.view.type_of(v).filter(|&ty| !ok(ty))?;
+        Some(format!("{v} is {given}, and should be {what}"))
+    }
+
+    fn held(&mut self, name: Val, ty: Type) -> Wrong {
+        let own = *self.held.entry(name).or_insert(ty);
+        (own != ty).then(|| format!("the held {name} is {own} elsewhere, and {ty} here"))
+    }
+
+    fn cotangent(&self, v: cranelift_codegen::ir::Value) -> Result<Type, String> {
+        let shape = self.known.ct[v].ok_or_else(|| format!("{v} has no cotangent"))?;
+        Ok(shape.ty())
+    }
+
+    fn primal(&self, i: cranelift_codegen::ir::Inst, defs: &[Type]) -> Wrong {
+        let dfg = &self.known.primal.dfg;
+        if i.index() >= dfg.num_insts() {
+            return Some(format!("the primal has no {i}"));
+        }
+        let wanted: Vec<Type> = dfg.inst_results(i).iter().map(|&r| dfg.value_type(r)).collect();
+        (defs != wanted).then(|| format!("it defines {defs:?}, and {i} of the primal {wanted:?}"))
+    }
+
+    fn call(&self, callee: &Callee, args: &[Option<Val>], sig: &cranelift_codegen::ir::Signature) -> Wrong {
+        if args.len() != sig.params.len() {
+            return Some(format!("{} arguments for {} parameters", args.len(), sig.params.len()));
+        }
+        let pointer = match callee {
+            Callee::Pointer(p) => self.is(*p, types::I64),
+            Callee::Symbol(_) => None,
+        };
+        pointer.or_else(|| {
+            args.iter().zip(&sig.params).find_map(|(arg, param)| match arg {
+                Some(v) => self.is(*v, param.value_type),
+                None if param.value_type != types::I64 => Some(format!("the segment is no {}", param.value_type)),
+                None => None,
+            })
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! The verifier between the stages: a graph that a stage has made or changed keeps the rules of
+//! [`brolga_ir::verify`].
+//!
+//! **Question.** Which stage broke a graph? Without an answer the fault is seen where the graph is
+//! lowered, or in a gradient. **Answer.** Behind each stage, if `Options::verify_stages` says so, the
+//! verifier looks at the graph, and at both halves together where both are there. What it finds is
+//! an internal error (AD0902) that names the stage, the function, the block and the instruction.
+//! **Cost.** Near linear in the size of the graph; nothing without the option.
+
+use brolga_ir::block::CfgBlocks;
+use brolga_ir::verify::{self, Fault, Kind, Known};
+use brolga_ir::{Diagnostic, Diagnostics};
+
+use crate::assemble::pullback::Pullbacks;
+use crate::facts::Facts;
+use crate::plan::table::Plan;
+
+/// What the rules ask of beside a graph.
+fn known<'a>(kind: Kind, facts: &'a Facts<'_>, plan: &'a Plan) -> Known<'a> {
+    let frame = plan.frame.as_ref();
+    Known { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes }
+}
+
+/// A graph, behind a stage.
+///
+/// # Errors
+/// The rules that it breaks: a bug of ours.
+pub fn graph(stage: &str, kind: Kind, graph: &CfgBlocks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
+    if !facts.options.verify_stages {
+        return Ok(());
+    }
+    verify::graph(graph, known(kind, facts, plan)).map_err(|faults| internal(stage, &faults, &[graph], facts))
+}
+
+/// A forward pass and its pullback, each by itself and both together, behind a stage.
+///
+/// # Errors
+/// The rules that they break: a bug of ours.
+pub fn pair(
+    stage: &str,
+    forward: &CfgBlocks,
+    pullback: &CfgBlocks,
+    facts: &Facts<'_>,
+    plan: &Plan,
+) -> Result<(), Diagnostics> {
+    if !facts.options.verify_stages {
+        return Ok(());
+    }
+    graph(stage, Kind::Forward, forward, facts, plan)?;
+    graph(stage, Kind::Pullback, pullback, facts, plan)?;
+    if plan.combined {
+        // Each exit of the forward half leads to its own reverse as soon as both are one function.
+        return Ok(());
+    }
+    verify::pair(forward, pullback, known(Kind::Pullback, facts, plan))
+        .map_err(|faults| internal(stage, &faults, &[pullback, forward], facts))
+}
+
+/// Both halves as they were assembled, in all versions.
+///
+/// # Errors
+/// The rules that they break: a bug of ours.
+pub fn halves(forward: &CfgBlocks, pulls: &Pullbacks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
+    let Pullbacks { guarded, free, clearing } = pulls;
+    pair("assemble", forward, &guarded.graph, facts, plan)?;
+    if let Some(free) = free {
+        pair("assemble (without guards)", forward, &free.graph, facts, plan)?;
+    }
+    match clearing {
+        Some(clearing) => graph("assemble (clearing)", Kind::Clearing, &clearing.graph, facts, plan),
+        None => Ok(()),
+    }
+}
+
+fn internal(stage: &str, faults: &[Fault], graphs: &[&CfgBlocks], facts: &Facts<'_>) -> Diagnostics {
+    let symbol = &facts.program.funcs[facts.variant.func].symbol;
+    let function = faults.first().map_or("", |f| &f.function);
+    let mut d = Diagnostic::new("AD0902", format!("internal: %{function} breaks a rule behind the stage `{stage}`"))
+        .in_func(symbol);
+    for fault in faults {
+        let inst = fault.block.zip(fault.inst).and_then(|(b, id)| {
+            let mut insts = graphs.iter().filter_map(|g| g.blocks.get(&b)).flat_map(|b| b.insts.iter());
+            insts.find(|i| *i.0 == id).map(|i| i.1.display(facts.func()).to_string())
+        });
+        d = d.note(format!("{fault}{}", inst.map_or_else(String::new, |text| format!("\n        {text}"))));
+    }
+    d.help("this is a bug in Brolga; please report it with the input").into()
+}
