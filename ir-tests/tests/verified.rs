@@ -47,7 +47,7 @@ fn drop_last(graph: &mut CfgBlocks, which: impl Fn(&AdOp) -> bool) -> bool {
 
 /// Add an instruction at the start of a block.
 fn put_first(block: &mut CfgBlock, defs: Defs, op: AdOp) {
-    edit(block, |insts| insts.insert(0, (InstId::from_u32(1 << 30), AdInst { defs, op, at: None })));
+    edit(block, |insts| insts.insert(0, (InstId::from_u32(1 << 20), AdInst { defs, op, at: None })));
 }
 
 /// A way to break a graph: its name, which half it is done to, what must be refused, and what is

@@ -151,7 +151,7 @@ fn structure() {
     p.breaks(Rule::Successors, Some(p.pullback.blocks[1].id));
 
     let mut p = pair();
-    p.forward.blocks[0].term.targets_mut().for_each(|t| drop(t.args.pop()));
+    p.forward.blocks[0].term.targets_mut().for_each(|t| t.args.truncate(1));
     p.breaks(Rule::Arguments, Some(p.forward.blocks[0].id));
 
     let mut p = pair();
