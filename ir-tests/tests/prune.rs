@@ -27,7 +27,7 @@ use brolga_ir::names::Names;
 use brolga_oracle::generate::{Feature, Size, Source, program};
 use brolga_oracle::interp::to_bits;
 use brolga_oracle::{Limits, Oracle, OracleError};
-use brolga_testing::{asked, budget};
+use brolga_testing::{asked, budget, is_quick};
 use brolga_transform::dce::{Known, prune};
 use brolga_transform::primal::normalise::{normalise, plain_env};
 
@@ -195,14 +195,17 @@ fn compare(file: &File, cuts: Cuts, source: &mut Source, seen: &mut Seen) {
 #[test]
 fn programs_that_people_wrote() {
     let mut seen = Seen::default();
-    for path in ir_tests::cases::files(Path::new(env!("CARGO_MANIFEST_DIR"))) {
-        let Ok(file) = File::read(&path) else { continue };
+    for path in ir_tests::cases::files(Path::new(env!("CARGO_MANIFEST_DIR"))).iter().step_by(budget(1, 8)) {
+        let Ok(file) = File::read(path) else { continue };
         for (seed, results) in [(0, 0), (1, 100)] {
             let cuts = Cuts { everywhere: false, results, stores: 0, replace: true };
             compare(&file, cuts, &mut Source::seed(seed), &mut seen);
         }
     }
     println!("{seen:?}");
+    if is_quick() {
+        return;
+    }
     assert!(seen.calls > 500 && seen.traps > 10, "{seen:?}");
     assert!(seen.pruned_insts > 1000 && seen.pruned_branches > 30, "{seen:?}");
 }
