@@ -34,6 +34,7 @@ pub mod ideas;
 pub mod latency;
 pub mod measure;
 pub mod native;
+pub mod page;
 pub mod peers;
 pub mod plain;
 pub mod prepared;

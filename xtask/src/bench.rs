@@ -1,9 +1,12 @@
 //! `bench`: what gradients cost.
 
+use std::path::Path;
+
 use benches::{
-    CallRow, Effort, How, Ideas, Mode, calls, costs, disasm, ideas, latency, measure, peers, report, scaling,
+    CallRow, Effort, How, Ideas, Mode, calls, costs, disasm, ideas, latency, measure, page, peers, report, scaling,
 };
 use brolga_driver::File;
+use serde_json::Value;
 
 use crate::cli::{BenchArgs, BenchMode, CallOptions};
 use crate::failure::Failure;
@@ -27,6 +30,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         report::costs(&costs::run().map_err(failure)?) + "\n"
     } else if args.ideas {
         let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
+        write(args, |all| page::ideas(all, &worths))?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }
     } else if let Some(path) = args.file() {
         let file = File::read_for(path, &args.module.options(), &[])?;
@@ -55,6 +59,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
             let rows = measured.map(|make| latency::measure(&make(benches::Size::Small), how, Effort::default()));
             rows.collect::<Result<Vec<_>, _>>().map_err(failure)?
         };
+        let tier = if how.effort == brolga::Effort::Full { "full" } else { "quick" };
+        write(args, |all| page::latency(all, tier, &rows))?;
         if args.json { json(report::latencies_json(&rows)) } else { report::latencies(&rows) + "\n" }
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
@@ -69,6 +75,10 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
             calls.push(program.measure(how, Effort::default()).map_err(failure)?);
         }
         let peers = args.peers.then(|| peers::run(&problems)).transpose().map_err(Failure::Chore)?;
+        write(args, |all| match &peers {
+            Some(peers) => page::peers(all, &rows, peers),
+            None => page::problems(all, &rows, &calls),
+        })?;
         match (args.json, peers) {
             (true, peers) => {
                 let mut all = report::json(&rows, peers.as_ref());
@@ -90,6 +100,25 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     };
     show(&text);
     Ok(())
+}
+
+/// Write what was measured to the file of results, and make the page anew.
+fn write(args: &BenchArgs, put: impl FnOnce(&mut Value)) -> Result<(), Failure> {
+    if !args.write {
+        return Ok(());
+    }
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| chore(path, e));
+    let save = |path: &Path, text: String| std::fs::write(path, text).map_err(|e| chore(path, e));
+    let (results, document) = (page::results(), page::document());
+    let mut all = serde_json::from_str(&read(&results)?).map_err(|e| chore(&results, e))?;
+    put(&mut all);
+    let page = page::page(&read(&document)?, &all).map_err(|e| chore(&document, e))?;
+    save(&results, page::text(&all))?;
+    save(&document, page)
+}
+
+fn chore(path: &Path, e: impl std::fmt::Display) -> Failure {
+    Failure::Chore(format!("{}: {e}", path.display()))
 }
 
 /// An array for programs.

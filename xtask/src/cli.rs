@@ -407,6 +407,11 @@ pub struct BenchArgs {
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,
+    /// Write what is measured to benches/results.json, and the tables of docs/PERFORMANCE.md anew:
+    /// problems and programs, or what --peers, --ideas or --latency (with --effort full, too)
+    /// measure.
+    #[arg(long, conflicts_with_all = ["filter", "scaling", "costs", "disasm", "json"])]
+    pub write: bool,
 }
 
 /// The help of `--without`.

@@ -9,13 +9,15 @@
 //!
 //! the lines between the two comments are what `cargo xtask dump docs/examples/loop.clif --stage
 //! pullback` prints now: all of it, or the named units (a block, a statement `inst3`, `Plan`).
-//! Without a stage it is the file itself. The test compares; `UPDATE_EXPECT=1` rewrites the
-//! document. `; grad:` lines of the examples are run as well.
+//! Without a stage it is the file itself. Behind the stage may stand what differs from the defaults:
+//! `combined/gradient/versions` is of a gradient alone, with both versions of the pullback
+//! ([`settings`]). The test compares; `UPDATE_EXPECT=1` rewrites the document. `; grad:` lines of
+//! the examples are run as well.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brolga::{Options, Stage, dump};
+use brolga::{Effort, Mode, Options, Stage, dump};
 use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, compare, guess, run};
 
@@ -84,6 +86,7 @@ fn shown(path: &Path, stage: &str) -> String {
     if stage.is_empty() {
         return std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
+    let (stage, settings) = stage.split_once('/').unwrap_or((stage, ""));
     let stage = Stage::ALL.into_iter().find(|s| s.name() == stage).unwrap_or_else(|| panic!("no stage `{stage}`"));
     let file = read(path);
     let (func, _) = file.functions[0];
@@ -92,10 +95,22 @@ fn shown(path: &Path, stage: &str) -> String {
         _ => None,
     });
     let request = line.map_or_else(|| guess::request(&file.program, func), |call| call.request());
-    // Each pullback once, with its guards.
+    dump(&file.program, &request, &self::settings(settings), stage).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Options of a dump: each pullback once, with its guards, unless both versions are asked for.
+fn settings(words: &str) -> Options {
     let mut options = Options::as_calls();
     options.ideas.finite = false;
-    dump(&file.program, &request, &options, stage).unwrap_or_else(|e| panic!("{e}"))
+    for word in words.split('/').filter(|w| !w.is_empty()) {
+        match word {
+            "gradient" => options.mode = Mode::Gradient,
+            "versions" => options.ideas.finite = true,
+            "quick" => options.effort = Effort::Quick,
+            _ => panic!("no setting `{word}`"),
+        }
+    }
+    options
 }
 
 /// The named units of a dump's first function: each begins with a line whose first word is the
