@@ -8,7 +8,8 @@
 //! ```
 //!
 //! the lines between the two comments are what `cargo xtask dump docs/examples/loop.clif --stage
-//! pullback` prints now: all of it, or the named units (a block, a statement `inst3`, `Plan`).
+//! pullback` prints now: all of it, or the named units (a block, a statement `inst3`, `Plan`; the
+//! `headers` of all variants).
 //! Without a stage it is the file itself. Behind the stage may stand what differs from the defaults:
 //! `combined/gradient/versions` is of a gradient alone, with both versions of the pullback
 //! ([`settings`]). The test compares; `UPDATE_EXPECT=1` rewrites the document. `; grad:` lines of
@@ -116,6 +117,9 @@ fn settings(words: &str) -> Options {
 /// The named units of a dump's first function: each begins with a line whose first word is the
 /// name, and goes on while lines are indented deeper; the plan goes on to the end of its paragraph.
 fn select(text: &str, units: &[&str]) -> String {
+    if units == ["headers"] {
+        return text.lines().filter(|l| l.starts_with("; %")).map(|l| format!("{l}\n")).collect();
+    }
     let mut out = String::new();
     let mut inside: Option<(usize, bool)> = None;
     let headers = text.lines().enumerate().filter(|(_, l)| l.starts_with("; %"));
