@@ -91,7 +91,7 @@ fn braces(name: &str) -> Vec<String> {
 #[test]
 fn short_names_of_files_exist() {
     let sources = files(&root().join("crates"), "rs").into_iter().chain(files(&root().join("benches"), "rs"));
-    let sources = sources.chain(files(&root().join("ir-tests"), "rs")).chain(files(&root().join("xtask"), "rs"));
+    let sources = sources.chain(["ir-tests", "xtask", "fuzz"].iter().flat_map(|f| files(&root().join(f), "rs")));
     let sources: Vec<String> = sources.map(|p| p.to_string_lossy().replace('\\', "/")).collect();
     let exists = |name: &str| {
         let (file, folder) = (format!("/{name}"), format!("/{}/", name.trim_end_matches('/')));
