@@ -3,9 +3,10 @@
 //! *Problem.* A table that is copied by hand is out of date, and says nothing of the machine.
 //!
 //! *Answer.* `bench --write` puts what it has measured into a section of the file of results
-//! ([`problems`], [`peers`], [`ideas`], [`latency`]), with the machine that it ran on, and makes the
-//! page anew: what stands between `<!-- bench SECTION -->` and `<!-- end -->` ([`page`]). A test
-//! holds the page to the file. What a row is about is kept from the file, by its name.
+//! ([`problems`], [`peers`], [`ideas`], [`latency`]), with the machine that it ran on, and makes
+//! the page anew: what stands between `<!-- bench SECTION -->` and `<!-- end -->` ([`page`]). Peers
+//! are columns of the problems. A test holds the page to the file. What a row is about is kept from
+//! the file, by its name.
 
 use std::path::PathBuf;
 
@@ -161,24 +162,27 @@ pub fn page(text: &str, all: &Value) -> Result<String, String> {
     while let Some(line) = lines.next() {
         out += &format!("{line}\n");
         let Some(section) = line.strip_prefix("<!-- bench ").and_then(|l| l.strip_suffix(" -->")) else { continue };
-        out += &table(section, &all[section]).ok_or_else(|| format!("no results of `{section}`"))?;
+        out += &table(section, all).ok_or_else(|| format!("no results of `{section}`"))?;
         let end = lines.by_ref().find(|l| *l == "<!-- end -->");
         out += &format!("{}\n", end.ok_or_else(|| format!("`{line}` has no end"))?);
     }
     Ok(out)
 }
 
-fn table(section: &str, results: &Value) -> Option<String> {
-    let rows = results["rows"].as_array()?;
+/// A section's table, under the machine that it is of, unless that is the first table's.
+fn table(section: &str, all: &Value) -> Option<String> {
+    let rows = all[section]["rows"].as_array()?;
     let body = match section {
-        "problems" => problem_table(rows),
+        "problems" => problem_table(rows, all["peers"]["rows"].as_array()?),
         "programs" => program_table(rows),
-        "peers" => peer_table(rows),
         "ideas" => idea_table(rows),
-        "latency" => latency_table(&results["mean"], rows),
+        "latency" => latency_table(&all["latency"]["mean"], rows),
         _ => return None,
     };
-    Some(format!("{body}\nMeasured on {}.\n", results["machine"].as_str()?))
+    let machine = |section: &str| all[section]["machine"].as_str();
+    let is_same = section != "problems" && machine(section) == machine("problems");
+    let head = if is_same { String::new() } else { format!("Measured on {}:\n\n", machine(section)?) };
+    Some(head + &body)
 }
 
 /// A table: head, how columns are aligned, rows.
@@ -222,20 +226,36 @@ fn ready(row: &Value) -> [String; 2] {
     ["differentiate_ms", "compile_ms"].map(|key| number(&row[key]).map_or_else(String::new, |ms| format!("{ms:.1}")))
 }
 
-fn problem_table(rows: &[Value]) -> String {
-    let head = ["problem", "", "gradient", "by hand", "gradient / by hand", "tape", "derive, ms", "compile, ms"];
+/// Problems, beside what peers take for them.
+fn problem_table(rows: &[Value], peers: &[Value]) -> String {
+    let head = [
+        "problem",
+        "",
+        "gradient",
+        "by hand",
+        "gradient / by hand",
+        "/ gcc, by hand",
+        "/ Enzyme",
+        "tape",
+        "derive, ms",
+        "compile, ms",
+    ];
     let row = |r: &Value| {
-        let [derive, compile] = ready(r);
-        let tape = bytes(number(&r["tape_bytes"]).unwrap_or_default());
-        let to_hand = ratio(over("gradient", "hand")(r));
-        let [gradient, hand] = ["gradient", "hand"].map(|key| ratio(number(&r[key])));
-        vec![name(r), string(&r["about"]), gradient, hand, to_hand, tape, derive, compile]
+        let peer = peers.iter().find(|p| p["name"] == r["name"]);
+        let mut cells = vec![name(r), string(&r["about"])];
+        cells.extend(["gradient", "hand"].map(|key| ratio(number(&r[key]))));
+        cells.push(ratio(over("gradient", "hand")(r)));
+        cells.extend(PEERS.map(|p| ratio(peer.and_then(over("gradient_ns", p)))));
+        cells.push(bytes(number(&r["tape_bytes"]).unwrap_or_default()));
+        cells.extend(ready(r));
+        cells
     };
     let with_hand: Vec<Value> = rows.iter().filter(|r| !r["hand"].is_null()).cloned().collect();
-    let of = |key: &'static str| ratio(mean(&with_hand, |r| number(&r[key])));
-    let to_hand = ratio(mean(&with_hand, over("gradient", "hand")));
-    let (about, none) = ("where there is an adjoint by hand".to_owned(), String::new);
-    let last = vec!["geometric mean".into(), about, of("gradient"), of("hand"), to_hand, none(), none(), none()];
+    let mut last = vec!["geometric mean".to_owned(), "where there is the other".to_owned()];
+    last.extend(["gradient", "hand"].map(|key| ratio(mean(&with_hand, |r| number(&r[key])))));
+    last.push(ratio(mean(&with_hand, over("gradient", "hand"))));
+    last.extend(PEERS.map(|p| ratio(mean(peers, over("gradient_ns", p)))));
+    last.resize(head.len(), String::new());
     markdown(&head, 2, rows.iter().map(row).chain([last]))
 }
 
@@ -252,8 +272,12 @@ fn program_table(rows: &[Value]) -> String {
         "derive, ms",
         "compile, ms",
     ];
-    let ratios =
-        [("primal_ns", "native_ns"), ("gradient_ns", "primal_ns"), ("hand_ns", "primal_ns"), ("gradient_ns", "hand_ns")];
+    let ratios = [
+        ("primal_ns", "native_ns"),
+        ("gradient_ns", "primal_ns"),
+        ("hand_ns", "primal_ns"),
+        ("gradient_ns", "hand_ns"),
+    ];
     let row = |r: &Value| {
         let primal = time(number(&r["primal_ns"]).unwrap_or_default());
         let mut cells = vec![name(r), string(&r["about"]), primal];
@@ -266,21 +290,6 @@ fn program_table(rows: &[Value]) -> String {
     last.extend(ratios.map(|(a, b)| ratio(mean(rows, over(a, b)))));
     last.resize(head.len(), String::new());
     markdown(&head, 2, rows.iter().map(row).chain([last]))
-}
-
-fn peer_table(rows: &[Value]) -> String {
-    let head = ["problem", "gradient", "gcc, by hand", "Enzyme", "gradient / gcc's", "gradient / Enzyme's"];
-    let times = ["gradient_ns", PEERS[0], PEERS[1]];
-    let row = |r: &Value| {
-        let times = times.map(|key| number(&r[key]).map_or_else(String::new, time));
-        let mut cells = vec![name(r)];
-        cells.extend(times);
-        cells.extend(PEERS.map(|p| ratio(over("gradient_ns", p)(r))));
-        cells
-    };
-    let mut last = vec!["geometric mean".to_owned(), String::new(), String::new(), String::new()];
-    last.extend(PEERS.map(|p| ratio(mean(rows, over("gradient_ns", p)))));
-    markdown(&head, 1, rows.iter().map(row).chain([last]))
 }
 
 fn idea_table(rows: &[Value]) -> String {
@@ -299,7 +308,7 @@ fn idea_table(rows: &[Value]) -> String {
         let mean = ratio(number(&r["mean"]));
         vec![idea, string(&r["about"]), concerns, mean, pairs(&r["most"]), pairs(&r["least"]), tape]
     };
-    markdown(&head, 2, rows.iter().map(row))
+    markdown(&head, head.len(), rows.iter().map(row))
 }
 
 fn latency_table(means: &Value, rows: &[Value]) -> String {
@@ -382,9 +391,12 @@ mod tests {
         let mut all = json!({});
         latency(&mut all, "quick", &[row(20.0)]);
         latency(&mut all, "full", &[row(40.0)]);
-        assert_eq!((&all["latency"]["rows"][0]["quick"], &all["latency"]["rows"][0]["full"]), (&json!(2.0), &json!(4.0)));
+        let row = &all["latency"]["rows"][0];
+        assert_eq!((&row["quick"], &row["full"]), (&json!(2.0), &json!(4.0)));
         assert_eq!(all["latency"]["mean"]["full"]["alone"], json!(8.0));
+        all["problems"]["machine"] = "another one".into();
         let shown = page("<!-- bench latency -->\n<!-- end -->\n", &all).unwrap();
+        assert!(shown.contains("Measured on"));
         assert!(shown.contains("| both, geometric mean | 2.00 | 4.00 |"), "{shown}");
     }
 }

@@ -52,8 +52,8 @@ pub fn derive(program: &Program, request: &Request, options: &Options) -> Result
         .unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
 }
 
-/// How to get a rule for a set of options. Nearly always [`derive()`]; tests of the tests pass wrong
-/// rules on purpose.
+/// How to get a rule for a set of options. Nearly always [`derive()`]; tests of the tests pass
+/// wrong rules on purpose.
 pub type Deriver<'a> = &'a dyn Fn(&Options) -> Result<DerivedRule, Error>;
 
 /// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by

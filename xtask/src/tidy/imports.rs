@@ -1,10 +1,11 @@
 //! Layers: what each crate may depend on, and what each folder of a crate may import.
 //!
-//! [`CRATES`] lists, for each package of the workspace, the packages of the workspace and the crates
-//! of Cranelift that its `[dependencies]` may name. What is missing from a row is what the crate
-//! must not know: `brolga-runtime` names no crate of Cranelift, and `brolga-oracle` no crate of the
-//! pass. [`FOLDERS`] does the same for modules at the top of a crate: which others their files may
-//! import. A file at the top counts as a folder of its own. Dependencies of tests are not looked at.
+//! [`CRATES`] lists, for each package of the workspace, the packages of the workspace and the
+//! crates of Cranelift that its `[dependencies]` may name. What is missing from a row is what the
+//! crate must not know: `brolga-runtime` names no crate of Cranelift, and `brolga-oracle` no crate
+//! of the pass. [`FOLDERS`] does the same for modules at the top of a crate: which others their
+//! files may import. A file at the top counts as a folder of its own. Dependencies of tests are not
+//! looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Prose: documents and comments, as far as lines and words tell.
 //!
-//! - Prose has at most [`WIDTH`] columns, in documents and in comments of Rust. Tables, listings, and
-//!   what has no space to break at may be longer.
+//! - Prose has at most [`WIDTH`] columns, in documents and in comments of Rust. Tables, listings,
+//!   and what has no space to break at may be longer.
 //! - A document has a most number of lines ([`bound`]), unless it is generated ([`GENERATED`]).
 //! - A document has no dates: it says what is, and `git log` says since when.
 //! - A document has no subject that is nobody in particular ([`VAGUE`]). In comments of Rust such
