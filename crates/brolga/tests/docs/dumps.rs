@@ -71,7 +71,9 @@ fn regenerated(text: &str, used: &mut BTreeSet<String>) -> String {
         let (what, units) = what.split_once(':').unwrap_or((what, ""));
         let (file, stage) = what.split_once(' ').unwrap_or((what, ""));
         used.insert(file.to_owned());
-        let full = shown(&root().join("docs/examples").join(file), stage);
+        let examples = files(&root().join("docs/examples"), "clif");
+        let path = examples.iter().find(|p| p.ends_with(file)).unwrap_or_else(|| panic!("no example {file}"));
+        let full = shown(path, stage);
         let units: Vec<&str> = units.split_whitespace().collect();
         let selected = if units.is_empty() { full } else { select(&full, &units) };
         out.push_str(&format!("```text\n{}\n```\n", selected.trim_end()));
