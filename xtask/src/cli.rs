@@ -410,7 +410,7 @@ pub struct BenchArgs {
     /// Write what is measured to benches/results.json, and the tables of docs/PERFORMANCE.md anew:
     /// problems and programs, or what --peers, --ideas or --latency (with --effort full, too)
     /// measure.
-    #[arg(long, conflicts_with_all = ["filter", "scaling", "costs", "disasm", "json"])]
+    #[arg(long, conflicts_with_all = ["filter", "mode", "without", "inline", "scaling", "costs", "disasm", "json"])]
     pub write: bool,
 }
 
