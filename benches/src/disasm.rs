@@ -118,7 +118,7 @@ fn listings(program: &Program, functions: impl IntoIterator<Item = Wanted>, how:
 fn listing(function: Function, derived: Option<bool>, how: How) -> Result<String, Error> {
     let plain = derived.is_some_and(|twice| jit::is_better_plain(&function, twice));
     let how = if derived.is_some() { how } else { How::default() };
-    let isa = jit::host_isa(&Options { optimize: !plain, ..options(how) })?;
+    let isa = if plain { jit::plain_isa() } else { jit::host_isa(&options(how)) }?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);
     let code = context

@@ -111,7 +111,7 @@ pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency,
 /// What is made first.
 fn first_tier(how: How) -> How {
     match options(how).tiers() {
-        Some((Options { ideas, effort, inline, .. }, _)) => How { ideas, effort, inline, ..how },
+        Some((Options { disabled, effort, inline, .. }, _)) => How { disabled, effort, inline, ..how },
         None => how,
     }
 }

@@ -30,11 +30,11 @@ pub mod costs;
 pub mod data;
 pub mod disasm;
 pub mod entry;
-pub mod ideas;
 pub mod latency;
 pub mod measure;
 pub mod native;
 pub mod page;
+pub mod passes;
 pub mod peers;
 pub mod plain;
 pub mod prepared;
@@ -45,7 +45,7 @@ pub mod report;
 pub mod scaling;
 pub mod wasm;
 
-pub use brolga::{Ideas, Inline, Mode};
+pub use brolga::{Inline, Mode, Pass, PassSet};
 pub use calls::CallRow;
 pub use measure::{Effort, Row};
 pub use prepared::{Failure, Prepared};
@@ -56,8 +56,8 @@ pub use problem::{Input, Problem, Size};
 pub struct How {
     /// One function or two.
     pub mode: Mode,
-    /// What the planner may do.
-    pub ideas: Ideas,
+    /// Passes that are left out.
+    pub disabled: PassSet,
     /// Whether derived code is to be fast, or to be there soon. If it is tiered, what is measured
     /// is the second tier, but for how long the first takes to get ready.
     pub effort: brolga::Effort,

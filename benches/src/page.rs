@@ -3,19 +3,20 @@
 //! *Problem.* A table that is copied by hand is out of date, and says nothing of the machine.
 //!
 //! *Answer.* `bench --write` puts what it has measured into a section of the file of results
-//! ([`problems`], [`peers`], [`ideas`], [`latency`]), with the machine that it ran on, and makes
+//! ([`problems`], [`peers`], [`passes`], [`latency`]), with the machine that it ran on, and makes
 //! the page anew: what stands between `<!-- bench SECTION -->` and `<!-- end -->` ([`page`]). Peers
 //! are columns of the problems. A test holds the page to the file. What a row is about is kept from
 //! the file, by its name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use brolga::Pass;
 use serde_json::{Map, Value, json};
 
 use crate::calls::CallRow;
-use crate::ideas::Worth;
 use crate::latency::Latency;
 use crate::measure::Row;
+use crate::passes::Worth;
 use crate::peers::Peers;
 use crate::report::{bytes, geometric_mean, time};
 
@@ -95,23 +96,23 @@ pub fn peers(all: &mut Value, rows: &[Row], peers: &Peers) {
 const PEERS: [&str; 2] = ["gcc by hand", "Enzyme"];
 
 /// Results of passes: where each matters most, and where a gradient is better without it.
-pub fn ideas(all: &mut Value, worths: &[Worth]) {
-    let row = |(idea, parts): &Worth| {
+pub fn passes(all: &mut Value, worths: &[Worth]) {
+    let row = |(pass, parts): &Worth| {
         let mut parts: Vec<_> = parts.iter().collect();
         parts.sort_by(|a, b| b.time.total_cmp(&a.time));
-        let pair = |p: &&crate::ideas::Part| json!([p.problem, short(p.time)]);
+        let pair = |p: &&crate::passes::Part| json!([p.problem, short(p.time)]);
         let grown = parts.iter().filter(|p| p.tape[0] != p.tape[1]);
-        let grows = |p: &crate::ideas::Part| (p.tape[1] + 1) as f64 / (p.tape[0] + 1) as f64;
+        let grows = |p: &crate::passes::Part| (p.tape[1] + 1) as f64 / (p.tape[0] + 1) as f64;
         let tape = grown.max_by(|a, b| grows(a).total_cmp(&grows(b)));
         json!({
-            "without": idea, "concerns": parts.len(),
+            "without": pass.name(), "concerns": parts.len(),
             "mean": (!parts.is_empty()).then(|| short(geometric_mean(parts.iter().map(|p| p.time)))),
             "most": parts.iter().take(3).filter(|p| p.time >= 1.0).map(pair).collect::<Vec<_>>(),
             "least": parts.iter().filter(|p| p.time <= 0.95).map(pair).collect::<Vec<_>>(),
             "tape": tape.map(|p| json!([p.problem, p.tape[0], p.tape[1]])),
         })
     };
-    put(all, "ideas", worths.iter().map(row).collect());
+    put(all, "passes", worths.iter().map(row).collect());
 }
 
 /// How long a gradient takes to be there, of one tier (`quick` or `full`).
@@ -152,6 +153,20 @@ pub fn text(all: &Value) -> String {
     format!("{{\n{}\n}}\n", sections.join(",\n"))
 }
 
+/// Put what was measured into the file of results, and make the page anew.
+///
+/// # Errors
+/// What cannot be read or written, or what [`page`] says.
+pub fn write(put: impl FnOnce(&mut Value)) -> Result<(), String> {
+    let (results, document) = (results(), document());
+    let fails = |e: &dyn std::fmt::Display| format!("{} or {}: {e}", results.display(), document.display());
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| fails(&e));
+    let mut all = serde_json::from_str(&read(&results)?).map_err(|e| fails(&e))?;
+    put(&mut all);
+    let page = page(&read(&document)?, &all)?;
+    std::fs::write(&results, text(&all)).and_then(|()| std::fs::write(&document, page)).map_err(|e| fails(&e))
+}
+
 /// The page with its tables made from results.
 ///
 /// # Errors
@@ -175,7 +190,7 @@ fn table(section: &str, all: &Value) -> Option<String> {
     let body = match section {
         "problems" => problem_table(rows, all["peers"]["rows"].as_array()?),
         "programs" => program_table(rows),
-        "ideas" => idea_table(rows),
+        "passes" => pass_table(rows),
         "latency" => latency_table(&all["latency"]["mean"], rows),
         _ => return None,
     };
@@ -292,7 +307,7 @@ fn program_table(rows: &[Value]) -> String {
     markdown(&head, 2, rows.iter().map(row).chain([last]))
 }
 
-fn idea_table(rows: &[Value]) -> String {
+fn pass_table(rows: &[Value]) -> String {
     let head = ["without", "what it does", "concerns", "mean", "most", "better without", "tape with, without"];
     let pairs = |value: &Value| {
         let pairs = value.as_array().into_iter().flatten();
@@ -303,10 +318,11 @@ fn idea_table(rows: &[Value]) -> String {
         let tape = &r["tape"];
         let [with, without] = [1, 2].map(|i| bytes(number(&tape[i]).unwrap_or_default()));
         let tape = if tape.is_null() { String::new() } else { format!("`{}` {with}, {without}", string(&tape[0])) };
-        let idea = format!("*{}*", string(&r["without"]));
+        let pass = string(&r["without"]);
+        let about = pass.parse::<Pass>().map_or("", Pass::about).trim_end_matches('.').to_owned();
         let concerns = r["concerns"].to_string();
         let mean = ratio(number(&r["mean"]));
-        vec![idea, string(&r["about"]), concerns, mean, pairs(&r["most"]), pairs(&r["least"]), tape]
+        vec![format!("`{pass}`"), about, concerns, mean, pairs(&r["most"]), pairs(&r["least"]), tape]
     };
     markdown(&head, head.len(), rows.iter().map(row))
 }
@@ -336,11 +352,12 @@ fn latency_table(means: &Value, rows: &[Value]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use brolga::Pass;
     use serde_json::{Value, json};
 
-    use super::{document, ideas, latency, page, results, text};
-    use crate::ideas::Part;
+    use super::{document, latency, page, passes, results, text};
     use crate::latency::Latency;
+    use crate::passes::Part;
 
     fn stored() -> Value {
         serde_json::from_str(&std::fs::read_to_string(results()).unwrap()).unwrap()
@@ -366,15 +383,16 @@ mod tests {
     }
 
     #[test]
-    fn a_section_keeps_what_rows_are_about() {
-        let mut all = json!({ "ideas": { "rows": [{ "without": "cut", "about": "a cut" }] } });
+    fn a_pass_has_its_extremes() {
+        let mut all = json!({});
         let part = |problem: &str, time, tape| Part { problem: problem.to_owned(), time, tape };
-        ideas(&mut all, &[("cut", vec![part("ba", 1.284, [100, 100]), part("nn", 0.9, [8, 16])]), ("turn", vec![])]);
-        let row = &all["ideas"]["rows"][0];
-        assert_eq!((&row["about"], &row["concerns"]), (&json!("a cut"), &json!(2)));
+        let parts = vec![part("ba", 1.284, [100, 100]), part("nn", 0.9, [8, 16])];
+        passes(&mut all, &[(Pass::MinCut, parts), (Pass::Slp, vec![])]);
+        let row = &all["passes"]["rows"][0];
+        assert_eq!(row["concerns"], json!(2));
         assert_eq!((&row["most"], &row["least"]), (&json!([["ba", 1.28]]), &json!([["nn", 0.9]])));
         assert_eq!(row["tape"], json!(["nn", 8, 16]));
-        assert!(all["ideas"]["rows"][1]["mean"].is_null());
+        assert!(all["passes"]["rows"][1]["mean"].is_null());
     }
 
     #[test]

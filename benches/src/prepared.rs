@@ -96,8 +96,8 @@ pub struct Prepared<'a> {
 
 /// The options that all problems are derived with.
 pub fn options(how: How) -> Options {
-    let How { mode, ideas, effort, inline, threads } = how;
-    Options { mode, ideas, effort, inline, threads, verify_stages: false, ..Options::default() }
+    let How { mode, disabled, effort, inline, threads } = how;
+    Options { mode, disabled, effort, inline, threads, verify_stages: false, ..Options::default() }
 }
 
 /// The program of a problem, and what to differentiate: each result by itself, with a seed of one.

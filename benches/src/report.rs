@@ -1,13 +1,14 @@
 //! Rows as a table for people, and as JSON for programs.
 
+use brolga::Pass;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::calls::CallRow;
 use crate::costs::Measured;
-use crate::ideas::{Part, Worth};
 use crate::latency::Latency;
 use crate::measure::Row;
+use crate::passes::{Part, Worth};
 use crate::peers::Peers;
 use crate::scaling::Rows;
 
@@ -292,13 +293,13 @@ pub fn json(rows: &[Row], peers: Option<&Peers>) -> Vec<Value> {
         .collect()
 }
 
-/// For each idea: how many problems it has a part in, how long these take without it (the geometric
+/// For each pass: how many problems it has a part in, how long these take without it (the geometric
 /// mean), where that matters most and least, and what is recorded where that changes most.
 pub fn worths(worths: &[Worth]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(["without", "problems", "time", "most", "least", "tape"]);
-    for (idea, parts) in worths {
+    for (pass, parts) in worths {
         let mut by_time: Vec<&Part> = parts.iter().collect();
         by_time.sort_by(|a, b| b.time.total_cmp(&a.time));
         let shown = |p: &&Part| format!("{} {:.2}x", p.problem, p.time);
@@ -310,24 +311,24 @@ pub fn worths(worths: &[Worth]) -> String {
         let tape = |p: &&Part| format!("{} {} -> {}", p.problem, bytes(p.tape[0] as f64), bytes(p.tape[1] as f64));
         let mean = geometric_mean(parts.iter().map(|p| p.time));
         let mean = if parts.is_empty() { "-".to_owned() } else { format!("{mean:.2}x") };
-        table.add_row([(*idea).to_owned(), n.to_string(), mean, most, least, most_tape.map(tape).unwrap_or_default()]);
+        table.add_row([pass.to_string(), n.to_string(), mean, most, least, most_tape.map(tape).unwrap_or_default()]);
     }
     table.column_iter_mut().skip(1).take(2).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
 }
 
-/// The same as an array with one object for each idea and problem.
+/// The same as an array with one object for each pass and problem.
 pub fn worths_json(worths: &[Worth]) -> Vec<Value> {
-    let object = |idea: &str, p: &Part| {
+    let object = |pass: Pass, p: &Part| {
         json!({
-            "without": idea,
+            "without": pass.name(),
             "name": p.problem,
             "time_ratio": (p.time * 1000.0).round() / 1000.0,
             "tape_bytes": p.tape[0],
             "tape_bytes_without": p.tape[1],
         })
     };
-    worths.iter().flat_map(|(idea, parts)| parts.iter().map(move |p| object(idea, p))).collect()
+    worths.iter().flat_map(|(pass, parts)| parts.iter().map(move |p| object(*pass, p))).collect()
 }
 
 /// Three digits or so and a unit.

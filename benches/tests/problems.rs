@@ -2,7 +2,7 @@
 //! lines of its file.
 
 use benches::{Effort, How, Mode, Prepared, Problem, Size, latency, measure, problems, report, selected};
-use brolga::Ideas;
+use brolga::Pass;
 use brolga_driver::{Directive, File, Invocation, compare, protocol, run};
 
 fn problem(name: &str) -> Problem {
@@ -61,9 +61,9 @@ fn what_is_not_recorded() {
 
 #[test]
 fn long_chains_are_recorded_rather_than_computed_again() {
-    let thrifty = Ideas { worth: false, ..Ideas::default() };
+    let thrifty = Pass::CostModel.into();
     let (fast, small) =
-        (tape("lorenz", Mode::Gradient.into()), tape("lorenz", How { ideas: thrifty, ..Mode::Gradient.into() }));
+        (tape("lorenz", Mode::Gradient.into()), tape("lorenz", How { disabled: thrifty, ..Mode::Gradient.into() }));
     // Twenty numbers a step, and three.
     assert_eq!((fast % 160, small % 24, fast / 160), (0, 0, small / 24));
 }
@@ -207,4 +207,15 @@ fn latencies() {
     // A header, the row, and the mean.
     let table = report::latencies(&[row]);
     assert!(table.lines().count() == 3 && table.contains("first gradient"), "{table}");
+}
+
+#[test]
+fn each_pass_is_worth_a_problem_or_a_promise() {
+    let programs = benches::wasm::problems();
+    let names: Vec<String> =
+        problems::ALL.iter().map(|p| p.0.to_owned()).chain(programs.iter().map(|p| p.name())).collect();
+    for pass in Pass::ALL {
+        let worth = pass.worth();
+        assert!(worth.contains(' ') || names.iter().any(|n| n == worth), "{pass}: no problem is called {worth}");
+    }
 }

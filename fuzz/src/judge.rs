@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use brolga::{DerivedRule, Error, MemoryMode, Mode, Options, Untracked};
+use brolga::{DerivedRule, Effort, Error, MemoryMode, Mode, Options, Untracked};
 use brolga_driver::inputs::oracle_args;
 use brolga_driver::protocol::{derive, dump_violations, violations};
 use brolga_driver::value::{Item, Num};
@@ -330,7 +330,7 @@ fn same_value(a: &Item, b: &Item) -> bool {
 /// Options that must not change a gradient.
 fn other_options(file: &File, call: &Invocation, expected: &Outcome, tol: f64) -> Result<(), Verdict> {
     let others = [
-        ("without optimisation", Options { optimize: false, ..Options::full() }),
+        ("with little effort", Options { effort: Effort::Quick, ..Options::full() }),
         ("with run-time checks", Options { debug: true, ..Options::full() }),
     ];
     for (what, options) in others {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{ArgActivity, DerivedRule, Diagnostics, Elem, Error, MemoryMode, Options, Request};
+use brolga::{ArgActivity, DerivedRule, Diagnostics, Effort, Elem, Error, MemoryMode, Options, Request};
 use brolga_driver::noise::Noise;
 use brolga_driver::protocol::derive;
 use brolga_driver::text::SyntaxError;
@@ -151,7 +151,8 @@ pub fn activities(bytes: &[u8]) {
         })
         .collect();
     let memory = if b.byte() & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
-    let options = Options { memory, optimize: b.byte() & 3 != 0, ..Options::full() };
+    let effort = if b.byte() & 3 == 0 { Effort::Quick } else { Effort::Full };
+    let options = Options { memory, effort, ..Options::full() };
     let own = call.request();
     let mut request = Request::new(call.func, given.iter().copied());
     // A claim about contents that is false may send the pullback after pointers that are none, so

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use brolga::stages::dump;
-use brolga::{Ideas, MemoryMode, Mode, Options, Program, Stage};
+use brolga::{MemoryMode, Mode, Options, Pass, PassSet, Program, Stage};
 use brolga_driver::File;
 use ir_tests::requests::request;
 
@@ -49,10 +49,10 @@ fn what_adds_up_is_run_again() {
             assert_eq!(found, loops, "%{symbol}, {memory:?}");
             assert!(!pushes || loops == 0, "%{symbol}, {memory:?}: something is recorded");
         }
-        for (mode, idea) in [(Mode::Combined, None), (Mode::Gradient, Some("again")), (Mode::Gradient, Some("prune"))] {
-            let bit = |name| 1 << Ideas::NAMES.iter().position(|n| *n == name).expect("it is an idea");
-            let options = Options { mode, ideas: Ideas::of_bits(!idea.map_or(0, bit)), ..Options::full() };
-            assert_eq!(again(&program, symbol, pointers, &options).0, 0, "%{symbol}, {mode:?} without {idea:?}");
+        let without = [PassSet::NONE, Pass::RerunLoops.into(), Pass::Dce.into()];
+        for (mode, disabled) in [Mode::Combined, Mode::Gradient, Mode::Gradient].into_iter().zip(without) {
+            let options = Options { mode, disabled, ..Options::full() };
+            assert_eq!(again(&program, symbol, pointers, &options).0, 0, "%{symbol}, {mode:?} without {disabled:?}");
         }
     }
 }
@@ -60,8 +60,7 @@ fn what_adds_up_is_run_again() {
 #[test]
 fn turns_are_reversed_one_by_one_where_that_pays() {
     let program = File::parse("again.clif", TEXT.to_owned()).expect("it is read").program;
-    let bit = 1 << Ideas::NAMES.iter().position(|n| *n == "worth").expect("it is an idea");
-    let options = Options { mode: Mode::Gradient, ideas: Ideas::of_bits(!bit), ..Options::full() };
+    let options = Options { mode: Mode::Gradient, disabled: Pass::CostModel.into(), ..Options::full() };
     assert_eq!(again(&program, "turns", 1, &options), (1, false));
     // A sum that is left from its middle has no turns, and one block.
     assert_eq!(again(&program, "last_term", 1, &options).0, 0);

@@ -3,7 +3,7 @@
 //! ascend or not, is what the file tests say of the same functions.
 
 use brolga::stages::dump;
-use brolga::{ArgActivity, DerivedRule, Ideas, Mode, Options, Request, Stage};
+use brolga::{ArgActivity, DerivedRule, Mode, Options, Pass, PassSet, Request, Stage};
 use brolga_driver::File;
 
 #[test]
@@ -40,8 +40,8 @@ fn rows_are_asked_where_each_begins_as_the_last_ends() {
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             // Whether it is worth a second pullback is another question, and where nothing is
             // recorded, nothing is to be run again.
-            let ideas = Ideas { worth: false, again: false, ..Ideas::default() };
-            let options = Options { mode, ideas, ..Options::full() };
+            let disabled = PassSet::of(&[Pass::CostModel, Pass::RerunLoops]);
+            let options = Options { mode, disabled, ..Options::full() };
             let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
             assert_eq!(rule.overwrites(0), whole && mode != Mode::Split, "%{symbol}, {mode:?}");
             if mode == Mode::Split {
@@ -52,8 +52,8 @@ fn rows_are_asked_where_each_begins_as_the_last_ends() {
             assert_eq!(count("] = v") + count("] = d"), stores, "%{symbol}, {mode:?}\n{dump}");
             assert_eq!(dump.contains("watch d"), stores > 0, "%{symbol}, {mode:?}\n{dump}");
         }
-        let ideas = Ideas { ascending: false, ..Ideas::default() };
-        let options = Options { mode: Mode::Gradient, ideas, ..Options::full() };
+        let disabled = PassSet::from(Pass::MonotoneRows);
+        let options = Options { mode: Mode::Gradient, disabled, ..Options::full() };
         let rule = DerivedRule::new(&file.program, &request, &options).expect("it can be derived");
         assert!(!rule.overwrites(0), "%{symbol}");
     }

@@ -1,4 +1,11 @@
-//! The harness: every directive of every file is a test.
+//! The harness: every directive of every file is a test, and so is every line about a module of
+//! `ir-tests/wasm` ([`wasm`]).
+//!
+//! These tests are a binary of their own: they are made when it starts, from what lies in folders,
+//! which the harness of `main.rs` cannot do. So a test's name says its file and line, and a file
+//! that is added is tried without being named anywhere.
+
+mod wasm;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,9 +15,8 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 fn main() -> ExitCode {
     let args = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let trials = ir_tests::cases::collect(root)
-        .into_iter()
-        .map(|case| Trial::test(case.name, || (case.run)().map_err(|why| Failed::from(why.join("\n")))))
-        .collect();
+    let cases = ir_tests::cases::collect(root).into_iter();
+    let cases = cases.map(|case| Trial::test(case.name, || (case.run)().map_err(|why| Failed::from(why.join("\n")))));
+    let trials = cases.chain(wasm::trials(&root.join("wasm"))).collect();
     run(&args, trials).exit_code()
 }

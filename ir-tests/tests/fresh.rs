@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::types;
 use brolga::stages::dump;
-use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Request, Stage};
+use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Pass, PassSet, Request, Stage};
 use brolga_driver::File;
 
 /// Per function: stores in the reverse, and for each pointer whether its shadow is overwritten.
@@ -56,7 +56,7 @@ fn stores_are_where_each_place_is_read_once() {
             assert_eq!(found, over, "%{}, {mode:?}", f.symbol);
         }
         // One pullback, with its guards.
-        let once = Options { ideas: Ideas { finite: false, ..Ideas::default() }, ..Options::full() };
+        let once = Options { disabled: PassSet::from(Pass::VersionGuards), ..Options::full() };
         let dump = dump(&file.program, &request, &once, Stage::Pullback).expect("it can be derived");
         let stored = dump.lines().filter(|l| l.contains("shadow") && l.contains("] = ") && !l.contains("take")).count();
         assert_eq!(stored, stores, "%{}\n{dump}", f.symbol);

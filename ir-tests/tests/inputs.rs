@@ -1,8 +1,8 @@
 //! The oracles of [`ir_tests::inputs`], for a moment each, on inputs that are the same in every
 //! run.
 //!
-//! `BROLGA_FUZZ_SECONDS=600 cargo test -p ir-tests --test inputs -- clif_text --nocapture` searches
-//! for ten minutes instead, on other inputs in every run; `cargo xtask fuzz` does that where there
+//! `BROLGA_FUZZ_SECONDS=600 cargo test -p ir-tests clif_text -- --nocapture` searches for ten
+//! minutes instead, on other inputs in every run; `cargo xtask fuzz` does that where there
 //! is no libFuzzer.
 
 use std::cell::Cell;

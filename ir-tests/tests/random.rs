@@ -4,7 +4,7 @@
 //! [`brolga_fuzz::judge`]. A failing program is made smaller by proptest, which shortens the bytes,
 //! and left as a file that `brolga-fuzz` can go on with.
 //!
-//! `BROLGA_FUZZ_SECONDS=600 cargo test -p ir-tests --test random -- --nocapture` searches for ten
+//! `BROLGA_FUZZ_SECONDS=600 cargo test -p ir-tests random:: -- --nocapture` searches for ten
 //! minutes, and `BROLGA_FUZZ_SEED=7` among other programs. For hours there is `cargo xtask fuzz
 //! program`, which survives crashes and hangs.
 

@@ -4,37 +4,13 @@
 //! What programs themselves take from `malloc` does not count; nor do mappings of the tape, which
 //! stay with the rule.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::path::Path;
 
 use brolga::Options;
 use brolga_driver::protocol::derive;
 use brolga_driver::{BoundArg, Directive, File, Invocation, Memory};
+use brolga_testing::counting::requests;
 use ir_tests::cases;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: forwards to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: our contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: our contract.
-        unsafe { System.dealloc(p, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Allocations of each of three calls in the same memory. `None` if the call does not finish.
 fn allocations(file: &File, call: &Invocation) -> Option<[usize; 3]> {
@@ -51,13 +27,13 @@ fn allocations(file: &File, call: &Invocation) -> Option<[usize; 3]> {
             }
         }
         memory.reset_shadows(call);
-        let before = ALLOCATIONS.with(Cell::get);
+        let before = requests();
         // SAFETY: every pointer is to a live block of `memory`, as the file's own tests pass it.
         unsafe {
             let mut pullback = rule.forward_into(&args, &mut results).ok()?;
             pullback.call_into(&call.seeds, &mut cotangents).ok()?;
         }
-        *count = ALLOCATIONS.with(Cell::get) - before;
+        *count = requests() - before;
     }
     Some(counts)
 }

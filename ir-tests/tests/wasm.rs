@@ -12,13 +12,12 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, TrapCode, Type, UserFuncName, types};
 use brolga::cranelift_codegen::isa::CallConv;
-use brolga::{ArgActivity, FuncKey, Ideas, Inline, MemoryMode, Mode, Options, Program};
+use brolga::{ArgActivity, FuncKey, Inline, MemoryMode, Mode, Options, Pass, PassSet, Program};
 use brolga_driver::inputs::{Input, flatten, inputs, with_inputs};
 use brolga_driver::noise::Noise;
 use brolga_driver::protocol::reseeded;
@@ -27,7 +26,7 @@ use brolga_driver::value::{decode_all, from_data};
 use brolga_driver::{BoundArg, Invocation, Item, Num, Outcome, compare, quiet};
 use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
 use brolga_wasm::{FuncType, Gradient, Instance, Module, Val, ValType};
-use libtest_mimic::{Arguments, Failed, Trial, run};
+use libtest_mimic::{Failed, Trial};
 
 const FOLDERS: [&str; 5] = ["O0", "O2", "O3-simd", "linked", "text"];
 
@@ -51,11 +50,6 @@ const SINGLE: Tolerances = Tolerances {
     differences: fd::Options { precision: f32::EPSILON as f64, f32_inputs: false, noise: 0.0 },
 };
 
-fn main() -> ExitCode {
-    let args = Arguments::from_args();
-    run(&args, trials(&Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm"))).exit_code()
-}
-
 /// A function, what is made of it, and which arguments are said to be `noalias`.
 type Asked = (String, Kind, Vec<bool>);
 
@@ -67,7 +61,8 @@ struct Loaded {
     calls: Vec<String>,
 }
 
-fn trials(root: &Path) -> Vec<Trial> {
+/// A test for each line about each module.
+pub fn trials(root: &Path) -> Vec<Trial> {
     let mut all = Vec::new();
     for folder in FOLDERS {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
@@ -141,8 +136,8 @@ struct Kind {
     mode: Mode,
     memory: MemoryMode,
     debug: bool,
-    /// Bits of the planner's ideas.
-    ideas: u32,
+    /// Passes that are left out.
+    disabled: PassSet,
     /// Which calls are replaced by what they call.
     inline: Inline,
     /// Whether buffers are said to be reached through their arguments alone, where no two are one.
@@ -154,7 +149,7 @@ const LEAVE: Kind = Kind {
     mode: Mode::Split,
     memory: MemoryMode::Leave,
     debug: false,
-    ideas: u32::MAX,
+    disabled: PassSet::NONE,
     inline: Inline::Never,
     noalias: false,
 };
@@ -325,8 +320,8 @@ impl<'a> Subject<'a> {
             return Ok(gradient.clone());
         }
         let activity: Vec<_> = self.ty.params().iter().map(|t| brolga_wasm::default_activity(*t)).collect();
-        let Kind { mode, memory, debug, ideas, inline, noalias: _ } = kind;
-        let options = Options { mode, memory, debug, ideas: Ideas::of_bits(ideas), inline, ..Options::full() };
+        let Kind { mode, memory, debug, disabled, inline, noalias: _ } = kind;
+        let options = Options { mode, memory, debug, disabled, inline, ..Options::full() };
         let name = self.call.symbol.trim_start_matches('%');
         let mut request = self.loaded.module.request(name, &activity).map_err(described)?;
         request.noalias[1..].clone_from_slice(&said);
@@ -440,28 +435,27 @@ impl<'a> Subject<'a> {
     /// One function for value and gradient gives the numbers that two give, bit by bit; but where
     /// loops are run again, or calls are inlined, in another order.
     fn as_one(&self, leave: &Run, restore: &Run, found: &mut Vec<String>) -> Result<(), String> {
-        // Some of the planner's ideas, others for each call; a module's own functions may round in
-        // another way than the host's (`share`).
+        // Some of the passes, others for each call; a module's own functions may round in another
+        // way than the host's (`share-calls`).
         let hash = |h: u32, b: u8| (h ^ u32::from(b)).wrapping_mul(0x0100_0193);
         let bits = format!("{}{:?}", self.call.symbol, self.call.args).bytes().fold(0x811c_9dc5, hash) >> 7;
-        let bit = |name| Ok::<_, String>(1 << Ideas::NAMES.iter().position(|n| *n == name).ok_or("no such idea")?);
-        let some = bits | bit("share")?;
-        let in_order = !bit("again")?;
-        let again = !bit("worth")?;
+        let some = PassSet::of_bits(!bits).set(Pass::ShareCalls, false);
+        let in_order = PassSet::from(Pass::RerunLoops);
+        let again = PassSet::from(Pass::CostModel);
         let kinds = [
             Kind { mode: Mode::Combined, ..LEAVE },
-            Kind { mode: Mode::Gradient, ideas: in_order, ..LEAVE },
+            Kind { mode: Mode::Gradient, disabled: in_order, ..LEAVE },
             Kind { mode: Mode::Gradient, ..LEAVE },
-            Kind { mode: Mode::Gradient, ideas: again, ..LEAVE },
+            Kind { mode: Mode::Gradient, disabled: again, ..LEAVE },
             Kind { mode: Mode::Combined, debug: true, ..RESTORE },
-            Kind { mode: Mode::Combined, ideas: some, ..LEAVE },
-            Kind { ideas: some, ..LEAVE },
+            Kind { mode: Mode::Combined, disabled: some, ..LEAVE },
+            Kind { disabled: some, ..LEAVE },
             Kind { mode: Mode::Gradient, inline: Inline::SMALL, ..LEAVE },
             Kind { mode: Mode::Combined, inline: Inline::Auto, ..LEAVE },
             Kind { inline: Inline::SMALL, ..RESTORE },
             Kind { mode: Mode::Combined, noalias: true, ..LEAVE },
             Kind { mode: Mode::Combined, noalias: true, ..RESTORE },
-            Kind { mode: Mode::Gradient, ideas: in_order, noalias: true, ..LEAVE },
+            Kind { mode: Mode::Gradient, disabled: in_order, noalias: true, ..LEAVE },
         ];
         // To derive a program with a library takes a second: each call of such asks for some, and
         // all calls together for all.
@@ -470,10 +464,10 @@ impl<'a> Subject<'a> {
         for (_, kind) in (0..).zip(kinds).filter(|(n, _)| n % apart == self.turn % apart) {
             let run = self.gradient(&self.call, kind)?;
             let two = if kind.memory == MemoryMode::Leave { leave } else { restore };
-            let reordered = kind.inline != Inline::Never || kind.mode == Mode::Gradient && kind.ideas != in_order;
+            let reordered = kind.inline != Inline::Never || kind.mode == Mode::Gradient && kind.disabled != in_order;
             let same = if reordered {
                 run.outcome.apart(&two.outcome, self.tolerances.tape).is_none()
-            } else if kind.ideas == LEAVE.ideas {
+            } else if kind.disabled == LEAVE.disabled {
                 run.outcome.same_gradient(&two.outcome)
             } else {
                 run.outcome.equal_gradient(&two.outcome)

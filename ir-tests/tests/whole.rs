@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::stages::dump;
-use brolga::{Arg, DerivedRule, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
+use brolga::{Arg, DerivedRule, Error, MemoryMode, Mode, Options, Pass, PassSet, Program, Request, Stage};
 use brolga_driver::File;
 use ir_tests::requests::request;
 
@@ -76,11 +76,8 @@ fn pointers(symbol: &str) -> usize {
     call.matches('[').count() - call.matches("i32[").count()
 }
 
-/// Those ideas whose bits are set, without the one by which a pullback may be there twice, calls
-/// and all.
-fn ideas(bits: u32) -> Ideas {
-    Ideas { finite: false, ..Ideas::of_bits(bits) }
-}
+/// The pass by which a pullback may be there twice, calls and all.
+const TWICE: PassSet = PassSet::of(&[Pass::VersionGuards]);
 
 /// Calls in the first of the functions that are dumped: whole, and forward passes.
 fn calls(program: &Program, request: &Request, options: &Options) -> (usize, usize) {
@@ -95,7 +92,7 @@ fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_that_it_reads_is
     for (symbol, (wholes, pairs)) in expected() {
         let request = request(&program, symbol, pointers(symbol));
         for memory in [MemoryMode::Leave, MemoryMode::Restore] {
-            let options = Options { mode: Mode::Gradient, memory, ideas: ideas(u32::MAX), ..Options::as_calls() };
+            let options = Options { mode: Mode::Gradient, memory, disabled: TWICE, ..Options::as_calls() };
             assert_eq!(calls(&program, &request, &options), (wholes, pairs), "%{symbol}, {memory:?}");
             // Who wants the value has the callee's forward pass run with everything else.
             let options = Options { mode: Mode::Combined, ..options };
@@ -105,10 +102,9 @@ fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_that_it_reads_is
                 "%{symbol}, {memory:?}, with its value"
             );
         }
-        for name in ["whole", "prune"] {
-            let bit = Ideas::NAMES.iter().position(|n| *n == name).expect("it is an idea");
-            let options = Options { mode: Mode::Gradient, ideas: ideas(!(1 << bit)), ..Options::as_calls() };
-            assert_eq!(calls(&program, &request, &options), (0, wholes + pairs), "%{symbol}, without {name}");
+        for pass in [Pass::JointCalls, Pass::Dce] {
+            let options = Options { mode: Mode::Gradient, disabled: TWICE.set(pass, true), ..Options::as_calls() };
+            assert_eq!(calls(&program, &request, &options), (0, wholes + pairs), "%{symbol}, without {pass}");
         }
     }
 }

@@ -10,7 +10,7 @@ use brolga::cranelift_codegen::cursor::{Cursor, FuncCursor};
 use brolga::cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, InstBuilder, InstructionData, MemFlagsData, Opcode, types,
 };
-use brolga::{DataObject, DerivedRule, Effort, Error, Ideas, Inline, MemoryMode, Mode, Options, jit};
+use brolga::{DataObject, DerivedRule, Effort, Error, Inline, MemoryMode, Mode, Options, PassSet, jit};
 use brolga_driver::protocol::violations_of;
 use brolga_driver::{Directive, File, Invocation};
 use brolga_transform::Derivation;
@@ -123,15 +123,15 @@ fn one_function_that_does_something_else() {
 }
 
 #[test]
-fn an_idea_that_changes_a_number() {
+fn a_pass_that_changes_a_number() {
     let other = TEXT.replace("fmul v0, v0", "fadd v0, v0");
     let (file, call) = subject(TEXT);
     let rule = |options: &Options| {
-        let d = derivation(if options.ideas == Ideas::default() { TEXT } else { &other }, options);
+        let d = derivation(if options.disabled == PassSet::NONE { TEXT } else { &other }, options);
         DerivedRule::from_derivation(d, &call.request(), options)
     };
     let found = violations_of(&file.program, &call, 1e-9, &rule).expect("nothing fails").join("\n");
-    assert!(found.contains("with Ideas"), "{found}");
+    assert!(found.contains("without {"), "{found}");
 }
 
 /// Little effort with calls replaced is what rules are made with at first.

@@ -1,9 +1,7 @@
 //! `bench`: what gradients cost.
 
-use std::path::Path;
-
 use benches::{
-    CallRow, Effort, How, Ideas, Mode, calls, costs, disasm, ideas, latency, measure, page, peers, report, scaling,
+    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling,
 };
 use brolga_driver::File;
 use serde_json::Value;
@@ -21,16 +19,21 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchMode::Combined => Mode::Combined,
         BenchMode::Split => Mode::Split,
     };
-    let ideas = without(args.without.as_deref().unwrap_or_default())?;
     // What calls pay for in the end, and what they wait for.
     let usual = if args.latency { crate::cli::Effort::Tiered } else { crate::cli::Effort::Full };
     let effort = args.effort.unwrap_or(usual).into();
-    let how = How { mode, ideas, inline: args.inline.into(), effort, threads: args.threads };
+    let how = How {
+        mode,
+        disabled: args.without.unwrap_or_default(),
+        inline: args.inline.into(),
+        effort,
+        threads: args.threads,
+    };
     let text = if args.costs {
         report::costs(&costs::run().map_err(failure)?) + "\n"
-    } else if args.ideas {
-        let worths = ideas::run(filter, how, Effort::default()).map_err(failure)?;
-        write(args, |all| page::ideas(all, &worths))?;
+    } else if args.passes {
+        let worths = passes::run(filter, how, Effort::default()).map_err(failure)?;
+        write(args, |all| page::passes(all, &worths))?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }
     } else if let Some(path) = args.file() {
         let file = File::read_for(path, &args.module.options(), &[])?;
@@ -102,23 +105,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Write what was measured to the file of results, and make the page anew.
+/// Put what was measured into the tables of `docs/PERFORMANCE.md`, if that is asked for.
 fn write(args: &BenchArgs, put: impl FnOnce(&mut Value)) -> Result<(), Failure> {
-    if !args.write {
-        return Ok(());
-    }
-    let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| chore(path, e));
-    let save = |path: &Path, text: String| std::fs::write(path, text).map_err(|e| chore(path, e));
-    let (results, document) = (page::results(), page::document());
-    let mut all = serde_json::from_str(&read(&results)?).map_err(|e| chore(&results, e))?;
-    put(&mut all);
-    let page = page::page(&read(&document)?, &all).map_err(|e| chore(&document, e))?;
-    save(&results, page::text(&all))?;
-    save(&document, page)
-}
-
-fn chore(path: &Path, e: impl std::fmt::Display) -> Failure {
-    Failure::Chore(format!("{}: {e}", path.display()))
+    if args.write { page::write(put).map_err(Failure::Chore) } else { Ok(()) }
 }
 
 /// An array for programs.
@@ -145,21 +134,6 @@ fn of_file(file: &File, args: &BenchArgs, how: How) -> Result<Vec<CallRow>, Fail
 
 /// Most letters of a call that are shown.
 const NAME: usize = 48;
-
-/// All ideas but those named.
-fn without(names: &str) -> Result<Ideas, Failure> {
-    let mut bits = u32::MAX;
-    for name in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
-        match Ideas::NAMES.iter().position(|n| *n == name) {
-            Some(i) => bits &= !(1 << i),
-            None => {
-                let names = Ideas::NAMES.join(", ");
-                return Err(Failure::Usage(format!("`{name}` is no idea of the planner's; they are {names}")));
-            }
-        }
-    }
-    Ok(Ideas::of_bits(bits))
-}
 
 fn failure(e: benches::Failure) -> Failure {
     match e {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use brolga::Ideas;
+use brolga::{Pass, PassSet};
 use brolga_driver::wasm::{Allocators, Imports, ModuleOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -372,7 +372,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = BenchMode::Gradient)]
     pub mode: BenchMode,
     #[arg(long, value_name = "LIST", help = without())]
-    pub without: Option<String>,
+    pub without: Option<PassSet>,
     /// Replace calls of short functions by their bodies before differentiation.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "small")]
     pub inline: Inline,
@@ -396,19 +396,19 @@ pub struct BenchArgs {
     /// as many as there are processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
-    /// Measure what each of the planner's ideas is worth instead: gradients with all of them beside
-    /// gradients without one.
+    /// Measure what each pass is worth instead: gradients with all of them beside gradients without
+    /// one.
     #[arg(long, conflicts_with_all = ["calls", "peers", "scaling", "latency", "disasm"])]
-    pub ideas: bool,
+    pub passes: bool,
     /// Measure what the constants of the cost model stand for instead, and print both.
-    #[arg(long, conflicts_with_all = ["filter", "calls", "peers", "scaling", "latency", "ideas", "disasm", "json"])]
+    #[arg(long, conflicts_with_all = ["filter", "calls", "peers", "scaling", "latency", "passes", "disasm", "json"])]
     pub costs: bool,
     /// Print machine code instead, with the number of instructions in each block: primal,
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,
     /// Write what is measured to benches/results.json, and the tables of docs/PERFORMANCE.md anew:
-    /// problems and programs, or what --peers, --ideas or --latency (with --effort full, too)
+    /// problems and programs, or what --peers, --passes or --latency (with --effort full, too)
     /// measure.
     #[arg(long, conflicts_with_all = ["filter", "mode", "without", "inline", "scaling", "costs", "disasm", "json"])]
     pub write: bool,
@@ -416,9 +416,8 @@ pub struct BenchArgs {
 
 /// The help of `--without`.
 fn without() -> String {
-    let (last, first) = Ideas::NAMES.split_last().expect("there are ideas");
-    let names = first.join(", ");
-    format!("Turn some of the planner's ideas off, to see what they are worth: {names} or {last}, separated by commas")
+    let names = Pass::ALL.iter().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+    format!("Leave passes out, to see what they are worth. Names, separated by commas: {names}")
 }
 
 impl BenchArgs {
@@ -478,9 +477,6 @@ pub struct DumpArgs {
     /// `refuse` for CLIF, and `trap` for modules.
     #[arg(long, value_enum)]
     pub untracked: Option<Untracked>,
-    /// Dump the pipeline as it is without Cranelift's optimisations.
-    #[arg(long)]
-    pub no_opt: bool,
 }
 
 /// Which calls are replaced.

@@ -20,7 +20,7 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let memory = args.memory.map(Into::into).unwrap_or_default();
     let (inline, effort) = (args.inline.into(), args.effort.into());
     let untracked = crate::grad::untracked(&file, args.untracked);
-    let options = Options { memory, inline, effort, untracked, optimize: !args.no_opt, ..Options::default() };
+    let options = Options { memory, inline, effort, untracked, ..Options::default() };
     let failed = |e| Failure::Run(format!("%{}", file.program.funcs[func].symbol), e);
     let dump = |stage| caught("dump", || brolga::dump(&file.program, &request, &options, stage)).map_err(failed);
     match wanted {

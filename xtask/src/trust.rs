@@ -21,7 +21,7 @@ pub fn mutants(row: Option<&str>, case: Option<&str>, most: usize) -> Result<(),
     let mut survived = Vec::new();
     if case.is_none() {
         show("Rows, against the functions that they describe:\n\n");
-        let args = ["test", "--quiet", "--package", "brolga-rules", "--test", "rules", "mutants", "--", "--nocapture"];
+        let args = ["test", "--quiet", "--package", "brolga-rules", "--test", "main", "mutants::", "--", "--nocapture"];
         let mut rows = command("cargo", &args);
         if let Some(row) = row {
             rows.env("BROLGA_ROW", row);
@@ -54,9 +54,9 @@ pub fn fuzz(target: &str, minutes: u64, seed: Option<u32>) -> Result<(), Failure
         target if has_libfuzzer() => by_coverage(target, minutes),
         target => {
             show("cargo-fuzz is not installed, so inputs are drawn blindly.\n");
-            let args = ["test", "--package", "ir-tests", "--test", "inputs", "--"];
+            let args = ["test", "--package", "ir-tests", "--test", "main", "--"];
             let mut search = command("cargo", &args);
-            search.args([target, "--exact", "--nocapture"]);
+            search.args([&format!("inputs::{target}"), "--exact", "--nocapture"]);
             search.env("BROLGA_FUZZ_SECONDS", (minutes * 60 / parts(target)).to_string());
             run(search)
         }

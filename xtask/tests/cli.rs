@@ -371,14 +371,14 @@ fn bench_says_what_there_is() {
     xtask(&["bench", "dot", "--latency", "--disasm"]).expect(2).says("cannot be used with");
     let table = xtask(&["bench", "mul", "--latency"]).expect(0).stdout;
     assert!(table.contains("/ Cranelift") && table.contains("geometric mean"), "{table}");
-    xtask(&["bench", "dot", "--ideas", "--disasm"]).expect(2).says("cannot be used with");
-    let parts = xtask(&["bench", "mul", "--ideas", "--json"]).expect(0).stdout;
+    xtask(&["bench", "dot", "--passes", "--disasm"]).expect(2).says("cannot be used with");
+    let parts = xtask(&["bench", "mul", "--passes", "--json"]).expect(0).stdout;
     let parts: Value = serde_json::from_str(&parts).expect("JSON");
     let parts = parts.as_array().expect("an array");
     assert!(parts.iter().all(|p| p["name"].is_string() && p["time_ratio"].as_f64().is_some_and(|x| x > 0.0)));
-    let table = xtask(&["bench", "matvec", "--ideas"]).expect(0).stdout;
-    let lanes = table.lines().find(|l| l.trim_start().starts_with("lanes")).expect("a row");
-    assert!(lanes.contains("matvec"), "{table}");
+    let table = xtask(&["bench", "matvec", "--passes"]).expect(0).stdout;
+    let vectorised = table.lines().find(|l| l.trim_start().starts_with("vectorise")).expect("a row");
+    assert!(vectorised.contains("matvec"), "{table}");
     let code = xtask(&["bench", "dot", "--disasm"]).expect(0).stdout;
     for what in ["primal: %dot, ", "derivative: %dot__gradient, ", "by hand: %dot_hand, "] {
         assert!(code.contains(what), "{code}");

@@ -1,8 +1,6 @@
 //! Blocks of an allocator that the program brings along: which loads may be done again, on small
 //! functions.
 
-mod common;
-
 use brolga_analysis::calls::deferred_free;
 use brolga_analysis::memory::clobber::{ClobberInput, reloadable};
 use brolga_analysis::memory::mod_ref::Part;
@@ -12,7 +10,7 @@ use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::{Allocator, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
 
-use common::{MALLOC_AND_FREE, NOTHING_SAID, bodies, module, with_input};
+use crate::common::{MALLOC_AND_FREE, NOTHING_SAID, bodies, module, with_input};
 
 /// An allocator of which nothing but its names tells that it is one: it writes wherever it wants.
 const LIBRARY: &str = "

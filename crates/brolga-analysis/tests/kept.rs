@@ -1,14 +1,14 @@
 //! Which memory calls are told is kept, and which loads may rely on it, on small functions.
 
-mod common;
-
 use brolga_analysis::Kept;
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::preserved;
 use brolga_ir::Program;
+use brolga_testing::program;
 use cranelift_codegen::ir::{Inst, InstructionData};
 
-use common::{MALLOC_AND_FREE, NOTHING_SAID, program, with_input};
+use crate::common;
+use crate::common::{MALLOC_AND_FREE, NOTHING_SAID, with_input};
 
 /// Functions to call.
 const LIBRARY: &str = "
@@ -351,7 +351,7 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
     assert_eq!(last(body, Some(Kept::of_params([2]))), "");
     // One of two, of which one is kept.
     let one = body.replace("iadd v1, v4", "select v4, v1, v2").replace("fn2(v0, v2, v1)", "fn2(v0, v2, v5)");
-    let loads = |kept| with_input(&module(&one), NOTHING_SAID, |cx, _| crate::loads(cx.places(), kept));
+    let loads = |kept| with_input(&module(&one), NOTHING_SAID, |cx, _| self::loads(cx.places(), kept));
     assert_eq!(loads(Kept::of_params([1])), [false, false, false, false]);
     assert_eq!(loads(Kept::of_params([1, 2])), [true, true, false, false]);
     assert_eq!(last(&one, Some(Kept::of_params([1]))), "");

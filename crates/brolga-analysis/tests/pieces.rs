@@ -1,9 +1,9 @@
 //! Which bytes of integers are where.
 
-mod common;
-
 use brolga_analysis::kinds::bytes::bytes_of;
-use common::{bodies, program};
+use brolga_testing::program;
+
+use crate::common::bodies;
 
 /// For each instruction of a body what is known of its result: operand, mask and distance of each
 /// part.

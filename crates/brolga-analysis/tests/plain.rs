@@ -1,14 +1,12 @@
 //! Which functions of an allocator are called as they are, on small ones.
 
-mod common;
-
 use brolga_analysis::calls::{opaque_allocator, summarise};
 use brolga_analysis::{CalleeKind, Summaries};
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
 use cranelift_codegen::ir::Function;
 
-use common::{MALLOC_AND_FREE, module};
+use crate::common::{MALLOC_AND_FREE, module};
 
 /// Takes the first block of a list, and puts one back.
 const TAKES: &str = "

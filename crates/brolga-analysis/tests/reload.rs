@@ -1,14 +1,13 @@
 //! Which loads may be done again: places, effects and clobbering, on small functions.
 
-mod common;
-
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::reloadable;
 use brolga_analysis::memory::mod_ref::Span;
 use brolga_analysis::{Blocks, Cfg, Summaries};
+use brolga_testing::program;
 use cranelift_codegen::ir::{Function, Inst, InstructionData};
 
-use common::{NOTHING_SAID, bodies, program, with_input};
+use crate::common::{NOTHING_SAID, bodies, with_input};
 
 /// Loads of a function in layout order.
 fn loads(func: &Function) -> Vec<Inst> {

@@ -1,10 +1,9 @@
 //! What results are made from.
 
-mod common;
-
 use brolga_analysis::Summaries;
+use brolga_testing::program;
 
-use common::{bodies, program};
+use crate::common::bodies;
 
 /// The sources of the results of `%f`, with `%g`.
 fn sources(g: &str, f: &str) -> String {

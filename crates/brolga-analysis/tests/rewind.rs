@@ -1,11 +1,10 @@
 //! Which loads can be done again where, when every write is undone.
 
-mod common;
-
 use brolga_analysis::memory::reload_after_undo::Rewind;
+use brolga_testing::program;
 use cranelift_codegen::ir::{Block, Inst, InstructionData};
 
-use common::{NOTHING_SAID, program, with_input};
+use crate::common::{NOTHING_SAID, with_input};
 
 /// For the first load of `%f`: in each block, the positions at which it can be done again, as a
 /// string of `+` and `-`.

@@ -1,16 +1,15 @@
 //! Memory of arguments that the caller does not read afterwards: who writes to it and nothing else,
 //! and who may read it.
 
-mod common;
-
 use brolga_analysis::Private;
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::ClobberInput;
 use brolga_analysis::uses::Uses;
 use brolga_ir::Allocator;
+use brolga_testing::program;
 use cranelift_codegen::ir::{InstructionData, Opcode};
 
-use common::{MALLOC_AND_FREE, module, program, with_input};
+use crate::common::{MALLOC_AND_FREE, module, with_input};
 
 /// A word for each load, store and call of `%f`, in order: whether it is known to write to that
 /// memory and nothing else, whether it may read it.

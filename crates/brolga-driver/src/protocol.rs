@@ -13,7 +13,7 @@
 //! - what comes out is linear in seeds and initial shadows together;
 //! - nothing is written outside of its bounds;
 //! - a debug run has nothing to complain of, and gives the same bits;
-//! - with some of the planner's ideas turned off, and with little effort, it gives the same
+//! - with some of the passes turned off, and with little effort, it gives the same
 //!   numbers;
 //! - when its calls have paid for more effort, it gives the same bits as before, but for signs of
 //!   zeros;
@@ -36,7 +36,10 @@ mod overwritten;
 mod tiers;
 mod unneeded;
 
-use brolga::{ArgActivity, DerivedRule, Effort, Error, Ideas, MemoryMode, Mode, Options, Program, Request, Stage};
+use brolga::{
+    ArgActivity, DerivedRule, Effort, Error, MemoryMode, Mode, Options, Pass, PassSet, Program, Request, Stage,
+    TapeKind,
+};
 
 use crate::bind::{BoundArg, Invocation};
 use crate::compare::close;
@@ -90,8 +93,8 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
         let split = if memory == MemoryMode::Leave { &leave } else { &restore };
         // Where memory is restored, with all that is possible, be it worth it or not; but not with
         // what adds in another order.
-        let ideas = Ideas { worth: memory == MemoryMode::Leave, ..Ideas::default().in_order() };
-        let options = Options { mode, memory, debug, ideas, ..Options::as_calls() };
+        let disabled = Pass::REORDERING.set(Pass::CostModel, memory != MemoryMode::Leave);
+        let options = Options { mode, memory, debug, disabled, ..Options::as_calls() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
             Ok(one) => {
                 found.extend(as_one(&one, split, mode).into_iter().map(|c| format!("{mode:?}, {memory:?}: {c}")))
@@ -99,29 +102,30 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
             Err(e) => found.push(format!("{mode:?}, {memory:?}: {e}")),
         }
     }
-    // Some of the ideas, others for each call, and in the same way what else there is to choose
+    // Some of the passes, others for each call, and in the same way what else there is to choose
     // from.
     let (bits, choice) = chosen(call);
     let mode = [Mode::Split, Mode::Combined, Mode::Gradient, Mode::Gradient][(choice & 3) as usize];
     let memory = if choice >> 2 & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
-    let all = Ideas::of_bits(bits);
-    let some = all.in_order();
+    let all = PassSet::of_bits(!bits);
+    let some = all.and(Pass::REORDERING);
+    let tape = if choice >> 9 & 1 == 0 { TapeKind::Fenced } else { TapeKind::Checked };
     // Loops that are run again, wherever that can be done, add in another order.
-    let again = Ideas { worth: false, prune: true, reload: true, again: true, ..all };
+    let again = all.and(Pass::CostModel.into()).without(PassSet::of(&[Pass::Dce, Pass::Reload, Pass::RerunLoops]));
     // What adds in the same order must give the same bits where little effort is made, too.
-    let same_order = Ideas::default().in_order();
+    let same_order = Pass::REORDERING;
     let (full, quick) = (Effort::Full, Effort::Quick);
-    for (mode, ideas, effort) in [(mode, some, full), (Mode::Gradient, again, full), (mode, same_order, quick)] {
-        let options = Options { mode, memory, ideas, effort, ..Options::as_calls() };
+    for (mode, disabled, effort) in [(mode, some, full), (Mode::Gradient, again, full), (mode, same_order, quick)] {
+        let options = Options { mode, memory, disabled, effort, tape, ..Options::as_calls() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
-            Ok(other) if ideas.again && other.apart(&leave, tol).is_none() => {}
+            Ok(other) if options.runs(Pass::RerunLoops) && other.apart(&leave, tol).is_none() => {}
             Ok(other) if other.equal_gradient(&leave) && (mode == Mode::Gradient || other.same_value(&leave)) => {}
             Ok(other) => found.push(format!(
-                "{mode:?}, {effort:?} with {ideas:?}: the gradient is {}, else {}",
+                "{mode:?}, {effort:?} without {disabled:?}: the gradient is {}, else {}",
                 describe(&other),
                 describe(&leave)
             )),
-            Err(e) => found.push(format!("{mode:?}, {effort:?} with {ideas:?}: {e}")),
+            Err(e) => found.push(format!("{mode:?}, {effort:?} without {disabled:?}: {e}")),
         }
     }
     found.extend(tiers::violations(call, mode, memory, rule));
@@ -133,7 +137,7 @@ pub fn violations_of(program: &Program, call: &Invocation, tol: f64, rule: Deriv
     Ok(found)
 }
 
-/// Two numbers that differ from call to call and are the same in every run: one bit for each idea,
+/// Two numbers that differ from call to call and are the same in every run: one bit for each pass,
 /// and others for whatever else there is to choose from.
 fn chosen(call: &Invocation) -> (u32, u32) {
     let text = format!("{}{:?}", call.symbol, call.args);

@@ -1,7 +1,7 @@
 //! The working IR of Brolga.
 //!
 //! Everything the pipeline hands from one stage to the next is defined here: the program that is
-//! differentiated ([`program`]), what the caller asks for ([`request`]), what can go wrong
+//! differentiated ([`program`]), what the caller asks for ([`request`], [`options`]), what can go wrong
 //! ([`diag`]), and the builder-local block graph in which forward pass and pullback are assembled
 //! ([`block`], [`inst`]) with its way in from CLIF ([`lift`]) and out again ([`lower`]).
 //!
@@ -17,8 +17,10 @@ pub mod lift;
 pub mod lower;
 pub mod map;
 pub mod names;
+pub mod options;
 pub mod origin;
 pub mod pages;
+pub mod passes;
 pub mod print;
 pub mod program;
 pub mod request;
@@ -26,8 +28,8 @@ pub mod source_name;
 
 pub use diag::{Diagnostic, Diagnostics, OFFSET, position};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
+pub use options::{Effort, FloatOrder, Inline, Made, MemoryMode, Mode, Options, TapeKind, Untracked};
 pub use origin::Origin;
+pub use passes::{Pass, PassSet};
 pub use program::{Allocator, DataObject, Func, Program};
-pub use request::{
-    ArgActivity, Effort, Elem, Ideas, Inline, Made, MemoryMode, Mode, Options, Request, ResultActivity, Untracked,
-};
+pub use request::{ArgActivity, Elem, Request, ResultActivity};

@@ -1,14 +1,13 @@
 //! Whole programs: the dot-product identity between reverse and forward mode, and the two orders of
 //! the tape.
 
-mod common;
-
 use brolga_oracle::interp::{Domain, Machine, NodeId, Prov, Val};
 use brolga_oracle::tape::Tape;
 use brolga_oracle::{Candidate, Limits, Oracle, OracleArg, OracleOutcome, Tangent};
+use brolga_testing::program;
 use cranelift_codegen::data_value::DataValue;
 
-use common::{close, dup, f64_of, f64v, func, program};
+use crate::common::{close, dup, f64_of, f64v, func};
 
 /// In place: x[i] = sin(x[i]) · a + x[i-1]; result Σ x[i]², recursively over the length.
 const PROGRAM: &str = "function %f(i64, i64, f64) -> f64 fast {

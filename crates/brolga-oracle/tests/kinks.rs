@@ -1,9 +1,8 @@
 //! The tape at kinks and poles: its slopes are those that `docs/KINKS.md` promises, line by line.
 
-mod common;
-
 use brolga_ir::Program;
 use brolga_oracle::{Oracle, OracleArg, OracleError};
+use brolga_testing::program;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::immediates::Ieee64;
 
@@ -58,9 +57,7 @@ impl Line {
         } else {
             (format!("fn0 = %{}({types}) -> f64 system_v\n", self.name), format!("v9 = call fn0({args})"))
         };
-        common::program(&format!(
-            "function %f({types}) -> f64 system_v {{\n{declared}block0({params}):\n{body}\nreturn v9\n}}"
-        ))
+        program(&format!("function %f({types}) -> f64 system_v {{\n{declared}block0({params}):\n{body}\nreturn v9\n}}"))
     }
 
     fn on_tape(&self) -> Result<Vec<f64>, OracleError> {

@@ -1,12 +1,11 @@
 //! Loads, stores, atomics, traps and limits.
 
-mod common;
-
 use brolga_oracle::{Limits, Oracle, OracleArg, OracleError};
+use brolga_testing::program;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::TrapCode;
 
-use common::{Native, dup, f64_of, f64v, func, program};
+use crate::common::{Native, dup, f64_of, f64v, func};
 
 /// Run `%f(pointer)` on two copies of some bytes, interpreted and compiled, and compare results and
 /// memory.

@@ -1,16 +1,14 @@
 //! The interpreter against machine code: every opcode on edge values.
 
-mod common;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use brolga_oracle::Oracle;
 use brolga_oracle::interp::{from_bits, lanes, to_bits};
+use brolga_testing::program;
+use brolga_testing::quiet::catch;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Type;
 
-use common::ops::{cases, tuples};
-use common::{Native, func, program};
+use crate::common::ops::{cases, tuples};
+use crate::common::{Native, func};
 
 /// Equal bits; NaNs are equal to each other, since Cranelift does not say which NaN an operation
 /// gives.
@@ -26,16 +24,15 @@ fn same(ty: Type, x: &DataValue, y: &DataValue) -> bool {
 #[test]
 fn every_opcode_on_edge_values() {
     // Cranelift says "unsupported" in panics for some combinations; they are not ours to print.
-    std::panic::set_hook(Box::new(|_| {}));
     let mut skipped = Vec::new();
     let mut wrong = Vec::new();
     let mut compared = 0;
     for case in cases() {
-        let Ok(p) = catch_unwind(|| program(&case.text)) else {
+        let Some(p) = catch(|| program(&case.text)) else {
             wrong.push(format!("{}: does not verify", case.name));
             continue;
         };
-        let Ok(Ok(native)) = catch_unwind(AssertUnwindSafe(|| Native::compile(&p))) else {
+        let Some(Ok(native)) = catch(|| Native::compile(&p)) else {
             skipped.push(case.name);
             continue;
         };
@@ -56,7 +53,6 @@ fn every_opcode_on_edge_values() {
             }
         }
     }
-    let _ = std::panic::take_hook();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(compared > 50_000, "{compared} comparisons");
     // What this machine's backend lacks. Anything else that is skipped is a mistake in the table.

@@ -1,12 +1,12 @@
 //! Every float operation and every imported function: the tape against finite differences, dual
 //! numbers, and its own derivative.
 
-mod common;
-
 use brolga_oracle::fd::{self, Verdict};
 use brolga_oracle::{Oracle, OracleArg, Tangent};
+use brolga_testing::program;
 
-use common::{close, f64_of, f64v, func, program};
+use crate::common;
+use crate::common::{close, f64_of, f64v, func};
 
 /// (instruction or `call NAME`, points)
 fn operations() -> Vec<(String, Vec<Vec<f64>>)> {

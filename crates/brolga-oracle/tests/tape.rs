@@ -1,11 +1,10 @@
 //! The tape against closed forms.
 
-mod common;
-
 use brolga_oracle::{Activity, Custom, Limits, Oracle, OracleArg, OracleError, OracleOutcome, gradient};
+use brolga_testing::program;
 use cranelift_codegen::data_value::DataValue;
 
-use common::{close, dup, dup32, f32v, f64_of, f64v, func, program};
+use crate::common::{close, dup, dup32, f32v, f64_of, f64v, func};
 
 fn run(text: &str, args: &[OracleArg], seeds: &[DataValue]) -> Result<OracleOutcome, OracleError> {
     let p = program(text);

@@ -1,10 +1,10 @@
 //! Traces: the same gradient as without observing, and answers that belong to the run.
 
-mod common;
-
 use brolga_oracle::trace::{End, Port, Reason};
 use brolga_oracle::{Oracle, OracleArg};
-use common::{dup, f64v, func, program};
+use brolga_testing::program;
+
+use crate::common::{dup, f64v, func};
 
 /// A buffer through a copy, a loop over it, a minimum and a branch.
 const TEXT: &str = "

@@ -1,8 +1,7 @@
 //! Signals that are not ours: passed on to whoever was there before, or fatal as they would be
 //! without us. And what else concerns the process as a whole.
 //!
-//! A process has one set of handlers, so each case runs in a process of its own: the test starts
-//! its own program again for one test, with a variable set that makes that test play the child.
+//! A process has one set of handlers, so each case runs in a process of its own ([`in_child`]).
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
@@ -10,12 +9,12 @@ use std::arch::global_asm;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use brolga_runtime::guard::{handlers_are_in_place, install_handlers};
 use brolga_runtime::{CodeRanges, Signal, call_guarded};
+use brolga_testing::child::in_child;
 
 unsafe extern "C" {
     fn foreign_test_load(arg: *mut u8);
@@ -104,20 +103,6 @@ fn foreign_fault() {
     assert_eq!(result, Ok(()));
 }
 
-const CHILD: &str = "BROLGA_FOREIGN_CHILD";
-
-/// In the parent: run the test `name` in a child and return how it ended. In the child: do `what`
-/// and end well.
-fn in_child(name: &str, what: impl FnOnce()) -> Option<ExitStatus> {
-    if std::env::var_os(CHILD).is_some() {
-        what();
-        return None;
-    }
-    let program = std::env::current_exe().unwrap();
-    let output = Command::new(program).args(["--exact", name, "--test-threads=1"]).env(CHILD, "1").output().unwrap();
-    Some(output.status)
-}
-
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// A handler from before us, which repairs the fault of `foreign_test_load` by skipping it.
@@ -163,7 +148,7 @@ fn install(number: c_int, handler: usize, flags: c_int) {
 
 #[test]
 fn an_earlier_handler_sees_faults_that_are_not_ours() {
-    let ended = in_child("an_earlier_handler_sees_faults_that_are_not_ours", || {
+    let ended = in_child(module_path!(), "an_earlier_handler_sees_faults_that_are_not_ours", || {
         install(libc::SIGSEGV, skip_load as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK);
         trap_comes_back();
         assert_eq!(CALLS.load(SeqCst), 0);
@@ -192,7 +177,7 @@ unsafe extern "C" fn passes_on(number: c_int, info: *mut libc::siginfo_t, contex
 
 #[test]
 fn ours_is_installed_again_in_front_of_a_later_handler() {
-    let ended = in_child("ours_is_installed_again_in_front_of_a_later_handler", || {
+    let ended = in_child(module_path!(), "ours_is_installed_again_in_front_of_a_later_handler", || {
         let flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         install(libc::SIGSEGV, skip_load as *const () as usize, flags);
         trap_comes_back();
@@ -222,7 +207,7 @@ fn ours_is_installed_again_in_front_of_a_later_handler() {
 
 #[test]
 fn an_earlier_simple_handler_sees_signals_that_are_sent() {
-    let ended = in_child("an_earlier_simple_handler_sees_signals_that_are_sent", || {
+    let ended = in_child(module_path!(), "an_earlier_simple_handler_sees_signals_that_are_sent", || {
         install(libc::SIGFPE, count as *const () as usize, 0);
         trap_comes_back();
         // SAFETY: always allowed.
@@ -234,7 +219,7 @@ fn an_earlier_simple_handler_sees_signals_that_are_sent() {
 
 #[test]
 fn a_foreign_fault_without_an_earlier_handler_is_fatal() {
-    let ended = in_child("a_foreign_fault_without_an_earlier_handler_is_fatal", || {
+    let ended = in_child(module_path!(), "a_foreign_fault_without_an_earlier_handler_is_fatal", || {
         trap_comes_back();
         foreign_fault();
     });
@@ -243,7 +228,7 @@ fn a_foreign_fault_without_an_earlier_handler_is_fatal() {
 
 #[test]
 fn an_illegal_instruction_outside_the_ranges_is_fatal() {
-    let ended = in_child("an_illegal_instruction_outside_the_ranges_is_fatal", || {
+    let ended = in_child(module_path!(), "an_illegal_instruction_outside_the_ranges_is_fatal", || {
         trap_comes_back();
         // SAFETY: does not return.
         unsafe { foreign_test_trap(ptr::null_mut()) };
@@ -253,7 +238,7 @@ fn an_illegal_instruction_outside_the_ranges_is_fatal() {
 
 #[test]
 fn a_sent_signal_is_fatal_as_ever_and_an_ignored_one_ignored() {
-    let ended = in_child("a_sent_signal_is_fatal_as_ever_and_an_ignored_one_ignored", || {
+    let ended = in_child(module_path!(), "a_sent_signal_is_fatal_as_ever_and_an_ignored_one_ignored", || {
         install(libc::SIGBUS, libc::SIG_IGN, 0);
         trap_comes_back();
         // SAFETY: always allowed.
@@ -268,7 +253,7 @@ fn a_sent_signal_is_fatal_as_ever_and_an_ignored_one_ignored() {
 #[test]
 fn stack_overflow_on_the_main_thread_is_a_trap() {
     // With one test thread, tests run on the main thread, whose stack the kernel grows.
-    let ended = in_child("stack_overflow_on_the_main_thread_is_a_trap", || {
+    let ended = in_child(module_path!(), "stack_overflow_on_the_main_thread_is_a_trap", || {
         let range = address(foreign_test_overflow)..foreign_test_overflow_end as *const () as usize;
         for _ in 0..2 {
             // SAFETY: the code calls itself until the stack ends, and may be abandoned.

@@ -1,40 +1,16 @@
 //! A rule that is called in a loop allocates nothing after the first call, and what is dropped is
 //! unmapped.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use brolga_runtime::{CodeRanges, Plan, Pool, Segment, call_guarded};
-
-/// Counts this thread's allocations, so that tests may run side by side.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: defers to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: our caller's obligation.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: our caller's obligation.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use brolga_testing::child::alone;
+use brolga_testing::counting::requests;
 
 fn allocations(what: impl FnOnce()) -> usize {
-    let before = COUNT.get();
+    let before = requests();
     what();
-    COUNT.get() - before
+    requests() - before
 }
 
 /// Stands for generated code: records through the layout that generated code knows.
@@ -65,16 +41,18 @@ fn the_second_call_allocates_nothing() {
     assert_eq!(allocations(|| (0..100).for_each(|_| one_call(&pool, &code))), 0);
 }
 
+/// In a process of its own, since mappings are the process's.
 #[test]
 #[cfg(target_os = "linux")]
 fn dropped_segments_are_unmapped() {
-    // Other tests of this process map a constant number of things; a leak would leave a thousand.
     let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
-    let before = mappings();
-    for _ in 0..1000 {
-        let mut segment = Segment::new(8 << 30).unwrap();
-        // SAFETY: as in `one_call`.
-        unsafe { record(segment.as_mut_ptr().cast()) };
-    }
-    assert!(mappings().abs_diff(before) < 50);
+    alone(module_path!(), "dropped_segments_are_unmapped", || {
+        let before = mappings();
+        for _ in 0..1000 {
+            let mut segment = Segment::new(8 << 30).unwrap();
+            // SAFETY: as in `one_call`.
+            unsafe { record(segment.as_mut_ptr().cast()) };
+        }
+        assert!(mappings().abs_diff(before) < 10);
+    });
 }

@@ -4,7 +4,8 @@ use brolga_ir::{Diagnostics, Options, Program, Request};
 use cranelift_codegen::isa::TargetIsa;
 
 use crate::derived::Derivation;
-use crate::pipeline::{Manner, Stages, derive_once};
+use crate::pipeline::{Observer, Stages};
+use crate::program::driver::{Asked, Manner, derive_once};
 use crate::program::inline_rollback::attempt;
 
 /// Run the pipeline for a request; `look` sees every stage of every variant.
@@ -16,12 +17,13 @@ pub fn derive_with(
     request: &Request,
     options: &Options,
     isa: &dyn TargetIsa,
-    look: impl FnMut(&Stages<'_>),
+    mut look: impl FnMut(&Stages<'_>),
 ) -> Result<Derivation, Diagnostics> {
-    // Whoever looks should see nothing of attempts that fail.
-    let (inlining, found) = attempt(program, request, options, isa)?;
-    let manner = Manner { pieces: found.pieces, demanded: found.demanded, looks: true, ..Manner::with(&inlining) };
-    let found = derive_once(program, request, options, manner, isa, look, |_, _| {})?;
+    // An observer is shown nothing of attempts that fail.
+    let asked = Asked { program, request, options, isa };
+    let (inlining, found) = attempt(asked)?;
+    let manner = Manner { inlining: &inlining, pieces: found.pieces, demanded: found.demanded };
+    let found = derive_once(asked, manner, Observer { stages: Some(&mut look), statements: None })?;
     found.verify(isa).map(|()| found)
 }
 
@@ -51,5 +53,5 @@ pub fn derive_unverified(
     options: &Options,
     isa: &dyn TargetIsa,
 ) -> Result<Derivation, Diagnostics> {
-    attempt(program, request, options, isa).map(|found| found.1)
+    attempt(Asked { program, request, options, isa }).map(|found| found.1)
 }

@@ -20,15 +20,26 @@ use brolga_analysis::{
     Blocks, Cfg, Contents, Delta, Kept, Loops, ParamMode, Pointers, Private, RootKind, Summaries, Variant,
 };
 use brolga_ir::inst::Val;
-use brolga_ir::map::{HashMap, HashSet, IndexMap};
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Program, Untracked};
+use brolga_ir::map::{HashMap, HashSet};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Untracked};
 use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::primal::normalise::Normalised;
-use crate::primal::undo_commoning;
 
 use crate::shadow::overwrites::Overwrites;
+
+/// What all variants of a derivation are derived from.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub program: &'a Program,
+    pub options: &'a Options,
+    pub summaries: &'a Summaries,
+    /// Whether some function computes a float's bits from integers in memory.
+    pub demanded: bool,
+    pub isa: &'a dyn TargetIsa,
+}
 
 /// What is known of one variant.
 pub struct Facts<'a> {
@@ -53,9 +64,6 @@ pub struct Facts<'a> {
     pub release: Option<FuncKey>,
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
-    /// Parameters of loops that hold what has been loaded a turn ahead, and loads that give the
-    /// same.
-    pub twins: IndexMap<ir::Value, ir::Inst>,
     /// Which memory direct calls are told is kept.
     pub kept: HashMap<ir::Inst, Kept>,
     /// Calls of `free` whose blocks stay until the pullback is done.
@@ -96,15 +104,14 @@ pub struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Run the analyses. `root` says that the caller asks for this function itself, `mode` what its
     /// derivative is to be.
-    pub fn compute(
-        program: &'a Program,
+    pub(crate) fn compute(
+        cx: Context<'a>,
         primal: &'a Normalised,
         variant: &'a Variant,
-        options: &'a Options,
-        summaries: &'a Summaries,
-        (root, demanded): (bool, bool),
         mode: Mode,
+        root: bool,
     ) -> (Self, Vec<Diagnostic>) {
+        let Context { program, options, summaries, demanded, .. } = cx;
         let func = &primal.func;
         let Normalised { cfg, loops, uses, .. } = primal;
         // That something is constant is told by blocks, too.
@@ -114,7 +121,7 @@ impl<'a> Facts<'a> {
         };
         let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), noalias);
         // Where memory is restored nothing is to be read that a release has not given back.
-        let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.ideas.reload;
+        let waits = mode != Mode::Split && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
         let release = if waits { deferred_free::releases(program, func, cfg, &mut blocks) } else { None };
         let input = ClobberInput {
             program,
@@ -126,19 +133,13 @@ impl<'a> Facts<'a> {
         };
         let (mut reload, mut deferred) = (EntitySet::new(), EntitySet::new());
         if mode != Mode::Split {
-            reload = if options.ideas.reload { clobber::reloadable(&input) } else { EntitySet::new() };
+            reload = if options.runs(Pass::Reload) { clobber::reloadable(&input) } else { EntitySet::new() };
             deferred = clobber::deferred(&input);
         }
         let mut told = HashMap::default();
-        if options.ideas.kept {
+        if options.runs(Pass::PreservedMemory) {
             told = preserved::calls(&input, (mode == Mode::Split).then_some(variant.kept));
             reload.extend(preserved::loads(input.places(), variant.kept).iter());
-        }
-        let mut twins = IndexMap::default();
-        if options.ideas.ahead && !reload.is_empty() {
-            let still_there =
-                undo_commoning::twins(func, loops).into_iter().filter(|(_, l)| l.iter().all(|&i| reload.contains(i)));
-            twins.extend(still_there.map(|(v, [twin, ..])| (v, twin)));
         }
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
@@ -167,15 +168,18 @@ impl<'a> Facts<'a> {
         };
         let (activity, problems) = activity::compute(&input);
 
-        let ideas = &options.ideas;
         let places = Places { program, func, cfg, blocks: &blocks };
-        let in_place = if ideas.in_place { accumulate::in_place(places, uses, &activity) } else { EntitySet::new() };
+        let in_place = if options.runs(Pass::Accumulate) {
+            accumulate::in_place(places, uses, &activity)
+        } else {
+            EntitySet::new()
+        };
         let private = match options.memory {
             MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
             MemoryMode::Restore => Private::default(),
         };
         let mut whole = EntitySet::new();
-        if mode == Mode::Gradient && ideas.whole && ideas.prune {
+        if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
             whole = whole_calls(&WholeInput {
                 at: &ClobberInput {
                     program,
@@ -202,7 +206,6 @@ impl<'a> Facts<'a> {
             blocks,
             release,
             reload,
-            twins,
             kept: told,
             deferred,
             in_place,

@@ -10,8 +10,9 @@
 //! guards     strong zeros, and versions of the pullback without them
 //! assemble   the forward graph, the pullback, or both in one function
 //! dce        what a derived graph computes without a use is removed
+//! emit       graphs are lowered to CLIF
 //! clif       passes over the CLIF that `brolga_ir::lower` has written
-//! pipeline   all of it, for a function and everything that it calls (`derive`: the entry points; `derived`: what comes out)
+//! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
 //! ```
 //!
 //! The only place that writes derived CLIF is `brolga_ir::lower`; this crate makes the graphs that
@@ -22,6 +23,7 @@ pub mod clif;
 pub mod dce;
 pub mod derive;
 pub mod derived;
+mod emit;
 pub mod facts;
 pub mod guards;
 pub mod pipeline;

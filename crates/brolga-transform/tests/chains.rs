@@ -1,12 +1,13 @@
 //! Where numbers are watched so that products need no guards, where that would be what a turn waits
 //! for, and what is done about it.
 
-mod host;
-
 use brolga_ir::inst::{AdOp, Sum, Val};
-use brolga_ir::{ArgActivity, Ideas, Mode, Options, Request};
+use brolga_ir::{ArgActivity, Mode, Options, Pass, PassSet, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::Opcode;
+
+use crate::host;
 
 /// How `Σ y[i]²` is computed for `y[r[k]] += a[k] x[j]` over all `j` and `k`.
 struct Form {
@@ -70,7 +71,7 @@ impl Form {
             block5:
                 return v50 }}"
         );
-        let program = host::program(&text);
+        let program = program(&text);
         use ArgActivity::{Const, Duplicated};
         let request = Request::new(program.func("f").unwrap(), [Const, Duplicated, Const, Duplicated, Duplicated]);
         let options = Options { mode: Mode::Gradient, ..Options::full() };
@@ -169,11 +170,11 @@ fn conditional_terms(beside: u32) -> Vec<Option<Opcode>> {
         block6:
             return v31 }}"
     );
-    let program = host::program(&text);
+    let program = program(&text);
     use ArgActivity::{Active, Const, Duplicated};
     let request = Request::new(program.func("f").unwrap(), [Duplicated, Duplicated, Const, Duplicated, Active, Const]);
-    let ideas = Ideas { worth: false, ..Ideas::default() };
-    let options = Options { mode: Mode::Gradient, ideas, ..Options::full() };
+    let disabled = PassSet::from(Pass::CostModel);
+    let options = Options { mode: Mode::Gradient, disabled, ..Options::full() };
     let mut found = Vec::new();
     derive_with(&program, &request, &options, &*host::isa(), |stages| {
         let func = stages.facts.func();

@@ -1,11 +1,12 @@
 //! What the loops of a pullback read from the frame that its forward pass has left on the tape.
 
-mod host;
-
 use brolga_ir::lower::TAPE_REGION;
-use brolga_ir::{ArgActivity, Ideas, Options, Request};
+use brolga_ir::{ArgActivity, Options, Pass, PassSet, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Block, Function, InstructionData};
+
+use crate::host;
 
 /// `a Σ x[i]²`, and the factor within the loop: its pullback needs `a`, `x` and the shadow's
 /// distance in each turn.
@@ -30,11 +31,11 @@ const SCALED: &str = "function %f(i64, i64, f64) -> f64 system_v {
         return v13 }";
 
 /// Loads from the tape in loops of the pullback.
-fn in_loops(ideas: Ideas) -> usize {
-    let program = host::program(SCALED);
+fn in_loops(disabled: PassSet) -> usize {
+    let program = program(SCALED);
     let activity = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
     let request = Request::new(program.func("f").unwrap(), activity);
-    let d = derive(&program, &request, &Options { ideas, ..Options::full() }, &*host::isa()).unwrap();
+    let d = derive(&program, &request, &Options { disabled, ..Options::full() }, &*host::isa()).unwrap();
     let f = &d.pairs[0].pullback;
     let blocks: Vec<Block> = f.layout.blocks().filter(|b| comes_back(f, *b)).collect();
     let insts = blocks.iter().flat_map(|&b| f.layout.block_insts(b));
@@ -62,8 +63,8 @@ fn comes_back(f: &Function, b: Block) -> bool {
 fn only_records_are_read_in_a_loop() {
     // One number is recorded in each turn. (Lanes would have the loop twice, and so would a
     // pullback without guards.)
-    let held = Ideas { lanes: false, partial: false, finite: false, ..Ideas::default() };
+    let held = PassSet::of(&[Pass::Vectorise, Pass::PartialSums, Pass::VersionGuards]);
     assert_eq!(in_loops(held), 1);
-    let each_time = in_loops(Ideas { hold: false, ..held });
+    let each_time = in_loops(held.and(Pass::HoistRecords.into()));
     assert!(each_time > 3, "{each_time}");
 }

@@ -2,8 +2,6 @@
 //! before and after. Every derivative of a short function in `ir-tests` goes through the pass as
 //! well.
 
-mod host;
-
 use brolga_transform::clif::licm_gvn::hoist;
 use brolga_transform::clif::shape::Shape;
 use cranelift_codegen::data_value::DataValue;
@@ -11,6 +9,8 @@ use cranelift_codegen::ir;
 use cranelift_interpreter::environment::FunctionStore;
 use cranelift_interpreter::interpreter::{Interpreter, InterpreterState};
 use cranelift_interpreter::step::ControlFlow;
+
+use crate::host;
 
 fn run(func: &ir::Function, n: i64) -> Vec<DataValue> {
     let mut store = FunctionStore::default();

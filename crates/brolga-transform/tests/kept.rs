@@ -1,12 +1,12 @@
 //! Pairs that read memory again: what they record, and for how many ways of being called they are
 //! derived.
 
-mod host;
-
-use brolga_ir::{ArgActivity, Ideas, MemoryMode, Mode, Options, Program, Request};
+use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Pass, PassSet, Program, Request};
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
 use cranelift_codegen::ir::{self, Opcode};
+
+use crate::host;
 
 /// `%g` adds up products of what its three arguments lead to, in a loop: what runs once has a frame
 /// for what is read. `%f` is given.
@@ -83,8 +83,8 @@ fn what_is_kept_is_not_recorded() {
 #[test]
 fn who_may_be_called_later_records() {
     assert!(recorded(&derived(SQUARED, &all(Mode::Split)))[0] > 0);
-    let ideas = Ideas { kept: false, ..Ideas::default() };
-    assert!(recorded(&derived(SQUARED, &Options { ideas, ..all(Mode::Combined) }))[0] > 0);
+    let disabled = PassSet::from(Pass::PreservedMemory);
+    assert!(recorded(&derived(SQUARED, &Options { disabled, ..all(Mode::Combined) }))[0] > 0);
     let written = SQUARED.replace("return", "store v2, v0\n return");
     assert!(recorded(&derived(&written, &all(Mode::Combined)))[0] > 0);
 }

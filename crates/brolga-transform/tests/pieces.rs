@@ -1,10 +1,11 @@
 //! Functions that know of pieces, whoever was derived first.
 
-mod host;
-
 use brolga_ir::{ArgActivity, Inline, Mode, Options, Request};
+use brolga_testing::program;
 use brolga_transform::derive::{derive, derive_with};
 use brolga_transform::derived::Derivation;
+
+use crate::host;
 
 /// A callee copies a float byte by byte, where the caller has put it: the caller has to settle what
 /// it takes back from there, and is derived before anybody has seen the callee.
@@ -49,7 +50,7 @@ fn text(d: &Derivation) -> Vec<String> {
 
 #[test]
 fn whoever_was_derived_before_is_derived_again() {
-    let program = host::program(COPIES);
+    let program = program(COPIES);
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active]);
     let isa = host::isa();
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {

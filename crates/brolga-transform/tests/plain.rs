@@ -1,10 +1,10 @@
 //! An allocator that is called as it is, and where it is not.
 
-mod host;
-
-use brolga_ir::{Allocator, ArgActivity, Ideas, Inline, MemoryMode, Mode, Options, Program, Request};
+use brolga_ir::{Allocator, ArgActivity, Inline, MemoryMode, Mode, Options, Pass, PassSet, Program, Request};
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
+
+use crate::host;
 
 /// An allocator with a list, and what it asks for more memory.
 const LISTS: &str = "
@@ -94,8 +94,8 @@ fn lists_are_not_derived() {
 #[test]
 fn unless_somebody_says_so() {
     let all = ["f", "free", "malloc", "more"];
-    let ideas = Ideas { plain: false, ..Ideas::default() };
-    assert_eq!(names(&derived(DIRECT, &Options { ideas, ..Options::as_calls() })), all);
+    let disabled = PassSet::from(Pass::OpaqueAllocator);
+    assert_eq!(names(&derived(DIRECT, &Options { disabled, ..Options::as_calls() })), all);
     let memory = MemoryMode::Restore;
     assert_eq!(names(&derived(DIRECT, &Options { memory, ..Options::as_calls() })), all);
 }

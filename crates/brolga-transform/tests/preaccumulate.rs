@@ -2,14 +2,14 @@
 //! by Cranelift's interpreter before and after. Derivatives that go through the pass are in
 //! `ir-tests/cases/loops/preaccumulate.clif`.
 
-mod host;
-
 use brolga_transform::clif::preaccumulate::{Choice, preaccumulate};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
 use cranelift_interpreter::environment::FunctionStore;
 use cranelift_interpreter::interpreter::{Interpreter, InterpreterState};
 use cranelift_interpreter::step::ControlFlow;
+
+use crate::host;
 
 /// `%f(x, u, r, n)`: what it returns.
 fn run(func: &ir::Function, [x, u, r]: [f64; 3], n: i32) -> Vec<f64> {

@@ -1,14 +1,15 @@
 //! What is emitted with little effort has nothing in it that takes time to compile and comes to
 //! nothing.
 
-mod host;
-
 use brolga_ir::lower::segment;
 use brolga_ir::{ArgActivity, Effort, Mode, Options, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+
+use crate::host;
 
 /// n times `Σ (Σ w[n i + j] x[j])²`, over i and over j: a nest of three loops.
 const NEST: &str = "function %f(i64, i64, i64) -> f64 system_v {
@@ -61,7 +62,7 @@ fn quick(text: &str) -> ir::Function {
 }
 
 fn derived(text: &str, effort: Effort, isa: &dyn TargetIsa) -> ir::Function {
-    let program = host::program(text);
+    let program = program(text);
     let func = program.func("f").unwrap();
     let of = if text == CHAIN { ArgActivity::Active } else { ArgActivity::Duplicated };
     let options = Options { mode: Mode::Gradient, effort, ..Options::full() };
@@ -182,7 +183,7 @@ block0(v0: f64, v1: f64):
         .unwrap();
     }
     writeln!(text, "block{}(v9: f64):\n return v9\n}}", 3 * n + 1).unwrap();
-    let program = host::program(&text);
+    let program = program(&text);
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active; 2]);
     let options = Options { mode: Mode::Gradient, effort: Effort::Quick, ..Options::full() };
     derive(&program, &request, &options, &*host::isa()).unwrap().whole.expect("one function").func

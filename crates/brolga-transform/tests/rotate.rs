@@ -1,8 +1,6 @@
 //! Loops that are turned to ask at their end do what they did: small functions, run by Cranelift's
 //! interpreter before and after. Every derivative in `ir-tests` goes through the pass as well.
 
-mod host;
-
 use brolga_transform::clif::loop_rotate::rotate;
 use brolga_transform::clif::shape::Shape;
 use cranelift_codegen::data_value::DataValue;
@@ -10,6 +8,8 @@ use cranelift_codegen::ir;
 use cranelift_interpreter::environment::FunctionStore;
 use cranelift_interpreter::interpreter::{Interpreter, InterpreterState};
 use cranelift_interpreter::step::ControlFlow;
+
+use crate::host;
 
 fn run(func: &ir::Function, n: i32) -> Vec<DataValue> {
     let mut store = FunctionStore::default();

@@ -1,15 +1,16 @@
 //! What a derivative asks a C function for, and where the primal has it already.
 
-mod host;
-
 use brolga_ir::program::symbol_in;
-use brolga_ir::{ArgActivity, Effort, Ideas, Mode, Options, Request};
+use brolga_ir::{ArgActivity, Effort, Mode, Options, Pass, PassSet, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
 use cranelift_codegen::ir::{Function, InstructionData};
 
+use crate::host;
+
 /// How often the derivative of the only function calls each of these, in order.
 fn calls(text: &str, symbols: &[&str], options: &Options) -> Vec<usize> {
-    let program = host::program(text);
+    let program = program(text);
     let func = program.func("f").unwrap();
     let request = Request::new(func, vec![ArgActivity::Active; program.funcs[func].signature.params.len()]);
     let d = derive(&program, &request, options, &*host::isa()).unwrap();
@@ -29,9 +30,9 @@ fn called(f: &Function, symbol: &str) -> usize {
 
 /// In these modes, with all ideas and without this one. (The second pullback would count twice.)
 fn each(text: &str, symbols: &[&str]) -> Vec<[Vec<usize>; 2]> {
-    let with = |mode, share| {
-        let ideas = Ideas { share, finite: false, ..Ideas::default() };
-        calls(text, symbols, &Options { mode, ideas, ..Options::full() })
+    let with = |mode, share: bool| {
+        let disabled = PassSet::from(Pass::VersionGuards).set(Pass::ShareCalls, !share);
+        calls(text, symbols, &Options { mode, disabled, ..Options::full() })
     };
     [Mode::Split, Mode::Combined, Mode::Gradient].map(|mode| [with(mode, true), with(mode, false)]).into()
 }

@@ -2,11 +2,11 @@
 //! functions. That gradients stay the same is tried on every call of `ir-tests` that has one
 //! result.
 
-mod host;
-
 use brolga_ir::{ArgActivity, Options, Program, Request, ResultActivity};
 use brolga_transform::derive::derive_with;
 use cranelift_codegen::ir::types;
+
+use crate::host;
 
 /// Names of the values of `%f` whose cotangent is one, in order. Floats are active, integers
 /// constant.

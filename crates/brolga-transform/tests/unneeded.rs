@@ -1,9 +1,10 @@
 //! What only a caller would read who has said that it does not is neither computed nor written.
 
-mod host;
-
 use brolga_ir::{ArgActivity, MemoryMode, Mode, Options, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
+
+use crate::host;
 
 /// `y = floor x + x²`, which nobody but the caller reads, and `z = y + x`, which is returned if
 /// `reads`.
@@ -24,7 +25,7 @@ fn text(reads: bool) -> String {
 
 /// Whether the value that is written is there after all, and what `say` says of the request.
 fn computes(text: &str, mode: Mode, memory: MemoryMode, say: impl Fn(&mut Request)) -> bool {
-    let program = host::program(text);
+    let program = program(text);
     let mut request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated; 2]);
     say(&mut request);
     let options = Options { mode, memory, ..Options::full() };

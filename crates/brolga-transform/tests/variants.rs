@@ -1,11 +1,12 @@
 //! How many variants of a function are derived.
 
-mod host;
-
 use std::fmt::Write;
 
 use brolga_ir::{ArgActivity, Mode, Options, Request};
+use brolga_testing::program;
 use brolga_transform::derive::derive;
+
+use crate::host;
 
 /// Calls of a function of four parameters with a number from memory, or a constant, for each.
 fn calls(signature: &str, from_memory: &str, constant: &str, start: &str, body: &str) -> String {
@@ -36,7 +37,7 @@ block0(v0: i64):
 }
 
 fn variants(text: &str, instance: bool) -> usize {
-    let mut program = host::program(text);
+    let mut program = program(text);
     program.vmctx_pointers_only = instance;
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Duplicated]);
     let options = Options { mode: Mode::Combined, inline: brolga_ir::Inline::Never, ..Options::full() };

@@ -1,13 +1,13 @@
 //! Functions of both halves that others call: what they are told of their seed, and of their
 //! segment.
 
-mod host;
-
 use brolga_analysis::ResultMode;
 use brolga_ir::{ArgActivity, Mode, Options, Program, Request, ResultActivity};
 use brolga_transform::derive::derive;
 use brolga_transform::derived::Derivation;
 use cranelift_codegen::ir::types;
+
+use crate::host;
 
 /// The gradient of `%f(i64, i64) -> f64`, a duplicated pointer and a count.
 fn gradient(body: &str, seed: ResultActivity) -> Derivation {

@@ -2,35 +2,10 @@
 //! a float's elsewhere, in a callee that takes them for another float than its caller. What is
 //! followed has its derivative, and the rest is a trap or refused.
 
-use brolga_wasm::brolga::{Diagnostics, Inline, Mode, Options};
-use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
+use brolga_wasm::Error;
+use brolga_wasm::brolga::Diagnostics;
 
-/// The gradients of `f` by its one float, in all modes, with calls as calls and with short
-/// functions in their callers.
-fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
-    let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
-    let mut found = Vec::new();
-    for inline in [Inline::Never, Inline::Auto] {
-        for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-            found.push(gradient(&module, &Options { mode, inline, ..Options::full() }, x));
-        }
-    }
-    found
-}
-
-fn gradient(module: &Module, options: &Options, x: f64) -> Result<f64, Error> {
-    let activity = [default_activity(wasmparser::ValType::F64)];
-    let gradient = Gradient::with_options(module, "f", &activity, options)?;
-    let mut instance = Instance::new(module)?;
-    let (args, seed) = ([Val::F64(x)], [Val::F64(1.0)]);
-    let cotangents = if options.mode == Mode::Split {
-        let (_, mut pullback) = instance.forward(&gradient, &args)?;
-        instance.pullback(&mut pullback, &seed)?
-    } else {
-        instance.gradient(&gradient, &args, &seed)?.cotangents
-    };
-    Ok(cotangents[0].and_then(|c| c.f64()).expect("the argument is active"))
-}
+use crate::common::gradients;
 
 fn is(text: &str, x: f64, wanted: f64) {
     for found in gradients(text, x) {

@@ -62,7 +62,7 @@ fn main() {
         let k = p.func("f").unwrap();
         let args = if what == "memory" { vec![ArgActivity::Duplicated] } else { vec![ArgActivity::Active; 2] };
         let req = Request::new(k, args);
-        let o = Options { optimize: std::env::var("O0").is_err(), ..Options::full() };
+        let o = Options::full();
         let isa = brolga::jit::host_isa(&brolga::Options::full()).unwrap();
         let t = Instant::now();
         let d = brolga_transform::derive(&p, &req, &o, &*isa).unwrap_or_else(|e| panic!("{e}"));

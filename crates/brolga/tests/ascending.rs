@@ -7,12 +7,9 @@
 //! loop's test, behind it, or twice.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Pass, PassSet, Program, Request};
 use brolga_driver::File;
-
-mod noise;
-
-use noise::Noise;
+use brolga_testing::noise::Noise;
 
 const ENTRIES: usize = 24;
 const ROWS: usize = 6;
@@ -186,8 +183,8 @@ fn rows_that_may_overlap_have_their_gradients() {
         let file = File::parse("rows.clif", text.clone()).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let program = &file.program;
         let added = Options { mode: Mode::Gradient, ..Options::full() };
-        let ideas = Ideas { worth: false, again: false, ..Ideas::default().in_order() };
-        let stores = Options { ideas, ..added.clone() };
+        let disabled = Pass::REORDERING.and(PassSet::of(&[Pass::CostModel, Pass::RerunLoops]));
+        let stores = Options { disabled, ..added.clone() };
         let mut was_asked = false;
         for _ in 0..3 {
             let entries: Vec<f64> = (0..ENTRIES).map(|_| 0.25 + noise.below(1000) as f64 / 700.0).collect();

@@ -2,10 +2,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, Cache, Error, FuncKey, MemoryMode, Mode, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 /// x y, x + y, and something that nobody can differentiate.
 fn cache() -> (Cache, [FuncKey; 3]) {

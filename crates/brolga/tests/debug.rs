@@ -232,7 +232,7 @@ block2:
 
 #[test]
 fn a_damaged_tape() {
-    let options = Options { debug: true, optimize: false, ..Options::full() };
+    let options = Options { debug: true, ..Options::full() };
     let rule = rule(TAPE, "sine_sum", &[ArgActivity::Active, ArgActivity::Const], &[], &options);
     let args = [Arg::new(float(0.7)), Arg::new(DataValue::I64(3))];
     let forward = || {

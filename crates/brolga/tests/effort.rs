@@ -2,10 +2,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Effort, Mode, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 /// The sum of the squares of an array, divided by a number.
 const TEXT: &str = "function %f(i64, i64, f64) -> f64 system_v {

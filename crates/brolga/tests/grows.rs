@@ -4,42 +4,12 @@
 //! Counted are bytes, which are the same in each run. Four times the instructions take about four
 //! times as many; a table of variables by blocks takes sixteen.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fmt::Write;
 
 use brolga::jit::host_isa;
 use brolga::{ArgActivity, Effort, Mode, Options, Request};
+use brolga_testing::{counting, program};
 use brolga_transform::derive::derive;
-
-mod common;
-
-use common::program;
-
-struct Counting;
-
-thread_local! {
-    static BYTES: Cell<usize> = const { Cell::new(0) };
-    static REQUESTS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: forwards to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.with(|n| n.set(n.get() + layout.size()));
-        REQUESTS.with(|n| n.set(n.get() + 1));
-        // SAFETY: our contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: our contract.
-        unsafe { System.dealloc(p, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// So many branches that join again, one behind the other: blocks from `block`, values from
 /// `value`; what comes out at the end, and in which block.
@@ -121,9 +91,9 @@ fn asked(text: &str, options: &Options) -> (usize, usize) {
     let p = program(text);
     let request = Request::new(p.func("f").unwrap(), [Active, Active, Const]);
     let isa = host_isa(options).unwrap();
-    let before = (BYTES.get(), REQUESTS.get());
+    let before = (counting::bytes(), counting::requests());
     drop(derive(&p, &request, options, &*isa).unwrap_or_else(|e| panic!("{e}")));
-    (BYTES.get() - before.0, REQUESTS.get() - before.1)
+    (counting::bytes() - before.0, counting::requests() - before.1)
 }
 
 fn bytes(text: &str, options: &Options) -> usize {

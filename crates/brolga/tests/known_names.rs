@@ -7,10 +7,7 @@ use std::fmt::Write;
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Options, Primal, Program, Request};
 use brolga_rules::{MathKind, MathRule, MemFn, Ty, math_rules};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 /// A function of two doubles that calls one of C's: floats are the parameters, pointers a place in
 /// a slot of its own, which is zero, or a block for those that release it. Its result is what comes

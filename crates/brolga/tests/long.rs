@@ -4,10 +4,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 /// Even, so that signs are as they were.
 const LENGTH: usize = 20_000;

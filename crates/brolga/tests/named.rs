@@ -2,10 +2,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 const MANGLED: &str = "_ZN4core3f6421__LT_impl_u20_f64_GT_9total_cmp17h5420b5ac21f16e92E";
 

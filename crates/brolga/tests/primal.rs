@@ -2,10 +2,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 fn rule(p: &Program, func: &str, args: &[ArgActivity], mode: Mode) -> DerivedRule {
     let request = Request::new(p.func(func).expect("it is defined"), args.iter().copied());

@@ -8,19 +8,15 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::jit::host_isa;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Ideas, Mode, Options, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Pass, PassSet, Request, TapeKind};
+use brolga_testing::noise::Noise;
 use brolga_transform::clif::hoist_tape_check::room;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, types};
 use cranelift_jit::JITModule;
 
-mod compiled;
-mod noise;
-
-use compiled::parse;
-use noise::Noise;
-
-mod common;
+use crate::compiled;
+use crate::compiled::parse;
 
 /// `f(top, limit, from, to)`: where it records, and from where to where it counts. Returns the
 /// position, or zero if the tape is full.
@@ -328,14 +324,15 @@ block5:
 }";
 
 fn rule(func: &str, mode: Mode, room: bool, tape_limit: usize) -> DerivedRule {
-    rule_with(func, mode, Ideas { room, ..Ideas::default() }, tape_limit)
+    rule_with(func, mode, (TapeKind::Fenced, room), tape_limit)
 }
 
-fn rule_with(func: &str, mode: Mode, ideas: Ideas, tape_limit: usize) -> DerivedRule {
-    let p = common::program(PROGRAM);
+fn rule_with(func: &str, mode: Mode, (tape, hoists): (TapeKind, bool), tape_limit: usize) -> DerivedRule {
+    let disabled = PassSet::NONE.set(Pass::HoistTapeChecks, !hoists);
+    let p = brolga_testing::program(PROGRAM);
     let request =
         Request::new(p.func(func).expect("it is there"), [ArgActivity::Active, ArgActivity::Const, ArgActivity::Const]);
-    let options = Options { mode, tape_limit, ideas, ..Options::full() };
+    let options = Options { mode, tape, tape_limit, disabled, ..Options::full() };
     DerivedRule::new(&p, &request, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -360,9 +357,9 @@ fn the_tape_is_full_where_it_was() {
     for func in ["steps", "nest", "calls", "branches"] {
         for mode in [Mode::Split, Mode::Combined] {
             for limit in [256, 320, 1024] {
-                let each = rule_with(func, mode, Ideas { room: false, fence: false, ..Ideas::default() }, limit);
+                let each = rule_with(func, mode, (TapeKind::Checked, false), limit);
                 let fenced = rule(func, mode, false, limit);
-                let once = rule_with(func, mode, Ideas { fence: false, ..Ideas::default() }, limit);
+                let once = rule_with(func, mode, (TapeKind::Checked, true), limit);
                 let both = rule(func, mode, true, limit);
                 let (mut fit, mut full) = (0, 0);
                 for (n, m) in (-1..140).flat_map(|n| [-1, 0, 2, 5, 40].map(|m| (n, m))) {
@@ -412,10 +409,8 @@ fn to_the_byte() {
 fn nothing_is_recorded_of_what_cannot_fit() {
     for mode in [Mode::Split, Mode::Combined] {
         let limit = Options::full().tape_limit;
-        let (steps, nest) = (
-            rule("steps", mode, true, limit),
-            rule_with("nest", mode, Ideas { fence: false, ..Ideas::default() }, limit),
-        );
+        let (steps, nest) =
+            (rule("steps", mode, true, limit), rule_with("nest", mode, (TapeKind::Checked, true), limit));
         for n in [i64::MAX, i64::MAX - 1, 1 << 62, 1 << 61, (1 << 61) - 1, 1 << 60, 1 << 40] {
             assert_eq!(run(&steps, n, 0), Err("tape_full".to_owned()), "{mode:?}, {n}");
             assert_eq!(run(&nest, 3, n), Err("tape_full".to_owned()), "{mode:?}, {n}");

@@ -1,38 +1,13 @@
 //! What a rule promises about its runs: no allocation in the steady state, threads may share it,
 //! the pullback may be called again, a trap leaves the rule usable, and everything is released.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Request, ResultActivity};
-
-mod common;
-
-use common::program;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: forwards to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: our contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: our contract.
-        unsafe { System.dealloc(p, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use brolga_testing::child::alone;
+use brolga_testing::counting::requests;
+use brolga_testing::program;
 
 /// `x^n` by a loop, with a callee, so that stacks, frames and calls are all in it.
 const POWER: &str = "
@@ -87,9 +62,9 @@ fn a_second_call_allocates_nothing() {
         }
     };
     run();
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = requests();
     run();
-    assert_eq!(ALLOCATIONS.with(Cell::get), before);
+    assert_eq!(requests(), before);
     assert!((f64_of(cotangents[0].as_ref().unwrap()) / (40.0 * 1.25_f64.powi(39)) - 1.0).abs() < 1e-13);
 }
 
@@ -118,9 +93,9 @@ block0(v0: i64):
         }
     };
     run();
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = requests();
     run();
-    assert_eq!(ALLOCATIONS.with(Cell::get), before);
+    assert_eq!(requests(), before);
     assert_eq!(dx.get(), 12.0);
 }
 
@@ -294,6 +269,7 @@ fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().count()
 }
 
+/// In a process of its own, since mappings are the process's.
 #[cfg(target_os = "linux")]
 #[test]
 fn code_and_tapes_are_released() {
@@ -302,9 +278,10 @@ fn code_and_tapes_are_released() {
         // SAFETY: no pointers are passed.
         let _run = unsafe { rule.forward(&args(1.1, 10)) }.unwrap();
     };
-    (0..3).for_each(|_| once());
-    let before = mappings();
-    (0..50).for_each(|_| once());
-    // Other tests of this binary run meanwhile.
-    assert!(mappings() <= before + 40, "{} mappings, {before} before", mappings());
+    alone(module_path!(), "code_and_tapes_are_released", || {
+        (0..3).for_each(|_| once());
+        let before = mappings();
+        (0..50).for_each(|_| once());
+        assert!(mappings() <= before + 10, "{} mappings, {before} before", mappings());
+    });
 }

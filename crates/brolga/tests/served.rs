@@ -3,14 +3,11 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{
-    Arg, ArgActivity, DerivedRule, Effort, Elem, Error, Ideas, MemoryMode, Mode, Options, Program, Request,
+    Arg, ArgActivity, DerivedRule, Effort, Elem, Error, MemoryMode, Mode, Options, Pass, PassSet, Program, Request,
     ResultActivity, Stage, jit,
 };
+use brolga_testing::program;
 use brolga_transform::Derivation;
-
-mod common;
-
-use common::program;
 
 /// Both values are needed for the product, so each call runs twice: forwards and backwards. `f(n,
 /// x) = n < 2 ? x : f(n - 1, x) f(n - 2, 1.5 x)`.
@@ -200,8 +197,8 @@ fn who_calls_himself_is_derived_once() {
 fn what_only_the_root_would_ask_for_is_not_derived() {
     let unit = |program: &Program| request(program, ResultActivity::Unit);
     let wholes = |served: bool| {
-        let ideas = Ideas { served, ..Ideas::default() };
-        let d = derived_as(HELPED, &Options { ideas, ..quick(Mode::Combined) }, unit);
+        let disabled = PassSet::NONE.set(Pass::ForwardRoot, !served);
+        let d = derived_as(HELPED, &Options { disabled, ..quick(Mode::Combined) }, unit);
         assert_eq!(is_served(&d), served);
         d.pairs.iter().map(|p| &p.variant).chain(d.wholes.iter().map(|w| &w.variant)).cloned().collect::<Vec<_>>()
     };
@@ -233,8 +230,8 @@ fn promises_are_for_the_root_alone() {
 #[test]
 fn who_serves_knows_what_memory_holds() {
     let run = |elems: [Elem; 2], served: bool| {
-        let ideas = Ideas { served, ..Ideas::default() };
-        let options = Options { ideas, ..quick(Mode::Gradient) };
+        let disabled = PassSet::NONE.set(Pass::ForwardRoot, !served);
+        let options = Options { disabled, ..quick(Mode::Gradient) };
         let program = program(SWAPPED);
         let [dup, fixed, active] = [ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Active];
         let plain = Request::new(program.func("f").unwrap(), [dup, dup, fixed, active]);
@@ -290,7 +287,7 @@ fn a_root_of_its_own_is_made_where_it_does_more() {
         assert!(!is_served(&d) && d.spare == 0, "{options:?}");
     };
     own(PAIR, Options { mode: Mode::Gradient, ..Options::full() });
-    own(PAIR, Options { ideas: Ideas { served: false, ..Ideas::default() }, ..quick(Mode::Gradient) });
+    own(PAIR, Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(Mode::Gradient) });
     own(PAIR, Options { memory: MemoryMode::Restore, ..quick(Mode::Combined) });
     own(PAIR, Options { debug: true, ..quick(Mode::Combined) });
     // What is called takes, or gives, something else.
@@ -330,7 +327,7 @@ fn it_gives_the_same() {
     let modes = [Mode::Gradient, Mode::Combined];
     for (text, mode) in [PAIR, WHOLE].into_iter().flat_map(|text| modes.map(|mode| (text, mode))) {
         for seed in [ResultActivity::Active, ResultActivity::Unit] {
-            let own = Options { ideas: Ideas { served: false, ..Ideas::default() }, ..quick(mode) };
+            let own = Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(mode) };
             let [served, alone] = [quick(mode), own].map(|o| run(text, seed, &o).unwrap());
             let [again, _] = [quick(mode), quick(mode)].map(|o| run(text, seed, &o).unwrap());
             assert_eq!(served, again);
@@ -345,7 +342,7 @@ fn it_gives_the_same() {
 #[test]
 fn the_tape_ends_where_it_would_end_otherwise() {
     for mode in [Mode::Gradient, Mode::Combined] {
-        let own = Options { ideas: Ideas { served: false, ..Ideas::default() }, ..quick(mode) };
+        let own = Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(mode) };
         let enough = run(PAIR, ResultActivity::Active, &own).unwrap().2.next_multiple_of(16);
         for (options, whose) in [(own, "own"), (quick(mode), "served")] {
             let with = |tape_limit| run(PAIR, ResultActivity::Active, &Options { tape_limit, ..options.clone() });

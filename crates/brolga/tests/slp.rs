@@ -8,16 +8,14 @@
 use std::fmt::Write;
 
 use brolga::jit::host_isa;
+use brolga_testing::noise::Noise;
 use brolga_transform::clif::slp::{How, slp};
 use brolga_transform::clif::vectorise::has_lanes;
 use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 
-mod compiled;
-mod noise;
-
-use compiled::parse;
-use noise::Noise;
+use crate::compiled;
+use crate::compiled::parse;
 
 /// `f(memory, p, q, r, turns, s)`: three distances from the start of memory, and a first sum.
 type Compiled = extern "C" fn(*mut u8, u32, u32, u32, u64, f64) -> f64;

@@ -1,11 +1,10 @@
 //! Rules are made on threads with little stack: what recurses as deep as a program is nested has a
 //! stack of its own.
 
-mod common;
-
 use std::fmt::Write as _;
 
 use brolga::{ArgActivity, DerivedRule, Effort, Mode, Options, Primal, Program, Request};
+use brolga_testing::program;
 
 /// Depth of what is nested.
 const DEPTH: usize = 3000;
@@ -55,7 +54,7 @@ fn derived(program: Program, effort: Effort, mode: Mode) {
 fn deep_programs_are_derived_with_little_stack() {
     for text in [chain(), nested()] {
         for (effort, mode) in [(Effort::Quick, Mode::Gradient), (Effort::Full, Mode::Split)] {
-            derived(common::program(&text), effort, mode);
+            derived(program(&text), effort, mode);
         }
     }
 }

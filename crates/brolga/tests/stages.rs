@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use brolga::{Error, Ideas, MemoryMode, Options, Request, Stage, dot, dump};
+use brolga::{Error, MemoryMode, Options, Pass, PassSet, Request, Stage, dot, dump};
 use brolga_driver::{File, guess};
 use expect_test::{Expect, expect};
 
@@ -35,7 +35,7 @@ fn modes() -> [Options; 2] {
 
 /// Each pullback once, with its guards.
 fn guarded() -> Options {
-    Options { ideas: Ideas { finite: false, ..Ideas::default() }, ..Options::full() }
+    Options { disabled: PassSet::from(Pass::VersionGuards), ..Options::full() }
 }
 
 #[test]

@@ -2,8 +2,7 @@
 //! out is tested by `ir-tests/cases/control/tables.clif`.
 
 use brolga::{ArgActivity, Mode, Options, Request, Stage, dump};
-
-mod common;
+use brolga_testing::program;
 
 /// `n` bytes say what is done to `x`: it is added to, multiplied, or left as it is. `turn` is done
 /// in each turn.
@@ -33,7 +32,7 @@ fn plan(turn: &str) -> String {
         block6:
             return v8
         }";
-    let program = common::program(&text.replace("TURN", turn));
+    let program = program(&text.replace("TURN", turn));
     let (f, active) = (program.func("f").unwrap(), ArgActivity::Active);
     let request = Request::new(f, [ArgActivity::Const, ArgActivity::Const, active, active]);
     let options = Options { mode: Mode::Combined, ..Options::full() };
@@ -64,7 +63,7 @@ fn once(branch: &str, ty: &str, mode: Mode) -> String {
         block3(v4: f64):
             return v4
         }";
-    let program = common::program(&text.replace("TYPE", ty).replace("BRANCH", branch));
+    let program = program(&text.replace("TYPE", ty).replace("BRANCH", branch));
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Const, ArgActivity::Active]);
     let stage = if mode == Mode::Split { Stage::Forward } else { Stage::Combined };
     dump(&program, &request, &Options { mode, ..Options::full() }, stage).unwrap_or_else(|e| panic!("{e}"))

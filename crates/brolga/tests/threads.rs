@@ -4,12 +4,9 @@
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::{Function, InstructionData, Opcode};
 use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Mode, Options, Program, Request};
+use brolga_testing::program;
 use brolga_transform::Derivation;
 use brolga_transform::program::units::PartRole;
-
-mod common;
-
-use common::program;
 
 /// A recursion in pairs, functions of several variants, and a long one.
 fn text() -> String {

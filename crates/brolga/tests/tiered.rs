@@ -5,11 +5,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, Cache, DataObject, DerivedRule, Effort, Ideas, Made, Mode, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga::{Arg, ArgActivity, Cache, DataObject, DerivedRule, Effort, Made, Mode, Options, Pass, Request};
+use brolga_testing::program;
 
 /// `Σ a[i] x[i]² y`: sums over the array for `y`, products for the rest.
 const TEXT: &str = "function %f(i64, i64, i64, f64) -> f64 system_v {
@@ -125,8 +122,7 @@ fn a_cache_remembers_what_has_been_paid_for() {
 /// counted.
 #[test]
 fn a_pullback_belongs_to_its_tape() {
-    let rule =
-        of_cache(&Cache::new(program(TEXT)), &Options { ideas: Ideas::default().in_order(), ..Options::default() });
+    let rule = of_cache(&Cache::new(program(TEXT)), &Options { disabled: Pass::REORDERING, ..Options::default() });
     // SAFETY: arrays are as long as is said.
     let split = |settle: bool| {
         cotangents(|args, seeds, _, out| unsafe {

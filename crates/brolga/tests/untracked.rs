@@ -2,10 +2,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Error, Inline, Mode, Options, Request, Untracked};
-
-mod common;
-
-use common::program;
+use brolga_testing::program;
 
 /// The product of `y` and `x`, or of what some operation makes of the bits of `x` if that is above
 /// a hundred.

@@ -7,11 +7,8 @@
 use std::cell::Cell;
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Ideas, Mode, Options, Request};
-
-mod common;
-
-use common::program;
+use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Pass, Request};
+use brolga_testing::program;
 
 const COLUMNS: usize = 41;
 const ROWS: usize = 3;
@@ -124,8 +121,8 @@ fn rule_of<F: Float>(text: &str, name: &str, activity: &[ArgActivity], finite: b
     let p = program(&text.replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string()));
     let request = Request::new(p.func(name).unwrap(), activity.iter().copied());
     // Sums in order, so that the bits are the same.
-    let ideas = Ideas { finite, worth: false, ..Ideas::default().in_order() };
-    DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::full() }).unwrap_or_else(|e| panic!("{e}"))
+    let disabled = Pass::REORDERING.and(Pass::CostModel.into()).set(Pass::VersionGuards, !finite);
+    DerivedRule::new(&p, &request, &Options { mode, disabled, ..Options::full() }).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn cells<F: Float>(numbers: &[F]) -> Vec<Cell<F>> {
@@ -549,21 +546,19 @@ fn check_anew<F: Float>(besides: Besides) {
     use ArgActivity::{Const, Duplicated};
     let text = anew(besides).replace("FLOAT", F::CLIF).replace("WIDTH", &size_of::<F>().to_string());
     for mode in [Mode::Combined, Mode::Gradient] {
-        let rule = |finite, once| {
+        let rule = |finite: bool| {
             let p = program(&text);
             let activity = [Duplicated, Duplicated, Const, Const, Const, Duplicated];
             let mut request = Request::new(p.func("anew").unwrap(), activity);
             request.noalias = vec![true; 6];
-            let ideas = Ideas { finite, once, worth: false, ..Ideas::default().in_order() };
-            DerivedRule::new(&p, &request, &Options { mode, ideas, ..Options::full() })
+            let disabled = Pass::REORDERING.and(Pass::CostModel.into()).set(Pass::VersionGuards, !finite);
+            DerivedRule::new(&p, &request, &Options { mode, disabled, ..Options::full() })
                 .unwrap_or_else(|e| panic!("{e}"))
         };
-        let [without, each, once] = [(false, false), (true, false), (true, true)].map(|(f, o)| rule(f, o));
+        let [without, with] = [false, true].map(rule);
         // Where nobody wants the sum the forward half has nothing to do.
         if mode == Mode::Combined {
-            assert!(asks(once.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
-            let taken = matches!(besides, Besides::Nothing | Besides::SameCondition);
-            assert_eq!(each.clif() != once.clif(), taken, "{besides:?}\n{}", once.clif().0);
+            assert!(asks(with.clif().0) && !asks(without.clif().0), "one is watched, the other is not");
         }
         let all = WIDE * ROWS + POINTS * ROWS + 1;
         for counts in [[1_i64; WIDE], [0; WIDE], std::array::from_fn(|j| (j % 3 == 0) as i64)] {
@@ -573,7 +568,7 @@ fn check_anew<F: Float>(besides: Besides) {
                     numbers[place] = F::of(bad);
                     // Behind the matrix there is what is read if it moves.
                     let last = numbers[WIDE * ROWS - 1];
-                    let found = [&without, &once].map(|rule| {
+                    let found = [&without, &with].map(|rule| {
                         let parts = [0..WIDE * ROWS, WIDE * ROWS..all - 1, all - 1..all];
                         let parts = parts.map(|r| [&numbers[r], &[last; POINTS]].concat());
                         let shadows = parts.each_ref().map(|p| cells(&vec![F::of(0.5); p.len()]));

@@ -18,7 +18,7 @@ pub mod worker;
 
 use std::path::Path;
 
-use brolga::{DerivedRule, Error, Ideas, MemoryMode, Options, Program, Request, jit};
+use brolga::{DerivedRule, Error, MemoryMode, Options, Pass, PassSet, Program, Request, jit};
 use brolga_driver::check::{Tolerances, check};
 use brolga_driver::protocol::{derive, disagreement_with_tape_of, shape_violations, violations_in};
 use brolga_driver::text::GradLine;
@@ -59,8 +59,8 @@ impl<'a> Subject<'a> {
         // What is in front of loops in lanes only chooses between two ways of doing the same, so a
         // mistake there changes nothing that could be noticed. `crates/brolga/tests/lanes.rs` looks
         // after it.
-        let ideas = Ideas { lanes: false, ..Ideas::default() };
-        let options = Options { memory, ideas, ..Options::full() };
+        let disabled = PassSet::from(Pass::Vectorise);
+        let options = Options { memory, disabled, ..Options::full() };
         let isa = jit::host_isa(&options).ok()?;
         let derivation = brolga_transform::derive::derive(&file.program, &request, &options, &*isa).ok()?;
         let lines = file.directives.iter().filter_map(|d| {

@@ -1,24 +1,13 @@
 //! What tests of analyses share: programs from texts, and the input of questions about memory.
-#![allow(dead_code, reason = "each test uses some of it")]
 
 use brolga_analysis::memory::clobber::ClobberInput;
 use brolga_analysis::{Blocks, Cfg, Summaries};
 use brolga_ir::map::HashMap;
 use brolga_ir::{Allocator, FuncKey, Program};
+use brolga_testing::program;
 use cranelift_codegen::ir::Function;
-use cranelift_reader::parse_functions;
 
-/// A program with every function of a text.
-pub fn program(text: &str) -> Program {
-    let mut program = Program::new();
-    for f in parse_functions(text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
-    program
-}
-
-/// The same of a module, whose memory is one piece; those of these functions that it has are its
+/// The program of a module, whose memory is one piece; those of these functions that it has are its
 /// allocator.
 pub fn module(text: &str, allocator: &[(&str, Allocator)]) -> Program {
     let mut program = program(text);

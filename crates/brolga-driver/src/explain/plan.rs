@@ -151,8 +151,8 @@ impl Describe<'_, '_> {
             knows: list(|s| matches!(s, Source::Last(_)), &|_| 0),
             recomputes: list(|s| matches!(s, Source::Recompute(_)), &|_| 0),
             again: plan.again(b).is_some(),
-            lanes: self.s.loops.told(b),
-            room: self.s.loops.room(b),
+            lanes: self.s.remarks.of_loop(b).into_iter().map(str::to_owned).collect(),
+            room: self.s.remarks.tape_check(b).map(str::to_owned),
         }
     }
 

@@ -6,7 +6,7 @@
 //! must be the same bit for bit. A gradient must be the same but for roundings: what a callee adds
 //! up by itself is added where its caller adds.
 
-use brolga::{Ideas, Inline, MemoryMode, Mode, Options, Program};
+use brolga::{Inline, MemoryMode, Mode, Options, PassSet, Program};
 use cranelift_codegen::ir::InstructionData;
 
 use super::{Deriver, Subject, describe, run_anywhere, same_contents};
@@ -31,12 +31,12 @@ pub fn violations(
     let memory = [MemoryMode::Leave, MemoryMode::Restore];
     let memory = if choice >> 5 & 1 == 0 { memory } else { [memory[1], memory[0]] };
     let mode = if choice >> 6 & 1 == 0 { Mode::Combined } else { Mode::Gradient };
-    let ideas = if choice >> 7 & 3 == 0 { Ideas::of_bits(bits) } else { Ideas::default() };
-    let options = |memory, mode, ideas: Ideas| Options { memory, inline, mode, ideas, ..Options::full() };
+    let disabled = if choice >> 7 & 3 == 0 { PassSet::of_bits(!bits) } else { PassSet::NONE };
+    let options = |memory, mode, disabled: PassSet| Options { memory, inline, mode, disabled, ..Options::full() };
     let mut broken = Vec::new();
-    let split = options(memory[0], Mode::Split, Ideas::default());
+    let split = options(memory[0], Mode::Split, PassSet::NONE);
     let split = Subject::new(program, call, split, rule).and_then(|s| s.one_run(&mut broken));
-    let one = rule(&options(memory[1], mode, ideas)).and_then(|rule| run_anywhere(&rule, call));
+    let one = rule(&options(memory[1], mode, disabled)).and_then(|rule| run_anywhere(&rule, call));
     let mut found = Vec::new();
     for (mode, memory, outcome) in [(Mode::Split, memory[0], split), (mode, memory[1], one)] {
         let expected = if memory == MemoryMode::Leave { leave } else { restore };

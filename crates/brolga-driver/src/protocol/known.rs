@@ -5,7 +5,7 @@
 //! this and the next like that, in two functions or in one.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Error, Ideas, MemoryMode, Mode, Options, Program, ResultActivity};
+use brolga::{Error, MemoryMode, Mode, Options, Pass, Program, ResultActivity};
 
 use super::{derive, describe, run_anywhere};
 use crate::bind::Invocation;
@@ -25,8 +25,8 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     };
     let mut found = Vec::new();
     for (mode, memory) in [(Mode::Gradient, MemoryMode::Leave), other] {
-        let ideas = Ideas::default().in_order();
-        let rule = derive(program, &request, &Options { mode, memory, ideas, ..Options::as_calls() })?;
+        let disabled = Pass::REORDERING;
+        let rule = derive(program, &request, &Options { mode, memory, disabled, ..Options::as_calls() })?;
         let outcome = run_anywhere(&rule, call)?;
         if !outcome.equal_gradient(&expected) {
             let (is, want) = (describe(&outcome), describe(&expected));

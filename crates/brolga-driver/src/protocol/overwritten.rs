@@ -6,7 +6,7 @@
 //! must hold the number that is added to zeros without these claims, or, where that is zero, still
 //! the NaN: a place that the primal does not read is left alone.
 
-use brolga::{ArgActivity, Error, Ideas, Mode, Options, Program};
+use brolga::{ArgActivity, Error, Mode, Options, Pass, PassSet, Program};
 
 use super::{derive, run_anywhere};
 use crate::bind::{BoundArg, Invocation};
@@ -39,11 +39,11 @@ pub fn violations(program: &Program, call: &Invocation) -> Result<Vec<String>, E
     claimed.fresh.clone_from(&fresh);
     let mut found = Vec::new();
     // Stored or added to, a loop may be run in another way, and so add up in another order.
-    let usual = Ideas { again: true, ..Ideas::default().in_order() };
+    let usual = Pass::REORDERING.without(Pass::RerunLoops.into());
     // Whatever it is worth, a run is asked whether rows ascend.
-    let asked = Ideas { worth: false, again: false, ..usual };
-    for (mode, ideas) in [(Mode::Split, usual), (Mode::Gradient, usual), (Mode::Gradient, asked)] {
-        let options = Options { mode, ideas, ..Options::as_calls() };
+    let asked = usual.and(PassSet::of(&[Pass::CostModel, Pass::RerunLoops]));
+    for (mode, disabled) in [(Mode::Split, usual), (Mode::Gradient, usual), (Mode::Gradient, asked)] {
+        let options = Options { mode, disabled, ..Options::as_calls() };
         let expected = run_anywhere(&derive(program, &call.request(), &options)?, &added)?;
         let rule = derive(program, &claimed.request(), &options)?;
         let over: Vec<bool> = (0..fresh.len()).map(|i| rule.overwrites(i)).collect();

@@ -1,8 +1,6 @@
 //! What the tests share: programs from text, buffers, and the machine's own code to compare with.
 
-#![allow(dead_code, reason = "each test uses a part")]
-
-use brolga_ir::program::{symbol_of, symbol_of_func};
+use brolga_ir::program::symbol_of;
 use brolga_ir::{FuncKey, Program};
 use brolga_oracle::{BufferRef, Elem, OracleArg, interp};
 use cranelift_codegen::data_value::DataValue;
@@ -12,18 +10,6 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
 pub mod ops;
-
-/// A program from CLIF text.
-pub fn program(text: &str) -> Program {
-    let mut p = Program::new();
-    for f in cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}\n{text}")) {
-        let flags = settings::Flags::new(settings::builder());
-        cranelift_codegen::verify_function(&f, &flags).unwrap_or_else(|e| panic!("{e}\n{f}"));
-        let name = symbol_of_func(&f.name);
-        p.define(&name, f, |_| 0).unwrap_or_else(|s| panic!("%{s} is there already"));
-    }
-    p
-}
 
 /// The function `%name`.
 pub fn func(p: &Program, name: &str) -> FuncKey {
@@ -68,7 +54,6 @@ pub fn close(a: f64, b: f64, tol: f64) -> bool {
 /// A program as machine code.
 pub struct Native {
     module: Option<JITModule>,
-    ids: Vec<FuncId>,
     trampolines: Vec<Option<FuncId>>,
 }
 
@@ -118,12 +103,7 @@ impl Native {
             trampolines.push(Some(trampoline(&mut module, ids[k.as_u32() as usize], &f.signature)));
         }
         module.finalize_definitions().map_err(|e| e.to_string())?;
-        Ok(Native { module: Some(module), ids, trampolines })
-    }
-
-    /// The address of a function's code.
-    pub fn address(&self, f: FuncKey) -> u64 {
-        self.module.as_ref().unwrap().get_finalized_function(self.ids[f.as_u32() as usize]) as u64
+        Ok(Native { module: Some(module), trampolines })
     }
 
     /// Call a function.

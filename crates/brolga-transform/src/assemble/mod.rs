@@ -1,5 +1,6 @@
 //! Assembly: fragments become graphs. The forward graph, the pullback, or both in one function.
 
+pub(crate) mod assembly;
 pub mod combined;
 pub mod forward;
 pub mod pullback;

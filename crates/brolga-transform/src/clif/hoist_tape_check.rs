@@ -56,7 +56,6 @@
 //! **Invariants.** `top ≤ limit` wherever a loop is entered, as every position was asked about.
 //! Nothing but checks is removed, and records are where they were.
 
-use brolga_ir::block::Role;
 use brolga_ir::graph::on_cycles;
 use brolga_ir::inst::Check;
 use brolga_ir::map::HashMap;
@@ -88,20 +87,16 @@ const MOST_BYTES: i64 = 1 << 62;
 /// Turns that record more are not looked at.
 const MOST_A_TURN: i64 = 1 << 24;
 
-/// What became of the loop with this header, as a sentence; `role` is that of the block that begins
-/// it.
-pub fn told(role: Role, header: ir::Block, outcome: &Result<i64, &'static str>) -> Option<String> {
-    if role != Role::Forward(header) {
-        return None;
-    }
-    Some(match outcome {
+/// What became of a loop of the forward half, as a sentence.
+pub fn told(outcome: &Result<i64, &'static str>) -> String {
+    match outcome {
         Ok(bytes) => {
             let plural = if *bytes == 1 { "" } else { "s" };
             format!("its loop asks once whether there is room on the tape, for {bytes} byte{plural} a turn")
         }
         Err(why) if *why == FENCED => format!("its loop does not ask for room on the tape: {why}"),
         Err(why) => format!("its loop asks for room on the tape each time, since {why}"),
-    })
+    }
 }
 
 /// Let loops of a function ask once whether there is room for what they record; `worth` says that

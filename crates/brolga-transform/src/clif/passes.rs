@@ -1,18 +1,17 @@
-//! What is done to the loops of a function that has been lowered, in order, and what became of
-//! each.
+//! The pass manager: what is done to the CLIF of a function that has been lowered, in order, and a
+//! remark for each loop that a pass has looked at.
 //!
-//! Each of these passes reads CLIF and knows nothing of derivatives; what it must know of a loop,
-//! whether it is one that reverses, follows from the role of the block that was lowered to its
-//! header.
+//! A pass reads CLIF and knows nothing of derivatives. What it must know of a loop, whether it is
+//! one that reverses, follows from the role of the block that was lowered to its header; what it
+//! must know of an access follows from a mark ([`Shadows`], tape, primal).
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 
 use brolga_analysis::memory::alias::{Origin, Place, Places};
 use brolga_ir::block::{CfgBlocks, Role};
 use brolga_ir::lower::Shadows;
 use brolga_ir::map::HashMap;
-use brolga_ir::{Ideas, Mode};
+use brolga_ir::{Mode, Pass, PassSet};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -22,25 +21,45 @@ use crate::clif::loop_layout::shape;
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
 use crate::clif::slp::{self, slp};
 use crate::clif::slp_divisions::quotients;
-use crate::clif::vectorise::{self, How, Taken, has_lanes, lanes};
+use crate::clif::vectorise::{self, How, has_lanes, lanes};
 
-/// What became of loops, by the role of the header.
-#[derive(Debug, Default)]
-pub struct Loops {
-    /// Bytes of a turn of those that ask once whether there is room on the tape, or why they do
-    /// not.
-    asking: Vec<(Role, Result<i64, &'static str>)>,
-    /// How those that might be run several turns at a time are.
-    in_lanes: Vec<(Role, Result<Taken, &'static str>)>,
-    /// How many factors are multiplied out in those whose cotangent waits for nothing else.
-    ahead: Vec<(Role, usize)>,
-    /// How many stores those save that store to neighbours at once.
-    abreast: Vec<(Role, usize)>,
+/// A pass over the CLIF of one function.
+trait ClifPass {
+    /// The names that it runs by: if one of them is switched on. None if it always runs.
+    fn names(&self) -> &'static [Pass];
+
+    /// Change a function. Remarks go to `cx`.
+    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>);
 }
 
-/// What is known of a function that its CLIF does not tell.
-#[derive(Clone, Copy)]
-pub struct Beside<'a> {
+/// Passes with little effort. The first is there for its promise alone, and only where it is cheap.
+const QUICK: &[&dyn ClifPass] = &[&HoistTapeChecks, &Preaccumulate];
+/// All of them.
+const FULL: &[&dyn ClifPass] = &[&HoistTapeChecks, &Preaccumulate, &Vectorise, &Slp, &SlpDivisions, &LoopLayout];
+
+/// Run the passes over a function.
+pub(crate) fn run(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+    let passes = if cx.quick { QUICK } else { FULL };
+    for pass in passes {
+        let names = pass.names();
+        if names.is_empty() || names.iter().any(|&p| cx.runs(p)) {
+            pass.run(func, cx);
+        }
+    }
+}
+
+/// What is known of a function that its CLIF does not tell, and what is said of it.
+pub(crate) struct ClifCx<'a> {
+    /// The graph that it was lowered from.
+    pub graph: &'a CfgBlocks,
+    /// What the derivative is.
+    pub mode: Mode,
+    /// Passes that are switched on.
+    pub enabled: PassSet,
+    /// Whether little effort is made.
+    pub quick: bool,
+    /// For which machine.
+    pub isa: &'a dyn TargetIsa,
     /// Sums that may be added up in any order.
     pub watched: &'a EntitySet<ir::Value>,
     /// Loads and stores that touch nothing that others touch.
@@ -49,21 +68,86 @@ pub struct Beside<'a> {
     pub checks: Option<&'a [ir::Inst]>,
     /// Where the primal accesses memory.
     pub places: Places<'a>,
+    /// Accesses that a pass has copied: the copy, and the access.
+    pub copies: HashMap<ir::Inst, ir::Inst>,
+    /// Places of accesses that have been asked for.
+    pub found: RefCell<HashMap<ir::Inst, Place>>,
+    /// What became of loops.
+    pub remarks: &'a mut Remarks,
 }
 
-impl Loops {
+impl ClifCx<'_> {
+    fn runs(&self, pass: Pass) -> bool {
+        self.enabled.contains(pass)
+    }
+
+    /// What a block of the function is for.
+    fn role(&self, b: ir::Block) -> Option<Role> {
+        // Blocks have the order of the graph.
+        self.graph.blocks.get_index(b.as_u32() as usize).map(|b| b.role)
+    }
+
+    /// Whether a block reverses something, where only a gradient is asked for: what is handed from
+    /// iteration to iteration then, and added to, is a cotangent.
+    fn reverses(&self, b: ir::Block) -> bool {
+        self.mode == Mode::Gradient && matches!(self.role(b), Some(Role::Reverse(_) | Role::Edge(..)))
+    }
+
+    /// The place of the primal whose shadow is accessed.
+    fn place(&self, access: ir::Inst) -> Place {
+        let of = |(p, off, bytes)| self.places.of_bytes(p, off, bytes);
+        let access = self.copies.get(&access).copied().unwrap_or(access);
+        *self.found.borrow_mut().entry(access).or_insert_with(|| self.shadows.of(access).map_or(Place::ANYWHERE, of))
+    }
+
+    /// Say something of the loop that begins with a block of the function.
+    fn remark(&mut self, pass: Pass, header: ir::Block, text: impl FnOnce(Whose) -> Option<String>) {
+        let Some(role) = self.role(header) else { return };
+        let (header, whose) = match role {
+            Role::Forward(b) => (b, Whose::Forward),
+            Role::Again(h, _) => (h, Whose::Again),
+            Role::Reverse(b) | Role::Edge(_, b) => (b, Whose::Reverse),
+            _ => return,
+        };
+        self.remarks.0.extend(text(whose).map(|text| Remark { pass, header, text }));
+    }
+}
+
+/// What a loop of a derived function is to a loop of the primal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The loop itself, in the forward half.
+    Forward,
+    /// A copy of it in the reverse half.
+    Again,
+    /// Its reverse.
+    Reverse,
+}
+
+/// What a pass says of a loop.
+#[derive(Debug)]
+struct Remark {
+    pass: Pass,
+    /// The header of the primal's loop.
+    header: ir::Block,
+    text: String,
+}
+
+/// What passes say of loops.
+#[derive(Debug, Default)]
+pub struct Remarks(Vec<Remark>);
+
+impl Remarks {
     /// Whether the loop with this header asks once for room on the tape, as a sentence.
-    pub fn room(&self, header: ir::Block) -> Option<String> {
-        self.asking.iter().find_map(|(role, outcome)| hoist_tape_check::told(*role, header, outcome))
+    pub fn tape_check(&self, header: ir::Block) -> Option<&str> {
+        self.of(header, |p| p == Pass::HoistTapeChecks).next()
     }
 
     /// How the loop with this header is run, and its reverse, in sentences.
-    pub fn told(&self, header: ir::Block) -> Vec<String> {
-        let lanes = self.in_lanes.iter().filter_map(|(role, outcome)| vectorise::told(*role, header, outcome));
-        let ahead = self.ahead.iter().filter_map(|(role, factors)| preaccumulate::told(*role, header, *factors));
-        let abreast = self.abreast.iter().filter_map(|(role, stores)| slp::told(*role, header, *stores));
-        let mut found: Vec<String> = Vec::new();
-        for text in lanes.chain(ahead).chain(abreast) {
+    pub fn of_loop(&self, header: ir::Block) -> Vec<&str> {
+        let all = [Pass::Vectorise, Pass::Preaccumulate, Pass::Slp];
+        let mut found: Vec<&str> = Vec::new();
+        for text in all.into_iter().flat_map(|p| self.of(header, move |q| p == q)) {
             if !found.contains(&text) {
                 found.push(text);
             }
@@ -71,29 +155,32 @@ impl Loops {
         found
     }
 
-    /// Multiply out by what the turns of loops multiply a cotangent, in a function that `graph` was
-    /// lowered to.
-    pub fn multiply_out(
-        &mut self,
-        func: &mut ir::Function,
-        graph: &CfgBlocks,
-        mode: Mode,
-        worth: bool,
-        choice: Choice,
-    ) {
-        let found = preaccumulate(func, &|b| reverses(graph, mode, b), worth, choice);
-        self.ahead.extend(found.into_iter().filter_map(|l| Some((role(graph, l.header)?, l.factors))));
+    fn of(&self, header: ir::Block, pass: impl Fn(Pass) -> bool) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |r| r.header == header && pass(r.pass)).map(|r| &*r.text)
+    }
+}
+
+/// Loops ask once whether there is room for what they record, if the pass is switched on; where the
+/// tape has a fence, checks of records go in any case.
+struct HoistTapeChecks;
+
+impl ClifPass for HoistTapeChecks {
+    fn names(&self) -> &'static [Pass] {
+        &[]
     }
 
-    /// Let loops ask once whether there is room for what they record. Where the tape has a fence,
-    /// `checks` are those of records, which go.
-    pub fn ask(&mut self, func: &mut ir::Function, graph: &CfgBlocks, ideas: Ideas, checks: Option<&[ir::Inst]>) {
-        if ideas.room {
-            let looked = room(func, ideas.worth, checks.is_some()).into_iter();
-            self.asking.extend(looked.filter_map(|l| Some((role(graph, l.header)?, l.outcome))));
+    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+        if cx.quick && cx.checks.is_none_or(<[_]>::is_empty) {
+            return;
+        }
+        if cx.runs(Pass::HoistTapeChecks) {
+            for looked in room(func, cx.runs(Pass::CostModel), cx.checks.is_some()) {
+                let text = |whose| (whose == Whose::Forward).then(|| hoist_tape_check::told(&looked.outcome));
+                cx.remark(Pass::HoistTapeChecks, looked.header, text);
+            }
         }
         // What is left of them, and what they ask.
-        for &check in checks.into_iter().flatten() {
+        for &check in cx.checks.into_iter().flatten() {
             let over = func.dfg.value_def(func.dfg.inst_args(check)[0]).inst();
             for inst in [Some(check), over].into_iter().flatten() {
                 if func.layout.inst_block(inst).is_some() {
@@ -102,81 +189,120 @@ impl Loops {
             }
         }
     }
+}
 
-    /// Give a function that `graph` was lowered to its loops.
-    pub fn form(
-        &mut self,
-        func: &mut ir::Function,
-        graph: &CfgBlocks,
-        beside: Beside<'_>,
-        (mode, ideas): (Mode, Ideas),
-        isa: &dyn TargetIsa,
-    ) {
-        let Beside { watched, shadows, checks, places } = beside;
-        let role = |b| role(graph, b);
-        let reverses = |b| reverses(graph, mode, b);
-        self.ask(func, graph, ideas, checks);
-        if ideas.preaccumulate {
-            self.multiply_out(func, graph, mode, ideas.worth, Choice::Branch);
+/// What iterations multiply a cotangent by is multiplied out.
+struct Preaccumulate;
+
+impl ClifPass for Preaccumulate {
+    fn names(&self) -> &'static [Pass] {
+        &[Pass::Preaccumulate]
+    }
+
+    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+        let choice = if cx.quick { Choice::Select } else { Choice::Branch };
+        for looked in preaccumulate(func, &|b| cx.reverses(b), cx.runs(Pass::CostModel), choice) {
+            let text = |whose| (whose == Whose::Reverse).then(|| preaccumulate::told(looked.factors));
+            cx.remark(Pass::Preaccumulate, looked.header, text);
         }
-        let found: RefCell<HashMap<ir::Inst, Place>> = RefCell::default();
-        // Copies of accesses, each with the access.
-        let copies: RefCell<HashMap<ir::Inst, ir::Inst>> = RefCell::default();
-        let place = |access: ir::Inst| {
-            let of = |(p, off, bytes)| places.of_bytes(p, off, bytes);
-            let access = copies.borrow().get(&access).copied().unwrap_or(access);
-            *found.borrow_mut().entry(access).or_insert_with(|| shadows.of(access).map_or(Place::ANYWHERE, of))
-        };
-        let mut all = Cow::Borrowed(&shadows.all);
-        let wanted = ideas.lanes && has_lanes(isa);
-        if wanted || ideas.stay {
-            let reorder = |header| ideas.partial && reverses(header);
-            // Shadows are undefined after a trap, what the primal stores is not.
-            let stay = |header| ideas.stay && role(header).is_some_and(|r| !r.is_forward());
-            // From one origin to two shadows it is as far as to the primals.
-            let apart = |a, b| {
-                let (a, b) = (place(a), place(b));
-                a.origin == b.origin && a.origin != Origin::Unknown && places.apart(&a, &b)
-            };
-            let how = How {
-                apart: &apart,
-                reorder: &reorder,
-                watched,
-                shadows: &shadows.all,
-                worth: ideas.worth,
-                lanes: wanted,
-                stay: &stay,
-            };
-            for looked in lanes(func, how) {
-                let of_shadows = looked.copies.into_iter().filter(|c| shadows.all.contains(c.1));
-                copies.borrow_mut().extend(of_shadows);
-                self.in_lanes.extend(role(looked.header).map(|r| (r, looked.outcome)));
-            }
-            if !copies.borrow().is_empty() {
-                all.to_mut().extend(copies.borrow().keys().copied());
-            }
-        }
-        if ideas.slp && has_lanes(isa) {
-            // From one place to two shadows it is as far as to the primals.
-            let apart = |a, b| places.apart(&place(a), &place(b));
-            let short_indices = places.program.short_indices;
-            let looked = slp(func, slp::How { shadows: &all, apart: &apart, short_indices });
-            self.abreast.extend(looked.into_iter().filter_map(|l| Some((role(l.header)?, l.stores))));
-        }
-        if ideas.quotient && has_lanes(isa) {
-            quotients(func);
-        }
-        shape(func, isa);
     }
 }
 
-/// What a block of a function is for that a graph was lowered to: blocks have its order.
-fn role(graph: &CfgBlocks, b: ir::Block) -> Option<Role> {
-    graph.blocks.get_index(b.as_u32() as usize).map(|b| b.role)
+/// Loops over neighbours run in vector registers; what they add to one place is in a register.
+struct Vectorise;
+
+impl ClifPass for Vectorise {
+    fn names(&self) -> &'static [Pass] {
+        &[Pass::Vectorise, Pass::Promote]
+    }
+
+    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+        let in_lanes = cx.runs(Pass::Vectorise) && has_lanes(cx.isa);
+        if !in_lanes && !cx.runs(Pass::Promote) {
+            return;
+        }
+        let reorder = |header| cx.runs(Pass::PartialSums) && cx.reverses(header);
+        // Shadows are undefined after a trap, what the primal stores is not.
+        let stay = |header| cx.runs(Pass::Promote) && cx.role(header).is_some_and(|r| !r.is_forward());
+        // From one origin to two shadows it is as far as to the primals.
+        let apart = |a, b| {
+            let (a, b) = (cx.place(a), cx.place(b));
+            a.origin == b.origin && a.origin != Origin::Unknown && cx.places.apart(&a, &b)
+        };
+        let how = How {
+            apart: &apart,
+            reorder: &reorder,
+            watched: cx.watched,
+            shadows: &cx.shadows.all,
+            worth: cx.runs(Pass::CostModel),
+            lanes: in_lanes,
+            stay: &stay,
+        };
+        for looked in lanes(func, how) {
+            cx.copies.extend(looked.copies.into_iter().filter(|c| cx.shadows.all.contains(c.1)));
+            let text = |whose| {
+                let whose = match whose {
+                    Whose::Forward => "its loop",
+                    Whose::Again => "its loop, run again,",
+                    Whose::Reverse => "the reverse of its loop",
+                };
+                Some(vectorise::told(whose, &looked.outcome))
+            };
+            cx.remark(Pass::Vectorise, looked.header, text);
+        }
+    }
 }
 
-/// Whether it reverses something, where only a gradient is asked for: what is handed from turn to
-/// turn then, and added to, is a cotangent.
-fn reverses(graph: &CfgBlocks, mode: Mode, b: ir::Block) -> bool {
-    mode == Mode::Gradient && matches!(role(graph, b), Some(Role::Reverse(_) | Role::Edge(..)))
+/// Stores to neighbours are one.
+struct Slp;
+
+impl ClifPass for Slp {
+    fn names(&self) -> &'static [Pass] {
+        &[Pass::Slp]
+    }
+
+    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+        if !has_lanes(cx.isa) {
+            return;
+        }
+        let mut shadows = std::borrow::Cow::Borrowed(&cx.shadows.all);
+        if !cx.copies.is_empty() {
+            shadows.to_mut().extend(cx.copies.keys().copied());
+        }
+        // From one place to two shadows it is as far as to the primals.
+        let apart = |a, b| cx.places.apart(&cx.place(a), &cx.place(b));
+        let short_indices = cx.places.program.short_indices;
+        for looked in slp(func, slp::How { shadows: &shadows, apart: &apart, short_indices }) {
+            let text = |whose| (whose == Whose::Reverse).then(|| slp::told(looked.stores));
+            cx.remark(Pass::Slp, looked.header, text);
+        }
+    }
+}
+
+/// Two divisions by one number are one.
+struct SlpDivisions;
+
+impl ClifPass for SlpDivisions {
+    fn names(&self) -> &'static [Pass] {
+        &[Pass::SlpDivisions]
+    }
+
+    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+        if has_lanes(cx.isa) {
+            quotients(func);
+        }
+    }
+}
+
+/// Loops test at their ends, and what they do not change stands before them.
+struct LoopLayout;
+
+impl ClifPass for LoopLayout {
+    fn names(&self) -> &'static [Pass] {
+        &[]
+    }
+
+    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+        shape(func, cx.isa);
+    }
 }

@@ -45,7 +45,6 @@
 //! the same in both; and functions whose products are guarded are left alone, as one pass with all
 //! effort has them twice ([`crate::guards::versioning`]).
 
-use brolga_ir::block::Role;
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::FloatCC;
@@ -81,12 +80,10 @@ pub struct Ahead {
     pub factors: usize,
 }
 
-/// That, of the reverse of the loop with this header, as a sentence; `role` is that of the block
-/// that begins the reverse.
-pub fn told(role: Role, header: ir::Block, factors: usize) -> Option<String> {
-    let ours = matches!(role, Role::Reverse(b) | Role::Edge(_, b) if b == header);
+/// That, of the reverse of a loop, as a sentence.
+pub fn told(factors: usize) -> String {
     let many = if factors == 1 { "a product is" } else { "products are" };
-    ours.then(|| format!("in the reverse of its loop {many} multiplied out before the cotangent is there ({factors})"))
+    format!("in the reverse of its loop {many} multiplied out before the cotangent is there ({factors})")
 }
 
 /// Multiply derivatives out in the loops with headers for which `reverses` holds: all that can be,

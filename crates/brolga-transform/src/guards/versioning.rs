@@ -31,9 +31,6 @@
 //! watched, too ([`crate::shadow::monotone_rows`]). So that no forward code lives on for being
 //! watched alone, only what [`crate::dce`] has left there is.
 //!
-//! Numbers that are the same in each turn of a loop may be watched in its first turn alone
-//! ([`crate::guards::inspector_loop`]).
-//!
 //! **Where.** In straight code, in loops, and in functions that call themselves, if at most a third
 //! as many instructions are spent as saved, and those that are left are a fifth of all, by a guess
 //! at how often loops turn. What is added up over the turns of a loop is a chain. In a short loop
@@ -52,16 +49,15 @@ use std::collections::BinaryHeap;
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::uses::Use;
 use brolga_analysis::{CalleeKind, LoopId};
-use brolga_ir::Mode;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Sum, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
+use brolga_ir::{Mode, Pass};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::guards::inspector_loop::{Nests, Once};
 use crate::shadow::monotone_rows;
 use crate::shadow::overwrites::{Order, Rows};
 use crate::translate::stmt::{AdStmt, AdStmts, Guard, Numbers, RootGuards};
@@ -105,19 +101,17 @@ pub struct Watched {
     /// Reverse fragments that clear what those with guards add to, where somebody else would have
     /// to ([`crate::shadow::monotone_rows`]).
     pub clearing: Option<AdStmts>,
-    /// What is watched in copies of loops.
-    pub once: Nests,
 }
 
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that
 /// the forward half computes.
 pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> bool, ids: &mut Ids) -> Option<Watched> {
-    if !facts.options.ideas.finite || facts.options.ideas.worth && stmts.len() > MOST {
+    if !facts.options.runs(Pass::VersionGuards) || facts.options.runs(Pass::CostModel) && stmts.len() > MOST {
         return None;
     }
     // What is alive for long has an entry for each block, and there are twice as many of both.
     let most = if is_straight(facts) { MOST_ONCE } else { MOST_TWICE };
-    if facts.options.ideas.worth && facts.cfg.blocks.len() > most {
+    if facts.options.runs(Pass::CostModel) && facts.cfg.blocks.len() > most {
         return None;
     }
     let short = short_loops(facts);
@@ -126,7 +120,6 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         live,
         behind: RefCell::default(),
         ends: RefCell::default(),
-        once: Once::new(facts),
         recursive: calls_itself(facts),
         order: in_order(facts),
     };
@@ -147,10 +140,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     for place in guards.iter().flat_map(|g| &g.3).chain(watchable).flatten() {
         *popular.entry(*place).or_default() += 1.0;
     }
-    let cost = |p: &Place| {
-        let turns = if p.once.is_some() { 1.0 / TURNS } else { 1.0 };
-        chains.turns(p.block) * turns * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 }
-    };
+    let cost = |p: &Place| chains.turns(p.block) * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 };
     let mut chosen: IndexMap<Place, ir::Inst> = IndexMap::default();
     let mut superfluous: IndexSet<Val> = IndexSet::default();
     let mut masks: IndexSet<Val> = IndexSet::default();
@@ -192,7 +182,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let of: f64 =
         facts.cfg.blocks.iter().map(|&b| chains.turns(b) * facts.func().layout.block_insts(b).count() as f64).sum();
     let worth_it = saved >= MARGIN * spent && saved - spent >= f64::max(LEAST, PART * of);
-    if superfluous.is_empty() && rows.is_empty() || facts.options.ideas.worth && !worth_it {
+    if superfluous.is_empty() && rows.is_empty() || facts.options.runs(Pass::CostModel) && !worth_it {
         return None;
     }
     let half = |stmt: &AdStmt, before, after, rvs| {
@@ -203,12 +193,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let halves = stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), none()));
     let mut watching: AdStmts = halves.collect();
     let mut apart = IndexSet::default();
-    let mut once = Nests::default();
     for (place, asks) in chosen {
-        if let Some(l) = place.once {
-            once.entry(l).or_default().insert(place.value);
-            continue;
-        }
         let sum = match facts.loops.innermost[place.block] {
             _ if place.not_zero && is_least(facts, &place) => Sum::Least,
             Some(l) if short.contains(l) && facts.loops.loops[l].parent.is_some() => {
@@ -231,7 +216,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         }
         half(s, none(), none(), rvs)
     };
-    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing, once })
+    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing })
 }
 
 /// Whether nothing runs more than once in a call.
@@ -367,8 +352,6 @@ struct Place {
     value: ir::Value,
     block: ir::Block,
     not_zero: bool,
-    /// In a copy of this loop, not in itself.
-    once: Option<LoopId>,
 }
 
 /// Ends of chains.
@@ -382,7 +365,6 @@ struct Chains<'a, 'f> {
     behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
     /// What has been found out by [`Chains::end`]: none where nothing can be watched.
     ends: RefCell<HashMap<ir::Value, Ends>>,
-    once: Once<'a, 'f>,
     /// Whether the function calls itself.
     recursive: bool,
     /// The order of blocks.
@@ -420,10 +402,7 @@ impl Chains<'_, '_> {
                 options.extend(each(v));
                 options.extend(self.finite_of(v).into_iter().flat_map(each));
             }
-            _ => options.extend(self.operands(needs, b, false)),
-        }
-        if self.facts.options.ideas.once {
-            options.extend(self.operands(needs, b, true).filter(|places| places.iter().any(|p| p.once.is_some())));
+            _ => options.extend(self.operands(needs, b)),
         }
         let mut seen: SmallVec<[Vec<Place>; 4]> = SmallVec::new();
         for option in options {
@@ -434,15 +413,15 @@ impl Chains<'_, '_> {
         seen.into_vec()
     }
 
-    /// The numbers themselves, or what follows from them; or those that can be are watched once.
-    fn operands(&self, needs: &Numbers, b: ir::Block, once: bool) -> Option<Vec<Place>> {
+    /// The numbers themselves, or what follows from them.
+    fn operands(&self, needs: &Numbers, b: ir::Block) -> Option<Vec<Place>> {
         let mut numbers = needs.finite.to_vec();
         let mut places = Vec::new();
         if let Some(s) = needs.nonzero {
             match self.divides(s) {
                 Some(finite) => numbers = finite,
                 None if (self.live)(s) => {
-                    let place = Place { value: s, block: self.place(s, b), not_zero: true, once: None };
+                    let place = Place { value: s, block: self.place(s, b), not_zero: true };
                     if !is_least(self.facts, &place) {
                         numbers.clear();
                     }
@@ -452,12 +431,6 @@ impl Chains<'_, '_> {
             }
         }
         for v in numbers {
-            let in_copy = if once && (self.live)(v) { self.once.loop_of(v) } else { None };
-            if in_copy.is_some() {
-                let block = self.facts.cfg.def_block[v]?;
-                places.push(Place { value: v, block, not_zero: false, once: in_copy });
-                continue;
-            }
             places.extend(self.places(self.end(v)?, b));
         }
         Some(places)
@@ -487,7 +460,7 @@ impl Chains<'_, '_> {
     /// infinite or NaN at its end if it ever was, and so is what is computed from that behind the
     /// loop.
     fn places(&self, mut v: ir::Value, b: ir::Block) -> Vec<Place> {
-        let at = |(value, block)| Place { value, block, not_zero: false, once: None };
+        let at = |(value, block)| Place { value, block, not_zero: false };
         let mut places = vec![at((v, self.place(v, b)))];
         while let Some(exits) = self.sum(v) {
             places = exits.iter().copied().map(at).collect();

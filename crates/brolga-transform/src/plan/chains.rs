@@ -11,6 +11,7 @@ use cranelift_codegen::ir;
 
 use super::planner::{MAX_DEPTH, Planner};
 use crate::plan::table::type_of;
+use brolga_ir::Pass;
 
 impl Planner<'_, '_> {
     /// Whether a block would compute so much from what is recorded that it is better to record what
@@ -38,7 +39,7 @@ impl Planner<'_, '_> {
         let l = self.loops.innermost[b]?;
         let insts = facts.cfg.insts(b).iter().filter(|i| cost(dfg.insts[**i].opcode()) > 0).count() as u32;
         let is_inner = || self.loops.loops.values().all(|other| other.parent != Some(l));
-        if !facts.options.ideas.worth || !is_waited_for(u32::MAX, insts, 0) || !is_inner() {
+        if !facts.options.runs(Pass::CostModel) || !is_waited_for(u32::MAX, insts, 0) || !is_inner() {
             return None;
         }
         let mut at: HashMap<Val, u32> = recorded.iter().map(|&v| (v, 0)).collect();

@@ -14,10 +14,9 @@
 //!   loop from behind;
 //! - what an induction variable was at the end of its loop follows from the bound that it was
 //!   compared with;
-//! - pure and cheap arithmetic is done again, and memory that nobody has written since is read
-//!   again (`reload`), also by who was handed it by the turn before, which had loaded it
-//!   ([`crate::primal::undo_commoning`]); so is a quotient whose reverse divides by the same
-//!   number, where much less is recorded by that ([`crate::clif::slp_divisions`]);
+//! - pure and cheap arithmetic is computed again (*rematerialised*), and memory that no later store
+//!   clobbers is reloaded; so is a quotient whose reverse divides by the same number, where much less
+//!   is recorded by that ([`crate::clif::slp_divisions`]);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per
 //!   execution (Mooncake's comms stack). Which values those are is a minimum cut ([`min_cut`]) between
 //!   what must be recorded and what is read, by bytes; but where long chains of floats would be

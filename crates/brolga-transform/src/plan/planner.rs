@@ -10,7 +10,7 @@ use brolga_analysis::{LoopId, Loops, RootKind};
 use brolga_ir::inst::{FrameSlot, Val};
 use brolga_ir::lower::{FrameHome, FrameLayout, SlotPlace};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet, one_each};
-use brolga_ir::{Effort, MemoryMode, Mode};
+use brolga_ir::{Effort, MemoryMode, Mode, Pass};
 use brolga_rules::cost::{CHEAP, MANY_AGAIN, OF_ALL, cost};
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -66,9 +66,6 @@ fn cheap(facts: &Facts<'_>, combined: bool) -> SecondaryMap<ir::Value, PackedOpt
         {
             found[v] = inst.into();
         }
-    }
-    for (&v, &twin) in &facts.twins {
-        found[v] = twin.into();
     }
     found
 }
@@ -147,7 +144,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         };
         let options = facts.options;
         let at_once = options.memory == MemoryMode::Restore && options.mode != Mode::Split;
-        let rewinds = at_once && options.ideas.rewind;
+        let rewinds = at_once && options.runs(Pass::ReloadAfterUndo);
         let func = facts.func();
         let mut p = Planner {
             facts,
@@ -192,7 +189,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             returning: &returning,
             steady: &|b, v| p.steady(b, Val::Primal(v)),
         };
-        if facts.options.ideas.carry {
+        if facts.options.runs(Pass::Invert) {
             p.carry = Carry::compute(&input);
         }
         p
@@ -362,7 +359,7 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     /// The loop around `b`, but not around the definition of `v`, that is to hold `v`.
     fn holder(&self, b: ir::Block, v: Val) -> Option<LoopId> {
-        if !self.facts.options.ideas.hold {
+        if !self.facts.options.runs(Pass::HoistRecords) {
             return None;
         }
         let def = def_block(self.facts, v);
@@ -391,7 +388,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     fn last_of(&self, b: ir::Block, v: Val) -> Option<Last> {
         let func = self.facts.func();
         let Val::Primal(p) = v else { return None };
-        if !self.facts.options.ideas.last {
+        if !self.facts.options.runs(Pass::FinalValues) {
             return None;
         }
         let ValueDef::Param(header, i) = func.dfg.value_def(p) else { return None };
@@ -478,7 +475,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         self.divides.remove(b);
         self.free.forget();
         let (recorded, divides) = self.record_as_it_is(b);
-        if !self.facts.options.ideas.quotient || !divides {
+        if !self.facts.options.runs(Pass::SlpDivisions) || !divides {
             return recorded;
         }
         let before = self.bytes(&recorded);
@@ -486,7 +483,11 @@ impl<'a, 'f> Planner<'a, 'f> {
         self.free.forget();
         let (fewer, _) = self.record_as_it_is(b);
         let after = self.bytes(&fewer);
-        let pays = if self.facts.options.ideas.worth { after * OF_ALL.1 <= before * OF_ALL.0 } else { after < before };
+        let pays = if self.facts.options.runs(Pass::CostModel) {
+            after * OF_ALL.1 <= before * OF_ALL.0
+        } else {
+            after < before
+        };
         if pays {
             return fewer;
         }
@@ -522,7 +523,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             if args.is_none() {
                 leaves.push(at);
             }
-            for a in args.into_iter().flatten().filter(|_| self.facts.options.ideas.cut) {
+            for a in args.into_iter().flatten().filter(|_| self.facts.options.runs(Pass::MinCut)) {
                 if !self.is_free(b, a) {
                     let operand = nodes.entry(a);
                     computed_from.push((at, operand.index()));
@@ -534,7 +535,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let name = |n: usize| *nodes.get_index(n).expect("nodes are numbered in order").0;
         let divides = leaves.iter().any(|&n| self.quotient(b, name(n)).is_some());
         let needed = || nodes.keys().take(n_needed).copied().collect();
-        if !self.facts.options.ideas.cut {
+        if !self.facts.options.runs(Pass::MinCut) {
             return (needed(), divides);
         }
         let bytes = nodes.keys().map(|&v| type_of(self.facts, self.aux, v).bytes().into());
@@ -542,7 +543,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         if let Some(ends) = self.ends_of_chains(b, &found) {
             return (ends, divides);
         }
-        let may_be_dear = self.facts.options.ideas.worth && nodes.len() - found.len() >= MANY_AGAIN as usize;
+        let may_be_dear = self.facts.options.runs(Pass::CostModel) && nodes.len() - found.len() >= MANY_AGAIN as usize;
         if may_be_dear && self.is_dear(b, needed(), &found) {
             return (needed(), divides);
         }

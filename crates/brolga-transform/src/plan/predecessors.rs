@@ -9,6 +9,7 @@ use super::planner::Planner;
 use crate::facts::Facts;
 use crate::plan::table::PredSource;
 use crate::primal::induction::{Induction, exit_test, induction};
+use brolga_ir::Pass;
 
 impl Planner<'_, '_> {
     /// Number the blocks, and find those that may return.
@@ -65,7 +66,7 @@ impl Planner<'_, '_> {
 
     /// From what is known anyway.
     fn derived(&mut self, b: ir::Block, preds: &[ir::Block]) -> Option<PredSource> {
-        if !self.facts.options.ideas.turn {
+        if !self.facts.options.runs(Pass::RecoverPredecessors) {
             return None;
         }
         self.turn(b).or_else(|| self.branch(b, preds)).or_else(|| self.table(b))

@@ -86,9 +86,6 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, v: Val, source: Source) -> &'stati
             "it has gone as many steps as a number that was compared with its bound"
         }
         Source::Last(_) => "the loop has ended where it was compared with its bound",
-        Source::Recompute(inst) if matches!(v, Val::Primal(p) if facts.twins.get(&p) == Some(&inst)) => {
-            "it was loaded a turn ahead, and nothing has written to this memory since"
-        }
         Source::Recompute(inst) if facts.reload.contains(inst) => "nothing has written to this memory since",
         Source::Recompute(inst) if facts.func().dfg.insts[inst].opcode().can_load() => {
             "what was written there since has been undone by then"

@@ -57,6 +57,7 @@ use crate::facts::{Facts, delta_params};
 use crate::plan::liveness::{Liveness, active_args};
 use crate::plan::table::{Again, Plan, PredSource, chain, def_block};
 use crate::translate::stmt::AdStmts;
+use brolga_ir::Pass;
 
 impl Again {
     /// The parameters of the header that are sums.
@@ -128,7 +129,7 @@ fn sum_is_read(facts: &Facts<'_>, plan: &Plan, blocks: &IndexSet<ir::Block>) -> 
 pub fn again(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) -> Vec<Again> {
     let all = &facts.cfg.blocks;
     let mut outermost: IndexMap<LoopId, IndexSet<ir::Block>> = IndexMap::default();
-    let pays = |b: ir::Block| !facts.options.ideas.worth || records(plan, b);
+    let pays = |b: ir::Block| !facts.options.runs(Pass::CostModel) || records(plan, b);
     let pay = all.iter().filter(|b| pays(**b)).filter_map(|&b| facts.loops.around(b).last());
     outermost.extend(pay.map(|l| (l, IndexSet::default())));
     for (&l, blocks) in &mut outermost {
@@ -178,7 +179,7 @@ impl Finder<'_, '_> {
         let all = |found: &Again| found.blocks.iter().all(|&b| self.adds_up(found, b) == Some(()));
         if !all(&found) {
             found.turns = true;
-            let pays = !facts.options.ideas.worth || self.recorded(&found) >= MANY_BYTES;
+            let pays = !facts.options.runs(Pass::CostModel) || self.recorded(&found) >= MANY_BYTES;
             if !pays || !self.has_turns(id, &found.blocks) || !all(&found) {
                 return None;
             }
@@ -195,7 +196,7 @@ impl Finder<'_, '_> {
         let facts = self.facts;
         let dfg = &facts.func().dfg;
         let flat = found.blocks.iter().all(|&b| facts.loops.innermost[b] == Some(id));
-        if !facts.options.ideas.worth || !flat {
+        if !facts.options.runs(Pass::CostModel) || !flat {
             return false;
         }
         let insts = || found.blocks.iter().flat_map(|&b| facts.cfg.insts(b));

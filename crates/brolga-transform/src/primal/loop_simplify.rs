@@ -12,9 +12,9 @@
 //! - an *induction variable* in its header that does not come back to its first value: one that the
 //!   program has, or an `i64` that counts turns. What nobody asks of such a counter, [`crate::dce`]
 //!   removes;
-//! - joins of two ways where three meet and a number that goes in steps, or is loaded a turn ahead
-//!   ([`crate::primal::undo_commoning`]), tells which: what a compiler makes of a loop that it
-//!   unrolls has a way around the loop, one around what is left over, and one through both;
+//! - joins of two ways where three meet and a number that goes in steps tells which: what a compiler
+//!   makes of a loop that it unrolls has a way around the loop, one around what is left over, and one
+//!   through both;
 //! - a comparison with zero where it ends because an integer that goes in steps is zero: C's `while
 //!   (--n)` branches on the number itself.
 //!
@@ -33,7 +33,6 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef
 use cranelift_entity::EntitySet;
 
 use crate::primal::induction::{end, induction, steps};
-use crate::primal::undo_commoning::is_ahead;
 
 /// Ways beyond which nobody asks which of them part at one branch.
 const MOST_WAYS: usize = 16;
@@ -190,21 +189,20 @@ fn meet(loops: &Loops, [p, q]: [ir::Block; 2]) -> Option<ir::Block> {
     std::iter::successors(Some(p), |&d| loops.idom[d]).find(|&d| loops.dominates(d, q))
 }
 
-/// Whether an integer is made of numbers that go in steps, or are loaded a turn ahead, and what the
-/// loop around a block does not change.
+/// Whether an integer is made of numbers that go in steps and of what the loop around a block does
+/// not change.
 fn in_steps(func: &ir::Function, loops: &Loops, b: ir::Block, v: ir::Value, depth: u32) -> bool {
     let around = |d: ir::Block| loops.around(b).any(|l| loops.contains(l, d));
     match func.dfg.value_def(v) {
         ValueDef::Param(d, i) => {
-            let steps = |l: LoopId| steps(func, &loops.loops[l], i).is_some() || is_ahead(func, loops, l, v);
+            let steps = |l: LoopId| steps(func, &loops.loops[l], i).is_some();
             !around(d) || loops.headed_by(d).is_some_and(|l| loops.contains(l, b) && steps(l))
         }
         ValueDef::Result(inst, _) if func.layout.inst_block(inst).is_none_or(around) => {
             let numbers = |inst| func.dfg.inst_args(inst).iter().all(|&a| in_steps(func, loops, b, a, depth + 1));
             let op = func.dfg.insts[inst].opcode();
-            let ahead = || op == Opcode::Load && loops.around(b).any(|l| is_ahead(func, loops, l, v));
             let made = || is_pure(op) && func.dfg.value_type(v).is_int() && numbers(inst);
-            depth < 6 && (op == Opcode::Iconst || made() || ahead())
+            depth < 6 && (op == Opcode::Iconst || made())
         }
         ValueDef::Result(..) => true,
         ValueDef::Union(..) => false,

@@ -15,5 +15,4 @@ pub(crate) mod pair_sincos;
 pub mod reload_bits;
 pub mod scev;
 pub(crate) mod split_wide_copies;
-pub mod undo_commoning;
 pub mod upper_halves;

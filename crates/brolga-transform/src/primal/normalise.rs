@@ -59,7 +59,6 @@ use crate::primal::mem2reg::promote;
 use crate::primal::pair_sincos::partners;
 use crate::primal::reload_bits::reread;
 use crate::primal::split_wide_copies::split_wide_copies;
-use crate::primal::undo_commoning::add_twins;
 use crate::primal::upper_halves::upper_halves;
 
 /// A normalised function.
@@ -140,7 +139,6 @@ pub fn normalise(
     let made = |func: &ir::Function| (func.dfg.num_blocks(), func.dfg.num_insts(), func.dfg.num_values());
     let before = made(&func);
     let (cfg, loops) = canonical(&mut func);
-    add_twins(&mut func, &loops);
     let order = order(&cfg, &loops);
     let merged = common(&mut func, &cfg, &loops, &order);
     // Mostly nothing had to be done.

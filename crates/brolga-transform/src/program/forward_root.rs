@@ -28,7 +28,7 @@
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::lower::{segment, tape_flags};
 use brolga_ir::names::Names;
-use brolga_ir::{Effort, MemoryMode, Mode, Options};
+use brolga_ir::{Effort, MemoryMode, Mode, Options, Pass};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, Signature, UserFuncName, types};
 
@@ -36,7 +36,7 @@ use crate::assemble::combined::signature;
 use crate::clif::dead_segment_arg;
 use crate::derived::{DerivedPair, DerivedWhole};
 use crate::facts::Facts;
-use crate::program::variants::{Kind, Worklist};
+use crate::program::variants::{Kind, Symbols, Worklist};
 
 /// Who serves a root.
 pub(crate) struct Served {
@@ -54,7 +54,7 @@ pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
 
 /// Who serves the root that these are the facts of, among those that are asked for so far.
 pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, options: &Options) -> Option<Served> {
-    let wanted = facts.mode != Mode::Split && options.effort == Effort::Quick && options.ideas.served;
+    let wanted = facts.mode != Mode::Split && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
     // What only a root's own function does.
     let own = facts.release.is_some() || facts.overwrites.whole.contains(&true) || options.debug;
     if !wanted || own || options.memory == MemoryMode::Restore {
@@ -98,9 +98,10 @@ fn serves(variant: &Variant, root: &Variant, facts: &Facts<'_>) -> bool {
 /// The root's function.
 pub(crate) fn root(
     root: Variant,
-    (by, kind): &(Variant, Kind),
-    callees: &(String, String),
-    (symbol, mode): (String, Mode),
+    by: &Variant,
+    callees: &Symbols,
+    symbol: String,
+    mode: Mode,
     primal: &Signature,
     names: &mut Names,
 ) -> DerivedWhole {
@@ -135,15 +136,15 @@ pub(crate) fn root(
             _ => given.next().expect("it is active"),
         });
     }
-    let results = match kind {
-        Kind::Whole => {
-            let callee = import(&mut func, &callees.0, signature(&theirs.0, &theirs.1, 0));
+    let results = match callees {
+        Symbols::Whole(callee) => {
+            let callee = import(&mut func, callee, signature(&theirs.0, &theirs.1, 0));
             let args: Vec<ir::Value> = first.iter().copied().chain(passed).collect();
             call(&mut func, block, callee, &args)
         }
-        Kind::Pair => {
-            let forward = import(&mut func, &callees.0, theirs.0);
-            let pullback = import(&mut func, &callees.1, theirs.1);
+        Symbols::Pair(callees) => {
+            let forward = import(&mut func, &callees.forward, theirs.0);
+            let pullback = import(&mut func, &callees.pullback, theirs.1);
             let mut results = call(&mut func, block, forward, first);
             results.truncate(n_results);
             let flags = tape_flags(&mut func);

@@ -19,14 +19,14 @@
 
 use brolga_ir::inst::{AdOp, Check, Shape};
 use brolga_ir::map::IndexSet;
-use brolga_ir::{Diagnostics, FuncKey, Inline, Options, Program, Request};
+use brolga_ir::{Diagnostics, FuncKey, Inline};
 use cranelift_codegen::ir;
-use cranelift_codegen::isa::TargetIsa;
 
 use crate::derived::Derivation;
 use crate::facts::Facts;
-use crate::pipeline::{Manner, derive_once, examine};
+use crate::pipeline::Observer;
 use crate::plan::liveness::unfollowed;
+use crate::program::driver::{Asked, Manner, derive_once, examine};
 use crate::program::inline::Inlining;
 use crate::translate::stmt::AdStmts;
 
@@ -34,29 +34,25 @@ use crate::translate::stmt::AdStmts;
 type Doubts = IndexSet<(FuncKey, ir::Inst, Check)>;
 
 /// A derivation with as much inlining as is asked for and does no harm, and how much that is.
-pub fn attempt(
-    program: &Program,
-    request: &Request,
-    options: &Options,
-    isa: &dyn TargetIsa,
-) -> Result<(Inlining, Derivation), Diagnostics> {
+pub(crate) fn attempt(asked: Asked<'_>) -> Result<(Inlining, Derivation), Diagnostics> {
+    let Asked { program, options, .. } = asked;
     let derive = |inlining: &Inlining| -> Result<(Derivation, Doubts), Diagnostics> {
         let mut found = Doubts::default();
-        let glance = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));
-        let manner = Manner::with(inlining);
-        let derivation = derive_once(program, request, options, manner, isa, |_| {}, glance)?;
+        let mut look = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));
+        let observer = Observer { stages: None, statements: Some(&mut look) };
+        let derivation = derive_once(asked, Manner::with(inlining), observer)?;
         Ok((derivation, found))
     };
     let never = Inlining::never();
     let how = options.inline.settled(options.effort);
-    // Nobody asks for doubts then.
-    let as_written = || derive_once(program, request, options, Manner::with(&never), isa, |_| {}, |_, _| {});
+    let as_written = || derive_once(asked, Manner::with(&never), Observer::default());
     if how == Inline::Never {
         return Ok((never.clone(), as_written()?));
     }
     let known = || -> Result<Doubts, Diagnostics> {
         let mut found = Doubts::default();
-        examine(program, request, options, &never, isa, |facts, stmts| found.extend(doubts(facts, stmts)))?;
+        let mut look = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));
+        examine(asked, &never, Observer { stages: None, statements: Some(&mut look) })?;
         Ok(found)
     };
     let mut inlining = Inlining { how, ..never.clone() };

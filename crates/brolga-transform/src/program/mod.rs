@@ -5,6 +5,7 @@
 
 pub(crate) mod abi;
 pub mod check_request;
+pub(crate) mod driver;
 pub(crate) mod forward_root;
 pub mod inline;
 pub mod inline_rollback;

@@ -23,7 +23,7 @@ use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::types;
 
-use crate::translate::stmt::Callees;
+use crate::translate::stmt::{Callees, PairSymbols};
 
 /// How a variant is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +32,41 @@ pub(crate) enum Kind {
     Pair,
     /// One function for both halves.
     Whole,
+}
+
+/// Symbols of what a variant becomes.
+#[derive(Clone, Debug)]
+pub(crate) enum Symbols {
+    /// Of a pair.
+    Pair(PairSymbols),
+    /// Of the one function.
+    Whole(String),
+}
+
+impl Symbols {
+    /// That of the forward pass or of the one function, and that of the pullback.
+    pub fn both(&self) -> [&str; 2] {
+        match self {
+            Self::Pair(symbols) => [&symbols.forward, &symbols.pullback],
+            Self::Whole(symbol) => [symbol, ""],
+        }
+    }
+
+    /// Those of a pair.
+    pub fn pair(self) -> PairSymbols {
+        match self {
+            Self::Pair(symbols) => symbols,
+            Self::Whole(symbol) => unreachable!("{symbol} is one function"),
+        }
+    }
+
+    /// That of one function.
+    pub fn whole(self) -> String {
+        match self {
+            Self::Whole(symbol) => symbol,
+            Self::Pair(symbols) => unreachable!("{symbols:?} are two functions"),
+        }
+    }
 }
 
 /// Modes of parameters and results.
@@ -48,8 +83,8 @@ pub(crate) struct Worklist<'a> {
     kept: HashMap<FuncKey, IndexSet<Kept>>,
     /// Modes that have been asked for and are derived as they are, by function.
     modes: HashMap<FuncKey, IndexSet<Modes>>,
-    /// Forward pass and pullback, or the one function and nothing.
-    pub names: Vec<(String, String)>,
+    /// Their symbols.
+    pub names: Vec<Symbols>,
 }
 
 impl<'a> Worklist<'a> {
@@ -60,8 +95,8 @@ impl<'a> Worklist<'a> {
     }
 
     /// Forward pass and pullback of this very variant.
-    pub fn exactly(&mut self, variant: Variant) -> (String, String) {
-        self.ask(variant, Kind::Pair)
+    pub fn exactly(&mut self, variant: Variant) -> PairSymbols {
+        self.ask(variant, Kind::Pair).pair()
     }
 
     /// The modes of a call, or if the function has been derived for many others, those that its own
@@ -111,7 +146,7 @@ impl<'a> Worklist<'a> {
     }
 
     /// Names of a variant, which is derived in such a way.
-    pub fn ask(&mut self, variant: Variant, kind: Kind) -> (String, String) {
+    pub fn ask(&mut self, variant: Variant, kind: Kind) -> Symbols {
         let key = (variant, kind);
         if let Some(i) = self.variants.get_index_of(&key) {
             return self.names[i].clone();
@@ -120,8 +155,11 @@ impl<'a> Worklist<'a> {
         let suffix = self.suffix(func, kind);
         let base = &self.program.funcs[func].symbol;
         let names = match kind {
-            Kind::Pair => (format!("{base}__forward{suffix}"), format!("{base}__pullback{suffix}")),
-            Kind::Whole => (format!("{base}__gradient{suffix}"), String::new()),
+            Kind::Pair => Symbols::Pair(PairSymbols {
+                forward: format!("{base}__forward{suffix}"),
+                pullback: format!("{base}__pullback{suffix}"),
+            }),
+            Kind::Whole => Symbols::Whole(format!("{base}__gradient{suffix}")),
         };
         self.variants.insert(key);
         self.names.push(names.clone());
@@ -141,7 +179,7 @@ const MOST_MODES_OF_LARGE: usize = 1;
 const LARGE: usize = 1000;
 
 impl Callees for Worklist<'_> {
-    fn derive(&mut self, mut variant: Variant) -> (Variant, (String, String)) {
+    fn derive(&mut self, mut variant: Variant) -> (Variant, PairSymbols) {
         self.settled(&mut variant);
         if !variant.kept.is_nothing() {
             let known = self.kept.entry(variant.func).or_default();
@@ -151,11 +189,11 @@ impl Callees for Worklist<'_> {
                 variant.kept = Kept::NOTHING;
             }
         }
-        let names = self.ask(variant.clone(), Kind::Pair);
+        let names = self.exactly(variant.clone());
         (variant, names)
     }
 
     fn whole(&mut self, variant: Variant) -> String {
-        self.ask(variant, Kind::Whole).0
+        self.ask(variant, Kind::Whole).whole()
     }
 }

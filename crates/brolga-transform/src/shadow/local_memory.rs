@@ -42,6 +42,7 @@ use crate::primal::scev::{Affine, Atom, Sum};
 use crate::shadow::contract_array::summed;
 use crate::shadow::overwrites::{Access, Does, Event, Overwrites};
 use crate::shadow::strides::{disjoint, nest, stride};
+use brolga_ir::Pass;
 
 /// More accesses than that to one piece are not compared.
 const MOST_ACCESSES: usize = 64;
@@ -91,7 +92,7 @@ pub fn own(facts: &Facts<'_>, out: &mut Overwrites) {
             .collect();
         if let Some(events) = events.filter(|e| e.len() <= MOST_ACCESSES) {
             compare(facts, piece as Piece, &events, out);
-            if facts.options.ideas.summed {
+            if facts.options.runs(Pass::ContractArrays) {
                 summed(facts, facts.private.origins[piece], &events, out);
             }
         }

@@ -37,6 +37,7 @@ use crate::primal::scev::{Affine, Atom};
 use crate::shadow::local_memory::own;
 use crate::shadow::overwrites::{Access, Order, Overwrites, Rows};
 use crate::shadow::strides::{around, disjoint, each_turn, stride};
+use brolga_ir::Pass;
 
 /// Look at the arguments whose shadows hold nothing before the call.
 pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
@@ -95,7 +96,7 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     }
     let blocks: Vec<ir::Block> = live.iter().map(|r| r.block).collect();
     let stride = stride(&affine, &live[0].at, &blocks, &nest);
-    let rows = if stride.is_none() && facts.options.ideas.ascending {
+    let rows = if stride.is_none() && facts.options.runs(Pass::MonotoneRows) {
         Order::of_rows(facts, affine, &live, &nest)
     } else {
         None

@@ -5,6 +5,7 @@
 //! one to the other. Whole graphs are assembled afterwards; a rule sees no block. Source:
 //! Mooncake's `ADStmtInfo`.
 
+use brolga_analysis::Variant;
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs, Shape, Tape, Val};
 use brolga_ir::map::{IndexMap, Table};
@@ -119,10 +120,19 @@ pub struct Translation<'a, 'f> {
 pub trait Callees {
     /// Symbols of the forward pass and the pullback of a variant, which will be derived in due
     /// course; and that variant, which may be another one that serves as well.
-    fn derive(&mut self, variant: brolga_analysis::Variant) -> (brolga_analysis::Variant, (String, String));
+    fn derive(&mut self, variant: Variant) -> (Variant, PairSymbols);
     /// Symbol of the function of both halves of a variant, which returns no value and will be
     /// derived in due course.
-    fn whole(&mut self, variant: brolga_analysis::Variant) -> String;
+    fn whole(&mut self, variant: Variant) -> String;
+}
+
+/// Symbols of the two functions of a pair.
+#[derive(Clone, Debug)]
+pub struct PairSymbols {
+    /// The forward pass.
+    pub forward: String,
+    /// The pullback.
+    pub pullback: String,
 }
 
 /// Builds the fragments of one statement.

@@ -1,7 +1,5 @@
 //! What tests share.
-#![allow(dead_code, reason = "each test uses some of it")]
 
-use brolga_ir::Program;
 use cranelift_codegen::isa::{OwnedTargetIsa, lookup_by_name};
 use cranelift_codegen::settings::{self, Flags};
 
@@ -18,14 +16,4 @@ pub fn with_fences() -> OwnedTargetIsa {
 fn built_in(system: &str) -> OwnedTargetIsa {
     let isa = ["x86_64", "aarch64"].into_iter().find_map(|machine| lookup_by_name(&format!("{machine}{system}")).ok());
     isa.unwrap().finish(Flags::new(settings::builder())).unwrap()
-}
-
-/// A program with the functions of a text.
-pub fn program(text: &str) -> Program {
-    let mut program = Program::new();
-    for f in cranelift_reader::parse_functions(text).unwrap() {
-        let name = f.name.to_string();
-        program.define(name.trim_start_matches('%'), f, |_| 0).unwrap();
-    }
-    program
 }

@@ -52,13 +52,12 @@ enum Tuning {
 pub fn host_isa(options: &Options) -> Result<OwnedTargetIsa, Error> {
     tuned(match options.effort {
         Effort::Quick => Tuning::Quick,
-        _ if options.optimize => Tuning::Speed,
-        _ => Tuning::Plain,
+        Effort::Full | Effort::Tiered(_) => Tuning::Speed,
     })
 }
 
 /// The host, for code that is compiled as plainly as can be.
-pub(super) fn plain_isa() -> Result<OwnedTargetIsa, Error> {
+pub fn plain_isa() -> Result<OwnedTargetIsa, Error> {
     tuned(Tuning::Plain)
 }
 

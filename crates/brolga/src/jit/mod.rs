@@ -38,7 +38,7 @@ use declared::Places;
 use tiers::{Tiers, tiered};
 use traps::{CodeMap, Phase};
 
-pub use compile::{host_isa, is_better_plain, one_call_of_two};
+pub use compile::{host_isa, is_better_plain, one_call_of_two, plain_isa};
 pub use primal::Primal;
 pub use runs::{Pullback, Run};
 

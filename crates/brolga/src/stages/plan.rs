@@ -146,7 +146,8 @@ impl Comments<'_, '_> {
             };
             self.line(2, &format!("{how}{}", self.readers(b, v)));
         }
-        self.s.loops.room(b).iter().chain(&self.s.loops.told(b)).for_each(|text| self.line(2, text));
+        let remarks = &self.s.remarks;
+        remarks.tape_check(b).into_iter().chain(remarks.of_loop(b)).for_each(|text| self.line(2, text));
         for &p in &facts.cfg.preds[b] {
             for hold in plan.holds.get(&(p, b)).into_iter().flatten() {
                 let steps = hold.undo.len();

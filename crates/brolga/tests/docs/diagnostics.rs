@@ -8,7 +8,7 @@ use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, guess};
 use brolga_ir::inst::Check;
 
-use crate::{files, root};
+use super::{files, root};
 
 fn document() -> String {
     std::fs::read_to_string(root().join("docs/DIAGNOSTICS.md")).unwrap()

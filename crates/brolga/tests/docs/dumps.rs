@@ -18,11 +18,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brolga::{Effort, Mode, Options, Stage, dump};
+use brolga::{Effort, Mode, Options, Pass, PassSet, Stage, dump};
 use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, compare, guess, run};
 
-use crate::{files, root};
+use super::{files, root};
 
 #[test]
 fn documents_show_real_dumps() {
@@ -103,12 +103,11 @@ fn shown(path: &Path, stage: &str) -> String {
 
 /// Options of a dump: each pullback once, with its guards, unless both versions are asked for.
 fn settings(words: &str) -> Options {
-    let mut options = Options::as_calls();
-    options.ideas.finite = false;
+    let mut options = Options { disabled: Pass::VersionGuards.into(), ..Options::as_calls() };
     for word in words.split('/').filter(|w| !w.is_empty()) {
         match word {
             "gradient" => options.mode = Mode::Gradient,
-            "versions" => options.ideas.finite = true,
+            "versions" => options.disabled = PassSet::NONE,
             "quick" => options.effort = Effort::Quick,
             _ => panic!("no setting `{word}`"),
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::{files, root};
+use super::{files, root};
 
 #[test]
 fn imports_go_downwards_in_the_code_map() {

@@ -33,7 +33,6 @@
 //! which adds to three neighbours in each turn, took a third longer). So a turn has to go on by
 //! vectors, and leave alone the parts of what another one loads as one.
 
-use brolga_ir::block::Role;
 use brolga_ir::map::HashMap;
 use brolga_rules::is_pure;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value};
@@ -69,12 +68,10 @@ pub struct Looked {
     pub stores: usize,
 }
 
-/// What became of the loop with this header, as a sentence; `role` is that of the block that begins
-/// it.
-pub fn told(role: Role, header: ir::Block, stores: usize) -> Option<String> {
-    let ours = matches!(role, Role::Reverse(b) | Role::Edge(_, b) if b == header);
+/// What became of the reverse of a loop, as a sentence.
+pub fn told(stores: usize) -> String {
     let fewer = if stores == 1 { "one store" } else { &*format!("{stores} stores") };
-    ours.then(|| format!("the reverse of its loop stores to neighbours at once ({fewer} fewer)"))
+    format!("the reverse of its loop stores to neighbours at once ({fewer} fewer)")
 }
 
 /// Do at once what can be, in all loops.

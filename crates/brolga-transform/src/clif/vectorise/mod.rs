@@ -84,7 +84,6 @@
 //! *One by one.* A loop that is refused but adds to a place is run through the same blocks with one
 //! turn at a time and no vectors, for the sake of that place.
 
-use brolga_ir::block::Role;
 use brolga_rules::cost::FEW_TURNS;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -125,16 +124,9 @@ pub struct Taken {
     pub cells: usize,
 }
 
-/// What became of the loop with this header, or of its reverse, as a sentence; `role` is that of
-/// the block that begins it.
-pub fn told(role: Role, header: ir::Block, outcome: &Result<Taken, &'static str>) -> Option<String> {
-    let whose = match role {
-        Role::Forward(b) if b == header => "its loop",
-        Role::Again(h, _) if h == header => "its loop, run again,",
-        Role::Reverse(b) | Role::Edge(_, b) if b == header => "the reverse of its loop",
-        _ => return None,
-    };
-    Some(match outcome {
+/// What became of a loop, or of its reverse, as a sentence; `whose` names it.
+pub fn told(whose: &str, outcome: &Result<Taken, &'static str>) -> String {
+    match outcome {
         Ok(Taken { turns, tests, sums, cells }) => {
             let met = match tests {
                 0 => String::new(),
@@ -151,7 +143,7 @@ pub fn told(role: Role, header: ir::Block, outcome: &Result<Taken, &'static str>
             format!("{whose} runs {how}{met}{sums}{cells}")
         }
         Err(why) => format!("{whose} runs turn by turn, since {why}"),
-    })
+    }
 }
 
 /// Whether a target has the vectors that this makes.

@@ -17,7 +17,7 @@ use super::fragments::hand_over;
 use crate::assemble::combined::signature;
 use crate::translate::convert::fitted;
 use crate::translate::rules::fragments::nothing_arrives;
-use crate::translate::stmt::{StmtCx, Where};
+use crate::translate::stmt::{PairSymbols, StmtCx, Where};
 
 type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
@@ -52,7 +52,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
         return;
     }
     variant.kept = facts.kept.get(&cx.inst()).copied().unwrap_or_default();
-    let (variant, (forward, pullback)) = cx.t.callees.derive(variant);
+    let (variant, PairSymbols { forward, pullback }) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
 }
@@ -101,7 +101,7 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
     let sig = &facts.program.funcs[f].signature;
     let (params, results) = (vec![ParamMode::Const; sig.params.len()], vec![ResultMode::None; sig.returns.len()]);
     let variant = Variant::of_call(f, params, results);
-    let (variant, (forward, pullback)) = cx.t.callees.derive(variant);
+    let (variant, PairSymbols { forward, pullback }) = cx.t.callees.derive(variant);
     let args = cx.args().to_vec();
     both_halves(cx, &variant, sig, &args, Callee::Symbol(forward.into()), Callee::Symbol(pullback.into()));
 }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::translate::convert::mask_type;
 use crate::translate::stmt::{Numbers, StmtCx};
+use brolga_ir::Pass;
 
 /// A pointwise instruction with one result.
 pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &'static ExprRow) {
@@ -213,7 +214,7 @@ impl Walker<'_> {
             let before = layout.inst_block(inst).is_some_and(|b| b == here || facts.loops.dominates(b, here));
             (rule.symbol == symbol && *args == wanted[..] && before).then(|| func.dfg.first_result(inst))
         };
-        let users = facts.uses.of(wanted[0]).iter().filter(|_| facts.options.ideas.share);
+        let users = facts.uses.of(wanted[0]).iter().filter(|_| facts.options.runs(Pass::ShareCalls));
         users.filter_map(|u| if let Use::Inst(inst, _) = *u { Some(inst) } else { None }).find_map(asks)
     }
 

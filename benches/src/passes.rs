@@ -1,16 +1,16 @@
-//! What each idea of the planner is worth: gradients with all of them, and without one.
+//! Ablation: what each pass is worth, by gradients with all of them and without one.
 //!
-//! *Problem.* An idea that buys nothing is code to be maintained for nothing, and what one buys
-//! changes as others come. A table that somebody has to make again is never up to date.
+//! *Problem.* A pass that buys nothing is code to be maintained for nothing, and what one buys
+//! changes as others come.
 //!
-//! *Method.* For each problem and each idea the gradient is derived without that idea. If that
-//! gives the same functions, to the letter, the idea has no part in it; else both are checked and
+//! *Method.* For each problem and each pass the gradient is derived without that pass. If that
+//! gives the same functions, to the letter, the pass has no part in it; else both are checked and
 //! take turns, all variants of a problem within one process, and the minimum of each counts, as
 //! everywhere here.
 
 use std::time::{Duration, Instant};
 
-use brolga::{Ideas, Options};
+use brolga::{Options, Pass};
 use brolga_transform::Derivation;
 
 use crate::calls::Repeated;
@@ -20,28 +20,28 @@ use crate::problem::{Problem, Size};
 use crate::wasm::WasmProblem;
 use crate::{How, selection};
 
-/// One problem without one idea.
+/// One problem without one pass.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The problem.
     pub problem: String,
-    /// How long its gradient takes without the idea, in multiples of how long it takes with all.
+    /// How long its gradient takes without the pass, in multiples of how long it takes with all.
     pub time: f64,
-    /// Bytes that are recorded with all ideas, and without this one.
+    /// Bytes that are recorded with all passes, and without this one.
     pub tape: [usize; 2],
 }
 
-/// What one idea is worth: a part for each problem whose derivative is another one without it.
-pub type Worth = (&'static str, Vec<Part>);
+/// What one pass is worth: a part for each problem whose derivative is another one without it.
+pub type Worth = (Pass, Vec<Part>);
 
-/// Measure all ideas on the problems whose names contain `filter`. What `how` turns off stays off.
+/// Measure all passes on the problems whose names contain `filter`. What `how` turns off stays off.
 ///
 /// # Errors
-/// [`Failure`]: an unknown filter, or a problem that is refused or wrong with one of its ideas
+/// [`Failure`]: an unknown filter, or a problem that is refused or wrong with one of its passes
 /// turned off.
 pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<Worth>, Failure> {
     let (problems, programs) = selection(filter)?;
-    let mut all: Vec<Worth> = Ideas::NAMES.iter().map(|name| (*name, Vec::new())).collect();
+    let mut all: Vec<Worth> = Pass::ALL.iter().map(|&p| (p, Vec::new())).collect();
     for make in problems {
         of_problem(&make(Size::Full), how, effort, &mut all)?;
     }
@@ -59,21 +59,20 @@ fn text(derivation: &Derivation) -> String {
     ones.chain(pairs).map(|f| f.display().to_string()).collect()
 }
 
-/// The ideas without which something else is derived, by number.
+/// The passes without which something else is derived, by number.
 fn parted(how: How, mut derived: impl FnMut(How) -> Result<Derivation, Failure>) -> Result<Vec<(usize, How)>, Failure> {
     let with_all = text(&derived(how)?);
     let mut found = Vec::new();
-    for i in 0..Ideas::NAMES.len() {
-        let ideas = Ideas::of_bits(how.ideas.bits() & !(1 << i));
-        let without = How { ideas, ..how };
-        if ideas != how.ideas && text(&derived(without)?) != with_all {
+    for (i, &pass) in Pass::ALL.iter().enumerate() {
+        let without = How { disabled: how.disabled.set(pass, true), ..how };
+        if without.disabled != how.disabled && text(&derived(without)?) != with_all {
             found.push((i, without));
         }
     }
     Ok(found)
 }
 
-/// Let all take turns, the first of which is with all ideas: what each takes at least.
+/// Let all take turns, the first of which is with all passes: what each takes at least.
 fn take_turns<T>(
     all: &mut [T],
     effort: Effort,
@@ -92,9 +91,9 @@ fn take_turns<T>(
 }
 
 fn put(all: &mut [Worth], problem: &str, parted: &[(usize, How)], times: &[f64], tapes: &[usize]) {
-    for (k, (idea, _)) in parted.iter().enumerate() {
+    for (k, (pass, _)) in parted.iter().enumerate() {
         let (time, tape) = (times[k + 1] / times[0], [tapes[0], tapes[k + 1]]);
-        all[*idea].1.push(Part { problem: problem.to_owned(), time, tape });
+        all[*pass].1.push(Part { problem: problem.to_owned(), time, tape });
     }
 }
 

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{Opcode, types};
 
 use crate::subjects::{Compiled, Foreign};
 
-const PAGE: &str = include_str!("../../../../docs/KINKS.md");
+const PAGE: &str = include_str!("../../../docs/KINKS.md");
 
 /// What is differentiated on a line.
 pub enum Subject {

@@ -1,0 +1,253 @@
+//! Options of a derivation: modes, effort, inlining, and what is left to the caller's judgement.
+
+use crate::passes::{Pass, PassSet};
+
+/// Which functions a derivative is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// A forward pass and a pullback that may run later, or several times.
+    #[default]
+    Split,
+    /// One function that does both at once: what is alive between the halves stays where it is, and
+    /// memory that nobody has written since is read again instead of being recorded.
+    Combined,
+    /// As `Combined`, without the primal's results: what only they need is not computed. Memory is
+    /// written as ever.
+    Gradient,
+}
+
+/// What the pullback does with memory that the primal wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MemoryMode {
+    /// Primal memory stays as the forward pass left it (Enzyme's contract, and the default: it
+    /// costs nothing, and callers usually want the outputs that they asked for).
+    #[default]
+    Leave,
+    /// The pullback undoes every write, so that memory is as before the call (Mooncake's contract).
+    Restore,
+}
+
+/// How much is done to make derived code fast.
+///
+/// To make code fast takes time, and more code, which takes time in turn. Who calls a gradient a
+/// few times only, or compiles while somebody waits, wants it soon; who calls it often wants it
+/// fast; and who does not know wants both, one after the other. None of them changes a gradient by
+/// more than roundings (of additions in another order).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// As little as there is: none of the passes that make code longer ([`Pass::LASTING`]), no
+    /// mid-end of Cranelift's, and registers given out in a single pass. The primal is compiled in
+    /// the same way.
+    Quick,
+    /// All that pays in the long run.
+    Full,
+    /// Little at first, and all when calls have paid for it. Both compute the same gradient, bit by
+    /// bit but for signs of zeros, since neither adds in another order ([`Pass::UNLIKE`]). Where no
+    /// rule is called (CLIF is asked for, or a derivation is compiled), all.
+    Tiered(Made),
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self::Tiered(Made::default())
+    }
+}
+
+/// Where the second rule of a [tiered](Effort::Tiered) one is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Made {
+    /// By the call that has made it worth while, which takes longer by that.
+    #[default]
+    Here,
+    /// In a thread of its own, while calls go on with the first rule.
+    InBackground,
+}
+
+/// Whether calls are replaced by the bodies of what they call before a function is differentiated.
+///
+/// Then the analyses see what crosses the call (pointers, constants, what is the same in every turn
+/// of a loop), and no frame is needed. The primal that users call stays as it is, and so do its
+/// values and traps, bit for bit; gradients are the same numbers, but for roundings, since what a
+/// callee adds up by itself is then added where the caller adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Inline {
+    /// What pays wherever it was measured: [`Inline::TINY`], but [`Inline::Never`] with
+    /// [`Effort::Quick`], since a body that is there twice is derived twice.
+    #[default]
+    Auto,
+    /// No call is.
+    Never,
+    /// Direct calls of short functions of the program are, unless a cycle of calls leads through
+    /// the function. Callees come first, so that the body that is put in is final. Where anything
+    /// stands in the way, the call stays; it is never an error.
+    Small {
+        /// Most instructions of a body that replaces a call, with all that was put into it.
+        callee: u32,
+        /// The same of a function that is called in one place only, and for each caller of all such
+        /// bodies together.
+        once: u32,
+        /// Most instructions by which a function may grow beside its own length. A derivation as a
+        /// whole grows to no more than twice its length and ten thousand instructions.
+        growth: u32,
+    },
+}
+
+impl Inline {
+    /// What has been found to pay for most programs: bodies of up to 100 instructions, of up to
+    /// 2000 if they are called in one place only, and a thousand by which a function may grow.
+    pub const SMALL: Self = Self::Small { callee: 100, once: 2000, growth: 1000 };
+    /// Bodies of up to 40 instructions: a formula, or a choice between some. To call one takes
+    /// about as long as to run it.
+    pub const TINY: Self = Self::Small { callee: 40, once: 40, growth: 1000 };
+
+    /// What [`Inline::Auto`] stands for.
+    #[must_use]
+    pub fn settled(self, effort: Effort) -> Self {
+        match (self, effort) {
+            (Self::Auto, Effort::Quick) => Self::Never,
+            (Self::Auto, _) => Self::TINY,
+            _ => self,
+        }
+    }
+}
+
+/// What becomes of operations on the bits of active floats that have no derivative that anybody
+/// knows (AD0110 to AD0112, and AD0113 where a callee returns what it has calculated).
+///
+/// Enzyme has the same choice (`-enzyme-runtime-error`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Untracked {
+    /// They are refused before anything runs.
+    #[default]
+    Refuse,
+    /// The pullback traps (`untracked_bits`) where a cotangent that is not zero arrives at their
+    /// result. For code with ways that are not taken: a C library's, say, which keeps such
+    /// operations for numbers that are very large or very small.
+    Trap,
+}
+
+/// In which order a gradient adds and multiplies floats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FloatOrder {
+    /// As the reverse of the program has it: the same bits with any effort and in any mode.
+    AsWritten,
+    /// In mode `gradient` also in another order, where that is faster: sums of a loop in partial
+    /// sums or forwards, products of an iteration beforehand. Gradients differ by roundings.
+    #[default]
+    Reassociated,
+}
+
+/// How a record that does not fit on the tape is noticed. (A trap either way.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TapeKind {
+    /// Memory behind the tape cannot be accessed, so that records need not ask for room: those that
+    /// do not fit fault. On Linux; elsewhere as [`TapeKind::Checked`].
+    #[default]
+    Fenced,
+    /// Records ask for room.
+    Checked,
+}
+
+/// Options of a derivation. The defaults are right for most callers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Whether forward pass and pullback are two functions or one.
+    pub mode: Mode,
+    /// In which order floats are added and multiplied.
+    pub float_order: FloatOrder,
+    /// How a tape that is full is noticed.
+    pub tape: TapeKind,
+    /// Passes that are left out, for tests and measurements: none of the others depends on one.
+    #[doc(hidden)]
+    pub disabled: PassSet,
+    /// Whether derived code is to be fast, or to be there soon.
+    pub effort: Effort,
+    /// Whether calls are replaced by the bodies of what they call.
+    pub inline: Inline,
+    /// Whether the pullback restores primal memory.
+    pub memory: MemoryMode,
+    /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even
+    /// where the partial derivative is infinite or NaN.
+    pub strong_zero: bool,
+    /// What becomes of operations on the bits of active floats that have no derivative that anybody
+    /// knows.
+    pub untracked: Untracked,
+    /// Most bytes that one run may record.
+    pub tape_limit: usize,
+    /// Verify every stage and every emitted function (Cranelift's verifier runs in any case).
+    pub verify_stages: bool,
+    /// Check at run time what the caller promises and what generated code relies on: bounds and
+    /// overlaps of shadows whose arguments declare a length, lost shadows, the order of the tape.
+    /// Slower, and never another gradient.
+    pub debug: bool,
+    /// Most threads that verify and compile the functions of a rule: the calling one, and helpers
+    /// that sleep when there is nothing to do. Zero stands for as many as there are processors, up
+    /// to eight; with one, nothing runs outside of the calling thread. What comes out is the same.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Split,
+            float_order: FloatOrder::default(),
+            tape: TapeKind::default(),
+            disabled: PassSet::NONE,
+            effort: Effort::default(),
+            inline: Inline::default(),
+            memory: MemoryMode::Leave,
+            strong_zero: true,
+            untracked: Untracked::Refuse,
+            tape_limit: 8 << 30,
+            verify_stages: cfg!(debug_assertions),
+            debug: false,
+            threads: 0,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, with all effort at once, but that all calls stay calls: for whoever looks at
+    /// calls, or compares numbers bit by bit with those of a run in which they stay.
+    #[must_use]
+    pub fn as_calls() -> Self {
+        Self { inline: Inline::Never, ..Self::full() }
+    }
+
+    /// The defaults, with all effort at once: for whoever looks at code, or knows that it will be
+    /// called often.
+    #[must_use]
+    pub fn full() -> Self {
+        Self { effort: Effort::Full, ..Self::default() }
+    }
+
+    /// The same, without the passes that the effort and the order of floats leave out, and calls
+    /// replaced as the effort says. What is [tiered](Effort::Tiered) gets its second tier.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        let inline = self.inline.settled(self.effort);
+        let (left_out, effort) = match self.effort {
+            Effort::Full => (PassSet::NONE, Effort::Full),
+            Effort::Quick => (Pass::LASTING, Effort::Quick),
+            Effort::Tiered(_) => (Pass::UNLIKE, Effort::Full),
+        };
+        let in_order = match self.float_order {
+            FloatOrder::AsWritten => Pass::REORDERING,
+            FloatOrder::Reassociated => PassSet::NONE,
+        };
+        Self { disabled: self.disabled.and(left_out).and(in_order), effort, inline, ..self.clone() }
+    }
+
+    /// Whether a pass is part of the pipeline.
+    pub fn runs(&self, pass: Pass) -> bool {
+        !self.disabled.contains(pass)
+    }
+
+    /// What rules are made with if they are [tiered](Effort::Tiered): at first, and when calls have
+    /// paid for it.
+    pub fn tiers(&self) -> Option<(Self, Self)> {
+        let Effort::Tiered(_) = self.effort else { return None };
+        let second = self.settled();
+        Some((Self { effort: Effort::Quick, ..second.clone() }, second))
+    }
+}

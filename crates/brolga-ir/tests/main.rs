@@ -1,0 +1,4 @@
+//! Tables and printing of derived code.
+
+mod print;
+mod table;

@@ -1,0 +1,12 @@
+//! The oracles against numbers worked out by hand, compiled code and another interpreter.
+
+mod common;
+mod cranelift_interpreter;
+mod fd;
+mod identity;
+mod kinks;
+mod memory;
+mod native;
+mod slopes;
+mod tape;
+mod trace;

@@ -1,0 +1,10 @@
+//! The tape in the steady state, and signals that are not ours.
+
+mod foreign;
+mod steady_state;
+
+use brolga_testing::counting::Counting;
+
+/// Tests count what their threads ask for.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

@@ -1,0 +1,247 @@
+//! The graphs of one variant: assembled from its statements and its plan, and assembled again where
+//! a graph shows that the plan asks for another.
+//!
+//! **Retries.** What a graph shows and a plan cannot know:
+//! - *replanned*: the forward half needs something of a loop that was to run in the reverse half
+//!   only ([`only_rerun`]); the plan is made again without that loop ([`Assembly::plan_with`]);
+//! - *versioned*: which numbers the forward half has left to watch, once what has no use is gone;
+//!   if watching them pays, the pullback is there twice ([`crate::guards::versioning`]).
+
+use brolga_analysis::CalleeKind;
+use brolga_ir::block::{CfgBlocks, Ids, Role, Term};
+use brolga_ir::inst::{AdOp, Tape, Val};
+use brolga_ir::lift::BlockMap;
+use brolga_ir::map::Table;
+use brolga_ir::{BlockId, Mode, Pass};
+use cranelift_codegen::ir::{self, InstructionData};
+use cranelift_entity::EntitySet;
+
+use crate::assemble::combined::combine;
+use crate::assemble::forward::{Forward, forward};
+use crate::assemble::pullback::{Pullback, Pullbacks, either, pullback};
+use crate::dce::{Known, prune};
+use crate::facts::Facts;
+use crate::guards::versioning::{Watched, watched};
+use crate::plan::liveness::Liveness;
+use crate::plan::plan;
+use crate::plan::rerun_loops::{again, holds_good};
+use crate::plan::table::{Again, Plan};
+use crate::primal::cse::copies;
+use crate::shadow::monotone_rows::{can_clear, only_clears};
+use crate::translate::Statements;
+use crate::translate::stmt::{AdStmt, AdStmts, Given};
+
+/// The graphs that a variant becomes.
+pub(crate) enum Graphs {
+    /// Forward pass and pullback.
+    Pair { forward: Forward, pullback: Pullback },
+    /// Both in one.
+    Joint(Joint),
+}
+
+/// Both halves in one graph.
+pub(crate) struct Joint {
+    pub graph: CfgBlocks,
+    /// The segment.
+    pub seg: Val,
+    /// Whether it clears shadows that it is going to add to.
+    pub clears: bool,
+    /// Reverse block of each primal block.
+    pub reverse_of: Table<ir::Block, BlockId>,
+}
+
+/// What graphs are assembled from.
+pub(crate) struct Assembly<'s, 'f> {
+    facts: &'s Facts<'f>,
+    lifted: &'s mut CfgBlocks,
+    forward_of: &'s BlockMap,
+    statements: &'s mut Statements,
+    ids: &'s mut Ids,
+    /// Symbols of the forward pass, or of the one function, and of the pullback.
+    symbols: [&'s str; 2],
+    /// Primal calls that run in the reverse half alone, as part of a derived call.
+    sunk: EntitySet<ir::Inst>,
+    live: Liveness,
+    pull_seg: Val,
+    plan: Plan,
+    watch: Option<Watched>,
+    /// Whether fragments can be moved, not cloned.
+    spent: bool,
+}
+
+impl<'s, 'f> Assembly<'s, 'f> {
+    /// Plan a variant. `observed` says that stages are kept for an observer.
+    pub fn new(
+        facts: &'s Facts<'f>,
+        (lifted, forward_of): (&'s mut CfgBlocks, &'s BlockMap),
+        statements: &'s mut Statements,
+        symbols: [&'s str; 2],
+        ids: &'s mut Ids,
+        observed: bool,
+    ) -> Self {
+        let pull_seg = Val::D(ids.dv());
+        let sunk = sunk_calls(facts, &statements.stmts);
+        // A forward pass has every value.
+        let split = facts.mode == Mode::Split;
+        let watch = if split { watched(facts, &statements.stmts, &|_| true, ids) } else { None };
+        let plan = plan(facts, &statements.stmts, &statements.aux, watch.is_some(), vec![]);
+        // Guards make no difference to it, nor do loops that are run again.
+        let live = Liveness::compute(facts, &plan.returning, &statements.stmts);
+        let spent = false;
+        let mut new =
+            Self { facts, lifted, forward_of, statements, ids, symbols, sunk, live, pull_seg, plan, watch, spent };
+        let runs = |pass| facts.options.runs(pass);
+        if facts.mode == Mode::Gradient && runs(Pass::RerunLoops) && runs(Pass::Dce) {
+            let loops = again(facts, &new.statements.stmts, &new.live, &new.plan);
+            if !loops.is_empty() {
+                new.plan_with(loops);
+            }
+        }
+        // Fragments can be moved, not cloned, where no second assembly (versions of guards, another
+        // plan) and no observer will follow.
+        new.spent = !observed && new.watch.is_none() && !runs(Pass::VersionGuards) && new.plan.again.is_empty();
+        new
+    }
+
+    /// The graphs, without what has no use in them, and the plan that they follow.
+    pub fn graphs(mut self) -> (Graphs, Plan, bool) {
+        let graphs = if self.facts.mode == Mode::Split { self.pair() } else { Graphs::Joint(self.joint()) };
+        (graphs, self.plan, self.watch.is_some())
+    }
+
+    fn pair(&mut self) -> Graphs {
+        let (mut forward, pulls) = self.assemble();
+        let mut pullback = match (pulls.free, self.plan.flag) {
+            (Some(free), Some(flag)) => either(pulls.guarded, free, flag, self.ids),
+            _ => pulls.guarded,
+        };
+        self.prune(&mut forward.graph);
+        self.prune(&mut pullback.graph);
+        Graphs::Pair { forward, pullback }
+    }
+
+    fn joint(&mut self) -> Joint {
+        let facts = self.facts;
+        loop {
+            let (forward, pulls) = self.assemble();
+            let (seg, clears) = (forward.seg, pulls.clearing.is_some());
+            let reverse_of = pulls.guarded.reverse_of.clone();
+            let mut graph = combine(facts, forward, pulls, &self.plan, self.symbols[0].to_owned(), self.ids);
+            self.prune(&mut graph);
+            if self.replan(&graph) || self.version_guards(&graph) {
+                continue;
+            }
+            if facts.mode == Mode::Gradient {
+                copies(&mut graph, facts.func());
+            }
+            return Joint { graph, seg, clears, reverse_of };
+        }
+    }
+
+    /// Plan again without loops of which the forward half needs something after all. Whether it had
+    /// to be.
+    fn replan(&mut self, graph: &CfgBlocks) -> bool {
+        let planned = self.plan.again.len();
+        let mut loops = std::mem::take(&mut self.plan.again);
+        loops.retain(|a| only_rerun(graph, a));
+        if loops.len() == planned {
+            self.plan.again = loops;
+            return false;
+        }
+        self.plan_with(loops);
+        true
+    }
+
+    /// Have the pullback twice, if what the forward half has left is worth watching. Whether it is.
+    fn version_guards(&mut self, graph: &CfgBlocks) -> bool {
+        if self.watch.is_some() || !self.facts.options.runs(Pass::VersionGuards) {
+            return false;
+        }
+        let live = forward_values(graph);
+        self.watch = watched(self.facts, &self.statements.stmts, &|v| live.contains(v), self.ids);
+        self.watch.is_some()
+    }
+
+    /// A plan with these loops run again, as far as a plan with them bears that out.
+    fn plan_with(&mut self, mut loops: Vec<Again>) {
+        let Statements { stmts, aux, .. } = &*self.statements;
+        loop {
+            let all = loops.len();
+            let plan = plan(self.facts, stmts, aux, false, loops);
+            loops = plan.again.iter().filter(|a| holds_good(self.facts, &plan, a)).cloned().collect();
+            if loops.len() == all {
+                self.plan = plan;
+                return;
+            }
+        }
+    }
+
+    /// Both graphs of the present plan.
+    fn assemble(&mut self) -> (Forward, Pullbacks) {
+        let Self { facts, lifted, forward_of, statements, ids, live, plan, watch, spent, .. } = self;
+        let (facts, spent) = (*facts, *spent);
+        let Statements { stmts, aux, seeds } = &mut **statements;
+        let [forward_symbol, pullback_symbol] = self.symbols;
+        let watching = watch.as_ref().map_or(&*stmts, |w| &w.watching);
+        let fwd = forward(facts, lifted, spent, forward_of, watching, plan, forward_symbol.to_owned(), ids);
+        let pull_seg = self.pull_seg;
+        let pullback = |stmts: Given<'_>, ids: &mut Ids| {
+            pullback(facts, stmts, live, plan, aux, seeds, pull_seg, pullback_symbol.to_owned(), ids)
+        };
+        let guarded = pullback(if spent { Given::Spent(stmts) } else { Given::Lent(stmts) }, ids);
+        let free = watch.as_ref().map(|w| pullback(Given::Lent(&w.free), ids));
+        let clearing = watch.as_ref().and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));
+        let mut clearing = clearing.map(|c| pullback(Given::Lent(c), ids));
+        let clearing = clearing.take_if(|c| only_clears(&mut c.graph, facts.func()));
+        (fwd, Pullbacks { guarded, free, clearing })
+    }
+
+    /// Remove what has no use.
+    fn prune(&self, graph: &mut CfgBlocks) {
+        let facts = self.facts;
+        if !facts.options.runs(Pass::Dce) {
+            return;
+        }
+        let primal = facts.func();
+        let computes = |inst| match CalleeKind::of(facts.program, primal, inst) {
+            Some(CalleeKind::Known(rule)) => rule.only_computes(),
+            _ => false,
+        };
+        let pure = |inst| match primal.dfg.insts[inst] {
+            // A load without a use may fault; a gradient alone does without that fault.
+            InstructionData::Load { .. } => facts.mode == Mode::Gradient,
+            _ if facts.private.writes(inst).is_some() => facts.mode == Mode::Gradient,
+            _ => computes(inst) || self.sunk.contains(inst),
+        };
+        prune(graph, Known { primal, pure: &pure, private: &facts.private });
+    }
+}
+
+/// Calls that run in the reverse half: the primal call is there for its results only.
+fn sunk_calls(facts: &Facts<'_>, stmts: &AdStmts) -> EntitySet<ir::Inst> {
+    let dfg = &facts.func().dfg;
+    let is_call = |s: &&AdStmt| dfg.insts[s.primal].opcode().is_call();
+    let in_reverse = |s: &&AdStmt| s.rvs.values().any(|i| matches!(i.op, AdOp::Call { tape: Tape::Above, .. }));
+    let mut sunk = EntitySet::new();
+    sunk.extend(stmts.values().filter(is_call).filter(|s| s.keep).filter(in_reverse).map(|s| s.primal));
+    sunk
+}
+
+/// Whether the forward half needs nothing of a loop that is run again.
+fn only_rerun(graph: &CfgBlocks, again: &Again) -> bool {
+    let ours = |role: Role| matches!(role, Role::Forward(b) if again.blocks.contains(&b));
+    graph.blocks.values().all(|b| !ours(b.role) || b.insts.is_empty() && matches!(b.term, Term::Jump(_)))
+}
+
+/// Values that the forward blocks of a graph compute.
+fn forward_values(graph: &CfgBlocks) -> EntitySet<ir::Value> {
+    let mut found = EntitySet::new();
+    for block in graph.blocks.values().filter(|b| b.role.is_forward()) {
+        let insts = block.insts.values().flat_map(|i| &i.defs);
+        found.extend(block.params.iter().chain(insts).filter_map(|(name, _)| match name {
+            Val::Primal(v) => Some(*v),
+            _ => None,
+        }));
+    }
+    found
+}

@@ -1,0 +1,139 @@
+//! Emission: a variant's graphs become CLIF functions, and passes over CLIF change those.
+//!
+//! `brolga_ir::lower` writes the functions, [`crate::clif::passes`] change them.
+
+use std::cell::RefCell;
+
+use brolga_analysis::Variant;
+use brolga_analysis::memory::alias::Places;
+use brolga_ir::block::CfgBlocks;
+use brolga_ir::inst::Val;
+use brolga_ir::lower::{Fence, LowerEnv, Lowered, lower_with_checks};
+use brolga_ir::map::HashMap;
+use brolga_ir::names::Names;
+use brolga_ir::{Effort, Mode, Pass, PassSet, TapeKind};
+use cranelift_codegen::ir;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::EntitySet;
+
+use crate::clif::dead_segment_arg;
+use crate::clif::passes::{self, ClifCx, Remarks};
+use crate::clif::simplify_cfg::tidy;
+use crate::facts::Facts;
+use crate::plan::table::Plan;
+use crate::translate::stmt::AdStmts;
+
+/// Writes the functions of one variant.
+pub(crate) struct Emitter<'s, 'f> {
+    facts: &'s Facts<'f>,
+    isa: &'s dyn TargetIsa,
+    names: &'s mut Names,
+    is_root: bool,
+    /// Whether floats are moved in pieces, by this function or another one.
+    fragments: bool,
+    enabled: PassSet,
+    /// Whether memory behind the tape cannot be accessed.
+    fenced: bool,
+    /// What passes say of loops.
+    pub remarks: Remarks,
+}
+
+impl<'s, 'f> Emitter<'s, 'f> {
+    /// An emitter for what these statements have been assembled to.
+    pub fn new(
+        facts: &'s Facts<'f>,
+        stmts: &AdStmts,
+        isa: &'s dyn TargetIsa,
+        names: &'s mut Names,
+        is_root: bool,
+        fragments: bool,
+    ) -> Self {
+        let options = facts.options;
+        let mut enabled = PassSet::ALL.without(options.disabled);
+        // Both tiers do that, or neither.
+        let guarded = || stmts.values().any(|s| !s.guards.is_empty()) || !facts.overwrites.rows.is_empty();
+        let iterates = facts.mode == Mode::Gradient && !facts.loops.loops.is_empty();
+        if !iterates || !options.runs(Pass::PartialSums) && guarded() {
+            enabled = enabled.without(Pass::Preaccumulate.into());
+        }
+        // The checks of a debug run are there to be seen.
+        let fences = options.tape == TapeKind::Fenced && !options.debug;
+        let fenced = fences && isa.triple().operating_system.into_str() == "linux";
+        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks: Remarks::default() }
+    }
+
+    /// A graph as a function, and whether it asks for the segment `seg`.
+    pub fn emit(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val) -> (ir::Function, bool) {
+        let facts = self.facts;
+        let mut watched_sums = EntitySet::new();
+        let env = LowerEnv {
+            primal: facts.func(),
+            seg: Some(seg),
+            frame: plan.frame.as_ref(),
+            id_bytes: plan.id_bytes,
+            ct: &facts.activity.ct,
+            debug: facts.options.debug,
+            pieces: self.fragments,
+            short: self.quick(),
+            fence: self.fence(plan),
+            alone: self.is_root && facts.mode != Mode::Split && facts.cfg.calls.is_empty(),
+            target: self.isa.frontend_config(),
+            watched: Some(&mut watched_sums),
+            names: &mut *self.names,
+        };
+        let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
+        let (program, cfg, blocks) = (facts.program, facts.cfg, &facts.blocks);
+        let mut cx = ClifCx {
+            graph,
+            mode: facts.mode,
+            enabled: self.enabled,
+            quick: self.quick(),
+            isa: self.isa,
+            watched: &watched_sums,
+            shadows: &shadows,
+            checks: self.fenced.then_some(&checks[..]),
+            places: Places { program, func: facts.func(), cfg, blocks },
+            copies: HashMap::default(),
+            found: RefCell::default(),
+            remarks: &mut self.remarks,
+        };
+        passes::run(&mut func, &mut cx);
+        // What is asked for is tidied up as it is going to be called.
+        if !self.is_root {
+            tidy(&mut func);
+        }
+        (func, segment)
+    }
+
+    /// The one function of both halves, and whether it has a use for its segment.
+    pub fn emit_joint(&mut self, graph: &CfgBlocks, plan: &Plan, seg: Val) -> (ir::Function, bool) {
+        let (func, asked) = self.emit(graph, plan, seg);
+        let uses = || uses_segment(&func, self.facts.variant);
+        // With much effort it may not be used any more.
+        let segment = asked && (self.quick() || uses());
+        debug_assert_eq!(segment, uses(), "what is asked for is used");
+        (func, segment)
+    }
+
+    fn quick(&self) -> bool {
+        self.facts.options.effort == Effort::Quick
+    }
+
+    fn fence(&self, plan: &Plan) -> Fence {
+        if !self.fenced {
+            return Fence::No;
+        }
+        // Little effort looks at what asks only where something does again and again.
+        let looks =
+            !self.quick() || self.enabled.contains(Pass::HoistTapeChecks) && plan.records_in_turns(self.facts.cfg);
+        if looks { Fence::Too } else { Fence::Only }
+    }
+}
+
+/// Whether a combined function uses its segment, which comes behind the primal's parameters and
+/// their deltas.
+fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
+    let entry = func.layout.entry_block().expect("a function has a body");
+    let segment = func.dfg.block_params(entry)[dead_segment_arg::position(variant)];
+    func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| func.dfg.inst_values(i).any(|v| v == segment))
+}

@@ -1,0 +1,442 @@
+//! Worklist over variants: the pipeline for a function and everything that it calls.
+//!
+//! A worklist of variants (a function together with the modes of its parameters and results), each
+//! as a pair or as one function: deriving one may ask for others by name, and names are handed out
+//! before bodies exist, so recursion needs nothing special. The root is not on it unless it is a
+//! pair: a call of the root's own function asks for another variant, since more is known of the
+//! root (that its result is asked for, what its pointers lead to) than of a call. Functions whose
+//! address is taken are derived in their canonical variant as soon as an indirect call is seen.
+//! Problems of all functions are collected and reported together.
+//!
+//! **Retries.** What one function does with the bits of floats, others have to know; a variant that
+//! was derived before that was seen is derived again:
+//! - *with demands*: a function computes a float's bits from integers in memory, so all functions
+//!   say where they store such integers ([`brolga_analysis::activity::demand`]); everything starts
+//!   again ([`derive_once`]);
+//! - *with fragments*: a function moves floats in pieces, so what was derived before it settles what
+//!   it reads ([`Driver::derive_again`]);
+//! - *forwarded*: a callee does what the root would; the worklist starts with that callee
+//!   ([`crate::program::forward_root`]).
+
+use brolga_analysis::calls::{opaque_allocator, summarise};
+use brolga_analysis::query::signature_id;
+use brolga_analysis::{ParamMode, Summaries, Variant};
+use brolga_ir::map::IndexMap;
+use brolga_ir::names::{Names, THUNK};
+use brolga_ir::{Diagnostics, Effort, FuncKey, MemoryMode, Mode, Options, Pass, Program, Request};
+use brolga_rules::{OF_C, math_rule};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_entity::EntitySet;
+
+use crate::clif::dead_segment_arg;
+use crate::clif::tail_recursion::jump_back;
+use crate::derived::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted};
+use crate::facts::Context;
+use crate::pipeline::{Depth, Goal, Observer, Outcome, Shared, Stages, Task, derive_variant};
+use crate::primal::normalise::{Normalised, normalise};
+use crate::program::check_request;
+use crate::program::forward_root::{self, Served, on_tape};
+use crate::program::inline::{Inlining, inlined};
+use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_chain};
+use crate::program::variants::{Kind, Symbols, Worklist};
+use crate::translate::stmt::PairSymbols;
+
+/// How a program is derived, beyond what the caller asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    /// Which calls are replaced.
+    pub inlining: &'a Inlining,
+    /// Whether it is known that a function moves floats in pieces, so that all must settle what
+    /// they read.
+    pub pieces: bool,
+    /// Whether it is known that a function computes a float's bits from integers in memory, so that
+    /// all say where they store such integers ([`brolga_analysis::activity::demand`]).
+    pub demanded: bool,
+}
+
+impl<'a> Manner<'a> {
+    /// With these calls replaced.
+    pub fn with(inlining: &'a Inlining) -> Self {
+        Self { inlining, pieces: false, demanded: false }
+    }
+}
+
+/// A program, what is asked of it, and for which machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub program: &'a Program,
+    pub request: &'a Request,
+    pub options: &'a Options,
+    pub isa: &'a dyn TargetIsa,
+}
+
+/// Run the pipeline in one manner and not otherwise.
+pub(crate) fn derive_once(
+    asked: Asked<'_>,
+    manner: Manner<'_>,
+    observer: Observer<'_>,
+) -> Result<Derivation, Diagnostics> {
+    Ok(run(asked, manner, Depth::Derive, observer)?.expect("all of it is derived"))
+}
+
+/// Ask what stands in the way of all variants that a request leads to, without deriving any: a
+/// small part of the work.
+pub(crate) fn examine(asked: Asked<'_>, inlining: &Inlining, observer: Observer<'_>) -> Result<(), Diagnostics> {
+    run(asked, Manner::with(inlining), Depth::Examine, observer).map(drop)
+}
+
+/// The pipeline, as far as `depth` says; without a derivation, if that is not all the way.
+fn run(
+    asked: Asked<'_>,
+    manner: Manner<'_>,
+    depth: Depth,
+    mut observer: Observer<'_>,
+) -> Result<Option<Derivation>, Diagnostics> {
+    check_request::check(asked.program, asked.request)?;
+    let options = &asked.options.settled();
+    let asked = Asked { options, ..asked };
+    match derive_all(asked, manner, depth, &mut observer)? {
+        Run::NeedsDemands => {
+            let manner = Manner { pieces: true, demanded: true, ..manner };
+            match derive_all(asked, manner, depth, &mut observer)? {
+                Run::Ends(found) => Ok(found.map(|d| *d)),
+                Run::NeedsDemands => unreachable!("all know of demands"),
+            }
+        }
+        Run::Ends(found) => Ok(found.map(|d| *d)),
+    }
+}
+
+/// How a run of the driver ends.
+enum Run {
+    /// With a derivation, if one was asked for.
+    Ends(Option<Box<Derivation>>),
+    /// A function computes a float's bits from integers in memory.
+    NeedsDemands,
+}
+
+fn derive_all(
+    asked: Asked<'_>,
+    manner: Manner<'_>,
+    depth: Depth,
+    observer: &mut Observer<'_>,
+) -> Result<Run, Diagnostics> {
+    let Primals { program, keys, normalised, problems } = primals(asked, manner.inlining);
+    if !normalised.contains_key(&asked.request.func) {
+        return Err(problems);
+    }
+    let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
+    let summaries = Summaries::as_asked(&program, &bodies, manner.demanded);
+    let asked = Asked { program: &program, ..asked };
+    let mut driver = Driver::new(asked, manner, &normalised, &summaries, problems);
+    if !driver.work_off(depth, observer) {
+        return Ok(Run::NeedsDemands);
+    }
+    if depth == Depth::Examine {
+        return driver.problems.or_ok(Run::Ends(None));
+    }
+    driver.derive_again()?;
+    let found = driver.finish()?;
+    let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
+    let Found { whole, pairs, wholes, captures, overwrites, names, pieces, guessed, spare } = found;
+    let demanded = manner.demanded;
+    let primals = keys;
+    Ok(Run::Ends(Some(Box::new(Derivation {
+        program,
+        whole,
+        pairs,
+        wholes,
+        captures,
+        overwrites,
+        names,
+        primals,
+        normalised,
+        pieces,
+        demanded,
+        guessed,
+        spare,
+    }))))
+}
+
+/// The primal functions, ready to be derived.
+struct Primals {
+    /// The program, with what inlining needs beside it.
+    program: Program,
+    /// Functions with a body that the root reaches.
+    keys: Vec<FuncKey>,
+    /// Those that may be derived, normalised.
+    normalised: IndexMap<FuncKey, Normalised>,
+    /// Why others cannot be.
+    problems: Diagnostics,
+}
+
+/// Reachable functions, inlined and normalised.
+fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
+    let Asked { request, options, isa, .. } = asked;
+    let mut program = asked.program.clone();
+    let mut problems = Diagnostics::default();
+    let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
+    let mut keys = reach(&mut program, request.func);
+    // Where memory is restored, allocators are derived, since all that they write is undone.
+    if options.runs(Pass::OpaqueAllocator) && options.memory == MemoryMode::Leave {
+        program.plain = opaque_allocator::functions(&program, &keys, request.func);
+    }
+    let mut bodies = inlined(&mut program, &keys, inlining, isa);
+    keys.retain(|&k| program.funcs[k].body.is_some());
+    // Functions all of whose calls were replaced need no derivative, nor do those that are called
+    // as they are, with what they alone call.
+    let mut reached = EntitySet::new();
+    reached.extend(summarise::reachable_in(&program, request.func, |k| {
+        bodies.get(&k).or(program.funcs[k].body.as_ref()).filter(|_| !program.plain.contains(k))
+    }));
+    for &k in &keys {
+        let f = &program.funcs[k];
+        let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);
+        let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
+        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), isa) {
+            Ok(n) => {
+                normalised.insert(k, n);
+            }
+            Err(e) => problems.extend(e.0),
+        }
+    }
+    Primals { program, keys, normalised, problems }
+}
+
+/// The worklist, and what has come of it so far.
+struct Driver<'a> {
+    asked: Asked<'a>,
+    manner: Manner<'a>,
+    normalised: &'a IndexMap<FuncKey, Normalised>,
+    summaries: &'a Summaries,
+    work: Worklist<'a>,
+    /// Variants of the worklist that have been taken from it.
+    taken: usize,
+    problems: Diagnostics,
+    found: Found,
+    /// Functions whose address is taken.
+    addressed: Vec<FuncKey>,
+    /// What was derived before a function was seen to move floats in pieces.
+    early: Vec<(Variant, Goal, Place)>,
+    /// A root that the first of the variants serves, and its symbol.
+    served: Option<(Variant, String)>,
+}
+
+/// What a derivation is made of.
+struct Found {
+    whole: Option<DerivedWhole>,
+    pairs: Vec<DerivedPair>,
+    wholes: Vec<DerivedWhole>,
+    captures: Vec<Addressable>,
+    overwrites: Vec<bool>,
+    names: Names,
+    /// A function moves floats in pieces, so that all have to settle what they read.
+    pieces: bool,
+    guessed: u8,
+    spare: usize,
+}
+
+/// Where what a variant became is kept.
+enum Place {
+    Root,
+    Pair(usize),
+    Whole(usize),
+}
+
+impl<'a> Driver<'a> {
+    /// Nothing is derived yet.
+    fn new(
+        asked: Asked<'a>,
+        manner: Manner<'a>,
+        normalised: &'a IndexMap<FuncKey, Normalised>,
+        summaries: &'a Summaries,
+        problems: Diagnostics,
+    ) -> Self {
+        let program = asked.program;
+        let mut names = Names::default();
+        let own = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some()).map(|f| &f.symbol);
+        let of_c = own.chain(program.data.values().map(|d| &d.symbol)).filter(|s| math_rule(s).is_some());
+        names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
+        let (whole, pairs, wholes, captures, overwrites) = Default::default();
+        let (pieces, guessed, spare) = (manner.pieces, 0, 0);
+        Self {
+            asked,
+            manner,
+            normalised,
+            summaries,
+            work: Worklist::new(program, summaries),
+            taken: 0,
+            problems,
+            found: Found { whole, pairs, wholes, captures, overwrites, names, pieces, guessed, spare },
+            addressed: addressed(program, normalised),
+            early: Vec::new(),
+            served: None,
+        }
+    }
+
+    fn context(&self) -> Context<'a> {
+        let Asked { program, options, isa, .. } = self.asked;
+        Context { program, options, summaries: self.summaries, demanded: self.manner.demanded, isa }
+    }
+
+    /// Derive the root and all that it asks for. False if all have to start again, with demands.
+    fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> bool {
+        let Asked { program, request, options, .. } = self.asked;
+        let root = Variant::of_request(request, &program.funcs[request.func].signature);
+        if options.mode == Mode::Split {
+            self.work.exactly(root);
+        } else {
+            let suffix = self.work.suffix(root.func, Kind::Whole);
+            let symbol = format!("{}__gradient{suffix}", program.funcs[root.func].symbol);
+            let goal = Goal { symbols: Symbols::Whole(symbol), mode: options.mode, is_root: true };
+            if !self.derive(root, goal, depth, observer) {
+                return false;
+            }
+        }
+        while let Some((variant, kind)) = self.work.variants.get_index(self.taken).cloned() {
+            let symbols = self.work.names[self.taken].clone();
+            let is_root = self.taken == 0 && options.mode == Mode::Split;
+            self.taken += 1;
+            let mode = if kind == Kind::Pair { Mode::Split } else { Mode::Gradient };
+            if !self.derive(variant, Goal { symbols, mode, is_root }, depth, observer) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Derive one variant. False if all have to start again, with demands.
+    fn derive(&mut self, variant: Variant, goal: Goal, depth: Depth, observer: &mut Observer<'_>) -> bool {
+        let Some(primal) = self.normalised.get(&variant.func) else { return true };
+        if self.found.captures.is_empty() && calls_indirectly(&primal.func) {
+            self.capture_all();
+        }
+        // What is refused is looked at for more of that, and for nothing else.
+        let depth = if self.problems.is_empty() { depth } else { Depth::Examine };
+        let task = Task { primal, variant: &variant, goal: goal.clone(), depth, fragments: self.found.pieces };
+        let cx = self.context();
+        let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
+        match derive_variant(cx, task, shared) {
+            Ok(Outcome::Examined) => {}
+            Ok(Outcome::NeedsDemands) => return false,
+            Ok(Outcome::Served(found)) => self.forward(variant, goal, found),
+            Ok(Outcome::Derived(mut stages)) => {
+                stages.serves = self.served.is_some() && self.taken == 1;
+                observer.see_stages(&stages);
+                self.keep(*stages, goal);
+            }
+            Err(e) => {
+                let root = self.asked.request.func;
+                self.problems.extend(with_chain(e, self.asked.program, root, variant.func).0);
+            }
+        }
+        true
+    }
+
+    /// Functions whose address is taken are derived as indirect calls ask for them.
+    fn capture_all(&mut self) {
+        let program = self.asked.program;
+        for &k in &self.addressed {
+            let sig = &program.funcs[k].signature;
+            let signature = signature_id(sig);
+            let mut variant = Variant::canonical(k, sig);
+            for (i, p) in variant.params.iter_mut().enumerate() {
+                if let ParamMode::Dup { holds, .. } = p {
+                    *holds = self.summaries.indirect_contents(signature, i).told();
+                }
+            }
+            let PairSymbols { forward, pullback } = self.work.exactly(variant);
+            let symbol = primal_symbol(program, k);
+            self.found.captures.push(Addressable { symbol, signature, forward, pullback });
+        }
+    }
+
+    /// Start the worklist again, with what serves the root.
+    fn forward(&mut self, root: Variant, goal: Goal, Served { by: (variant, kind), pieces }: Served) {
+        let Symbols::Whole(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
+        self.found.pieces |= pieces;
+        self.found.overwrites = vec![false; root.params.len()];
+        self.work = Worklist::new(self.asked.program, self.summaries);
+        self.work.suffix(root.func, Kind::Whole);
+        self.work.ask(variant, kind);
+        self.found.captures.clear();
+        self.served = Some((root, symbol));
+    }
+
+    /// Keep what a variant has become.
+    fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
+        let (facts, found) = (&stages.facts, &mut self.found);
+        found.pieces |= facts.activity.moves_pieces(facts.program);
+        found.guessed |= facts.activity.guessed(facts.func(), facts.cfg);
+        if goal.is_root {
+            found.overwrites = stages.overwrites;
+        }
+        let place = match stages.emitted {
+            Emitted::Pair(p) => {
+                found.pairs.push(*p);
+                Place::Pair(found.pairs.len() - 1)
+            }
+            Emitted::Whole(w) if goal.is_root => {
+                found.whole = Some(*w);
+                Place::Root
+            }
+            Emitted::Whole(w) => {
+                found.wholes.push(*w);
+                Place::Whole(found.wholes.len() - 1)
+            }
+        };
+        stages.forward.recycle();
+        stages.pullback.recycle();
+        if !found.pieces {
+            self.early.push((facts.variant.clone(), goal, place));
+        }
+    }
+
+    /// What was derived before a function was seen to move floats in pieces has to settle what it
+    /// reads.
+    fn derive_again(&mut self) -> Result<(), Diagnostics> {
+        if !self.found.pieces || !self.problems.is_empty() {
+            return Ok(());
+        }
+        let asked_for = self.work.variants.len();
+        for (variant, goal, place) in std::mem::take(&mut self.early) {
+            let primal = &self.normalised[&variant.func];
+            let task = Task { primal, variant: &variant, goal, depth: Depth::Derive, fragments: true };
+            let cx = self.context();
+            let observer = &mut Observer::default();
+            let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
+            let Outcome::Derived(again) = derive_variant(cx, task, shared)? else {
+                unreachable!("it has been derived")
+            };
+            match (again.emitted, place) {
+                (Emitted::Pair(p), Place::Pair(i)) => self.found.pairs[i] = *p,
+                (Emitted::Whole(w), Place::Whole(i)) => self.found.wholes[i] = *w,
+                (Emitted::Whole(w), _) => self.found.whole = Some(*w),
+                (Emitted::Pair(_), _) => unreachable!("a variant becomes what it became before"),
+            }
+        }
+        debug_assert_eq!(asked_for, self.work.variants.len(), "a second derivation asks for the same variants");
+        Ok(())
+    }
+
+    /// What joins the functions: a root that is served, segments without a use, tail recursion.
+    fn finish(mut self) -> Result<Found, Diagnostics> {
+        self.problems.or_ok(())?;
+        let found = &mut self.found;
+        let options = self.asked.options;
+        if let Some((variant, symbol)) = self.served {
+            let ((by, _), callees) = (&self.work.variants[0], &self.work.names[0]);
+            if let Symbols::Pair(callees) = callees {
+                found.spare = found.pairs.iter().find(|p| p.forward_symbol == callees.forward).map_or(0, on_tape);
+            }
+            let primal = &self.normalised[&variant.func].func.signature;
+            let names = &mut found.names;
+            found.whole = Some(forward_root::root(variant, by, callees, symbol, options.mode, primal, names));
+        }
+        dead_segment_arg::forget(found.whole.as_mut(), &mut found.wholes, &mut found.pairs, &found.names);
+        if options.effort != Effort::Quick {
+            found.wholes.iter_mut().for_each(|w| jump_back(&mut w.func, &w.symbol, &found.names));
+        }
+        Ok(self.found)
+    }
+}

@@ -1,0 +1,21 @@
+//! Modules as users of the crate load, call and differentiate them.
+
+mod allocators;
+mod clear_shadow;
+mod clib;
+mod common;
+mod constant;
+mod demand;
+mod frames;
+mod gradients;
+mod imports;
+mod last_page;
+mod lives;
+mod packed;
+mod pieces;
+mod random;
+mod sizes;
+mod unions;
+mod unnamed;
+mod whole;
+mod words;

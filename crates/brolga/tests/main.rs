@@ -1,0 +1,34 @@
+//! What the facade promises: rules, their runs, what passes make of CLIF, and documents that say what
+//! is so.
+
+mod ascending;
+mod cache;
+mod compiled;
+mod debug;
+mod docs;
+mod effort;
+mod grows;
+mod handlers;
+mod known_names;
+mod lanes;
+mod long;
+mod named;
+mod primal;
+mod room;
+mod runs;
+mod served;
+mod sincos;
+mod slp;
+mod stack;
+mod stages;
+mod tables;
+mod threads;
+mod tiered;
+mod untracked;
+mod watched;
+
+use brolga_testing::counting::Counting;
+
+/// Tests count what their threads ask for.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

@@ -1,0 +1,3 @@
+//! The generator of programs about bits.
+
+mod bits;

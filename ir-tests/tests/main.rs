@@ -1,0 +1,20 @@
+//! The harness, its oracles and properties of all cases. Cases themselves are tests of `files.rs`.
+
+mod again;
+mod ascending;
+mod fresh;
+mod harness;
+mod inline;
+mod inputs;
+mod looked;
+mod prune;
+mod random;
+mod steady;
+mod whole;
+mod wrong_rules;
+
+use brolga_testing::counting::Counting;
+
+/// Tests count what their threads ask for.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

@@ -1,0 +1,4 @@
+//! The command line, and what the README shows of it.
+
+mod cli;
+mod readme;
