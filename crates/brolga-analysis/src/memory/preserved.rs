@@ -1,21 +1,21 @@
-//! Which memory a callee's pullback may read again.
+//! Preserved memory: what a callee's pullback may read again.
 //!
 //! **Problem.** A function that is called is derived as a pair. Its pullback runs long after its
-//! forward pass, and what was done to memory in between only its callers know. So whatever a pair
-//! loads it records, if its reverse asks for it: two arrays for a scalar product that nobody writes
-//! to before or after.
+//! forward pass, and only its callers know what was done to memory in between. So a pair records
+//! whatever it loads, if its reverse needs it: two arrays for a scalar product, although nothing
+//! writes to them.
 //!
-//! **Answer.** A call tells: *memory that a parameter leads to is kept*, if from the start of the
-//! call until all of the reverse half is done nobody writes to it, the callee included. A pair
+//! **Answer.** A call tells: *memory that a parameter leads to is kept*, if nothing writes to it
+//! from the start of the call until all of the reverse half is done, the callee included. A pair
 //! loads from kept memory again, and tells its own callees. What is kept is part of a
 //! [`Variant`](crate::Variant): a set of parameters, and of *the rest* ([`OTHER`]), which is all
 //! that is older than the call and that no parameter leads to.
 //!
-//! *Who knows first* is a function that does both halves in one go (a combined function, or a
+//! *The first to know* is a function that does both halves in one go (a combined function, or a
 //! callee that is derived whole): its second half begins when its first ends, so from a call on,
-//! memory is written by that call and what can come behind it in the function, and by nobody else.
+//! memory is written by that call and what can come after it in the function, and by nothing else.
 //! These are the writes that [`clobber`](crate::memory::clobber) asks about, calls by their
-//! [effects](crate::memory::mod_ref), next turns of loops included; the call itself counts.
+//! [effects](crate::memory::mod_ref), later iterations of loops included; the call itself counts.
 //! Releases count as writes, unless they [wait](crate::calls::deferred_free) until the second half
 //! is done. A pair knows what it was told, and that only: what its arguments that lead to kept
 //! memory lead to is kept for its callees.
@@ -41,11 +41,11 @@
 //! that the argument leads to is one of the function of both halves (a pair never says of its own
 //! slots or blocks that they are kept), and blocks that are released are written.
 //!
-//! **Invariants.** Fewer bits are always right, so whoever has no use for a fact may drop it.
+//! **Invariants.** Fewer bits are always right, so a function without a use for a fact may drop it.
 //! Functions that are called through pointers are told nothing, nor is the program's allocator,
 //! whose accesses are not C's. Forward passes and pullbacks that users call themselves
-//! (`Mode::Split`) contain nobody who knows first. A load that is done again has been done before,
-//! so it does not trap.
+//! (`Mode::Split`) contain no function that knows first. A load that is done again has been done
+//! before, so it does not trap.
 //!
 //! In front of an instance's memory there are globals and sizes, which have no owner: those are
 //! never kept.
