@@ -2,10 +2,11 @@
 //!
 //! The tape position (`top` in the forward pass, `cursor` in the pullback) is a frontend variable;
 //! it is written to the segment around calls that use the tape, and at the end. A function of both
-//! halves leaves `top` as it found it. So whoever calls one in its own second half sets `top` to
-//! its cursor first, if it has moved either, and need not look afterwards. How far the tape was
-//! ever filled is in `peak`. Accesses to shadow memory carry no alias region and none of the primal
-//! access's flags but its trap behaviour: the shadow may be written where the primal is read-only.
+//! halves leaves `top` as it found it. So a function that calls one in its own second half sets
+//! `top` to its cursor first, if it has moved either, and need not look afterwards. How far the
+//! tape was ever filled is in `peak`. Accesses to shadow memory carry no alias region and none of
+//! the primal access's flags but its trap behaviour: the shadow may be written where the primal is
+//! read-only.
 //!
 //! A record is written from where the tape ends, field by field without a gap, so that memory
 //! behind the tape that cannot be accessed is as good as a comparison ([`Fence`]). A frame is not:
