@@ -13,14 +13,13 @@
 //! - what comes out is linear in seeds and initial shadows together;
 //! - nothing is written outside of its bounds;
 //! - a debug run has nothing to complain of, and gives the same bits;
-//! - with some of the passes turned off, and with little effort, it gives the same
-//!   numbers;
+//! - with some of the passes turned off, and with little effort, it gives the same numbers;
 //! - when its calls have paid for more effort, it gives the same bits as before, but for signs of
 //!   zeros;
 //! - with calls replaced by what they call it computes the same bits and, but for roundings, the
 //!   same gradient;
 //! - where shadows may be overwritten it stores the same numbers, whatever was there;
-//! - where nobody reads what it writes it computes the same numbers;
+//! - where the caller does not read what it writes it computes the same numbers;
 //! - as one function for both halves, with results and without, it does the same: bit for bit, but
 //!   for signs of zeros in gradients.
 //!
