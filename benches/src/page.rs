@@ -319,7 +319,8 @@ fn pass_table(rows: &[Value]) -> String {
         let [with, without] = [1, 2].map(|i| bytes(number(&tape[i]).unwrap_or_default()));
         let tape = if tape.is_null() { String::new() } else { format!("`{}` {with}, {without}", string(&tape[0])) };
         let pass = string(&r["without"]);
-        let about = pass.parse::<Pass>().map_or("", Pass::about).trim_end_matches('.').to_owned();
+        let about = pass.parse::<Pass>().map_or("", Pass::about);
+        let about = about.split(". ").next().unwrap_or_default().trim_end_matches('.').to_owned();
         let concerns = r["concerns"].to_string();
         let mean = ratio(number(&r["mean"]));
         vec![format!("`{pass}`"), about, concerns, mean, pairs(&r["most"]), pairs(&r["least"]), tape]
