@@ -1,5 +1,5 @@
-//! What the constants of the cost model stand for, measured here: [`mod@brolga_rules::cost`] beside the
-//! machine.
+//! What the constants of the cost model stand for, measured here: [`mod@brolga_rules::cost`] beside
+//! the machine.
 //!
 //! *Problem.* The model's numbers are those of processors in general. Whether they are this one's
 //! is not to be seen from gradients, which depend on everything.

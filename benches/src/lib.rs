@@ -33,6 +33,7 @@ pub mod entry;
 pub mod latency;
 pub mod measure;
 pub mod native;
+pub mod page;
 pub mod passes;
 pub mod peers;
 pub mod plain;

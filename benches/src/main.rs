@@ -2,9 +2,12 @@
 
 use std::process::ExitCode;
 
-use benches::{CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, passes, peers, report, scaling};
+use benches::{
+    CallRow, Effort, How, Mode, calls, costs, disasm, latency, measure, page, passes, peers, report, scaling,
+};
 use brolga_driver::File;
 use clap::Parser;
+use serde_json::Value;
 use xtask::cli::{BenchArgs, BenchMode, CallOptions};
 use xtask::failure::Failure;
 use xtask::grad::{Job, jobs};
@@ -51,6 +54,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
         report::costs(&costs::run().map_err(failure)?) + "\n"
     } else if args.passes {
         let worths = passes::run(filter, how, Effort::default()).map_err(failure)?;
+        write(args, |all| page::passes(all, &worths))?;
         if args.json { json(report::worths_json(&worths)) } else { report::worths(&worths) + "\n" }
     } else if let Some(path) = args.file() {
         let file = File::read_for(path, &args.module.options(), &[])?;
@@ -79,6 +83,8 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
             let rows = measured.map(|make| latency::measure(&make(benches::Size::Small), how, Effort::default()));
             rows.collect::<Result<Vec<_>, _>>().map_err(failure)?
         };
+        let tier = if how.effort == brolga::Effort::Full { "full" } else { "quick" };
+        write(args, |all| page::latency(all, tier, &rows))?;
         if args.json { json(report::latencies_json(&rows)) } else { report::latencies(&rows) + "\n" }
     } else if args.scaling {
         report::series(&scaling::run(how, Effort::default()).map_err(failure)?)
@@ -93,6 +99,10 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
             calls.push(program.measure(how, Effort::default()).map_err(failure)?);
         }
         let peers = args.peers.then(|| peers::run(&problems)).transpose().map_err(Failure::Chore)?;
+        write(args, |all| match &peers {
+            Some(peers) => page::peers(all, &rows, peers),
+            None => page::problems(all, &rows, &calls),
+        })?;
         match (args.json, peers) {
             (true, peers) => {
                 let mut all = report::json(&rows, peers.as_ref());
@@ -114,6 +124,11 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
     };
     show(&text);
     Ok(())
+}
+
+/// Put what was measured into the tables of `docs/PERFORMANCE.md`, if that is asked for.
+fn write(args: &BenchArgs, put: impl FnOnce(&mut Value)) -> Result<(), Failure> {
+    if args.write { page::write(put).map_err(Failure::Chore) } else { Ok(()) }
 }
 
 /// An array for programs.

@@ -339,11 +339,13 @@ fn scaled(x: f64, units: &[(f64, &str)]) -> String {
     format!("{x:.digits$} {unit}")
 }
 
-fn time(ns: f64) -> String {
+/// Nanoseconds in the unit that fits.
+pub(crate) fn time(ns: f64) -> String {
     scaled(ns, &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")])
 }
 
-fn bytes(n: f64) -> String {
+/// Bytes in the unit that fits.
+pub(crate) fn bytes(n: f64) -> String {
     scaled(n, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")])
 }
 

@@ -413,6 +413,11 @@ pub struct BenchArgs {
     /// derivative, adjoint by hand.
     #[arg(long, requires = "filter", conflicts_with = "json")]
     pub disasm: bool,
+    /// Write what is measured to benches/results.json, and the tables of docs/PERFORMANCE.md anew:
+    /// problems and programs, or what --peers, --passes or --latency (with --effort full, too)
+    /// measure.
+    #[arg(long, conflicts_with_all = ["filter", "mode", "without", "inline", "scaling", "costs", "disasm", "json"])]
+    pub write: bool,
 }
 
 /// The help of `--without`.

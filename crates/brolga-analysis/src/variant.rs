@@ -1,4 +1,5 @@
-//! What a derived function receives and returns for each parameter and result of its primal.
+//! Variants: what a derived function receives and returns for each parameter and result of its
+//! primal.
 //!
 //! A function may be derived in several variants: the same function called with a constant where
 //! another call site has an active argument gives a smaller derivative. The modes of a call site's

@@ -1,4 +1,4 @@
-//! Activities for a function that nobody calls.
+//! Guessed activities, for a function that no line calls.
 //!
 //! A call says by its arguments what is a buffer. `dump` and `; error:` name a function alone, and
 //! in CLIF a pointer is an integer like any other (unless the program says that only the instance

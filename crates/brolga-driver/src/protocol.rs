@@ -13,14 +13,13 @@
 //! - what comes out is linear in seeds and initial shadows together;
 //! - nothing is written outside of its bounds;
 //! - a debug run has nothing to complain of, and gives the same bits;
-//! - with some of the passes turned off, and with little effort, it gives the same
-//!   numbers;
+//! - with some of the passes turned off, and with little effort, it gives the same numbers;
 //! - when its calls have paid for more effort, it gives the same bits as before, but for signs of
 //!   zeros;
 //! - with calls replaced by what they call it computes the same bits and, but for roundings, the
 //!   same gradient;
 //! - where shadows may be overwritten it stores the same numbers, whatever was there;
-//! - where nobody reads what it writes it computes the same numbers;
+//! - where the caller does not read what it writes it computes the same numbers;
 //! - as one function for both halves, with results and without, it does the same: bit for bit, but
 //!   for signs of zeros in gradients.
 //!
@@ -55,8 +54,8 @@ pub fn derive(program: &Program, request: &Request, options: &Options) -> Result
         .unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
 }
 
-/// How to get a rule for a set of options. Nearly always [`derive()`]; tests of the tests pass wrong
-/// rules on purpose.
+/// How to get a rule for a set of options. Nearly always [`derive()`]; tests of the tests pass
+/// wrong rules on purpose.
 pub type Deriver<'a> = &'a dyn Fn(&Options) -> Result<DerivedRule, Error>;
 
 /// Promises that the rule of `call` breaks, as sentences. `tol` is for what need not agree bit by

@@ -24,8 +24,8 @@ fn an_instance_that_does_not_fit_is_an_error() {
         let rule = protocol::derive(&file.program, &call.request(), &Options::full()).expect("it has a derivative");
         run::gradient(&rule, &call).expect("there is room yet");
 
-        // An instance reserves 8 GiB and as much for its shadow. The rule keeps a tape of 8 GiB, and
-        // the primal wants some space, too.
+        // An instance reserves 8 GiB and as much for its shadow. The rule keeps a tape of 8 GiB,
+        // and the primal wants some space, too.
         let most = libc::rlimit { rlim_cur: 12 << 30, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the argument is a limit.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const most) }, 0);

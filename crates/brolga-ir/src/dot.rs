@@ -1,4 +1,4 @@
-//! Forward and pullback graphs as a DOT drawing.
+//! DOT drawings of forward and pullback graphs.
 //!
 //! Each derived pair is drawn as two clusters, the forward pass and the pullback. A node is a block
 //! with its text; solid edges are control flow, labelled where there is a choice; a dashed line

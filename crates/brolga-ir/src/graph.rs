@@ -1,9 +1,9 @@
-//! Dominators and cycles of a small graph whose nodes are numbers.
+//! Dominators and strongly connected components of a small graph whose nodes are numbers.
 //!
 //! Control flow graphs are asked about several times for each function, and most have a few dozen
 //! blocks. There a graph that is built for the question, with hash sets of predecessors, takes
 //! longer than the answer, and so does an allocation for each node. So a graph is two lists
-//! ([`Edges`]), made once and handed to all who ask, and what is known of a node is in one place.
+//! ([`Edges`]), made once and shared by all readers, and what is known of a node is in one place.
 //!
 //! *Dominators*: Cooper, Harvey, Kennedy, *A Simple, Fast Dominance Algorithm* (2001): a fixpoint
 //! over reverse postorder, where two sets of dominators meet by walking up the tree. *Cycles*:

@@ -1,11 +1,12 @@
 //! The working IR of Brolga.
 //!
 //! Everything the pipeline hands from one stage to the next is defined here: the program that is
-//! differentiated ([`program`]), what the caller asks for ([`request`], [`options`]), what can go wrong
-//! ([`diag`]), and the builder-local block graph in which forward pass and pullback are assembled
-//! ([`block`], [`inst`]) with its way in from CLIF ([`lift`]) and out again ([`lower`]).
+//! differentiated ([`program`]), what the caller asks for ([`request`], [`options`]), what can go
+//! wrong ([`diag`]), and the builder-local block graph in which forward pass and pullback are
+//! assembled ([`block`], [`inst`]) with its way in from CLIF ([`lift`]) and out again ([`lower`]).
 //!
-//! This crate knows nothing of derivatives: no rule, no analysis, no run time.
+//! Derived instructions are defined here, but not which one a statement becomes: there is no rule,
+//! no analysis and no run time in this crate.
 
 pub mod block;
 pub mod diag;

@@ -1,4 +1,4 @@
-//! CLIF to `CfgBlocks`: one block per primal block, one [`AdOp::Primal`] per instruction,
+//! Lifting, CLIF to `CfgBlocks`: one block per primal block, one [`AdOp::Primal`] per instruction,
 //! terminators taken apart.
 //!
 //! `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is the lifted

@@ -1,4 +1,5 @@
-//! Where an instruction comes from that was copied out of one function into another.
+//! Inlined locations: where an instruction comes from that was copied out of one function into
+//! another.
 //!
 //! **Problem.** Every instruction of a body is located by its own number ([`crate::program`]),
 //! which says nothing about a copy of it in another function: diagnostics, traps and explanations

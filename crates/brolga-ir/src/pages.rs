@@ -1,4 +1,4 @@
-//! Room for what is long, on large pages.
+//! Large pages: room for what is long.
 //!
 //! **Problem.** The system gives memory page by page, when it is first written to, and clears each
 //! before. For a block of a hundred thousand instructions that happens ten thousand times, a sixth

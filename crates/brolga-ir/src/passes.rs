@@ -82,8 +82,8 @@ passes! {
     /// In mode `gradient`, a vectorised loop adds a cotangent up in partial sums.
     PartialSums "partial-sums" "kron",
     /// In mode `gradient`, what an iteration multiplies a cotangent by is multiplied out before the
-    /// cotangent is there (preaccumulation). Without [`Pass::PartialSums`] only in functions none of
-    /// whose products is guarded.
+    /// cotangent is there (preaccumulation). Without [`Pass::PartialSums`] only in functions none
+    /// of whose products is guarded.
     Preaccumulate "preaccumulate" "logistic",
     /// A loop of which it is known how much it records asks once whether there is room on the tape.
     HoistTapeChecks "hoist-tape-checks" "a loop that cannot fit on the tape says so at once",
@@ -116,8 +116,8 @@ impl Pass {
     pub const REORDERING: PassSet = PassSet::of(&[Self::RerunLoops, Self::PartialSums, Self::Preaccumulate]);
 
     /// Those that little effort leaves out: they make code longer to make it faster. What is
-    /// recorded and which loops run again does not depend on them. ([`Pass::HoistTapeChecks`] is not
-    /// among them, since a loop without end fills memory.)
+    /// recorded and which loops run again does not depend on them. ([`Pass::HoistTapeChecks`] is
+    /// not among them, since a loop without end fills memory.)
     pub const LASTING: PassSet =
         PassSet::of(&[Self::VersionGuards, Self::Vectorise, Self::PartialSums, Self::Promote, Self::Slp]);
 

@@ -1,9 +1,10 @@
 //! Derived graphs as text for people: what a derivative does, block by block, in the names of the
 //! primal.
 //!
-//! **Problem.** Whoever debugs a derivative wants to see the reverse of *their* function: which
-//! cotangent goes where, what was recorded for it, and which primal instruction it is the reverse
-//! of. Debug output of the data structures hides all of that behind punctuation.
+//! **Problem.** To debug a derivative, a reader needs the reverse of the function being
+//! differentiated: which cotangent goes where, what was recorded for it, and which primal
+//! instruction it is the reverse of. Debug output of the data structures hides all of that behind
+//! punctuation.
 //!
 //! **Answer.** One line per instruction, in a notation close to CLIF (`op.type operands`), with
 //! four words of our own:

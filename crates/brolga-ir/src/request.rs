@@ -66,7 +66,8 @@ pub struct Request {
     /// pointer (Enzyme's `dupnoneed`, `DuplicatedOnly` of `std::autodiff`). It may be anything
     /// then: what only the caller would read need be neither computed nor written. Values that are
     /// returned and the gradient are the same. Of use together with `noalias`, with
-    /// [`MemoryMode::Leave`], and for stores that cannot fault, or in [`Mode::Gradient`].
+    /// [`MemoryMode::Leave`](crate::MemoryMode::Leave), and for stores that cannot fault, or in
+    /// [`Mode::Gradient`](crate::Mode::Gradient).
     pub no_need: Vec<bool>,
     /// One per parameter that is an address in a WebAssembly instance's memory, all of which has a
     /// shadow: the caller asks for no cotangent of what lies there (Enzyme's `enzyme_const`), such

@@ -3,8 +3,8 @@
 //! # Problem
 //!
 //! A gradient of zero, or one that is not finite, is a fact about one path through the program. The
-//! graph of the run knows the whole story: who used the input, with which slope, and what became of
-//! that.
+//! graph of the run knows the whole story: what used the input, with which slope, and what became
+//! of that.
 //!
 //! # Answer
 //!

@@ -1,4 +1,5 @@
-//! What instructions and records cost: the numbers by which passes decide, all in one place.
+//! Cost model: what instructions and records cost, the numbers by which passes decide, all in one
+//! place.
 //!
 //! *Problem.* Whether a value is recorded or computed again, whether a loop runs in lanes, whether
 //! a recursion runs twice: each is a comparison of instructions, of cycles that are waited for, and

@@ -1,9 +1,9 @@
 //! One row per CLIF opcode.
 //!
 //! [`opcode_rule`] is a single `match` without a wildcard: a Cranelift release that adds an opcode
-//! does not compile until somebody has decided what the opcode means. Rows are of five kinds, see
-//! [`OpcodeRule`]; the three that claim "no derivative here" are kept apart because they claim
-//! different things, and each is checked for what it claims.
+//! does not compile until the opcode has a row. Rows are of five kinds, see [`OpcodeRule`]; the
+//! three that claim "no derivative here" are kept apart because they claim different things, and
+//! each is checked for what it claims.
 //!
 //! Float rows follow one policy where the derivative does not exist, written down in
 //! `docs/KINKS.md`.

@@ -23,8 +23,8 @@
 //! of these blocks together.
 //!
 //! *Invariants.* Every shadow is in the list exactly once. Every value in `live` is in the list.
-//! `deferred` holds primal blocks that the primal has freed and nobody will use but the pullback. A
-//! block that the primal never freed belongs to its caller, and is left alone.
+//! `deferred` holds primal blocks that the primal has freed and only the pullback will use. A block
+//! that the primal never freed belongs to its caller, and is left alone.
 
 use std::collections::HashMap;
 use std::ffi::c_void;

@@ -15,8 +15,8 @@
 //!   delta 0                        it overlaps no declared primal that has a shadow, or else: CONST_ALIAS
 //! ```
 //!
-//! Deltas that nobody declared (heap, stack, data objects) are checked by the second line only, and
-//! generated code does not heed the first one for pointers that it has loaded: those may have a
+//! Deltas that are not declared (heap, stack, data objects) are checked by the second line only,
+//! and generated code does not heed the first one for pointers that it has loaded: those may have a
 //! declared delta by chance. A buffer without a declared length takes its delta out of the first
 //! line: what cannot be judged is not reported.
 //!

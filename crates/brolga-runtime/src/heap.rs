@@ -7,14 +7,14 @@
 //! | `q = realloc(p, n)` | `q, e = brolga_realloc(seg, p, n, deferred)` | `brolga_realloc_rev(p + d, q + e)` |
 //! | `free(p)` | `brolga_free(seg, p, deferred)` | nothing |
 //!
-//! Reverse mode sees an allocation last: by then the cotangents in the shadow have been read by
-//! whatever wrote the block, and the shadow is zeroed so that the next pullback of the same run
-//! begins as the first did. `realloc` copies the common prefix `old -> new`, so its reverse moves
-//! the shadow of that prefix `new -> old` (the old block is dead after the call: nothing has been
-//! accumulated in its shadow) and zeroes the rest. A combined function, whose reverse runs once,
-//! leaves the shadow of `malloc` and `calloc` as it is: nobody comes to it any more before it is
-//! freed with the run. The forward copy of the shadow matters to the shadows of pointers that the
-//! block contains; the shadows of numbers are zero at that time.
+//! Reverse mode sees an allocation last: by then the cotangents in the shadow have been read by the
+//! reverses of the block's stores, and the shadow is zeroed so that the next pullback of the same
+//! run begins as the first did. `realloc` copies the common prefix `old -> new`, so its reverse
+//! moves the shadow of that prefix `new -> old` (the old block is dead after the call: nothing has
+//! been accumulated in its shadow) and zeroes the rest. A combined function, whose reverse runs
+//! once, leaves the shadow of `malloc` and `calloc` as it is: nothing reads it before it is freed
+//! with the run. The forward copy of the shadow matters to the shadows of pointers that the block
+//! contains; the shadows of numbers are zero at that time.
 //!
 //! An allocator that the program brings along (a WebAssembly module's) needs nothing of this, but
 //! that its releases may wait until the second half of a combined function is done:

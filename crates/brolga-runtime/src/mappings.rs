@@ -1,4 +1,4 @@
-//! What is left out where the system says that it has no memory for a mapping.
+//! Limits of mappings: what is left out where the system says that it has no memory for one.
 
 use std::io;
 

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! Without a buffer for `t` this must be done in an order in which no `S[i]` is added to before the
-//! `D[j]` that lies on the same bytes has been taken. Adding to `S[i]` touches bytes below `S +
-//! (i+1)e`. If `D >= S` that is at most where `D[i+1]` begins, so going up is right; if `D < S`,
-//! going down is, by symmetry. The argument does not ask that the distance be a multiple of the
-//! element size, nor that the step be one element, so we go in blocks of eight, which vectorise.
-//! The order is decided by the shadow addresses: shadows need not overlap as their primals do.
+//! `D[j]` that lies on the same bytes has been taken. Adding to `S[i]` touches bytes below
+//! `S + (i+1)e`. If `D >= S` that is at most where `D[i+1]` begins, so going up is right; if
+//! `D < S`, going down is, by symmetry. The argument does not ask that the distance be a multiple
+//! of the element size, nor that the step be one element, so we go in blocks of eight, which
+//! vectorise. The order is decided by the shadow addresses: shadows need not overlap as their
+//! primals do.
 //!
-//! *Floats of unknown size.* Where memory holds floats of 8 and of 4 bytes, nobody knows which of
+//! *Floats of unknown size.* Where memory holds floats of 8 and of 4 bytes, nothing says which of
 //! them a copy of many bytes moves. It does not matter where one of the two cotangents is zero: the
 //! sum is the other one, whatever it is, so its bytes are moved. Only where both are there, within
 //! the bytes of one float, is it not known what to add: then they wait ([`crate::pieces`]).

@@ -1,4 +1,4 @@
-//! Cotangents of what is copied in pieces.
+//! Fragments of floats at run time: cotangents of what is copied in pieces.
 //!
 //! **Problem.** A program may move a float byte by byte, in halves, or in words that hold a double
 //! here and two singles there. A derivative adds the cotangent of the copy to that of the original,

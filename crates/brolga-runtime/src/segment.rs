@@ -1,6 +1,6 @@
 //! The tape segment: the one pointer that every derived function receives.
 //!
-//! *Problem.* The forward pass records an amount of data that nobody knows in advance, generated
+//! *Problem.* The forward pass records an amount of data that is not known in advance, generated
 //! code wants to record a value with one compare and one store, and the pullback must find
 //! everything where the forward pass left it.
 //!
@@ -10,7 +10,7 @@
 //! [`Segment::reset`]. The pullback walks `cursor` down from `top`; `top` itself stays, so a
 //! pullback can be run again.
 //!
-//! *The end.* Whoever asks for room compares with `limit`. Records of generated code need not,
+//! *The end.* A helper that takes room compares with `limit`. Records of generated code need not,
 //! where memory that cannot be accessed begins right at `limit` (the *fence*, on Linux): they are
 //! written byte by byte from where the tape ends, without a gap, so the first that does not fit
 //! faults, and the fault is reported as the check would be.

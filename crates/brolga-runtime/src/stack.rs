@@ -1,4 +1,4 @@
-//! Stack enough for work that may recurse.
+//! Stack for work that may recurse.
 //!
 //! *Problem.* To derive and to compile is done by walks over blocks, values and expressions, ours
 //! and Cranelift's, some of which recurse as deep as their input is. A host may call on a thread

@@ -1,4 +1,4 @@
-//! The slope of a float whose bits another float has, plus a number
+//! Ulp arithmetic at run time: the slope of a float whose bits another float has, plus a number
 //! (`brolga_analysis::activity::ulp`).
 //!
 //! *Method.* A step by one unit in the last place is as long as the exponent field says, so the

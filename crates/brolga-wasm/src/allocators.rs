@@ -1,13 +1,13 @@
 //! Which functions of a module are its allocator.
 //!
 //! **Problem.** Memory of a module is one piece, and a store to one array may be a store to any
-//! other, unless somebody knows where arrays begin and end. A C library's `malloc` knows; it is in
-//! the module, as code like any other.
+//! other, unless it is known where arrays begin and end. A C library's `malloc` knows; it is in the
+//! module, as code like any other.
 //!
 //! **Answer.** It is known by its name: from the name section, or as an export. Names are those of
 //! C, of C++'s operators (as the linker writes them, and mangled), and of Rust. A function of such
-//! a name whose type does not fit is none. Which other functions are allocators, an embedder can
-//! say. What is then taken to hold is said in [`brolga_ir::Allocator`].
+//! a name whose type does not fit is none. An embedder can name other allocators. What is then
+//! taken to hold is said in [`brolga_ir::Allocator`].
 //!
 //! What places a block where it is told to (placement `new`) or leaves its address in memory
 //! (`posix_memalign`) is not listed: its blocks are taken for anything.

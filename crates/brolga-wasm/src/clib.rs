@@ -1,8 +1,8 @@
 //! Functions of the C library that were compiled into a module and do what C says to the bit: block
 //! copies, taking floats apart, complex division.
 //!
-//! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are nobody can tell in
-//! a module that keeps floats of both sizes in memory, nor of a byte in any; `frexp` and `modf` are
+//! **Problem.** A library's `memcpy` moves words and bytes. Whose bits they are cannot be told in a
+//! module that keeps floats of both sizes in memory, nor of a byte in any; `frexp` and `modf` are
 //! integer arithmetic on float bits, and division of complex numbers scales by such. **Answer.**
 //! Such a function is found by its name and type (`frexp` and `modf` by their type alone, if they
 //! handle bits of floats), and has to prove that it is what it is called: it is run, in an instance

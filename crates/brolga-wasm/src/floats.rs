@@ -2,12 +2,12 @@
 //!
 //! *Problem.* A program that moves floats in pieces, in a module with floats of both sizes, sends
 //! back cotangents of bytes. Where it has written a float itself, that says what they are; what its
-//! caller has put there, only the caller knows.
+//! caller has put there only the caller knows.
 //!
 //! *Answer.* Intervals of memory, each with the size of the floats in it, kept as the host writes.
 //! What is written later replaces what was there. Derivatives get all of them as one list
 //! ([`brolga::Floats`]), which is made when it is first asked for. Initial data of the module are
-//! constants of which nobody knows what they are, unless the host says so.
+//! constants of unknown kind, unless the host declares them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -1,13 +1,13 @@
-//! Functions of C's mathematical library that are in a module under no name, or under one that
-//! nobody knows.
+//! Functions of C's mathematical library that are in a module under no name, or under an unknown
+//! one.
 //!
 //! **Problem.** What is published has been made small: functions have no names, and `exp` is
 //! integer arithmetic on float bits like any other, so everything that calls it would be refused.
 //! Other compilers have libraries of their own, with names of their own. **Answer.** A function is
 //! known by what it computes. Whatever takes and returns floats, and handles bits of floats, is run
-//! at many points (`Points`): of any size, of both signs, at the ends of ranges, at infinities
-//! and no numbers. If it is a known function's value everywhere, it is taken for that function, as
-//! if it had its name ([`crate::mathlib`]): it keeps its body.
+//! at many points (`Points`): of any size, of both signs, at the ends of ranges, at infinities and
+//! no numbers. If it is a known function's value everywhere, it is taken for that function, as if
+//! it had its name ([`crate::mathlib`]): it keeps its body.
 //!
 //! What could be wrong, and what is asked for that reason:
 //!

@@ -1,5 +1,5 @@
-//! What the facade promises: rules, their runs, what passes make of CLIF, and documents that say what
-//! is so.
+//! What the facade promises: rules, their runs, what passes make of CLIF, and documents that say
+//! what is so.
 
 mod ascending;
 mod cache;

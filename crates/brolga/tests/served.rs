@@ -30,7 +30,8 @@ const PAIR: &str = "function %f(i64, f64) -> f64 system_v {
         return v10
     }";
 
-/// Nobody needs the values for the gradient, so calls run once. `f(p, n) = n < 2 ? p[0]² : f(p, n - 1) + f(p + 8, n - 1)`.
+/// The gradient needs no values, so calls run once.
+/// `f(p, n) = n < 2 ? p[0]² : f(p, n - 1) + f(p + 8, n - 1)`.
 const WHOLE: &str = "function %f(i64, i64) -> f64 system_v {
         fn0 = %f(i64, i64) -> f64 system_v
     block0(v0: i64, v1: i64):

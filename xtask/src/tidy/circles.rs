@@ -51,7 +51,14 @@ const KNOWN: [(&str, &[&str]); 12] = [
 ];
 
 /// Modules of a crate, by their paths: what each file says.
-type Modules = BTreeMap<String, String>;
+pub(super) type Modules = BTreeMap<String, String>;
+
+/// The modules below a crate's `src`.
+pub(super) fn modules(folder: &Path) -> Modules {
+    let mut modules = Modules::new();
+    read(folder, "", &mut modules);
+    modules
+}
 
 /// What is wrong with the imports of all crates below a folder.
 pub fn check(crates: &Path) -> Vec<String> {
@@ -59,8 +66,7 @@ pub fn check(crates: &Path) -> Vec<String> {
     let mut left: BTreeSet<(String, Vec<String>)> = BTreeSet::new();
     for folder in std::fs::read_dir(crates).into_iter().flatten().flatten() {
         let name = folder.file_name().to_string_lossy().into_owned();
-        let mut modules = Modules::new();
-        read(&folder.path().join("src"), "", &mut modules);
+        let modules = modules(&folder.path().join("src"));
         left.extend(circles(&modules).into_iter().map(|circle| (name.clone(), circle)));
     }
     let known: BTreeSet<(String, Vec<String>)> = KNOWN
@@ -96,13 +102,26 @@ fn code(text: &str) -> String {
 
 /// Groups of modules that import each other, the root left out.
 fn circles(modules: &Modules) -> Vec<Vec<String>> {
+    let edges = imports(modules);
+    let graph: DiGraphMap<&str, ()> = edges.iter().map(|(from, to)| (from.as_str(), to.as_str(), ())).collect();
+    let groups = tarjan_scc(&graph).into_iter().filter(|group| group.len() > 1);
+    groups
+        .map(|mut group| {
+            group.sort_unstable();
+            group.into_iter().map(str::to_owned).collect()
+        })
+        .collect()
+}
+
+/// Which module imports which, the root left out.
+pub(super) fn imports(modules: &Modules) -> BTreeSet<(String, String)> {
     let exported: BTreeMap<String, String> = modules
         .get("")
         .into_iter()
         .flat_map(|root| paths(root, "pub use "))
         .filter_map(|p| p.rsplit_once("::").map(|(_, item)| (item.to_owned(), p.clone())))
         .collect();
-    let mut graph: DiGraphMap<&str, ()> = DiGraphMap::new();
+    let mut edges = BTreeSet::new();
     for (module, text) in modules.iter().filter(|m| !m.0.is_empty()) {
         let parent = module.rsplit_once("::").map_or("", |m| m.0);
         let within = |base: &str, p: String| if base.is_empty() { p } else { format!("{base}::{p}") };
@@ -114,17 +133,11 @@ fn circles(modules: &Modules) -> Vec<Vec<String>> {
         let children = paths(text, "use ").into_iter().map(|p| within(module, p));
         for path in from_root.chain(beside).chain(children) {
             if let Some(target) = target(modules, &path).filter(|t| t != module && !t.is_empty()) {
-                graph.add_edge(module, modules.get_key_value(&target).expect("it is one").0, ());
+                edges.insert((module.clone(), target));
             }
         }
     }
-    let groups = tarjan_scc(&graph).into_iter().filter(|group| group.len() > 1);
-    groups
-        .map(|mut group| {
-            group.sort_unstable();
-            group.into_iter().map(str::to_owned).collect()
-        })
-        .collect()
+    edges
 }
 
 /// The module that a path leads into: its longest part that is one.

@@ -7,11 +7,16 @@
 //! - Every CLIF case begins with a comment that says what it is about.
 //! - No modules import each other in a circle ([`circles`]).
 //! - The integration tests of a package are one binary, but for a few ([`binaries`]).
+//! - Crates and folders import what the layers allow ([`imports`]).
+//! - Prose of documents and comments has a width, documents have a most number of lines, no dates,
+//!   and subjects that are named ([`prose`]).
 //!
 //! Test code of this file spells the forbidden words in pieces, so that it does not find itself.
 
 mod binaries;
 mod circles;
+mod imports;
+mod prose;
 
 use std::path::{Path, PathBuf};
 
@@ -30,13 +35,24 @@ pub fn run() -> Result<(), Failure> {
     walk(&root, &mut files);
     files.sort();
     let mut violations = Vec::new();
+    let mut vague = 0;
     for path in &files {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
         let extension = path.extension().and_then(|e| e.to_str());
         let found = match extension {
-            Some("rs") => rust(&text),
+            Some("rs") => {
+                let (wide, words) = prose::comments(&text);
+                vague += words;
+                if prose::may_be_wider(&name) {
+                    wide.iter().for_each(|w| eprintln!("note: {name}: {w}"));
+                    rust(&text)
+                } else {
+                    [rust(&text), wide].concat()
+                }
+            }
             Some("clif") => clif(&text),
+            Some("md") => prose::document(&name, &text),
             _ => Vec::new(),
         };
         violations.extend(found.into_iter().map(|v| format!("{name}: {v}")));
@@ -45,8 +61,12 @@ pub fn run() -> Result<(), Failure> {
             eprintln!("note: {name} has {lines} lines; consider splitting it");
         }
     }
+    if vague > 0 {
+        eprintln!("note: comments say {} {vague} times; documents may not", prose::VAGUE.join(", "));
+    }
     violations.extend(circles::check(&root.join("crates")));
     violations.extend(binaries::check(&root));
+    violations.extend(imports::check(&root));
     if violations.is_empty() { Ok(()) } else { Err(Failure::Chore(violations.join("\n"))) }
 }
 

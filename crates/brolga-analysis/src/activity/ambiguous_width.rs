@@ -1,19 +1,19 @@
-//! Integers of which one way through the function says what floats they carry, while another only
-//! moves them.
+//! Ambiguous widths: integers of which one path through the function says what floats they carry,
+//! while another only moves them.
 //!
 //! **Problem.** A program with floats of both sizes may keep a double and two singles in the same
-//! place by turns, with a tag beside them. Where it asks the tag and makes a single of a word, the
-//! word is two singles; where it hands the word on, it is what the tag says. The widths of
-//! [`super::width`] hold for a function as a whole, and a cotangent that is moved as two singles,
-//! but is a double's, is another number as soon as it is added to something.
+//! place at different times, with a tag beside them. Where it asks the tag and makes a single of a
+//! word, the word is two singles; where it hands the word on, it is what the tag says. The widths
+//! of [`super::width`] hold for a function as a whole, and a cotangent that is moved as two
+//! singles, but is a double's, is another number as soon as it is added to something.
 //!
 //! **Answer.** A width is believed of an integer that is *made* of floats, and of one that is *used
 //! up* where it becomes floats: what comes back from there has that width, and nothing comes from
 //! elsewhere. It is not believed of an integer that comes from memory that holds floats of both
 //! sizes, directly or by way of a callee, and goes to such memory, to a callee that hands it on, or
-//! to a caller who does not know what it is. Such an integer has no width, so it is a piece (see
-//! [`super::fragments`]), and whoever knows of what size the float is puts it together. Directly
-//! behind the store of a float it is known what is read there.
+//! to a caller that does not know what it is. Such an integer has no width, so it is a piece (see
+//! [`super::fragments`]), and the access that knows the size of the float puts it together.
+//! Directly behind the store of a float it is known what is read there.
 //!
 //! **Errs** on the side of pieces, which are slower, and of traps, where something is done to such
 //! an integer that pieces cannot go through.

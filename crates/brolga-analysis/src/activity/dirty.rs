@@ -1,7 +1,7 @@
-//! Which blocks a fixed point has to look at again.
+//! Dirty blocks: which blocks a fixed point has to look at again.
 //!
 //! Most changes are seen by few blocks, but some may be seen by any, and each of many values may
-//! change so. Who opens all blocks therefore only notes when that was.
+//! change so. A value that opens all blocks therefore only notes when that was.
 
 use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;

@@ -1,16 +1,15 @@
-//! What lies above a float's mantissa: its sign and its exponent, which are constant wherever the
-//! float is differentiable.
+//! Exponent analysis: what lies above a float's mantissa, its sign and its exponent, which are
+//! constant wherever the float is differentiable.
 //!
 //! **Question.** Code that takes floats apart shifts the mantissa out. What is left has no
-//! derivative, whatever becomes of it: the power of two that `ldexp` multiplies by, say. But who
-//! shifts *up* first, and so on, a bit in each turn of a loop, gets the whole float out of the
-//! place of the sign, and what is put together again is a copy.
+//! derivative, whatever becomes of it: the power of two that `ldexp` multiplies by, say. But a loop
+//! that shifts *up* first, by one bit in each iteration, gets the whole float out of the place of
+//! the sign, and what it puts together is a copy.
 //!
 //! **Answer.** [`leaves_exponent`]: a shift to the right by so much, or a mask of so few bits, that
 //! of the float's own bits no mantissa is left, also counting what was shifted before, as far back
 //! as integers are masked, merged, chosen, or come round a loop. Nothing is asked of where they
-//! come from first: that is a float, or something of which nobody knows what it is (memory, a
-//! callee).
+//! come from first: that is a float, or something unknown (memory, a callee).
 //!
 //! **Errs** on the side of a mantissa where there are too many shifts to follow.
 

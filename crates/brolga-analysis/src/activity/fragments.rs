@@ -1,7 +1,7 @@
-//! Integers that are pieces of memory, and nothing else.
+//! Fragments of floats: integers that are bytes of memory, and nothing else.
 //!
-//! **Question.** A tainted integer has no cotangent, since nobody knows what it is. But one that
-//! has only been moved since it was loaded is just what lay there, and where it is stored that lies
+//! **Question.** A tainted integer has no cotangent, since it may be anything. But one that has
+//! only been moved since it was loaded is just what lay there, and where it is stored that lies
 //! again: its cotangent is the bytes of the shadow at the one place, to be put together with others
 //! at the other (`brolga_runtime::pieces`).
 //!

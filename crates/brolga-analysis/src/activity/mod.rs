@@ -1,4 +1,4 @@
-//! Which values carry a cotangent, of which shape, and what cannot be followed.
+//! Activity analysis: which values carry a cotangent, of which shape, and what cannot be followed.
 //!
 //! **Question.** A value is *active* if it is *varied* (depends on an active input) and *useful*
 //! (an output depends on it). Floats are the easy part; integers may carry float bits unchanged,
@@ -23,14 +23,14 @@
 //! ([`crate::calls::result_sources`]) is, or carries bits; what is loaded, if such an integer was
 //! stored at the same place, at whatever time.
 //!
-//! Where ways meet (or a `select` chooses), such an integer on one of them would taint the floats
+//! Where paths meet (or a `select` chooses), such an integer on one of them would taint the floats
 //! that come by the others. So if some come, and it is no piece, the result carries floats, and the
-//! pullback checks that no cotangent goes back by that way. That is decided when all states are
+//! pullback checks that no cotangent goes back by that path. That is decided when all states are
 //! known, and then they are computed anew.
 //!
 //! Backwards from returns, stores and calls, the useful ones. Problems are reported only where the
 //! result is useful: bit tricks on inactive data, and on data that only steers control flow, are
-//! nobody's business.
+//! not reported.
 
 use brolga_ir::inst::Shape;
 use brolga_ir::map::HashMap;

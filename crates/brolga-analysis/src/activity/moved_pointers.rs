@@ -1,5 +1,5 @@
-//! Pointers that are moved as something else than pointers, so that their shadows would stay behind:
-//! refused (AD0141, AD0143).
+//! Moved pointers: pointers that are moved as something else, so that their shadows would stay
+//! behind: refused (AD0141, AD0143).
 
 use brolga_ir::Diagnostic;
 use cranelift_codegen::ir;

@@ -1,4 +1,4 @@
-//! What each memory access means for the derivative, and stores that would lose one.
+//! Memory roles: what each access means for the derivative, and stores that would lose one.
 
 use brolga_ir::inst::Shape;
 use brolga_ir::{Diagnostic, Untracked};

@@ -1,4 +1,4 @@
-//! Additions that round.
+//! Rounding sums: additions of a constant so large that the sum is an integer.
 //!
 //! **Problem.** The sum of a float and a number so large that its unit in the last place is one is
 //! an integer: `(x + 1.5·2⁵²) - 1.5·2⁵²` is `x`, rounded, and so `sin`, `exp` and their like reduce

@@ -1,4 +1,4 @@
-//! Integers that are added to a float's bits.
+//! Ulp arithmetic: integers that are added to a float's bits.
 //!
 //! **Question.** `nextafter` adds one to the bits of a float, a fast `ldexp` adds a number to its
 //! exponent, and interpreters keep a double as its bits plus a constant (*NaN boxing*). What is the
@@ -26,13 +26,13 @@
 //! arithmetic on floats these are taken without their rounding: bits that are divided by `k` count
 //! `k` times as much, and cutting changes nothing.
 //!
-//! **Which additions are steps.** A step that is made of a number does no harm: nobody reads a
-//! float there, so no cotangent comes. But it costs, so an addition is one only where something
-//! says that it is made of a float's bits (and for a rough one, that it becomes such): one operand
-//! is, by moves and other steps, from a bitcast of a float or a place where floats are accessed as
-//! such ([`Steps::of`]); or the result becomes one in that way, or is chosen where such bits are
-//! not, and the other operand is plainly a number. Where both operands might be a float's nobody
-//! knows which is, and it is none. Bytes that are put together by an addition ([`bytes_of`]) are no
+//! **Which additions are steps.** A step that is made of a number does no harm: no float is read
+//! there, so no cotangent comes. But it costs, so an addition is one only where something says that
+//! it is made of a float's bits (and for a rough one, that it becomes such): one operand is, by
+//! moves and other steps, from a bitcast of a float or a place where floats are accessed as such
+//! ([`Steps::of`]); or the result becomes one in that way, or is chosen where such bits are not,
+//! and the other operand is plainly a number. Where both operands might be a float's, nothing says
+//! which is, and it is no step. Bytes that are put together by an addition ([`bytes_of`]) are no
 //! step, either, and neither are bytes that are cut off at the end, unless the rest is used as a
 //! float and as nothing else.
 

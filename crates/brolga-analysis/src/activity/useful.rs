@@ -1,4 +1,4 @@
-//! Backwards: what an output depends on.
+//! Usefulness: activity analysis backwards, what an output depends on.
 
 use brolga_rules::{MathKind, OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode};

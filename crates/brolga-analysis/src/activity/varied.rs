@@ -1,5 +1,5 @@
-//! Forwards: the state of each value, instruction by instruction. See the header of [`super`] for
-//! the lattice.
+//! Variedness: activity analysis forwards, the state of each value, instruction by instruction. See
+//! the header of [`super`] for the lattice.
 
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;

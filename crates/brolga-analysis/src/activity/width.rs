@@ -1,7 +1,8 @@
-//! Lane widths of integers that carry float bits: from where they become or were floats, along
-//! moves, both ways; across calls as far as the callees say what becomes of their parameters and
-//! where their results come from, and which of them they hand on ([`Link`]): a callee that returns
-//! what it is given need not know whose bits they are, but its callers on both sides do.
+//! Width inference: lane widths of integers that carry float bits, from where they become or were
+//! floats, along moves, both ways; across calls as far as the callees say what becomes of their
+//! parameters and where their results come from, and which of them they hand on ([`Link`]): a
+//! callee that returns what it is given need not know whose bits they are, but its callers on both
+//! sides do.
 
 use std::collections::hash_map::Entry;
 

@@ -1,4 +1,5 @@
-//! What a call goes to: a function of the program, a known C function, or something nobody knows.
+//! Callee resolution: whether a call goes to a function of the program, to a known C function, or
+//! to something unknown.
 
 use brolga_ir::program::symbol_in;
 use brolga_ir::{FuncKey, Program};

@@ -1,4 +1,4 @@
-//! Which releases of blocks can wait until the pullback is done.
+//! Deferred frees: which releases of blocks can wait until the pullback is done.
 //!
 //! **Problem.** In a combined function a load is done again where nothing has written to the place
 //! since ([`crate::memory::clobber`]), and what a program allocates it releases before it returns.

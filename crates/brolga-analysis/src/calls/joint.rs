@@ -1,33 +1,32 @@
-//! Which calls can be derived whole: forward part and reverse in one go, in the second half of the
-//! caller.
+//! Joint reversal: which calls run whole in the reverse half of the caller, primal and pullback in
+//! one go.
 //!
 //! **Problem.** A function that is called is derived as a pair, since its forward pass runs with
 //! the primal, and its pullback later. What it kept in between lies on the tape, a frame for each
 //! call. If the caller wants a gradient and no value, and what the call returns is only added up,
-//! nobody asks for the callee's value: it may as well run once, when its cotangent is known, and
-//! keep what it needs in registers.
+//! the callee's value is not needed: it may as well run once, when its cotangent is known, and keep
+//! what it needs in registers.
 //!
-//! **Question.** For which calls does it make no difference to anybody that the callee runs later,
-//! and does nobody need what it returns?
+//! **Question.** For which calls does it make no difference that the callee runs later, and is the
+//! result not needed?
 //!
 //! **Answer.** A call is listed if
 //! - the callee can be *delayed* ([`Delay`]): neither it nor anything that it calls writes memory
 //!   that outlives it, allocates or frees, calls what we do not know or through a pointer, uses
 //!   atomics, or asks the machine for an address;
-//! - nothing that the callee may [load](Effect::loads) is written behind the call, on any way to
+//! - nothing that the callee may [load](Effect::loads) is written after the call, on any path to
 //!   the end: not by stores, and not by calls. So the callee still finds what it would have found;
-//! - if the callee may trap, no memory is accessed behind the call: a write could be one that the
+//! - if the callee may trap, no memory is accessed after the call: a write could be one that the
 //!   callee was to prevent, and the shadow of a place that is read is written in the reverse of
 //!   that read, before the callee would have trapped because there is no such place. The fault of a
-//!   load guards nothing, as where loads that nobody needs are left out. Where memory is bounded
-//!   whoever accesses it ([`Program::confined`]), only calls of what we do not know are not to
-//!   stand behind it;
+//!   load guards nothing, as where loads without a use are left out. Where all accesses to memory
+//!   are bounded ([`Program::confined`]), only calls of unknown functions must not come after it;
 //! - if the callee loads what may be a pointer, the function has no stack slot: the shadows of
 //!   pointers in a slot are gone when the second half begins;
 //! - a return can be reached, so that there is a reverse;
 //! - its results are *unwanted*: they flow only into operations whose reverse does not ask for
 //!   their operands (additions, negations, conversions, selects, products with what is inactive),
-//!   through block parameters, and into returns. What a function returns nobody wants if it is
+//!   through block parameters, and into returns. What a function returns is unwanted if it is
 //!   itself derived without a value, and only of such functions is this asked. If the callee calls
 //!   others, the same question is put again for it.
 //!
@@ -40,8 +39,8 @@
 //! **Invariants.** Whatever is listed here, the gradient has the same bits: the callee's reverse
 //! runs at the same point of the caller's, adds to the same shadows in the same order, and reads
 //! the same numbers. A result that is thought unwanted and is needed after all costs time only,
-//! since the primal call is there until it is pruned. Runs are taken to end: what never returns
-//! protects nobody from what stands behind it.
+//! since the primal call is there until it is pruned. Runs are taken to end: a call that never
+//! returns guards nothing that comes after it.
 
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::{FuncKey, Program};

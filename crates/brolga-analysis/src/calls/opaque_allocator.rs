@@ -1,18 +1,18 @@
-//! Which functions of a program's own allocator are called as they are.
+//! Opaque allocators: which functions of a program's own allocator are called as they are.
 //!
 //! **Problem.** A C library's `malloc` and `free` are thousands of instructions of the program
-//! ([`brolga_ir::Allocator`]). To derive them takes longer than the function that somebody wants
-//! the gradient of, and what is recorded of them undoes nothing: an allocator's lists are integers,
-//! and a new block has nothing in it that anything depends on.
+//! ([`brolga_ir::Allocator`]). To derive them takes longer than the function whose gradient is
+//! wanted, and what is recorded of them undoes nothing: an allocator's lists are integers, and a
+//! new block has nothing in it that anything depends on.
 //!
 //! **Answer.** Such a function is called in the first half as in the primal, and has no other: it
 //! is not derived, nor analysed, nor what it alone calls. A call of it is a [`CalleeKind::Plain`].
 //!
 //! **Why that is right.** The reverse of an allocation would take the cotangents of what was in the
 //! block before the program first wrote to it, the reverse of a release those of what is in it
-//! behind the release. By the promise of [`brolga_ir::Allocator`] nobody reads either, nor what
-//! lies between blocks, so these are zeros. What the function returns is a number that is used as
-//! an address. What it writes the analyses take on trust with or without its body
+//! behind the release. By the promise of [`brolga_ir::Allocator`] neither is read, nor what lies
+//! between blocks, so these are zeros. What the function returns is a number that is used as an
+//! address. What it writes the analyses take on trust with or without its body
 //! ([`crate::memory::mod_ref`], [`crate::memory::points_to`]): the block that is released, and what
 //! lies in front of memory. And since the first half calls it as often as the primal does, in the
 //! same order, with the same arguments, it gives the same blocks. Where memory is restored all that
@@ -29,9 +29,9 @@
 //!   and functions of the embedder, which do not matter for derivatives (`Program::define_host`);
 //! - in a loop, or in a function that is called in one, it stores only what cannot fill a block
 //!   with anything: *marks*, which are small constants other than zero; *counts*, which are another
-//!   number in each turn (all that leads back to the head of the loop adds a constant to it, and no
-//!   way leads round the store without passing there); and whatever it likes in front of memory,
-//!   where a WebAssembly module has its globals;
+//!   number in each iteration (all that leads back to the head of the loop adds a constant to it,
+//!   and no way leads round the store without passing there); and whatever it likes in front of
+//!   memory, where a WebAssembly module has its globals;
 //! - what allocates stores nothing at the address that it returns or behind it by a constant, nor
 //!   hands that address on. Variables that lie in memory, as all do without optimisation, are
 //!   followed: what is loaded from a place that is reached from a global (the stack pointer) by a

@@ -1,4 +1,4 @@
-//! What a callee's results are made from, for its callers.
+//! Jump functions: what a callee's results are made from, for its callers.
 //!
 //! **Problem.** A call that is given anything active, or a pointer to what may be, has results that
 //! depend on it, for all that its caller can see. Often they do not: a callee writes what is active
@@ -7,8 +7,8 @@
 //! and may be refused for what it does with it.
 //!
 //! **Answer.** For each result the parameters that lead to it, from operand to operand, through
-//! parameters of blocks and results of callees; or anything, where memory is read on the way or
-//! somebody is asked of whom nothing is known.
+//! parameters of blocks and results of callees; or anything, where memory is read on the way, or an
+//! unknown function is called.
 //!
 //! **Lattice.** Sets of parameters, and anything above them. Sets only grow, so recursion
 //! converges: a result that a function gets from itself alone is made from nothing.

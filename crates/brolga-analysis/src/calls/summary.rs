@@ -1,5 +1,5 @@
-//! What is known of a function without its body: its summary, and those of a program
-//! ([`super::summarise`] computes them).
+//! Function summaries: what is known of a function without its body, and of all functions of a
+//! program ([`super::summarise`] computes them).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Edges of the primal, and which blocks run at most once per call.
+//! Control-flow graph of the primal: its edges, and which blocks run at most once per call.
 //!
 //! Parallel edges have been split, so an edge is named by its two blocks. A block outside every
 //! cycle runs at most once per call: what it records has a fixed place in the activation frame, and

@@ -1,4 +1,4 @@
-//! Whose cotangent may be infinite because a root is at the edge of its domain.
+//! Roots at the edge of their domain: whose cotangent may be infinite because of one.
 //!
 //! **Problem.** The slope of `sqrt` at zero is infinite, and that of what it is the root of may be
 //! zero there: `∞ · 0` is NaN, though a norm has a cone's tip at zero, and its mean slope is zero

@@ -1,4 +1,4 @@
-//! Whose cotangent is one.
+//! Unit cotangents: whose cotangent is the constant one (constant propagation of seeds).
 //!
 //! **Problem.** Where the cotangent of a result is one by promise
 //! ([`ResultActivity::Unit`](brolga_ir::ResultActivity)), so is that of every sum that leads to it,

@@ -1,4 +1,5 @@
-//! What memory behind a pointer holds: doubles, singles, pointers or integers.
+//! Contents inference: what memory behind a pointer holds (doubles, singles, pointers or integers),
+//! by classes of addresses, after Steensgaard.
 //!
 //! **Question.** An integer load may move a pointer, the bits of a double, the bits of two singles,
 //! or a number. CLIF does not say; the accesses around it do.
@@ -9,9 +10,9 @@
 //! one class. Each class and each *cell* (base and constant offset) collects evidence from typed
 //! accesses, from bitcasts of loaded or stored integers, from addresses that are loaded, from
 //! callees and from what the caller declared. A question about a place is answered by its cell if
-//! that has evidence, else by its class. Whether a word that nobody uses as an address is a pointer
-//! for lying among pointers is asked last ([`beside_pointers`]), when it is known which integers
-//! carry a float's bits ([`carried`]).
+//! that has evidence, else by its class. Whether a word that is not used as an address is a pointer
+//! because it lies among pointers is decided last ([`beside_pointers`]), when it is known which
+//! integers carry a float's bits ([`carried`]).
 //!
 //! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only
 //! as far as the function and its callees see. Where the evidence is contradictory or absent the

@@ -1,4 +1,4 @@
-//! Kinds: what memory or an integer may hold, as a set.
+//! Kinds: what memory or an integer may hold, as a set (the lattice of type inference).
 
 use brolga_ir::inst::Shape;
 use brolga_ir::request::Elem;

@@ -1,4 +1,4 @@
-//! Which integers are pointers, and where their shadows come from.
+//! Pointer inference: which integers are pointers, and where their shadows come from.
 //!
 //! **Question.** In CLIF a pointer is an integer. Which integers are used as addresses, and which
 //! shadow delta (see `brolga_ir::inst`) belongs to each?

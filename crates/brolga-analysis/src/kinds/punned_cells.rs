@@ -1,4 +1,4 @@
-//! Places that hold pointers and floats by turns, across calls.
+//! Punned cells: places that hold a pointer and a float at different times, across calls.
 //!
 //! **Question.** The shadow of a place is the address of a shadow while a pointer is there, and a
 //! cotangent while a float is. A function that stores a float has to know whether a pointer may

@@ -1,4 +1,4 @@
-//! Which integer parameters are places in an instance's memory.
+//! Address inference for WebAssembly: which integer parameters are places in an instance's memory.
 //!
 //! **Question.** WebAssembly's pointers are numbers: a place is the instance's address plus a
 //! 32-bit integer. A pass that asks of every integer of four bytes that comes from memory whether
@@ -10,8 +10,8 @@
 //! parameter. The second is a fixpoint over calls.
 //!
 //! **Errs** on the side of yes: one use is enough, on whatever path. So it is no proof that a
-//! parameter never is a part of a float, only a reason not to expect it; who acts on it has to be
-//! right in any case.
+//! parameter never is a part of a float, only a reason not to expect it: a pass that acts on it has
+//! to be right in any case.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};

@@ -1,4 +1,4 @@
-//! Additions in place: `a[i] += t`, which leaves the cotangent of `a[i]` where it is.
+//! Accumulation in place: `a[i] += t`, which leaves the cotangent of `a[i]` where it is.
 //!
 //! ```text
 //! x  = load a          reverse, by the rules        reverse, in place

@@ -1,4 +1,4 @@
-//! Which bytes an access may touch, as far as its address tells.
+//! Alias analysis: which bytes an access may touch, as far as its address tells.
 //!
 //! **Question.** Two accesses of memory that comes from one place (a parameter, a stack slot): can
 //! they overlap?

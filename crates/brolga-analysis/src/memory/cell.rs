@@ -1,4 +1,4 @@
-//! Places in memory that have a name: a base and a constant offset.
+//! Cells: places in memory that have a name, a base and a constant offset.
 //!
 //! Two accesses with the same cell are to the same place. Two with different cells may be as well:
 //! a base is what the function calls it, and parameters may overlap. Stack slots and data objects

@@ -1,4 +1,4 @@
-//! Which loads read memory that nobody writes afterwards.
+//! Clobber analysis: which loads read memory that nothing writes afterwards.
 //!
 //! **Question.** In a combined function the second half runs when the first has just ended. What
 //! the first half loaded from memory is still there, unless something has written to it since.
@@ -7,7 +7,7 @@
 //! **Answer.** Every access has a [place](crate::memory::alias): an *origin* (a stack slot, a data
 //! object, a parameter, an allocation, or unknown), and bytes around it, as far as the address
 //! tells. A load may be done again if no write to memory that may be the same can come after it, on
-//! any path, the next turns of loops included: stores, atomics, calls that may write (what
+//! any path, later iterations of loops included: stores, atomics, calls that may write (what
 //! functions of the program may write is their [effect](crate::memory::mod_ref)). A load that the
 //! frontend has marked `readonly` always may.
 //!

@@ -1,4 +1,4 @@
-//! Loads of memory that the caller has said to be constant.
+//! Constant memory: loads of what the caller has said to be constant.
 //!
 //! **Question.** Where memory is one piece (a WebAssembly module's), all of it has a shadow, and a
 //! parameter that is an address in it has none of its own that could be left out. The caller can

@@ -1,4 +1,4 @@
-//! Memory that a function makes for itself and shows to nobody.
+//! Escape analysis: memory that a function makes for itself and that no other code can address.
 //!
 //! **Question.** A stack slot, or a block from `malloc` or `calloc`: can anything but the loads of
 //! this function see what it holds?
@@ -7,12 +7,12 @@
 //! parameters, and through the known functions that return what they are given. If each ends as the
 //! address of a plain load or store, in a comparison, as an operand of a known memory function, or
 //! where a known function writes a result, the memory is *private*. If the address is stored,
-//! returned, passed to anybody else, or goes through any other arithmetic, it is not.
+//! returned, passed to any other function, or goes through any other arithmetic, it is not.
 //!
 //! Two answers are given for an address. It may *lead* to several private pieces of memory,
 //! wherever the taint has come; it is *within* one if nothing else can be meant
-//! ([`Places::origin`]). Who asks what may read a piece takes the first, who asks what writes to
-//! nothing else the second.
+//! ([`Places::origin`]). The first answers what may read a piece, the second what writes to nothing
+//! else.
 //!
 //! **Arguments.** Memory behind a parameter is private, too, if the caller says that nothing else
 //! leads there and that it does not read what the function leaves there: then only the function's

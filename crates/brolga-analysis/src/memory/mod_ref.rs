@@ -1,4 +1,4 @@
-//! What memory a function may write to, and what it reads, for its callers.
+//! Mod/ref analysis: what memory a function may write to, and what it reads, for its callers.
 //!
 //! **Lattice.** An effect is a short list of [`Part`]s, none of which lies within another: bytes at
 //! some distance from where a parameter points, or anywhere, and in which

@@ -1,4 +1,4 @@
-//! Which blocks of the program's own allocator an address may be in.
+//! Points-to analysis: which blocks of the program's own allocator an address may be in.
 //!
 //! **Problem.** Where memory is one piece (a WebAssembly module's), every address is the instance
 //! pointer plus a number, so a store to one array may be a store to any other. But the numbers come

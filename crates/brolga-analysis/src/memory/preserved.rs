@@ -1,35 +1,36 @@
-//! Which memory a callee's pullback may read again.
+//! Preserved memory: what a callee's pullback may read again.
 //!
 //! **Problem.** A function that is called is derived as a pair. Its pullback runs long after its
-//! forward pass, and what was done to memory in between only its callers know. So whatever a pair
-//! loads it records, if its reverse asks for it: two arrays for a scalar product that nobody writes
-//! to before or after.
+//! forward pass, and only its callers know what was done to memory in between. So a pair records
+//! whatever it loads, if its reverse needs it: two arrays for a scalar product, although nothing
+//! writes to them.
 //!
-//! **Answer.** A call tells: *memory that a parameter leads to is kept*, if from the start of the
-//! call until all of the reverse half is done nobody writes to it, the callee included. A pair
+//! **Answer.** A call tells: *memory that a parameter leads to is kept*, if nothing writes to it
+//! from the start of the call until all of the reverse half is done, the callee included. A pair
 //! loads from kept memory again, and tells its own callees. What is kept is part of a
 //! [`Variant`](crate::Variant): a set of parameters, and of *the rest* ([`OTHER`]), which is all
 //! that is older than the call and that no parameter leads to.
 //!
-//! *Who knows first* is a function that does both halves in one go (a combined function, or a
+//! *The first to know* is a function that does both halves in one go (a combined function, or a
 //! callee that is derived whole): its second half begins when its first ends, so from a call on,
-//! memory is written by that call and what can come behind it in the function, and by nobody else.
+//! memory is written by that call and what can come after it in the function, and by nothing else.
 //! These are the writes that [`clobber`](crate::memory::clobber) asks about, calls by their
-//! [effects](crate::memory::mod_ref), next turns of loops included; the call itself counts.
+//! [effects](crate::memory::mod_ref), later iterations of loops included; the call itself counts.
 //! Releases count as writes, unless they [wait](crate::calls::deferred_free) until the second half
 //! is done. A pair knows what it was told, and that only: what its arguments that lead to kept
 //! memory lead to is kept for its callees.
 //!
 //! *What an address leads to* is told in two ways, whose arguments are those of
-//! [`places`](crate::memory::alias) and [`crate::memory::points_to`]: it has a parameter as its origin, so it is an
-//! offset from what the caller has passed; or, where the program brings its allocator, it is made
-//! from some of the parameters and nothing else. Either way the access is one of the object that
-//! the argument led to, as if the callee's body stood in the place of the call. What has been
-//! loaded and is used as an address leads elsewhere: to the rest, if the function has made no
-//! memory itself that could be found there (a slot, or a block that has escaped); if it has,
-//! nothing of the rest is taken for kept. Without an allocator the rest is all that is older. With
-//! one it leaves out what parameters lead to; if such an object could be found elsewhere after all,
-//! it has escaped where it was made ([`crate::memory::points_to`]), and there the rest has it in.
+//! [`places`](crate::memory::alias) and [`crate::memory::points_to`]: it has a parameter as its
+//! origin, so it is an offset from what the caller has passed; or, where the program brings its
+//! allocator, it is made from some of the parameters and nothing else. Either way the access is one
+//! of the object that the argument led to, as if the callee's body stood in the place of the call.
+//! What has been loaded and is used as an address leads elsewhere: to the rest, if the function has
+//! made no memory itself that could be found there (a slot, or a block that has escaped); if it
+//! has, nothing of the rest is taken for kept. Without an allocator the rest is all that is older.
+//! With one it leaves out what parameters lead to; if such an object could be found elsewhere after
+//! all, it has escaped where it was made ([`crate::memory::points_to`]), and there the rest has it
+//! in.
 //!
 //! **Why that is enough.** Between the load and the pullback's use of it, memory is written (1) by
 //! the callee behind the load, which counts with the call; (2) by its callers behind the call, and
@@ -40,11 +41,11 @@
 //! that the argument leads to is one of the function of both halves (a pair never says of its own
 //! slots or blocks that they are kept), and blocks that are released are written.
 //!
-//! **Invariants.** Fewer bits are always right, so whoever has no use for a fact may drop it.
+//! **Invariants.** Fewer bits are always right, so a function without a use for a fact may drop it.
 //! Functions that are called through pointers are told nothing, nor is the program's allocator,
 //! whose accesses are not C's. Forward passes and pullbacks that users call themselves
-//! (`Mode::Split`) contain nobody who knows first. A load that is done again has been done before,
-//! so it does not trap.
+//! (`Mode::Split`) contain no function that knows first. A load that is done again has been done
+//! before, so it does not trap.
 //!
 //! In front of an instance's memory there are globals and sizes, which have no owner: those are
 //! never kept.

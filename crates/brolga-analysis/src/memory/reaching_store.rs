@@ -1,4 +1,4 @@
-//! The last store to a place before a load, where that is certain.
+//! Reaching stores: the last store to a place before a load, where that is certain.
 //!
 //! Evidence about a cell (see [`crate::kinds::contents`]) says what it holds at one time or
 //! another. Where a load follows a store to the same bytes in its own block, or in blocks that lead

@@ -1,18 +1,18 @@
-//! Which loads a pullback that undoes every write can do again, and where.
+//! Availability under undo: which loads a pullback that undoes every write can do again, and where.
 //!
 //! **Question.** In memory mode `restore` the reverse of a store puts back what was there before.
-//! If nobody else has a turn between the two halves (the caller asked for one function that does
-//! both), memory is at each point of the pullback what it was at that point of the primal. A load
-//! may then be done again in the reverse of a statement that reads its result, however often the
-//! place is written later: arrays that are updated in place need no record of what was read, only
-//! of what was overwritten. That holds across calls too, since the functions of the program undo
-//! their writes alike.
+//! If no other code runs between the two halves (the caller asked for one function that does both),
+//! memory is at each point of the pullback what it was at that point of the primal. A load may then
+//! be done again in the reverse of a statement that reads its result, however often the place is
+//! written later: arrays that are updated in place need no record of what was read, only of what
+//! was overwritten. That holds across calls too, since the functions of the program undo their
+//! writes alike.
 //!
 //! **Answer.** A load L may be done again in the reverse of a statement S that L dominates, if no
 //! write that may be to the [same place](crate::memory::clobber) happens from L to S, S included
 //! (the reverse of a store undoes it before it asks for anything). Within the block of L that is a
 //! stretch of instructions; any other block is reached by ways on which L does not run again, since
-//! S reads the last result of L. Writes that nobody undoes must not come after L at all.
+//! S reads the last result of L. Writes that are not undone must not come after L at all.
 //!
 //! **Undone** are stores and atomics of any type, the block copies of C, and calls of functions of
 //! the program all of whose writes are. Blocks that are freed stay until the end, so `free` writes

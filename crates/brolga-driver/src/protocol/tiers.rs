@@ -1,6 +1,6 @@
-//! What a rule becomes when its calls have paid for it.
+//! Tiers: what a rule becomes when its calls have paid for it.
 //!
-//! Who calls a rule again must not see from the numbers that another one has taken its place
+//! A caller must not see from the numbers that another rule has taken the place of the first
 //! ([`brolga::Effort::Tiered`]): both tiers give the same bits, but for signs of zeros, with calls
 //! replaced as by default. So that there is a second one, it overwrites all shadows that the first
 //! one does. The first one records no more than the second, but for what its tape has room for

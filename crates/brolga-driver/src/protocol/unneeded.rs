@@ -1,9 +1,8 @@
-//! Memory that nobody reads after the call.
+//! Memory that is not read after the call (`no_need`).
 //!
 //! Where no two arguments share memory and the function writes to one, all buffers are declared
-//! `noalias` and `no_need`. Then less may be written, and what nobody asks for need not be
-//! computed; but the values that are returned and the gradient must be what they are without these
-//! claims.
+//! `noalias` and `no_need`. Then less may be written, and what has no use need not be computed; but
+//! the values that are returned and the gradient must be what they are without these claims.
 
 use brolga::{Error, Mode, Options, Pass, Program};
 

@@ -1,4 +1,4 @@
-//! Lists of an instruction that are mostly short: what it defines, and the operands of arithmetic.
+//! Short lists of an instruction: what it defines, and the operands of arithmetic.
 //!
 //! **Problem.** A vector that has room for its first elements takes 24 bytes or 32, a third of an
 //! instruction, and there are as many instructions as would fill the caches several times.
@@ -7,7 +7,7 @@
 //! for them. Arithmetic has three operands at most, so a list of them is three names and how many
 //! count.
 //!
-//! **Invariants.** Both are slices to whoever reads them, and equal if those are.
+//! **Invariants.** Both are slices to their readers, and equal if those are.
 
 use std::fmt::{Debug, Formatter, Result};
 use std::ops::{Deref, DerefMut};

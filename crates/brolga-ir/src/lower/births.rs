@@ -1,4 +1,5 @@
-//! Where cotangents begin, and which of them may share a variable.
+//! Live ranges of cotangent variables: where cotangents begin, and which of them may share a
+//! variable.
 //!
 //! **Problem.** A cotangent that several blocks ask for is a variable of `cranelift-frontend`. The
 //! frontend keeps a table by block for each variable, and looks for what a variable has block by
@@ -19,9 +20,9 @@
 //!
 //! **Invariants.** In between the last time that a cotangent was set and a block that asks for it,
 //! on any way, there are only blocks of its span. If that is where it is alive, by definition.
-//! Otherwise, let it begin in B. B dominates those who ask, and runs once, when nobody has added
-//! yet. Behind B places go up, but on cycles, which the span has as a whole. And whoever shares the
-//! variable sets it within another span.
+//! Otherwise, let it begin in B. B dominates the blocks that ask, and runs once, before anything is
+//! added. Behind B places go up, but on cycles, which the span has as a whole. And a cotangent that
+//! shares the variable sets it within another span.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Where functions grow.
+//! Buffers of lowering: the tables in which functions grow, kept for each thread.
 //!
 //! **Problem.** A function is a dozen tables by value, by block and by instruction, and the
 //! frontend has others while it is built. They grow as instructions come, by moving again and
@@ -8,8 +8,9 @@
 //! tables are as large as they had to be before. What is made in there is copied out, no larger
 //! than it is, unless it is too large to be kept. Cranelift reuses its contexts in the same way.
 //!
-//! **Invariants.** What is made does not depend on what was made before. Whoever has taken the
-//! buffers has them alone: who asks meanwhile gets new ones, and after a panic there are none.
+//! **Invariants.** What is made does not depend on what was made before. A lowering that has taken
+//! the buffers has them alone: another one gets new ones meanwhile, and after a panic there are
+//! none.
 
 use std::cell::Cell;
 

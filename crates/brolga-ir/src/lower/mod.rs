@@ -1,4 +1,4 @@
-//! `CfgBlocks` to CLIF.
+//! Lowering: `CfgBlocks` to CLIF.
 //!
 //! **Problem.** A complete graph of derived blocks has stable names and no SSA numbering.
 //! **Answer.** One walk over the blocks, each behind one that leads to it, through

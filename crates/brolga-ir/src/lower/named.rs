@@ -1,4 +1,4 @@
-//! What names mean while a graph is lowered.
+//! Name lookup: what names mean while a graph is lowered.
 //!
 //! Every operand of every derived instruction is looked up here, so that is an index and no hash:
 //! names are numbered densely as they are, by primal values and derived values. Where a block

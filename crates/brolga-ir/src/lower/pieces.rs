@@ -1,5 +1,4 @@
-//! Accesses to shadows of what moves in pieces, which the run time puts together
-//! (`brolga_runtime::pieces`).
+//! Accesses to shadows of fragments, which the run time puts together (`brolga_runtime::pieces`).
 //!
 //! Most of what moves in pieces is no float, or has no cotangent. So a place is only taken by a
 //! call if there is something in the words of the shadow in which it lies, or something waits

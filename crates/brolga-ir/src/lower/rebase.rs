@@ -1,4 +1,4 @@
-//! Addresses of shadows that start from where the shadow starts.
+//! Rebasing: shadow addresses that start from where the shadow starts.
 //!
 //! **Problem.** The shadow of what is at `base + i` is at `base + i + delta`. The processor adds
 //! two numbers in an access for nothing, but not three, so each access of a shadow has an addition

@@ -1,4 +1,4 @@
-//! A function once more, numbered in the order of its blocks.
+//! Renumbering: a function once more, numbered in the order of its blocks.
 //!
 //! What [`super::lower`] makes of a lifted function, without the graph on the way: blocks,
 //! parameters, instructions and whatever they refer to are numbered as they come, and what nothing

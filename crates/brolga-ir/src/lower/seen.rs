@@ -1,4 +1,4 @@
-//! What a graph asks for: one look at all of it, before it is lowered.
+//! Use counts of a graph: one look at all of it, before it is lowered.
 //!
 //! A cotangent is a frontend variable, so that it finds its way through blocks. But one that begins
 //! as zero in a block and is asked for nowhere else has no way to find: what it is at present is

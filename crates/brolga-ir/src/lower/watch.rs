@@ -1,19 +1,19 @@
-//! What is watched: sums of numbers that are finite only if all of those are.
+//! Watched sums: sums of numbers that are finite only if all of those are.
 //!
 //! **Problem.** An addition for each number is what watching costs, but each waits for the one
 //! before it, and the sum wants a register from the first number to the last. **Answer.** What a
 //! block watches is added up by itself, and joins a sum at the end of the block: that of the
 //! function, one that a loop has for each run of it ([`Sum::Loop`]), so that runs do not wait for
 //! each other, or one in memory ([`Sum::Aside`]), which it joins before a call, too. A sum of a
-//! loop joins that of the function behind the loop.
+//! loop joins that of the function after the loop.
 //!
 //! Of numbers that must not be zero the least may be kept instead ([`Sum::Least`]).
 //!
 //! Flags are simpler: a variable is set if any of them is.
 //!
 //! **Invariants.** All sums but those of loops are zero from the entry on; those of loops in front
-//! of their loops ([`AdOp::WatchFrom`](crate::inst::AdOp)). Whoever asks ([`Cx::watched`]) comes
-//! behind all loops, so those have joined by then.
+//! of their loops ([`AdOp::WatchFrom`](crate::inst::AdOp)). The question ([`Cx::watched`]) comes
+//! after all loops, so those have joined by then.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, StackSlot, StackSlotData, StackSlotKind, Type, types};

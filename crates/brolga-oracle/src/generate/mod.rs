@@ -1,9 +1,9 @@
 //! Random programs in CLIF, valid by construction.
 //!
 //! A generated program passes Cranelift's verifier, ends after a bounded number of instructions,
-//! never leaves its buffers, never reads what nobody wrote, and computes with numbers of moderate
-//! size. It therefore can be run as it is, and any disagreement between two ways of differentiating
-//! it is somebody's mistake.
+//! never leaves its buffers, never reads what was not written, and computes with numbers of
+//! moderate size. It therefore can be run as it is, and any disagreement between two ways of
+//! differentiating it is a mistake of one of them.
 //!
 //! How each promise is kept:
 //!

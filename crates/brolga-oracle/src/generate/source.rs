@@ -1,9 +1,9 @@
-//! Where decisions come from: a seed, or bytes that somebody else chose.
+//! Decisions of a generator: drawn from a seed, or read from bytes.
 //!
 //! A generator asks a [`Source`] for every decision. From a seed it draws pseudo-random numbers,
 //! the same in every run. From bytes it reads them until they end, and then answers zero for ever,
-//! so a byte string is a program too, a shorter string tends to be a smaller program, and whoever
-//! mutates bytes mutates programs.
+//! so a byte string is a program too, a shorter string tends to be a smaller program, and a
+//! mutation of bytes is a mutation of programs.
 
 /// A stream of decisions.
 #[derive(Clone, Debug)]

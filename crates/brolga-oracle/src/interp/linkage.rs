@@ -1,6 +1,6 @@
 //! Addresses of functions and data objects.
 //!
-//! By default each function has an address inside a table that nobody reads, and each data object
+//! By default each function has an address inside a table that is never read, and each data object
 //! is a copy of its own. An embedder that has compiled the program can put the compiled addresses
 //! here instead; then function pointers and data that both sides store in memory mean the same
 //! thing.

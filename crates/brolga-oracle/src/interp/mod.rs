@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! value.rs        values as bits           int.rs float.rs libm.rs   operations on one lane, pure functions
-//! provenance.rs   which float a byte is of domain.rs                 who is told of float operations
+//! provenance.rs   which float a byte is of domain.rs                 what is told of float operations
 //! machine.rs      frames and calls         step.rs                   one instruction: the exhaustive table
 //! arith.rs        operations by lanes      moves.rs                  operations that move or mask bits
 //! memory.rs       loads, stores, atomics   externs.rs linkage.rs     C functions; addresses

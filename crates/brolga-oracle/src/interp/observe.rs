@@ -1,11 +1,11 @@
 //! What happens to floats that no float operation takes: compared, rounded away, not chosen,
 //! overwritten.
 //!
-//! A domain hears of a float operation only if a derivative goes through it. Whoever wants to know
-//! where derivatives *end* needs the rest. Nothing of that is the business of single instructions:
-//! whatever an instruction is, a float among its operands either appears in its results, or is an
-//! operand of a node that it made, or ends there. So all of it is observed here, around the step,
-//! and only for domains that ask ([`Domain::OBSERVES`]).
+//! A domain hears of a float operation only if a derivative goes through it. To say where
+//! derivatives *end*, the rest is needed. None of that depends on single instructions: whatever an
+//! instruction is, a float among its operands either appears in its results, or is an operand of a
+//! node that it made, or ends there. So all of it is observed here, around the step, and only for
+//! domains that ask ([`Domain::OBSERVES`]).
 
 use cranelift_codegen::ir::{self, BlockArg};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! Sums with large constants, of which it shows later what they are.
+//! Rounding sums: sums with large constants, of which it shows later what they are.
 //!
 //! `x + 1.5·2⁵²` is a whole number. If the constant comes off again, or the bits of the sum are
 //! taken for an integer, that was a rounding, whose slope is zero; else it is a sum like others. So

@@ -1,4 +1,4 @@
-//! Run generated code so that a hardware trap in it comes back as an error and the process lives.
+//! Guarded calls: a hardware trap in generated code comes back as an error, and the process lives.
 //!
 //! *Problem.* A trap in CLIF is an undefined instruction or a faulting access in machine code: the
 //! kernel answers with a signal whose default is the end of the process. The code that trapped has
@@ -28,8 +28,8 @@
 //! the code has just called it: a call through a pointer that leads nowhere. Any other goes to the
 //! handler that was there before us, as the kernel would have delivered it.
 //!
-//! *Handlers that come later.* Whoever installs one after the first guarded call, and does not pass
-//! on what it does not know, takes our traps: they end as that handler sees fit, mostly with the
+//! *Handlers that come later.* A handler that is installed after the first guarded call, and does
+//! not pass on what it does not know, takes our traps: they end as it sees fit, mostly with the
 //! process. [`install_handlers`] puts ours in front again, and [`handlers_are_in_place`] tells,
 //! which a debug run asks before each call.
 //!

@@ -9,11 +9,11 @@
 //! | growth of memory, large copies, and calls out of which an exception would be caught, as Emscripten has them | a shim, see [`emscripten`] |
 //! | WASI preview 1 | a shim, see [`wasi`]: there are no files |
 //! | a global | the value that the embedder gives |
-//! | a memory or a table | one of the instance's own, of the size that is asked for: there is nobody who shares it |
+//! | a memory or a table | one of the instance's own, of the size that is asked for: it is not shared |
 //!
 //! A function that is none of these is a trap when it is called, and the trap says which import
 //! that was: what compilers make for JavaScript imports dozens, and a computation calls none of
-//! them. A global that nobody gives is an error when the module is loaded, since its value would be
+//! them. A global without a value is an error when the module is loaded, since its value would be
 //! made up. An embedder that wants every name to be known asks for that
 //! ([`Imports::refuse_missing`]).
 

@@ -8,14 +8,17 @@
 //! ```
 //!
 //! the lines between the two comments are what `cargo xtask dump docs/examples/loop.clif --stage
-//! pullback` prints now: all of it, or the named units (a block, a statement `inst3`, `Plan`).
-//! Without a stage it is the file itself. The test compares; `UPDATE_EXPECT=1` rewrites the
-//! document. `; grad:` lines of the examples are run as well.
+//! pullback` prints now: all of it, or the named units (a block, a statement `inst3`, `Plan`; the
+//! `headers` of all variants).
+//! Without a stage it is the file itself. Behind the stage may stand what differs from the
+//! defaults: `combined/gradient/versions` is of a gradient alone, with both versions of the
+//! pullback ([`settings`]). The test compares; `UPDATE_EXPECT=1` rewrites the document. `; grad:`
+//! lines of the examples are run as well.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brolga::{Options, Pass, Stage, dump};
+use brolga::{Effort, Mode, Options, Pass, PassSet, Stage, dump};
 use brolga_driver::protocol::derive;
 use brolga_driver::{Directive, File, Invocation, compare, guess, run};
 
@@ -68,7 +71,9 @@ fn regenerated(text: &str, used: &mut BTreeSet<String>) -> String {
         let (what, units) = what.split_once(':').unwrap_or((what, ""));
         let (file, stage) = what.split_once(' ').unwrap_or((what, ""));
         used.insert(file.to_owned());
-        let full = shown(&root().join("docs/examples").join(file), stage);
+        let examples = files(&root().join("docs/examples"), "clif");
+        let path = examples.iter().find(|p| p.ends_with(file)).unwrap_or_else(|| panic!("no example {file}"));
+        let full = shown(path, stage);
         let units: Vec<&str> = units.split_whitespace().collect();
         let selected = if units.is_empty() { full } else { select(&full, &units) };
         out.push_str(&format!("```text\n{}\n```\n", selected.trim_end()));
@@ -84,6 +89,7 @@ fn shown(path: &Path, stage: &str) -> String {
     if stage.is_empty() {
         return std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
+    let (stage, settings) = stage.split_once('/').unwrap_or((stage, ""));
     let stage = Stage::ALL.into_iter().find(|s| s.name() == stage).unwrap_or_else(|| panic!("no stage `{stage}`"));
     let file = read(path);
     let (func, _) = file.functions[0];
@@ -92,14 +98,29 @@ fn shown(path: &Path, stage: &str) -> String {
         _ => None,
     });
     let request = line.map_or_else(|| guess::request(&file.program, func), |call| call.request());
-    // Each pullback once, with its guards.
-    let options = Options { disabled: Pass::VersionGuards.into(), ..Options::as_calls() };
-    dump(&file.program, &request, &options, stage).unwrap_or_else(|e| panic!("{e}"))
+    dump(&file.program, &request, &self::settings(settings), stage).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Options of a dump: each pullback once, with its guards, unless both versions are asked for.
+fn settings(words: &str) -> Options {
+    let mut options = Options { disabled: Pass::VersionGuards.into(), ..Options::as_calls() };
+    for word in words.split('/').filter(|w| !w.is_empty()) {
+        match word {
+            "gradient" => options.mode = Mode::Gradient,
+            "versions" => options.disabled = PassSet::NONE,
+            "quick" => options.effort = Effort::Quick,
+            _ => panic!("no setting `{word}`"),
+        }
+    }
+    options
 }
 
 /// The named units of a dump's first function: each begins with a line whose first word is the
 /// name, and goes on while lines are indented deeper; the plan goes on to the end of its paragraph.
 fn select(text: &str, units: &[&str]) -> String {
+    if units == ["headers"] {
+        return text.lines().filter(|l| l.starts_with("; %")).map(|l| format!("{l}\n")).collect();
+    }
     let mut out = String::new();
     let mut inside: Option<(usize, bool)> = None;
     let headers = text.lines().enumerate().filter(|(_, l)| l.starts_with("; %"));

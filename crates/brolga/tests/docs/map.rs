@@ -87,19 +87,32 @@ fn braces(name: &str) -> Vec<String> {
     inside.split(',').map(|x| format!("{before}{x}{after}")).collect()
 }
 
+/// Names of files without their crate, as `plan/min_cut.rs`, and of cases, in any document.
 #[test]
-fn files_of_the_glossary_exist() {
-    let text = std::fs::read_to_string(root().join("docs/GLOSSARY.md")).unwrap();
-    let sources = files(&root().join("crates"), "rs");
-    let sources: Vec<String> = sources.iter().map(|p| p.to_string_lossy().replace('\\', "/")).collect();
-    let rows = text.lines().filter(|l| l.starts_with("| ")).filter_map(|l| l.split(" |").nth(2));
-    let named = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
-    let is_path = |n: &String| n.contains('/') || n.ends_with(".rs");
-    let exists = |n: &String| {
-        let (file, folder) = (format!("/{n}"), format!("/{}/", n.trim_end_matches('/')));
+fn short_names_of_files_exist() {
+    let sources = files(&root().join("crates"), "rs").into_iter().chain(files(&root().join("benches"), "rs"));
+    let sources = sources.chain(["ir-tests", "xtask", "fuzz"].iter().flat_map(|f| files(&root().join(f), "rs")));
+    let sources: Vec<String> = sources.map(|p| p.to_string_lossy().replace('\\', "/")).collect();
+    let exists = |name: &str| {
+        let (file, folder) = (format!("/{name}"), format!("/{}/", name.trim_end_matches('/')));
         sources.iter().any(|s| s.ends_with(&file) || s.contains(&folder))
     };
-    let missing: Vec<String> = named.filter(is_path).filter(|n| !exists(n)).collect();
+    let mut missing = Vec::new();
+    for path in files(&root().join("docs"), "md") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let is_glossary = path.ends_with("GLOSSARY.md");
+        let prose: String = text.split("```").step_by(2).collect();
+        for name in prose.split('`').skip(1).step_by(2) {
+            let is_case = ["cases/", "wasm/"].iter().any(|f| name.starts_with(f)) && name.contains('.');
+            if is_case && !root().join("ir-tests").join(name).exists() {
+                missing.push(format!("{}: {name}", path.display()));
+            }
+            let is_name = name.ends_with(".rs") || is_glossary && name.contains('/');
+            if is_name && !name.contains(char::is_whitespace) && braces(name).iter().any(|n| !exists(n)) {
+                missing.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
     assert!(missing.is_empty(), "{missing:#?}");
 }
 

@@ -1,9 +1,9 @@
-//! The signal handler: ours or somebody else's fault.
+//! The signal handler: whether a fault is ours.
 //!
-//! Installed once, for good, the first time a guarded call is made. Whoever installs a handler
-//! later must pass on what it does not know, as we do, or have ours installed again
-//! ([`install_again`]): then what it has installed is asked after us. A later handler may pass on
-//! to ours, which passes on to it: what comes back so goes to the handler that was there first.
+//! Installed once, for good, the first time a guarded call is made. A program that installs a
+//! handler later must pass on what it does not know, as we do, or have ours installed again
+//! ([`install_again`]): then its handler is asked after ours. A later handler may pass on to ours,
+//! which passes on to it: what comes back so goes to the handler that was there first.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

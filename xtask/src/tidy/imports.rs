@@ -1,0 +1,238 @@
+//! Layers: what each crate may depend on, and what each folder of a crate may import.
+//!
+//! [`CRATES`] lists, for each package of the workspace, the packages of the workspace and the
+//! crates of Cranelift that its `[dependencies]` may name. What is missing from a row is what the
+//! crate must not know: `brolga-runtime` names no crate of Cranelift, and `brolga-oracle` no crate
+//! of the pass. [`FOLDERS`] does the same for modules at the top of a crate: which others their
+//! files may import. A file at the top counts as a folder of its own. Dependencies of tests are not
+//! looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::circles::{Modules, imports, modules};
+
+/// A name, and the names that it may import.
+type Row = (&'static str, &'static [&'static str]);
+
+/// Packages, by their folders, and what of the workspace and of Cranelift they may depend on.
+const CRATES: &[Row] = &[
+    ("crates/brolga-ir", &["cranelift-codegen", "cranelift-entity", "cranelift-frontend"]),
+    ("crates/brolga-rules", &["cranelift-codegen"]),
+    ("crates/brolga-runtime", &[]),
+    ("crates/brolga-analysis", &["brolga-ir", "brolga-rules", "cranelift-codegen", "cranelift-entity"]),
+    ("crates/brolga-oracle", &["brolga-ir", "cranelift-codegen", "cranelift-entity"]),
+    (
+        "crates/brolga-transform",
+        &[
+            "brolga-ir",
+            "brolga-rules",
+            "brolga-analysis",
+            "cranelift-codegen",
+            "cranelift-entity",
+            "cranelift-frontend",
+        ],
+    ),
+    (
+        "crates/brolga",
+        &[
+            "brolga-ir",
+            "brolga-rules",
+            "brolga-analysis",
+            "brolga-transform",
+            "brolga-runtime",
+            "cranelift-codegen",
+            "cranelift-frontend",
+            "cranelift-jit",
+            "cranelift-module",
+            "cranelift-native",
+            "cranelift-reader",
+        ],
+    ),
+    (
+        "crates/brolga-wasm",
+        &[
+            "brolga",
+            "brolga-ir",
+            "brolga-rules",
+            "brolga-runtime",
+            "cranelift-codegen",
+            "cranelift-entity",
+            "cranelift-frontend",
+        ],
+    ),
+    (
+        "crates/brolga-driver",
+        &[
+            "brolga",
+            "brolga-ir",
+            "brolga-oracle",
+            "brolga-transform",
+            "brolga-wasm",
+            "cranelift-codegen",
+            "cranelift-native",
+            "cranelift-reader",
+        ],
+    ),
+    ("ir-tests", &["brolga", "brolga-driver", "brolga-transform"]),
+    (
+        "fuzz",
+        &[
+            "brolga",
+            "brolga-driver",
+            "brolga-oracle",
+            "brolga-wasm",
+            "cranelift-codegen",
+            "cranelift-entity",
+            "cranelift-reader",
+        ],
+    ),
+    (
+        "benches",
+        &[
+            "brolga",
+            "brolga-analysis",
+            "brolga-driver",
+            "brolga-ir",
+            "brolga-rules",
+            "brolga-runtime",
+            "brolga-transform",
+            "cranelift-frontend",
+            "cranelift-jit",
+            "cranelift-module",
+        ],
+    ),
+    ("testing", &["brolga-ir", "cranelift-codegen", "cranelift-reader"]),
+    ("xtask", &["benches", "brolga", "brolga-driver", "brolga-oracle", "ir-tests"]),
+];
+
+/// Crates whose folders are layers, and what each folder may import besides itself.
+const FOLDERS: &[(&str, &[Row])] = &[
+    (
+        "brolga-analysis",
+        &[
+            ("query", &[]),
+            ("uses", &["cfg", "kinds"]),
+            ("variant", &["kinds", "memory"]),
+            ("cfg", &["memory", "query"]),
+            ("memory", &["activity", "calls", "cfg", "query", "uses", "variant"]),
+            ("kinds", &["activity", "calls", "cfg", "memory", "query", "uses", "variant"]),
+            ("activity", &["calls", "cfg", "kinds", "memory", "query", "uses", "variant"]),
+            ("guards", &["activity", "calls", "uses", "variant"]),
+            ("calls", &["activity", "cfg", "guards", "kinds", "memory", "query", "uses", "variant"]),
+        ],
+    ),
+    (
+        "brolga-transform",
+        &[
+            ("val_map", &[]),
+            ("derived", &[]),
+            ("dce", &["val_map"]),
+            ("clif", &["derived"]),
+            ("primal", &["clif"]),
+            ("facts", &["primal", "shadow"]),
+            ("shadow", &["facts", "plan", "primal", "translate"]),
+            ("translate", &["assemble", "facts"]),
+            ("plan", &["facts", "primal", "translate", "val_map"]),
+            ("guards", &["facts", "shadow", "translate"]),
+            ("assemble", &["dce", "facts", "guards", "plan", "primal", "shadow", "translate", "val_map"]),
+            ("emit", &["clif", "facts", "plan", "translate"]),
+            ("program", &["assemble", "clif", "derived", "facts", "pipeline", "plan", "primal", "translate"]),
+            (
+                "pipeline",
+                &["assemble", "clif", "derived", "emit", "facts", "plan", "primal", "program", "shadow", "translate"],
+            ),
+            ("derive", &["derived", "pipeline", "program"]),
+        ],
+    ),
+];
+
+/// What is wrong with the dependencies of all packages, and with imports between folders.
+pub fn check(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut manifests: BTreeMap<String, String> = BTreeMap::new();
+    for folder in ["", "crates"] {
+        for entry in std::fs::read_dir(root.join(folder)).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            if let Ok(text) = std::fs::read_to_string(entry.path().join("Cargo.toml")) {
+                manifests.insert(name, text);
+            }
+        }
+    }
+    found.extend(packages(CRATES, &manifests));
+    for (name, rows) in FOLDERS {
+        let modules = modules(&root.join("crates").join(name).join("src"));
+        found.extend(folders(rows, &modules).into_iter().map(|v| format!("{name}: {v}")));
+    }
+    found
+}
+
+/// Packages that are not in the table, and dependencies that their rows do not have.
+fn packages(table: &[Row], manifests: &BTreeMap<String, String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (folder, text) in manifests {
+        let Some((_, allowed)) = table.iter().find(|row| row.0 == folder) else {
+            found.push(format!("{folder} is not in the table of tidy/imports.rs"));
+            continue;
+        };
+        let ours = |name: &str| {
+            name.starts_with("brolga") || name.starts_with("cranelift-") || matches!(name, "benches" | "ir-tests")
+        };
+        for name in dependencies(text).into_iter().filter(|n| ours(n) && !allowed.contains(&n.as_str())) {
+            found.push(format!("{folder} must not depend on {name} (tidy/imports.rs)"));
+        }
+    }
+    found
+}
+
+/// Names below `[dependencies]`.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or("").split("\n[").next().unwrap_or("");
+    let names = section.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split(['.', ' ', '=']).next());
+    names.filter(|n| !n.is_empty()).map(str::to_owned).collect()
+}
+
+/// Imports between top modules that their rows do not have.
+fn folders(table: &[Row], modules: &Modules) -> Vec<String> {
+    let top = |module: &str| module.split("::").next().unwrap_or("").to_owned();
+    let mut found = BTreeSet::new();
+    for (from, to) in imports(modules) {
+        let (folder, other) = (top(&from), top(&to));
+        let row = table.iter().find(|row| row.0 == folder).map(|row| row.1);
+        match row {
+            None => found.insert(format!("the module {folder} is not in the table of tidy/imports.rs")),
+            Some(allowed) if folder != other && !allowed.contains(&other.as_str()) => {
+                found.insert(format!("{from} must not import {to} (tidy/imports.rs)"))
+            }
+            Some(_) => false,
+        };
+    }
+    found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{folders, packages};
+
+    #[test]
+    fn what_a_row_lacks_is_refused() {
+        let manifest = "[package]\nname = \"a\"\n\n[dependencies]\nbrolga-ir.workspace = true\ncranelift-jit = \"1\"\n\
+            libc = \"1\"\n\n[dev-dependencies]\nbrolga-rules = \"1\"\n";
+        let manifests = BTreeMap::from([("a".to_owned(), manifest.to_owned())]);
+        assert!(packages(&[("a", &["brolga-ir", "cranelift-jit"])], &manifests).is_empty());
+        assert_eq!(packages(&[("a", &["brolga-ir"])], &manifests).len(), 1);
+        assert_eq!(packages(&[("b", &[])], &manifests).len(), 1);
+    }
+
+    #[test]
+    fn folders_are_layers() {
+        let files = [("low::x", "fn f() {}"), ("high", "use crate::low::x::f;"), ("low", "use crate::high::g;")];
+        let modules = files.iter().map(|(m, t)| ((*m).to_owned(), (*t).to_owned())).collect();
+        assert!(folders(&[("low", &["high"]), ("high", &["low"])], &modules).is_empty());
+        assert_eq!(folders(&[("low", &[]), ("high", &["low"])], &modules).len(), 1);
+        assert_eq!(folders(&[("low", &["high"])], &modules).len(), 1);
+    }
+}

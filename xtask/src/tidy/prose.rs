@@ -1,0 +1,162 @@
+//! Prose: documents and comments, as far as lines and words tell.
+//!
+//! - Prose has at most [`WIDTH`] columns, in documents and in comments of Rust. Tables, listings,
+//!   and what has no space to break at may be longer.
+//! - A document has a most number of lines ([`bound`]), unless it is generated ([`GENERATED`]).
+//! - A document has no dates: it says what is, and `git log` says since when.
+//! - A document has no subject that is nobody in particular ([`VAGUE`]). In comments of Rust such
+//!   words are counted, and reported.
+
+/// Most columns of a line of prose.
+const WIDTH: usize = 100;
+/// Documents that are made by a test or a command, at least for the most part: no bound on lines.
+const GENERATED: [&str; 3] = ["docs/DESIGN-BY-EXAMPLE.md", "docs/DIAGNOSTICS.md", "docs/RULES.md"];
+/// Words for a subject that is not named.
+pub const VAGUE: [&str; 3] = [concat!("no", "body"), concat!("some", "body"), concat!("who", "ever")];
+/// Folders whose comments may still be wider: reported, not refused.
+const WIDER: [&str; 1] = ["crates/brolga-transform/"];
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// Most lines of a document.
+fn bound(name: &str) -> Option<usize> {
+    match name {
+        "docs/ARCHITECTURE.md" => Some(250),
+        "docs/PERFORMANCE.md" => Some(150),
+        "CHANGELOG.md" => Some(100),
+        _ if GENERATED.contains(&name) => None,
+        _ if name.starts_with("docs/design/") => Some(150),
+        _ => Some(300),
+    }
+}
+
+/// What is wrong with a document.
+pub fn document(name: &str, text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let lines = text.lines().count();
+    if let Some(most) = bound(name).filter(|most| lines > *most) {
+        out.push(format!("has {lines} lines; the limit is {most}"));
+    }
+    let mut listing = name == "docs/RULES.md";
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_start().starts_with("```") {
+            listing = !listing;
+            continue;
+        }
+        if listing {
+            continue;
+        }
+        if is_wide(line) && !is_table(line) && !line.starts_with("<!--") {
+            out.push(format!("line {number}: {} columns of prose; the limit is {WIDTH}", line.chars().count()));
+        }
+        // A message in italics is the program's, to the letter.
+        let quoted = line.starts_with("*A") || line.starts_with("*T");
+        for word in vague(line).filter(|_| !quoted) {
+            out.push(format!("line {number}: `{word}` is no subject: name the thing of the program that does it"));
+        }
+        if let Some(date) = date(line) {
+            out.push(format!("line {number}: `{date}`: documents have no dates"));
+        }
+    }
+    out
+}
+
+/// Comments of a Rust file that are wider than prose may be, and how many [`VAGUE`] words comments
+/// have.
+pub fn comments(text: &str) -> (Vec<String>, usize) {
+    let (mut wide, mut words) = (Vec::new(), 0);
+    let mut listing = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            listing = false;
+            continue;
+        };
+        let comment = comment.trim_start_matches(['/', '!']).trim_start();
+        if comment.starts_with("```") {
+            listing = !listing;
+            continue;
+        }
+        words += vague(comment).count();
+        if is_wide(line) && !listing && !is_table(comment) {
+            wide.push(format!("line {number}: a comment of {} columns; the limit is {WIDTH}", line.chars().count()));
+        }
+    }
+    (wide, words)
+}
+
+/// Whether wide comments of a file are reported only.
+pub fn may_be_wider(name: &str) -> bool {
+    WIDER.iter().any(|folder| name.starts_with(folder))
+}
+
+/// Whether a line is too long, and has a space at which it could have been broken.
+fn is_wide(line: &str) -> bool {
+    line.chars().count() > WIDTH && line.trim().trim_start_matches(['/', '!', '-', '*']).trim().contains(' ')
+}
+
+fn is_table(line: &str) -> bool {
+    line.trim_start().starts_with('|')
+}
+
+/// Words of a line that are [`VAGUE`].
+fn vague(line: &str) -> impl Iterator<Item = &'static str> {
+    let words: Vec<String> = line.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
+    VAGUE.into_iter().filter(move |v| words.iter().any(|w| w == v))
+}
+
+/// A date as `2000-01-31`, or a month with a year.
+fn date(line: &str) -> Option<&str> {
+    let is_year = |w: &str| w.len() == 4 && w.bytes().all(|b| b.is_ascii_digit()) && w.starts_with("20");
+    let number = |w: &str| w.len() == 2 && w.bytes().all(|b| b.is_ascii_digit());
+    let words = || line.split(|c: char| !c.is_alphanumeric() && c != '-').filter(|w| !w.is_empty());
+    let iso = words().find(|w| {
+        let parts: Vec<&str> = w.split('-').collect();
+        matches!(parts[..], [year, month, day] if is_year(year) && number(month) && number(day))
+    });
+    let month = || words().zip(words().skip(1)).find(|(a, b)| MONTHS.contains(a) && is_year(b)).map(|(a, _)| a);
+    iso.or_else(month)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VAGUE, comments, document};
+
+    #[test]
+    fn prose_is_held_to_its_width() {
+        let long = format!("{} {}", "a".repeat(60), "b".repeat(60));
+        assert_eq!(document("docs/X.md", &long).len(), 1);
+        assert!(document("docs/X.md", &format!("| {long} |\n```\n{long}\n```\n{}", "c".repeat(120))).is_empty());
+        let (wide, words) = comments(&format!("/// {long}\n//! ```\n//! {long}\n//! ```\nlet x = 1; // {long}\n"));
+        assert_eq!((wide.len(), words), (1, 0));
+    }
+
+    #[test]
+    fn documents_are_bounded_and_name_their_subjects() {
+        assert_eq!(document("docs/ARCHITECTURE.md", &"\n".repeat(251)).len(), 1);
+        assert!(document("docs/RULES.md", &"\n".repeat(2510)).is_empty());
+        for word in VAGUE {
+            assert_eq!(document("docs/X.md", &format!("What {word} reads.")).len(), 1);
+            assert_eq!(comments(&format!("// What {word} reads.")).1, 1);
+        }
+    }
+
+    #[test]
+    fn dates_are_found() {
+        let dated = ["as of 2026-01-31,", "since March 2026", "(2026-01-31)"];
+        assert!(dated.iter().all(|text| document("docs/X.md", text).len() == 1));
+        let free = ["in the 2000 steps", "March on", "x-2026-y", "version 2021"];
+        assert!(free.iter().all(|text| document("docs/X.md", text).is_empty()));
+    }
+}
