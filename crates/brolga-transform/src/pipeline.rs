@@ -42,6 +42,7 @@ use crate::plan::plan as make_plan;
 use crate::plan::rerun_loops::{again, holds_good};
 use crate::plan::table::{Again, Plan};
 use crate::primal::cse::copies;
+use crate::primal::mem2reg::Callees;
 use crate::primal::normalise::{Normalised, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape, served};
@@ -161,11 +162,12 @@ fn run(
     reached.extend(summarise::reachable_in(&program, request.func, |k| {
         bodies.get(&k).or(program.funcs[k].body.as_ref()).filter(|_| !program.plain.contains(k))
     }));
+    let callees = Callees::new(&program);
     for &k in &primals {
         let f = &program.funcs[k];
         let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);
         let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
-        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), isa) {
+        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), &callees, isa) {
             Ok(n) => {
                 normalised.insert(k, n);
             }
