@@ -26,7 +26,7 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 
 use crate::primal::edit::{BlockArgs, before};
-use crate::primal::exponent_idiom::shifted_up;
+use crate::primal::exponent_idiom::{same_bits, shifted_up};
 
 /// Values that are looked at for one word.
 const LOOKS: u32 = 256;
@@ -185,6 +185,11 @@ fn is_positive(func: &ir::Function, w: ir::Value) -> bool {
         let args = func.dfg.inst_args(i);
         match func.dfg.insts[i].opcode() {
             Opcode::Band => args.iter().filter_map(constant).any(|c| (c as u32) >> 31 == 0),
+            // Its own sign is taken off.
+            Opcode::Bxor => [(0, 1), (1, 0)].into_iter().any(|(w, sign)| {
+                let of = upper_half_of(func, args[w]).zip(sign_of(func, args[sign]));
+                of.is_some_and(|(x, y)| same_bits(func, x, y, 0))
+            }),
             Opcode::Ushr => constant(&args[1]).is_some_and(|by| (1..32).contains(&by)),
             _ => false,
         }

@@ -314,6 +314,11 @@ impl Rewrite<'_> {
         if self.func.dfg.value_type(x) == ty {
             return x;
         }
+        let constant = self.func.dfg.value_def(x).inst().map(|i| self.func.dfg.insts[i]);
+        if let Some(InstructionData::UnaryIeee64 { imm, .. }) = constant {
+            // The bits of a constant are no float's.
+            return before(self.func, at).ins().iconst(types::I64, imm.bits() as i64);
+        }
         before(self.func, at).ins().bitcast(ty, MemFlagsData::new(), x)
     }
 
