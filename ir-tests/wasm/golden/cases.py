@@ -357,6 +357,8 @@ def paths():
         Case("one_more", [0.1], "One that stays near one."),
         Case("cube_root_of_old", [5.3], "A number."),
         Case("cube_root_of_old", [-0.3], "A negative one.", seed=-2.0),
+        Case("above_whole", [5.3], "A number."),
+        Case("above_whole", [-2000000.3], "A negative one.", seed=0.5),
         Case("larger_first", [0.7, -1.3], "Swapped."),
         Case("larger_first", [-1.3, -0.7], "Not swapped.", seed=0.25),
         Case("replaced", [1.5, 40.0], "By a callee."),

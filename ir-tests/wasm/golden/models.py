@@ -640,6 +640,10 @@ def cube_root_of_old(x):
     return cube_root(x)
 
 
+def above_whole(x):
+    return (x - floor(x)) * x, {}
+
+
 def larger_first(x, y):
     low, high = sorted([fabs(x), fabs(y)])
     return high**3 + low, {}

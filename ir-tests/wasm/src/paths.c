@@ -327,6 +327,24 @@ EXPORT(cube_root_of_old) double cube_root_of_old(double x) {
     return y;
 }
 
+/* The largest whole number below, by masks that are computed: known by what it computes. */
+__attribute__((noinline)) static double whole(double x) {
+    Words u;
+    u.number = x;
+    int exponent = (int)(u.words.high >> 20 & 0x7ff) - 1023;
+    if (exponent < 0) return x < 0 ? -1 : 0;
+    if (exponent >= 52) return x;
+    if (exponent < 20) {
+        u.words.high &= ~(0x000fffffu >> exponent);
+        u.words.low = 0;
+    } else {
+        u.words.low &= ~(0xffffffffu >> (exponent - 20));
+    }
+    return x < u.number ? u.number - 1 : u.number;
+}
+
+EXPORT(above_whole) double above_whole(double x) { return (x - whole(x)) * x; }
+
 /* What lies in a frame may be written through an address that a global variable has. */
 static Words *shown;
 __attribute__((noinline)) static void show(double x) { shown->number = x; }

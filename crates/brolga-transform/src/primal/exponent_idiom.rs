@@ -161,7 +161,7 @@ impl Halves<'_> {
         match (func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)) {
             (Opcode::Select, &[c, a, b]) => {
                 // The double may have been chosen as its half was.
-                let [x, y] = chosen(func, x, c).unwrap_or([x, x]);
+                let [x, y] = chosen(func, x, (c, [a, b])).unwrap_or([x, x]);
                 agreed(self.apart(a, x)?, self.apart(b, y)?)
             }
             (op @ (Opcode::Iadd | Opcode::Isub), &[a, b]) => {
@@ -264,13 +264,33 @@ pub(crate) fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: 
     }
 }
 
-/// The two doubles, or their bits, of which one is chosen by a condition.
-fn chosen(func: &ir::Function, x: ir::Value, by: ir::Value) -> Option<[ir::Value; 2]> {
+/// The two doubles, or their bits, of which one is chosen as one of two words is by a condition.
+fn chosen(
+    func: &ir::Function,
+    x: ir::Value,
+    (by, words): (ir::Value, [ir::Value; 2]),
+) -> Option<[ir::Value; 2]> {
     let inst = func.dfg.value_def(double_of(func, x).unwrap_or(x)).inst()?;
     match *func.dfg.inst_args(inst) {
-        [c, a, b] if func.dfg.insts[inst].opcode() == Opcode::Select && c == by => Some([a, b]),
+        [c, a, b] if func.dfg.insts[inst].opcode() == Opcode::Select => match () {
+            () if c == by => Some([a, b]),
+            () if is_opposite(func, (c, by), words) => Some([b, a]),
+            () => None,
+        },
         _ => None,
     }
+}
+
+/// Whether of two conditions one holds where the other does not, but for two words that are equal: an
+/// optimiser chooses the larger and the smaller one by two comparisons.
+fn is_opposite(func: &ir::Function, (a, b): (ir::Value, ir::Value), [x, y]: [ir::Value; 2]) -> bool {
+    let compare = |v: ir::Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
+        InstructionData::IntCompare { cond, args, .. } => Some((cond, args)),
+        _ => None,
+    };
+    let (Some((one, args)), Some((other, same))) = (compare(a), compare(b)) else { return false };
+    let of_words = args == [x, y] || args == [y, x];
+    args == same && (one == other.complement() || of_words && one == other.swap_args())
 }
 
 /// The double of which a value is the bits.
