@@ -104,10 +104,10 @@ const TAKEN_APART: &str = r#"(module (memory (export "memory") 1) (global $sp (m
     (i32.store offset=12 (local.get $fp) (i32.and (i32.load offset=12 (local.get $fp)) (i32.const 0x7fffffff)))
     (local.set $y (f64.load offset=8 (local.get $fp)))
     (f64.mul (local.get $y) (local.get $y)))
-  ;; A store through a variable of the frame, which holds 2048 unless a store has changed it.
+  ;; A store through a variable of the frame, which holds 1008 unless a store has changed it.
   (func (export "redirected") (param $x f64) (param $p i32) (result f64) (local $fp i32) (local $y f64)
     (local.set $fp (i32.sub (global.get $sp) (i32.const 16)))
-    (i32.store offset=4 (local.get $fp) (i32.const 2048))
+    (i32.store offset=4 (local.get $fp) (local.get $fp))
     (f64.store offset=8 (local.get $fp) (local.get $x))
     (i32.store (local.get $p) (i32.const 1020))
     (i32.store (i32.load offset=4 (local.get $fp)) (i32.const 7))

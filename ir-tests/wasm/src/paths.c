@@ -242,7 +242,6 @@ EXPORT(octaves) double octaves(double x, int n) {
 EXPORT(distance) double distance(double x, double y) {
     double a, b, cut;
     unsigned high_a, high_b;
-    int power = 0;
     HIGH_WORD(high_a, x);
     HIGH_WORD(high_b, y);
     high_a &= 0x7fffffff, high_b &= 0x7fffffff;
@@ -254,21 +253,10 @@ EXPORT(distance) double distance(double x, double y) {
     }
     SET_HIGH_WORD(a, high_a);
     SET_HIGH_WORD(b, high_b);
-    if (high_a > 0x5f300000) {
-        high_a -= 0x25800000, high_b -= 0x25800000, power = 600;
-        SET_HIGH_WORD(a, high_a);
-        SET_HIGH_WORD(b, high_b);
-    }
     cut = 0;
     SET_HIGH_WORD(cut, high_a);
-    double rest = a - cut, length = __builtin_sqrt(cut * cut + (b * b + rest * (a + cut)));
-    if (power) {
-        double scale = 1;
-        HIGH_WORD(high_a, scale);
-        SET_HIGH_WORD(scale, high_a + ((unsigned)power << 20));
-        length *= scale;
-    }
-    return length;
+    double rest = a - cut;
+    return __builtin_sqrt(cut * cut + (b * b + rest * (a + cut)));
 }
 
 /* What a callee writes is not where the words lie. */

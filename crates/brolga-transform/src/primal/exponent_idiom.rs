@@ -46,7 +46,7 @@ use brolga_analysis::Cfg;
 use brolga_analysis::activity::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 
 use crate::primal::edit::before;

@@ -28,7 +28,7 @@ use brolga_analysis::{CalleeKind, Cfg};
 use brolga_ir::map::HashMap;
 use brolga_ir::{FuncKey, Program};
 use brolga_rules::MathKind;
-use cranelift_codegen::ir::{self, InstructionData};
+use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData};
 
 use super::names::Place;
 use super::words::{State, Words, Written};
@@ -56,6 +56,8 @@ pub struct Writes {
     pub parts: Vec<Part>,
     /// The variable in front of memory that holds the stack pointer, if something is written below.
     pub below: Option<i64>,
+    /// The parameter that is the memory's start.
+    pub memory: Option<usize>,
 }
 
 /// The functions of a program, and what is known of them.
@@ -103,7 +105,8 @@ impl<'a> Callees<'a> {
 
 fn of_function(cfg: &Cfg, words: &Words<'_>) -> Option<Writes> {
     let func = words.func;
-    let mut found = Writes::default();
+    let memory = func.signature.params.iter().position(|p| p.purpose == ArgumentPurpose::VMContext);
+    let mut found = Writes { memory, ..Writes::default() };
     let mut ends: Vec<State> = Vec::new();
     let mut globals: Vec<Part> = Vec::new();
     for &b in &cfg.blocks {

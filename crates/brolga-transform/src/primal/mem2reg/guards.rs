@@ -122,8 +122,8 @@ impl Live<'_> {
                     Written::Below(_) => false,
                 })
             };
-            let is_call = func.dfg.insts[inst].opcode().is_call();
-            let kept = live.iter().filter(|c| !is_call && words.names.is_frame(c.0));
+            let guarded = access_address(func, inst).is_some();
+            let kept = live.iter().filter(|c| guarded && words.names.is_frame(c.0));
             let cells: Vec<Place> = kept.filter(hits).copied().collect();
             if !cells.is_empty() {
                 self.hit.entry(inst).or_default().extend(cells);

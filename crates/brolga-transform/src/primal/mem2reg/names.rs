@@ -161,6 +161,11 @@ impl<'a> Names<'a> {
         self.memory.is_some_and(|m| base == Base::Value(m)) && at < 0
     }
 
+    /// Whether a value is where the memory begins.
+    pub fn is_memory(&self, v: ir::Value) -> bool {
+        self.memory == Some(v)
+    }
+
     /// Whether a base is a parameter that is taken to lead into no frame of this function.
     pub fn is_told(&self, base: Base) -> bool {
         self.params_apart && self.param(base).is_some()

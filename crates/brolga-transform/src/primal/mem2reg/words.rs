@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use brolga_analysis::Cfg;
 use brolga_analysis::memory::cell::Base;
-use brolga_analysis::query::{access_bytes, constant_int};
+use brolga_analysis::query::{access_address, access_bytes, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::SecondaryMap;
@@ -281,6 +281,9 @@ impl<'a> Words<'a> {
     /// What a callee writes, in the caller's names. `None` if it may be anything.
     fn by_call(&self, inst: ir::Inst, writes: &Writes, state: &State) -> Option<Vec<Written>> {
         let args = self.func.dfg.inst_args(inst);
+        if writes.memory.is_some_and(|i| !self.names.is_memory(args[i])) {
+            return None;
+        }
         let top = match writes.below {
             Some(slot) => Some(self.names.pointer(slot, state)?),
             None => None,
@@ -318,8 +321,10 @@ impl<'a> Words<'a> {
             state.clear();
             return;
         }
+        // Others cannot be asked where they lead to.
+        let guarded = access_address(func, inst).is_some();
         for w in &written {
-            state.retain(|&place, known| self.survives(place, known, w, op.is_call()));
+            state.retain(|&place, known| self.survives(place, known, w, guarded));
         }
         if op != Opcode::Store || !little(func, inst) {
             return;
@@ -345,7 +350,7 @@ impl<'a> Words<'a> {
     }
 
     /// Whether anything is still known of a cell after a write.
-    fn survives(&self, (base, at): Place, known: &mut Known, written: &Written, by_call: bool) -> bool {
+    fn survives(&self, (base, at): Place, known: &mut Known, written: &Written, guarded: bool) -> bool {
         match *written {
             Written::Named(to, bytes, kept) if to.0 == base => {
                 known.kept |= kept;
@@ -357,9 +362,8 @@ impl<'a> Words<'a> {
             }
             Written::Below(top) => top.0 == base && at >= top.1 || self.names.is_global((base, at)),
             _ => {
-                // A store can be guarded.
                 known.kept = true;
-                !by_call && self.names.is_frame(base)
+                guarded && self.names.is_frame(base)
             }
         }
     }
