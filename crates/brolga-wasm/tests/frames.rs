@@ -1,7 +1,7 @@
 //! Variables in a frame, promoted to values: where another address leads into the frame, what lies
 //! there is not what was stored, even if it is the same number.
 
-use brolga_wasm::brolga::{Mode, Options};
+use brolga_wasm::brolga::{Inline, Mode, Options};
 use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, options};
 
 /// `p` is written between the store of a variable and its load: of a double, and of one that two
@@ -25,14 +25,20 @@ const FUNCTIONS: &str = r#"(module (memory (export "memory") 1) (global $sp (mut
     (f64.store (local.get $p) (f64.const 1.5))
     (f64.mul (f64.load offset=8 (local.get $fp)) (f64.load offset=8 (local.get $fp)))))"#;
 
-fn gradient(name: &str, args: (f64, i32), manner: (Mode, bool)) -> Result<f64, Error> {
-    gradient_of(FUNCTIONS, name, args, manner)
+fn gradient(name: &str, args: (f64, i32), (mode, full): (Mode, bool)) -> Result<f64, Error> {
+    gradient_of(FUNCTIONS, name, args, (mode, full, true))
 }
 
-fn gradient_of(text: &str, name: &str, (x, p): (f64, i32), (mode, full): (Mode, bool)) -> Result<f64, Error> {
+fn gradient_of(
+    text: &str,
+    name: &str,
+    (x, p): (f64, i32),
+    (mode, full, replaces): (Mode, bool, bool),
+) -> Result<f64, Error> {
     let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
     let effort = if full { Options::full().effort } else { options().effort };
-    let options = Options { mode, effort, ..options() };
+    let inline = if replaces { options().inline } else { Inline::Never };
+    let options = Options { mode, effort, inline, ..options() };
     let activity = [wasmparser::ValType::F64, wasmparser::ValType::I32].map(default_activity);
     let gradient = Gradient::with_options(&module, name, &activity, &options)?;
     let mut instance = Instance::new(&module)?;
@@ -85,10 +91,12 @@ const TAKEN_APART: &str = r#"(module (memory (export "memory") 1) (global $sp (m
     (i32.store offset=12 (local.get $fp) (i32.and (i32.load offset=12 (local.get $fp)) (i32.const 0x7fffffff)))
     (local.set $y (f64.load offset=8 (local.get $fp)))
     (f64.mul (local.get $y) (local.get $y)))
-  ;; A store behind the last load: the frame may be another function's by then.
+  ;; Stores before the first load, and behind the last one: the frame may be another function's by
+  ;; then.
   (func (export "ended") (param $x f64) (param $p i32) (result f64) (local $fp i32) (local $y f64)
     (local.set $fp (i32.sub (global.get $sp) (i32.const 16)))
     (f64.store offset=8 (local.get $fp) (local.get $x))
+    (i32.store (i32.const 4096) (i32.const 7))
     (i32.store offset=12 (local.get $fp) (i32.and (i32.load offset=12 (local.get $fp)) (i32.const 0x7fffffff)))
     (local.set $y (f64.load offset=8 (local.get $fp)))
     (i32.store (local.get $p) (i32.const 7))
@@ -214,14 +222,15 @@ fn doubles_taken_apart_are_followed_or_guarded() {
 /// In every mode a function has this slope, seeded with one half; or, unless it is `sure` to have
 /// one, it is refused, or traps.
 fn expect(name: &str, (x, p): (f64, i32), (right, sure): (f64, bool)) {
-    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-        for full in [false, true] {
-            match gradient_of(TAKEN_APART, name, (x, p), (mode, full)) {
-                Ok(g) => assert_eq!(g, right, "{name} {p} {mode:?} {full}"),
-                Err(Error::Trap(t)) if !sure => assert_eq!(t.code, "untracked_bits", "{name} {p}"),
-                Err(Error::Diagnostics(d)) if !sure => assert!(d.0.iter().all(|d| d.code.starts_with("AD01")), "{name}"),
-                Err(other) => panic!("{name} {p} {mode:?} {full}: {other:?}"),
-            }
+    let modes = [Mode::Split, Mode::Combined, Mode::Gradient];
+    let manners =
+        modes.into_iter().flat_map(|m| [(m, false, false), (m, false, true), (m, true, false), (m, true, true)]);
+    for manner in manners {
+        match gradient_of(TAKEN_APART, name, (x, p), manner) {
+            Ok(g) => assert_eq!(g, right, "{name} {p} {manner:?}"),
+            Err(Error::Trap(t)) if !sure => assert_eq!(t.code, "untracked_bits", "{name} {p}"),
+            Err(Error::Diagnostics(d)) if !sure => assert!(d.0.iter().all(|d| d.code.starts_with("AD01")), "{name}"),
+            Err(other) => panic!("{name} {p} {manner:?}: {other:?}"),
         }
     }
 }

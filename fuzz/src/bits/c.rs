@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::program::{
-    ARRAYS, Access, Arith, BitOp, Choice, Cond, Copying, Float, Handed, Index, LENGTH, NUMBERS, PartOp, Place, Program, Shape,
-    Stmt, Storage,
+    ARRAYS, Access, Arith, BitOp, Choice, Cond, Copying, Float, Handed, Index, LENGTH, NUMBERS, PartOp, Place, Program,
+    Shape, Stmt, Storage,
 };
 
 /// What all programs of a module share.

@@ -3,8 +3,8 @@
 use brolga_oracle::generate::Source;
 
 use super::program::{
-    ACCESSES, ARRAYS, Access, Arith, Array, BitOp, COPYINGS, Choice, Cond, Float, Handed, INPUTS, Index, Kind, LENGTH, NUMBERS,
-    PartOp, Place, Program, STORAGES, Shape, Stmt, Storage,
+    ACCESSES, ARRAYS, Access, Arith, Array, BitOp, COPYINGS, Choice, Cond, Float, Handed, INPUTS, Index, Kind, LENGTH,
+    NUMBERS, PartOp, Place, Program, STORAGES, Shape, Stmt, Storage,
 };
 
 /// Programs that share a module.

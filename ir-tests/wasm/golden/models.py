@@ -625,7 +625,7 @@ def octaves(x, n):
 
 
 def distance(x, y):
-    return sqrt(x * x + y * y), {}
+    return sqrt(x * x + y * y) * x, {}
 
 
 def beside(x, y):
@@ -633,7 +633,7 @@ def beside(x, y):
 
 
 def one_more(x):
-    return log(1 + x), {}
+    return log(1 + x) * x, {}
 
 
 def cube_root_of_old(x):

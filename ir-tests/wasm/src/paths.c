@@ -256,7 +256,7 @@ EXPORT(distance) double distance(double x, double y) {
     cut = 0;
     SET_HIGH_WORD(cut, high_a);
     double rest = a - cut;
-    return __builtin_sqrt(cut * cut + (b * b + rest * (a + cut)));
+    return __builtin_sqrt(cut * cut + (b * b + rest * (a + cut))) * x;
 }
 
 /* What a callee writes is not where the words lie. */
@@ -287,7 +287,7 @@ EXPORT(one_more) double one_more(double x) {
     u.bits = (unsigned long long)high << 32 | (u.bits & 0xffffffff);
     double s = (u.number - 1) / (u.number + 1), square = s * s, sum = 0;
     for (int i = 25; i > 0; i -= 2) sum = sum * square + 2.0 / i;
-    return power * 0.69314718055994530942 + s * sum;
+    return (power * 0.69314718055994530942 + s * sum) * x;
 }
 
 /* A root whose last digits are cut off, and one unit of its upper half more. */

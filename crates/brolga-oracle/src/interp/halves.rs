@@ -128,6 +128,9 @@ impl<D: Domain> Machine<'_, D> {
         if let (8, Some(node)) = (width, upper_of_wide(&Val { bits, prov: Prov::new(out) }))
             && let Some(&upper) = self.uppers.get(&node).filter(|_| out[4] == moved(node, 0))
             && let Some(node) = self.stepped_to(Stepped { node, before: upper << 32, counts: 1.0 }, bits, 8)
+            // The last digits are gone.
+            && let Some(node) =
+                self.record(float_of(bits, 8), &[(Origin::Node(node), 0.0)], |_| [Some(D::Num::constant(1.0)), None, None])
         {
             write_float(&mut out, 0, node, 8);
         }

@@ -265,11 +265,7 @@ pub(crate) fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: 
 }
 
 /// The two doubles, or their bits, of which one is chosen as one of two words is by a condition.
-fn chosen(
-    func: &ir::Function,
-    x: ir::Value,
-    (by, words): (ir::Value, [ir::Value; 2]),
-) -> Option<[ir::Value; 2]> {
+fn chosen(func: &ir::Function, x: ir::Value, (by, words): (ir::Value, [ir::Value; 2])) -> Option<[ir::Value; 2]> {
     let inst = func.dfg.value_def(double_of(func, x).unwrap_or(x)).inst()?;
     match *func.dfg.inst_args(inst) {
         [c, a, b] if func.dfg.insts[inst].opcode() == Opcode::Select => match () {

@@ -173,7 +173,10 @@ fn first_pointer(words: &Words<'_>, base: Base) -> Option<i64> {
         let op = func.dfg.insts[i].opcode();
         i != load && !op.can_store() && !op.is_call()
     });
-    let next = before.last().and_then(|i| func.layout.next_inst(i)).or_else(|| func.layout.first_inst(func.layout.entry_block()?));
+    let next = before
+        .last()
+        .and_then(|i| func.layout.next_inst(i))
+        .or_else(|| func.layout.first_inst(func.layout.entry_block()?));
     (next == Some(load)).then_some(slot)
 }
 

@@ -45,7 +45,8 @@ pub struct Guard {
 pub fn guards(cfg: &Cfg, words: &Words<'_>, loads: impl IntoIterator<Item = ir::Inst>) -> Vec<Guard> {
     let mut needed = EntitySet::new();
     needed.extend(loads);
-    let mut live = Live { words, writes: writes(cfg, words), needed, hit: BTreeMap::new(), enters: SecondaryMap::new() };
+    let mut live =
+        Live { words, writes: writes(cfg, words), needed, hit: BTreeMap::new(), enters: SecondaryMap::new() };
     while live.sweep(cfg) {}
     live.hit.into_iter().flat_map(|(store, cells)| runs(words, store, &cells)).collect()
 }

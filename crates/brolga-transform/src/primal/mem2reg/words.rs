@@ -251,9 +251,10 @@ impl<'a> Words<'a> {
             return set(&mut self.names.ints, v, now) != now;
         }
         let now = match (at(0), at(4)) {
-            (Some(Known { word: Word::Half(x, false), kept: k }), Some(Known { word: Word::Half(y, true), kept: l })) => {
-                self.same(cfg, *x, *y, &mut Vec::new()).then_some((*x, k | l | named))
-            }
+            (
+                Some(Known { word: Word::Half(x, false), kept: k }),
+                Some(Known { word: Word::Half(y, true), kept: l }),
+            ) => self.same(cfg, *x, *y, &mut Vec::new()).then_some((*x, k | l | named)),
             _ => None,
         };
         set(&mut self.wide, v, now) != now
@@ -292,8 +293,7 @@ impl<'a> Words<'a> {
         for part in &writes.parts {
             let (place, kept) = self.names.shifted(part.through.map(|i| args[i]), part.from)?;
             // The callee's own frames are not where it is told to write.
-            let beside = self.names.is_told(place.0)
-                || top.is_none_or(|(base, at)| place.0 == base && place.1 >= at);
+            let beside = self.names.is_told(place.0) || top.is_none_or(|(base, at)| place.0 == base && place.1 >= at);
             if part.through.is_some() && (kept || !beside) {
                 return None;
             }
