@@ -196,8 +196,18 @@ pub struct Uses {
 impl Uses {
     fn read(body: &FunctionBody<'_>) -> Result<Self, Error> {
         let (mut uses, mut ops) = (Self::default(), body.get_operators_reader()?);
+        let (mut doubles, mut words): (HashSet<u64>, HashSet<u64>) = Default::default();
         while !ops.eof() {
             match ops.read()? {
+                Operator::F64Load { memarg } | Operator::F64Store { memarg } => {
+                    doubles.insert(memarg.offset);
+                }
+                Operator::I32Load { memarg }
+                | Operator::I32Store { memarg }
+                | Operator::I64Load { memarg }
+                | Operator::I64Store { memarg } => {
+                    words.insert(memarg.offset);
+                }
                 Operator::I32ReinterpretF32
                 | Operator::I64ReinterpretF64
                 | Operator::F32ReinterpretI32
@@ -221,6 +231,8 @@ impl Uses {
                 _ => {}
             }
         }
+        // Without an optimiser, bits go through variables in memory, each at a distance of its own.
+        uses.bits |= doubles.iter().any(|at| words.contains(at) || words.contains(&(at + 4)));
         Ok(uses)
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::program::{
-    ARRAYS, Access, Arith, BitOp, Choice, Cond, Copying, Float, Index, LENGTH, NUMBERS, PartOp, Place, Program, Shape,
-    Stmt, Storage,
+    ARRAYS, Access, Arith, BitOp, Choice, Cond, Copying, Float, Handed, Index, LENGTH, NUMBERS, PartOp, Place, Program,
+    Shape, Stmt, Storage,
 };
 
 /// What all programs of a module share.
@@ -375,6 +375,7 @@ impl Writer<'_> {
             Stmt::Part(at, width, op, access) => self.part(*at, *width, *op, *access),
             Stmt::Arith(dst, a, b, arith) => self.arith(*dst, *a, *b, *arith),
             Stmt::Choose(dst, a, b, choice, access) => self.choose(*dst, *a, *b, *choice, *access),
+            Stmt::Handed(dst, a, b, how, apart) => self.handed(*dst, (*a, *b), *how, *apart),
             Stmt::Exchange(a, b) => self.exchange(*a, *b),
             Stmt::Pack(a, b, memory) => self.pack(*a, *b, *memory),
             Stmt::PackState(at, memory) => self.pack_state(*at, *memory),
@@ -525,6 +526,55 @@ impl Writer<'_> {
             Choice::MaxBits => format!("({i})ba > ({i})bb ? ba : bb"),
         };
         self.line(&format!("{{ {u} ba, bb; {{ {ga} ba = b; }} {{ {gb} bb = b; }} {u} b = {chosen}; {p} }}"));
+    }
+
+    /// `apart` says whether the callee stays one.
+    fn handed(&mut self, dst: Place, (a, b): (Place, Place), how: Handed, apart: bool) {
+        let f = self.program.float(dst);
+        let (t, h, d, a, b) = (name(f), half(f), self.lvalue(dst), self.lvalue(a), self.lvalue(b));
+        let bits = f.bits() / 2;
+        let (sign, digits) = (1_u64 << (bits - 1), f.mantissa() - bits);
+        let union = format!("union {{ {t} f; {h} h[2]; }}");
+        self.n += 1;
+        let callee = format!("c{}_{}", self.n, self.name);
+        let (function, writes) = match how {
+            Handed::Exponent => {
+                let (mask, one) = ((1_u64 << (bits - 1 - digits)) - 1, f.bias() << digits);
+                let keep = sign | ((1 << digits) - 1);
+                (
+                    format!(
+                        "{t} {callee}({t} x, int *e) {{ {union} g; g.f = x; *e = -1; *e += g.h[1] >> {digits} & {mask}; g.h[1] = (g.h[1] & {keep:#x}) | {one:#x}; return g.f; }}"
+                    ),
+                    format!("int e; g.f = {callee}({a}, &e); l = 1 + (e & 1); l *= {b};"),
+                )
+            }
+            Handed::Beside => (
+                format!("void {callee}({t} *p, {t} x) {{ *p = x * ({t})0.5; }}"),
+                format!("g.f = {a}; {callee}(&l, {b});"),
+            ),
+            Handed::Into => (
+                format!("void {callee}({t} *p, {t} x) {{ *p = x * ({t})0.5; }}"),
+                format!("g.f = {a}; l = g.f; {callee}(&g.f, {b});"),
+            ),
+            Handed::Sign => (
+                format!("void {callee}({h} *p) {{ p[1] ^= {sign:#x}; }}"),
+                format!("g.f = {a}; l = {b}; {callee}(g.h);"),
+            ),
+            Handed::Exchange => (
+                format!("void {callee}({t} *p, {t} *q) {{ {t} k = *p; *p = *q; *q = k; }}"),
+                format!("g.f = {a}; l = {b}; {callee}(&l, &g.f);"),
+            ),
+            Handed::Either(k) => {
+                (String::new(), format!("g.f = {a}; l = {a}; *(h >> {k} & 1 ? &l : &g.f) = {b} * ({t})0.5;"))
+            }
+        };
+        if !function.is_empty() {
+            let kind = if apart { "static NOINLINE" } else { "static" };
+            writeln!(self.helpers, "{kind} {function}").expect("writing to a string");
+        }
+        self.line(&format!(
+            "{{ {union} g; {t} l; {writes} g.h[1] ^= {sign:#x}; {t} k = l * ({t})0.25; {d} = g.f + k; }}"
+        ));
     }
 
     fn exchange(&mut self, a: Place, b: Place) {

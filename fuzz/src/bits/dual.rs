@@ -7,7 +7,7 @@
 
 use super::c::{inverse_constant, root_constant};
 use super::program::{
-    ARRAYS, Arith, BitOp, Choice, Cond, Float, INPUTS, Index, LENGTH, NUMBERS, PartOp, Place, Program, Stmt,
+    ARRAYS, Arith, BitOp, Choice, Cond, Float, Handed, INPUTS, Index, LENGTH, NUMBERS, PartOp, Place, Program, Stmt,
 };
 
 /// A number with its derivative by every input.
@@ -182,6 +182,7 @@ impl<'a> Machine<'a> {
             }
             Stmt::Arith(dst, a, b, arith) => self.arith(*dst, *a, *b, *arith),
             Stmt::Choose(dst, a, b, choice, _) => self.choose(*dst, *a, *b, *choice),
+            Stmt::Handed(dst, a, b, how, _) => self.handed(*dst, (*a, *b), *how),
             Stmt::Exchange(a, b) | Stmt::Pack(a, b, _) => {
                 let (x, y) = (self.get(*a), self.get(*b));
                 self.set(*b, x);
@@ -276,6 +277,29 @@ impl<'a> Machine<'a> {
             _ => y,
         };
         self.set(dst, chosen);
+    }
+
+    fn handed(&mut self, dst: Place, (a, b): (Place, Place), how: Handed) {
+        let f = self.program.float(dst);
+        let r = |x: f64| f.number(f.of(x));
+        let scaled = |x: Dual, k: f64| x.map(r(x.v * k), k);
+        let (a, b) = (self.get(a), self.get(b));
+        let half = scaled(b, 0.5);
+        let (taken, beside) = match how {
+            Handed::Exponent => {
+                let exponent = (f.of(a.v) & !f.sign()) >> f.mantissa();
+                let digits = self.op(f, BitOp::Mantissa(true), a);
+                (digits, scaled(b, (1 + (exponent.wrapping_sub(1) & 1)) as f64))
+            }
+            Handed::Beside => (a, half),
+            Handed::Into => (half, a),
+            Handed::Sign => (self.op(f, BitOp::Negate, a), b),
+            Handed::Exchange => (b, a),
+            Handed::Either(k) if self.state >> k & 1 == 1 => (a, half),
+            Handed::Either(_) => (half, a),
+        };
+        let (taken, beside) = (self.op(f, BitOp::Negate, taken), scaled(beside, 0.25));
+        self.set(dst, Dual::join(r(taken.v + beside.v), taken, 1.0, beside, 1.0));
     }
 
     fn arith(&mut self, dst: Place, a: Place, b: Place, arith: Arith) {

@@ -3,8 +3,8 @@
 use brolga_oracle::generate::Source;
 
 use super::program::{
-    ACCESSES, ARRAYS, Access, Arith, Array, BitOp, COPYINGS, Choice, Cond, Float, INPUTS, Index, Kind, LENGTH, NUMBERS,
-    PartOp, Place, Program, STORAGES, Shape, Stmt, Storage,
+    ACCESSES, ARRAYS, Access, Arith, Array, BitOp, COPYINGS, Choice, Cond, Float, Handed, INPUTS, Index, Kind, LENGTH,
+    NUMBERS, PartOp, Place, Program, STORAGES, Shape, Stmt, Storage,
 };
 
 /// Programs that share a module.
@@ -102,6 +102,7 @@ impl Maker {
             (2, 8),
             (deep, 9),
             (1, 10),
+            (4, 11),
         ]) {
             0 => self.bits(),
             1 => self.part(),
@@ -132,6 +133,7 @@ impl Maker {
             7 => self.copy(),
             8 => self.beside(),
             9 => self.region(),
+            11 => self.handed(),
             _ => {
                 let singles: Vec<_> = (0..ARRAYS).filter(|a| self.program.array(*a) == Float::Single).collect();
                 let singles: Vec<_> = singles.into_iter().filter(|a| self.program.plain(*a)).collect();
@@ -201,6 +203,23 @@ impl Maker {
             _ => PartOp::Clear,
         };
         Stmt::Part(at, width, op, self.s.choose(&[Access::Copy, Access::Union, Access::Cast]))
+    }
+
+    fn handed(&mut self) -> Stmt {
+        let (dst, a) = self.two();
+        let b = self.place(self.program.float(a));
+        let bit = self.s.below(32) as u32;
+        let how = self.s.choose(&[
+            Handed::Exponent,
+            Handed::Exponent,
+            Handed::Beside,
+            Handed::Beside,
+            Handed::Into,
+            Handed::Sign,
+            Handed::Exchange,
+            Handed::Either(bit),
+        ]);
+        Stmt::Handed(dst, a, b, how, self.s.chance(50))
     }
 
     fn pack(&mut self) -> Stmt {

@@ -287,6 +287,23 @@ pub enum Choice {
     MaxBits,
 }
 
+/// What is written by a callee, or through a pointer, while a float is taken apart in the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handed {
+    /// An exponent goes out through a pointer, and the callee's upper half gets that of one.
+    Exponent,
+    /// A callee writes to another variable of the frame.
+    Beside,
+    /// A callee writes to the float itself.
+    Into,
+    /// A callee changes the sign in the upper half.
+    Sign,
+    /// A callee exchanges the float and another.
+    Exchange,
+    /// A store goes to the one or the other, by a bit of the generator's state.
+    Either(u32),
+}
+
 /// How an array, or a record, is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copying {
@@ -345,6 +362,9 @@ pub enum Stmt {
     Arith(Place, Place, Place, Arith),
     /// One of two.
     Choose(Place, Place, Place, Choice, Access),
+    /// A float in the frame, whose sign is then turned in its upper half, beside another one: a new
+    /// value, from these two.
+    Handed(Place, Place, Place, Handed, bool),
     /// Two floats change places by three exclusive ors.
     Exchange(Place, Place),
     /// Two singles go through one integer of 64 bits, in memory if so said, and change places.

@@ -51,7 +51,7 @@ def slope(case, i, k):
         return objective(case, args)
 
     x = abs(exact(case.args[i] if k is None else case.args[i][k]))
-    step = STEP * x if 0 < x < STEP else STEP
+    step = STEP * x if 0 < x < STEP or x > 1 / STEP else STEP
     return rounded((at(step) - at(-step)) / (2 * step))
 
 

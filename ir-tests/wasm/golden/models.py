@@ -606,6 +606,44 @@ def below(x, y):
     return 3 * y, {}
 
 
+def fraction(x):
+    power = floor(log(fabs(x), 2)) + 1
+    return x / 2**power, power
+
+
+def apart(x):
+    part, power = fraction(x)
+    return part**2 * power, {}
+
+
+def apart_each(x, powers, n):
+    return sum(fraction(v)[0] ** 2 * (i + 1) for i, v in enumerate(x[:n])), {}
+
+
+def octaves(x, n):
+    return sum(x * 2**i * exp(-mpf(i)) for i in range(n)), {}
+
+
+def distance(x, y):
+    return sqrt(x * x + y * y) * x, {}
+
+
+def beside(x, y):
+    return 2 * fraction(x)[0] * y * y * mpf("0.75"), {}
+
+
+def one_more(x):
+    return log(1 + x) * x, {}
+
+
+def cube_root_of_old(x):
+    return cube_root(x)
+
+
+def above_whole(x):
+    return (x - floor(x)) * x, {}
+
+
 def larger_first(x, y):
     low, high = sorted([fabs(x), fabs(y)])
     return high**3 + low, {}

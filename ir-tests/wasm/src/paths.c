@@ -183,6 +183,156 @@ EXPORT(larger_first) double larger_first(double x, double y) {
     return x * x * x + y;
 }
 
+/* The exponent goes out through a pointer before the upper half is set. */
+static double fraction(double x, int *power) {
+    int high, size;
+    HIGH_WORD(high, x);
+    size = high & 0x7fffffff;
+    *power = 0;
+    if (size < 0x00100000) {
+        x *= 0x1p54;
+        HIGH_WORD(high, x);
+        size = high & 0x7fffffff;
+        *power = -54;
+    }
+    *power += (size >> 20) - 1022;
+    SET_HIGH_WORD(x, (high & 0x800fffff) | 0x3fe00000);
+    return x;
+}
+
+EXPORT(apart) double apart(double x) {
+    int power;
+    double part = fraction(x, &power);
+    return part * part * power;
+}
+
+EXPORT(apart_each) double apart_each(const double *x, int *powers, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        double part = fraction(x[i], &powers[i]);
+        sum += part * part * (i + 1);
+    }
+    return sum;
+}
+
+/* Scaled by a power of two again and again, with functions that are called beside it. */
+static double scaled(double x, int n) {
+    int high, power;
+    HIGH_WORD(high, x);
+    power = (high & 0x7ff00000) >> 20;
+    if (power == 0) {
+        if (x == 0) return x;
+        x *= 0x1p54;
+        HIGH_WORD(high, x);
+        power = ((high & 0x7ff00000) >> 20) - 54;
+    }
+    power += n;
+    if (power > 0x7fe) return 1e300 * exp(x);
+    SET_HIGH_WORD(x, (high & 0x800fffff) | (power << 20));
+    return x;
+}
+
+EXPORT(octaves) double octaves(double x, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += scaled(x, i) * exp(-i);
+    return sum;
+}
+
+/* An upper half alone: the longer side, cut off after some digits, and what is left of it. */
+EXPORT(distance) double distance(double x, double y) {
+    double a, b, cut;
+    unsigned high_a, high_b;
+    HIGH_WORD(high_a, x);
+    HIGH_WORD(high_b, y);
+    high_a &= 0x7fffffff, high_b &= 0x7fffffff;
+    if (high_b > high_a) {
+        unsigned swapped = high_a;
+        a = y, b = x, high_a = high_b, high_b = swapped;
+    } else {
+        a = x, b = y;
+    }
+    SET_HIGH_WORD(a, high_a);
+    SET_HIGH_WORD(b, high_b);
+    cut = 0;
+    SET_HIGH_WORD(cut, high_a);
+    double rest = a - cut;
+    return __builtin_sqrt(cut * cut + (b * b + rest * (a + cut))) * x;
+}
+
+/* What a callee writes is not where the words lie. */
+__attribute__((noinline)) static void halves_of(double x, double *large, double *small) {
+    *large = x * 0.75;
+    *small = x - *large;
+}
+
+EXPORT(beside) double beside(double x, double y) {
+    double large, small;
+    Words u;
+    u.number = x;
+    halves_of(y, &large, &small);
+    u.words.high = (u.words.high & 0x800fffff) | 0x3ff00000;
+    return u.number * (large + small) * large;
+}
+
+/* A union with an integer of 64 bits, whose upper half is a variable of its own. */
+EXPORT(one_more) double one_more(double x) {
+    union {
+        double number;
+        unsigned long long bits;
+    } u = {1 + x};
+    unsigned high = u.bits >> 32;
+    high += 0x3ff00000 - 0x3fe6a09e;
+    int power = (int)(high >> 20) - 0x3ff;
+    high = (high & 0x000fffff) + 0x3fe6a09e;
+    u.bits = (unsigned long long)high << 32 | (u.bits & 0xffffffff);
+    double s = (u.number - 1) / (u.number + 1), square = s * s, sum = 0;
+    for (int i = 25; i > 0; i -= 2) sum = sum * square + 2.0 / i;
+    return (power * 0.69314718055994530942 + s * sum) * x;
+}
+
+/* A root whose last digits are cut off, and one unit of its upper half more. */
+EXPORT(cube_root_of_old) double cube_root_of_old(double x) {
+    double y = 0;
+    unsigned high, sign;
+    HIGH_WORD(high, x);
+    sign = high & 0x80000000;
+    high ^= sign;
+    SET_HIGH_WORD(x, high);
+    SET_HIGH_WORD(y, (int)high / 3 + 715094163);
+    y = y * (y * y * y + 2 * x) / (2 * y * y * y + x);
+    y = y * (y * y * y + 2 * x) / (2 * y * y * y + x);
+    {
+        Words u;
+        u.number = y;
+        u.words.low = 0;
+        y = u.number;
+    }
+    HIGH_WORD(high, y);
+    SET_HIGH_WORD(y, high + 1);
+    y = y + y * (x / (y * y) - y) / (2 * y + x / (y * y));
+    HIGH_WORD(high, y);
+    SET_HIGH_WORD(y, high | sign);
+    return y;
+}
+
+/* The largest whole number below, by masks that are computed: known by what it computes. */
+__attribute__((noinline)) static double whole(double x) {
+    Words u;
+    u.number = x;
+    int exponent = (int)(u.words.high >> 20 & 0x7ff) - 1023;
+    if (exponent < 0) return x < 0 ? -1 : 0;
+    if (exponent >= 52) return x;
+    if (exponent < 20) {
+        u.words.high &= ~(0x000fffffu >> exponent);
+        u.words.low = 0;
+    } else {
+        u.words.low &= ~(0xffffffffu >> (exponent - 20));
+    }
+    return x < u.number ? u.number - 1 : u.number;
+}
+
+EXPORT(above_whole) double above_whole(double x) { return (x - whole(x)) * x; }
+
 /* What lies in a frame may be written through an address that a global variable has. */
 static Words *shown;
 __attribute__((noinline)) static void show(double x) { shown->number = x; }

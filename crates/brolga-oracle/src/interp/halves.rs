@@ -57,17 +57,20 @@ impl<D: Domain> Machine<'_, D> {
         Some(Prov::new(std::array::from_fn(|i| if i < 4 { moved(node, i) } else { Byte::Clean })))
     }
 
+    /// The same in 64 bits, above a lower half of zeros.
+    fn upper_wide(&mut self, half: &Val) -> Option<Prov> {
+        let node = upper_of_wide(half)?;
+        if half.prov.bytes()[4] != moved(node, 0) {
+            self.uppers.insert(node, half.bits >> 32 & 0xffff_ffff);
+        }
+        Some(Prov::new(std::array::from_fn(|i| if (4..8).contains(&i) { moved(node, i - 4) } else { Byte::Clean })))
+    }
+
     /// A constant added to it, or taken off.
     pub(super) fn upper_plus(&mut self, op: Opcode, n: usize, x: &Val, y: &Val) -> Option<Prov> {
         let (half, other) = if y.prov.is_clean() || op != Opcode::Iadd { (x, y) } else { (y, x) };
         if n == 8 && other.prov.is_clean() && other.bits as u32 == 0 {
-            let node = upper_of_wide(half)?;
-            if half.prov.bytes()[4] != moved(node, 0) {
-                self.uppers.insert(node, half.bits >> 32 & 0xffff_ffff);
-            }
-            return Some(Prov::new(std::array::from_fn(|i| {
-                if (4..8).contains(&i) { moved(node, i - 4) } else { Byte::Clean }
-            })));
+            return self.upper_wide(half);
         }
         (n == 4 && other.prov.is_clean()).then(|| self.upper(half))?
     }
@@ -87,10 +90,15 @@ impl<D: Domain> Machine<'_, D> {
     /// Another sign or exponent.
     pub(super) fn upper_masked(&mut self, mask: Mask, n: usize, x: &Val, y: &Val) -> Option<Prov> {
         let (half, other) = if y.prov.is_clean() { (x, y) } else { (y, x) };
-        let keeps = match mask {
-            Mask::And => other.bits & MANTISSA == MANTISSA,
-            Mask::Or | Mask::Xor => other.bits & MANTISSA == 0,
+        let keeps = |m: u128| match mask {
+            Mask::And => m & MANTISSA == MANTISSA,
+            Mask::Or | Mask::Xor => m & MANTISSA == 0,
         };
+        let ends_in_zeros = mask == Mask::And || other.bits as u32 == 0;
+        if n == 8 && other.prov.is_clean() && ends_in_zeros && keeps(other.bits >> 32) {
+            return self.upper_wide(half);
+        }
+        let keeps = keeps(other.bits);
         (n == 4 && other.prov.is_clean() && keeps).then(|| self.upper(half))?
     }
 
@@ -120,6 +128,9 @@ impl<D: Domain> Machine<'_, D> {
         if let (8, Some(node)) = (width, upper_of_wide(&Val { bits, prov: Prov::new(out) }))
             && let Some(&upper) = self.uppers.get(&node).filter(|_| out[4] == moved(node, 0))
             && let Some(node) = self.stepped_to(Stepped { node, before: upper << 32, counts: 1.0 }, bits, 8)
+            // The last digits are gone.
+            && let Some(node) =
+                self.record(float_of(bits, 8), &[(Origin::Node(node), 0.0)], |_| [Some(D::Num::constant(1.0)), None, None])
         {
             write_float(&mut out, 0, node, 8);
         }

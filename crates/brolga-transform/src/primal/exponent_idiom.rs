@@ -26,6 +26,11 @@
 //! (x & 0xffffffff) | w << 32  =  x + (((x & 0xffffffff | w << 32) - x) & 0xfff << 52)
 //! ```
 //!
+//! If `c + d` has bits of the mantissa, these are added first: that is a step of so many units.
+//!
+//! An optimiser leaves the upper half in 64 bits (`(x >> 32) << 32`), and puts the exponent beside
+//! both halves at last.
+//!
 //! What says so is one operation after the other, between which constants are added up; ways that
 //! meet have to agree. What says that `h` is the upper half of `x` is a shift; if both are
 //! parameters of a block, the same of all that comes in, for which an optimiser may have put in the
@@ -41,7 +46,7 @@ use brolga_analysis::Cfg;
 use brolga_analysis::activity::exponent::{UPPER, is_bare, lowest, mantissa_bits, upper_half_of};
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::query::constant_int;
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 
 use crate::primal::edit::before;
@@ -67,13 +72,15 @@ pub fn exponents(func: &mut ir::Function) {
     }
     let cfg = Cfg::compute(func);
     let found: Vec<(ir::Inst, Put)> = insts().filter_map(|i| Some((i, put(func, &cfg, i)?))).collect();
-    let halves: Vec<(ir::Inst, ir::Value)> = insts().filter_map(|i| Some((i, joined(func, &cfg, i)?))).collect();
-    for (inst, x) in halves {
+    let halves: Vec<_> = insts().filter_map(|i| Some((i, joined(func, &cfg, i)?))).collect();
+    for (inst, (x, added)) in halves {
         let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { unreachable!("of two operands") };
         let mut pos = before(func, inst);
         let (old, dfg) = pos.ins().Binary(opcode, types::I64, args[0], args[1]);
         let new = dfg.first_result(old);
         let exponent = pos.ins().iconst(types::I64, 0xfff << 52);
+        // What was added to the mantissa, by itself.
+        let x = if added == 0 { x } else { pos.ins().iadd_imm_s(x, added << 32) };
         let by = pos.ins().isub(new, x);
         let by = pos.ins().band(by, exponent);
         pos.func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [x, by] };
@@ -98,21 +105,25 @@ pub fn exponents(func: &mut ir::Function) {
 }
 
 /// The double's bits of which an instruction puts the lower half beside an upper one that has
-/// another sign or exponent.
-fn joined(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<ir::Value> {
+/// another sign or exponent, and what was added to what that has of the mantissa.
+fn joined(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<(ir::Value, i64)> {
     let op = func.dfg.insts[inst].opcode();
     if !matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) {
         return None;
     }
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
+    let bare = |v| lowest(func, v, Some(&|b: ir::Block, i: usize| cfg.incoming(b, i).collect())) >= 32 + UPPER;
     [(a, b), (b, a)].into_iter().find_map(|(low, high)| {
+        // An optimiser has put the exponent beside both halves.
+        if let Some(halves) = func.dfg.value_def(low).inst().filter(|_| bare(high)) {
+            return joined(func, cfg, halves);
+        }
         let x = lower_half(func, low)?;
         let mut halves = Halves { func, cfg, open: Vec::new(), left: LOOKS };
-        let stays = match shifted_up(func, high) {
-            Some(w) => halves.apart(w, x)?? & MANTISSA == 0,
-            None => halves.above(high, x)?,
-        };
-        stays.then_some(x)
+        match shifted_up(func, high) {
+            Some(w) => Some((x, halves.apart(w, x)?? & MANTISSA)),
+            None => halves.above(high, x)?.then_some((x, 0)),
+        }
     })
 }
 
@@ -136,7 +147,9 @@ impl Halves<'_> {
     fn apart(&mut self, w: ir::Value, x: ir::Value) -> Option<Option<i64>> {
         let Self { func, cfg, .. } = *self;
         self.left = self.left.checked_sub(1)?;
-        if upper_half_of(func, w).is_some_and(|y| same_bits(func, x, y, 0)) {
+        let wide = || with(func, Opcode::Ushr, w, |by| by == 32).map(|s| s.0);
+        let upper = upper_half_of(func, w).or_else(|| wide().filter(|_| func.dfg.value_type(w) == types::I64));
+        if upper.is_some_and(|y| same_bits(func, x, y, 0)) {
             return Some(Some(0));
         }
         let inst = match func.dfg.value_def(w) {
@@ -148,7 +161,7 @@ impl Halves<'_> {
         match (func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)) {
             (Opcode::Select, &[c, a, b]) => {
                 // The double may have been chosen as its half was.
-                let [x, y] = chosen(func, x, c).unwrap_or([x, x]);
+                let [x, y] = chosen(func, x, (c, [a, b])).unwrap_or([x, x]);
                 agreed(self.apart(a, x)?, self.apart(b, y)?)
             }
             (op @ (Opcode::Iadd | Opcode::Isub), &[a, b]) => {
@@ -181,6 +194,7 @@ impl Halves<'_> {
         match (func.dfg.insts[inst].opcode(), func.dfg.inst_args(inst)) {
             (Opcode::Select, &[_, a, b]) => Some(self.above(a, x)? && self.above(b, x)?),
             (Opcode::Isub, &[a, b]) if bare(b) => self.above(a, x),
+            (Opcode::Ishl, &[w, by]) if constant_int(func, by) == Some(32) => Some(self.apart(w, x)?? & MANTISSA == 0),
             (Opcode::Iadd | Opcode::Bor | Opcode::Bxor, &[a, b]) => {
                 let half = [(a, b), (b, a)].into_iter().find(|(_, other)| bare(*other))?.0;
                 self.above(half, x)
@@ -231,7 +245,7 @@ impl Halves<'_> {
 
 /// Whether two integers are the same bits: one value, or those of one float, of which an optimiser
 /// has chosen one time the floats and one time their bits.
-fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> bool {
+pub(crate) fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> bool {
     if a == b {
         return true;
     }
@@ -250,13 +264,29 @@ fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: u32) -> boo
     }
 }
 
-/// The two doubles, or their bits, of which one is chosen by a condition.
-fn chosen(func: &ir::Function, x: ir::Value, by: ir::Value) -> Option<[ir::Value; 2]> {
+/// The two doubles, or their bits, of which one is chosen as one of two words is by a condition.
+fn chosen(func: &ir::Function, x: ir::Value, (by, words): (ir::Value, [ir::Value; 2])) -> Option<[ir::Value; 2]> {
     let inst = func.dfg.value_def(double_of(func, x).unwrap_or(x)).inst()?;
     match *func.dfg.inst_args(inst) {
-        [c, a, b] if func.dfg.insts[inst].opcode() == Opcode::Select && c == by => Some([a, b]),
+        [c, a, b] if func.dfg.insts[inst].opcode() == Opcode::Select => match () {
+            () if c == by => Some([a, b]),
+            () if is_opposite(func, (c, by), words) => Some([b, a]),
+            () => None,
+        },
         _ => None,
     }
+}
+
+/// Whether of two conditions one holds where the other does not, but for two words that are equal: an
+/// optimiser chooses the larger and the smaller one by two comparisons.
+fn is_opposite(func: &ir::Function, (a, b): (ir::Value, ir::Value), [x, y]: [ir::Value; 2]) -> bool {
+    let compare = |v: ir::Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
+        InstructionData::IntCompare { cond, args, .. } => Some((cond, args)),
+        _ => None,
+    };
+    let (Some((one, args)), Some((other, same))) = (compare(a), compare(b)) else { return false };
+    let of_words = args == [x, y] || args == [y, x];
+    args == same && (one == other.complement() || of_words && one == other.swap_args())
 }
 
 /// The double of which a value is the bits.

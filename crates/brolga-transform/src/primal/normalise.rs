@@ -55,7 +55,7 @@ use crate::primal::cse::common;
 use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponents;
 use crate::primal::loop_simplify::{canonical, order};
-use crate::primal::mem2reg::promote;
+use crate::primal::mem2reg::{Callees, promote};
 use crate::primal::pair_sincos::partners;
 use crate::primal::reload_bits::reread;
 use crate::primal::split_wide_copies::split_wide_copies;
@@ -98,6 +98,7 @@ pub fn normalise(
     program: &Program,
     key: FuncKey,
     body: ir::Function,
+    callees: &Callees<'_>,
     isa: &dyn TargetIsa,
 ) -> Result<Normalised, Diagnostics> {
     let mut func = body;
@@ -130,7 +131,7 @@ pub fn normalise(
     shifts_within(&mut func);
     split_wide_copies(&mut func);
     reread(&mut func);
-    promote(&mut func);
+    promote(&mut func, callees);
     upper_halves(&mut func);
     exponents(&mut func);
     partners(program, &mut func);

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! **Which.** Words that are shifted to the upper half, and come from one by operations of which at
-//! least one is a division or a shift to the right; without one they are what
-//! [`crate::primal::exponent_idiom`] looks for.
+//! least one is a division or a shift to the right. Without one they are what
+//! [`crate::primal::exponent_idiom`] looks for, if the lower half is put beside them; if they are a
+//! double as they are, they are done on all bits, too.
 //!
 //! **Invariant.** Every integer is the number that it was.
 
@@ -26,7 +27,7 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef, types};
 
 use crate::primal::edit::{BlockArgs, before};
-use crate::primal::exponent_idiom::shifted_up;
+use crate::primal::exponent_idiom::{same_bits, shifted_up};
 
 /// Values that are looked at for one word.
 const LOOKS: u32 = 256;
@@ -43,13 +44,18 @@ pub fn upper_halves(func: &mut ir::Function) {
     }
     let cfg = Cfg::compute(func);
     let mut known: HashMap<ir::Value, By> = HashMap::default();
-    let mut found = Vec::new();
+    let (mut found, mut alone) = (Vec::new(), Vec::new());
     for (inst, w) in shifted {
         let mut chains =
             Chains { func, cfg: &cfg, seen: HashMap::default(), open: Vec::new(), met: Vec::new(), left: LOOKS };
-        if chains.divides(w) == Some(true) && chains.left > 0 {
+        let divides = chains.divides(w).filter(|_| chains.left > 0);
+        if let Some(divides) = divides {
             known.extend(chains.seen.into_iter().filter_map(|(v, found)| Some((v, found?.0))));
-            found.push((inst, w));
+            if divides {
+                found.push((inst, w));
+            } else {
+                alone.extend(doubles(func, inst).map(|double| (double, w)));
+            }
         }
     }
     let mut widen = Widen { func, cfg: &cfg, known, wide: HashMap::default(), args: BlockArgs::default() };
@@ -59,7 +65,24 @@ pub fn upper_halves(func: &mut ir::Function) {
         let mask = pos.ins().iconst(types::I64, UPPER);
         pos.func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Band, args: [wide, mask] };
     }
+    for (double, w) in alone {
+        let wide = widen.word(w);
+        let mut pos = before(widen.func, double);
+        let mask = pos.ins().iconst(types::I64, UPPER);
+        let bits = pos.ins().band(wide, mask);
+        pos.func.dfg.inst_args_mut(double)[0] = bits;
+    }
     widen.args.write(widen.func);
+}
+
+/// The doubles that are made of an integer.
+fn doubles(func: &ir::Function, of: ir::Inst) -> impl Iterator<Item = ir::Inst> + '_ {
+    let bits = func.dfg.first_result(of);
+    let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
+    insts.filter(move |&i| {
+        let is_cast = func.dfg.insts[i].opcode() == Opcode::Bitcast && func.dfg.inst_args(i)[0] == bits;
+        is_cast && func.dfg.value_type(func.dfg.first_result(i)) == types::F64
+    })
 }
 
 /// How a word comes from an upper half.
@@ -185,6 +208,11 @@ fn is_positive(func: &ir::Function, w: ir::Value) -> bool {
         let args = func.dfg.inst_args(i);
         match func.dfg.insts[i].opcode() {
             Opcode::Band => args.iter().filter_map(constant).any(|c| (c as u32) >> 31 == 0),
+            // Its own sign is taken off.
+            Opcode::Bxor => [(0, 1), (1, 0)].into_iter().any(|(w, sign)| {
+                let of = upper_half_of(func, args[w]).zip(sign_of(func, args[sign]));
+                of.is_some_and(|(x, y)| same_bits(func, x, y, 0))
+            }),
             Opcode::Ushr => constant(&args[1]).is_some_and(|by| (1..32).contains(&by)),
             _ => false,
         }

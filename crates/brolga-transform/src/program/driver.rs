@@ -33,6 +33,7 @@ use crate::clif::tail_recursion::jump_back;
 use crate::derived::{Addressable, Derivation, DerivedPair, DerivedWhole, Emitted};
 use crate::facts::Context;
 use crate::pipeline::{Depth, Goal, Observer, Outcome, Shared, Stages, Task, derive_variant};
+use crate::primal::mem2reg::Callees;
 use crate::primal::normalise::{Normalised, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
@@ -189,11 +190,12 @@ fn primals(asked: Asked<'_>, inlining: &Inlining) -> Primals {
     reached.extend(summarise::reachable_in(&program, request.func, |k| {
         bodies.get(&k).or(program.funcs[k].body.as_ref()).filter(|_| !program.plain.contains(k))
     }));
+    let callees = Callees::new(&program);
     for &k in &keys {
         let f = &program.funcs[k];
         let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);
         let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
-        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), isa) {
+        match normalise(&program, k, bodies.remove(&k).unwrap_or_else(|| own.clone()), &callees, isa) {
             Ok(n) => {
                 normalised.insert(k, n);
             }

@@ -10,7 +10,8 @@
 //!
 //! **Answer.** The same shifts and masks. Loads of doubles and words whose stores are known
 //! ([`words`]) become the values that were stored, with block parameters where paths meet. Loads of
-//! halves are taken from the double, and mixtures are put together.
+//! halves are taken from the double, and mixtures are put together. Integers of 64 bits are treated
+//! as doubles are: their halves are words, too.
 //!
 //! ```text
 //! store.f64 x, p                                 store.f64 x, p
@@ -19,16 +20,22 @@
 //! y = load.f64 p                                 y = bitcast ((bitcast x & 0xffffffff) | w << 32)
 //! ```
 //!
-//! **Which.** Frames of WebAssembly whose addresses go nowhere, and other memory in which the same
-//! bytes are a double and a word. A lower half is only followed if it is zero, or from a double: of
-//! other low digits nothing says that they are digits. Loads of halves with which nothing is
-//! calculated stay as they are, since such moves are followed in memory.
+//! **Which.** Frames of WebAssembly, and other memory in which the same bytes are a double and a
+//! word. A lower half is only followed if it is zero, or from a double: of other low digits nothing
+//! says that they are digits. Loads of halves with which nothing is calculated stay as they are,
+//! since such moves are followed in memory. So do loads of what is kept across a store through
+//! another address ([`words`]), unless a double that is taken apart asks for them ([`slice`]): only
+//! these would be refused, or trap, and for these the store is guarded ([`guards`]).
 //!
-//! **Invariant.** Every load that is replaced reads what was stored by what it is replaced by. Stores
-//! stay.
+//! **Invariant.** Every load that is replaced reads what was stored by what it is replaced by, or a
+//! guard traps before. Stores stay.
 //!
 //! **Source.** SSA construction for scalars as in LLVM's `mem2reg`.
 
+mod callees;
+mod guards;
+mod names;
+mod slice;
 mod words;
 
 use brolga_analysis::Cfg;
@@ -40,14 +47,19 @@ use cranelift_entity::EntitySet;
 
 use crate::primal::edit::{BlockArgs, before};
 
-use words::{Place, Source, Word, Words, loads};
+use guards::guards;
+use names::Place;
+use slice::slice;
+use words::{Source, Word, Words, ends_in_zeros, loaded};
+
+pub use callees::Callees;
 
 /// What a load is replaced by.
 #[derive(Clone, Copy)]
 enum Promoted {
-    /// A double that was stored whole.
-    Double(Source),
-    /// A double of two halves, the lower first.
+    /// Of 64 bits, all of which were one number.
+    Whole(Source),
+    /// Of 64 bits, in two halves, the lower first.
     Mixture([Word; 2]),
     /// A word.
     Word(Word),
@@ -56,24 +68,26 @@ enum Promoted {
 /// A load that is replaced.
 struct Found {
     load: ir::Inst,
+    ty: ir::Type,
     by: Promoted,
+    /// Whether that is only so if stores do not lead there that may.
+    kept: bool,
 }
 
 /// Put them together.
-pub fn promote(func: &mut ir::Function) {
+pub fn promote(func: &mut ir::Function, callees: &Callees<'_>) {
     let cfg = Cfg::compute(func);
-    let Some(words) = Words::of(func, &cfg) else { return };
+    let Some(words) = Words::of(func, &cfg, callees) else { return };
     let found = found(func, &cfg, &words);
-    let calculated = calculated(func);
-    let is_half = |f: &Found| matches!(f.by, Promoted::Word(Word::Half(..)));
-    let asks = |f: &Found| calculated.contains(func.dfg.first_result(f.load));
-    let found: Vec<Found> = found.into_iter().filter(|f| !is_half(f) || asks(f)).collect();
     if found.is_empty() {
         return;
     }
     // What is known is written down before anything is changed.
+    let kept = found.iter().any(|f| f.kept);
+    let guards = if kept { guards(&cfg, &words, found.iter().map(|f| f.load)) } else { Vec::new() };
     let params = Params::of(&cfg, &words, &found);
     let mut rewrite = Rewrite { params, made: HashMap::default(), args: BlockArgs::default(), func };
+    guards.iter().for_each(|g| g.write(rewrite.func));
     for f in &found {
         rewrite.replace(f);
     }
@@ -81,21 +95,25 @@ pub fn promote(func: &mut ir::Function) {
     rewrite.func.dfg.resolve_all_aliases();
 }
 
-/// The loads of which it is known what they read.
+/// The loads of which it is known what they read, and that are to be replaced.
 fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for &b in &cfg.blocks {
         let mut state = words.entering(b);
         for inst in func.layout.block_insts(b) {
-            let known = || words.loaded(&state, inst);
-            if loads(func, inst, types::I32) {
-                found.extend(known().map(|(_, word)| Found { load: inst, by: Promoted::Word(word) }));
-            } else if loads(func, inst, types::F64)
-                && let Some(((base, at), low)) = known()
-                && let Some(&high) = state.get(&(base, at + 4))
-                && let Some(by) = double(cfg, words, [low, high])
+            if let Some(ty) = loaded(func, inst)
+                && let Some((base, at)) = words.names.of(inst)
+                && let Some(low) = state.get(&(base, at))
             {
-                found.push(Found { load: inst, by });
+                let named = words.names.kept(inst);
+                let high = state.get(&(base, at + 4)).filter(|_| ty != types::I32);
+                let by = match high {
+                    _ if ty == types::I32 => Some(Promoted::Word(low.word)),
+                    Some(high) => double(cfg, words, [low.word, high.word]),
+                    None => None,
+                };
+                let kept = named | low.kept | high.is_some_and(|h| h.kept);
+                found.extend(by.map(|by| Found { load: inst, ty, by, kept }));
             }
             words.step(inst, &mut state);
         }
@@ -106,14 +124,25 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
         Promoted::Mixture([Word::Int(Source::Param(..)), _]) => false,
         _ => true,
     });
+    let calculated = calculated(func);
+    let moves = |f: &Found| match f.by {
+        Promoted::Word(Word::Half(..)) => true,
+        Promoted::Whole(x) => f.ty == types::I64 && words.has_double(cfg, x),
+        _ => false,
+    };
+    found.retain(|f| !moves(f) || calculated.contains(func.dfg.first_result(f.load)));
+    if found.iter().any(|f| f.kept) {
+        let asked = slice(func, cfg, words, &found);
+        found.retain(|f| !f.kept || asked.contains(f.load));
+    }
     found
 }
 
-/// What two words are as a double.
+/// What two words are, beside each other.
 fn double(cfg: &Cfg, words: &Words<'_>, [low, high]: [Word; 2]) -> Option<Promoted> {
     match (low, high) {
         (Word::Half(x, false), Word::Half(y, true)) if words.same(cfg, x, y, &mut Vec::new()) => {
-            Some(Promoted::Double(x))
+            Some(Promoted::Whole(x))
         }
         (Word::Half(_, true), _) | (_, Word::Half(_, false)) => None,
         _ => Some(Promoted::Mixture([low, high])),
@@ -124,6 +153,8 @@ fn double(cfg: &Cfg, words: &Words<'_>, [low, high]: [Word; 2]) -> Option<Promot
 fn halves(func: &ir::Function, found: &[Found]) -> EntitySet<ir::Value> {
     let of = |f: &Found| match f.by {
         Promoted::Word(w) => Some((func.dfg.first_result(f.load), w)),
+        // The bits of a number of 64 bits.
+        Promoted::Whole(x) if f.ty == types::I64 => Some((func.dfg.first_result(f.load), Word::Half(x, false))),
         _ => None,
     };
     let words: Vec<(ir::Value, Word)> = found.iter().filter_map(of).collect();
@@ -188,7 +219,7 @@ impl Params {
         };
         for f in found {
             match f.by {
-                Promoted::Double(x) => ask(Word::Half(x, false), &mut work),
+                Promoted::Whole(x) => ask(Word::Half(x, false), &mut work),
                 Promoted::Mixture(parts) => parts.into_iter().for_each(|w| ask(w, &mut work)),
                 Promoted::Word(w) => ask(w, &mut work),
             }
@@ -219,6 +250,25 @@ impl Params {
         }
         params
     }
+
+    /// The type of a parameter of 64 bits: an integer, if nothing that comes in is a double.
+    fn ty(&self, func: &ir::Function, param: Param) -> ir::Type {
+        let (mut seen, mut work) = (vec![param], vec![param]);
+        while let Some(param) = work.pop() {
+            let param = self.same.get(&param).map_or(param, |&place| (param.0, place, param.2));
+            for (_, word) in self.incoming.get(&param).into_iter().flatten() {
+                match *word {
+                    Word::Half(Source::Value(v), _) if func.dfg.value_type(v) == types::F64 => return types::F64,
+                    Word::Half(Source::Param(b, place), _) if !seen.contains(&(b, place, true)) => {
+                        seen.push((b, place, true));
+                        work.push((b, place, true));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        types::I64
+    }
 }
 
 /// The function that is changed.
@@ -234,8 +284,11 @@ impl Rewrite<'_> {
     fn replace(&mut self, f: &Found) {
         let old = self.func.dfg.first_result(f.load);
         let new = match f.by {
-            Promoted::Double(x) => self.source(x, true),
-            Promoted::Mixture(parts) => self.mixture(f.load, parts),
+            Promoted::Whole(x) => self.wide(x, f.load, f.ty),
+            Promoted::Mixture(parts) => {
+                let bits = self.mixture(f.load, parts);
+                self.cast(bits, f.load, f.ty)
+            }
             Promoted::Word(w) => self.word(w, f.load),
         };
         self.func.dfg.clear_results(f.load);
@@ -244,11 +297,29 @@ impl Rewrite<'_> {
     }
 
     /// A value that a source stands for.
-    fn source(&mut self, source: Source, of_double: bool) -> ir::Value {
+    fn source(&mut self, source: Source, is_wide: bool) -> ir::Value {
         match source {
             Source::Value(v) => self.func.dfg.resolve_aliases(v),
-            Source::Param(b, place) => self.param((b, place, of_double)),
+            Source::Param(b, place) => self.param((b, place, is_wide)),
         }
+    }
+
+    /// A number of 64 bits, as a double or as an integer.
+    fn wide(&mut self, source: Source, at: ir::Inst, ty: ir::Type) -> ir::Value {
+        let x = self.source(source, true);
+        self.cast(x, at, ty)
+    }
+
+    fn cast(&mut self, x: ir::Value, at: ir::Inst, ty: ir::Type) -> ir::Value {
+        if self.func.dfg.value_type(x) == ty {
+            return x;
+        }
+        let constant = self.func.dfg.value_def(x).inst().map(|i| self.func.dfg.insts[i]);
+        if let Some(InstructionData::UnaryIeee64 { imm, .. }) = constant {
+            // The bits of a constant are no float's.
+            return before(self.func, at).ins().iconst(types::I64, imm.bits() as i64);
+        }
+        before(self.func, at).ins().bitcast(ty, MemFlagsData::new(), x)
     }
 
     /// A parameter, and what each way into its block hands on for it.
@@ -259,14 +330,14 @@ impl Rewrite<'_> {
         if let Some(&v) = self.made.get(&param) {
             return v;
         }
-        let (b, _, of_double) = param;
-        let ty = if of_double { types::F64 } else { types::I32 };
+        let (b, _, is_wide) = param;
+        let ty = if is_wide { self.params.ty(self.func, param) } else { types::I32 };
         let (v, n) = BlockArgs::param(self.func, b, ty);
         self.made.insert(param, v);
         for (p, word) in self.params.incoming[&param].clone() {
             let last = self.func.layout.last_inst(p).expect("a block ends");
-            let arg = match (of_double, word) {
-                (true, Word::Half(x, _)) => self.source(x, true),
+            let arg = match (is_wide, word) {
+                (true, Word::Half(x, _)) => self.wide(x, last, ty),
                 _ => self.word(word, last),
             };
             self.args.push((p, b), n, arg);
@@ -279,30 +350,28 @@ impl Rewrite<'_> {
         match word {
             Word::Int(x) => self.source(x, false),
             Word::Half(x, upper) => {
-                let double = self.source(x, true);
+                let bits = self.wide(x, at, types::I64);
                 let mut pos = before(self.func, at);
-                let bits = pos.ins().bitcast(types::I64, MemFlagsData::new(), double);
                 let half = if upper { pos.ins().ushr_imm_u(bits, 32) } else { bits };
                 pos.ins().ireduce(types::I32, half)
             }
         }
     }
 
-    /// A double of two halves.
+    /// The bits of two halves.
     fn mixture(&mut self, load: ir::Inst, [low, high]: [Word; 2]) -> ir::Value {
         let masked = |pos: &mut FuncCursor<'_>, x, mask| {
-            let bits = pos.ins().bitcast(types::I64, MemFlagsData::new(), x);
             let mask = pos.ins().iconst(types::I64, mask);
-            pos.ins().band(bits, mask)
+            pos.ins().band(x, mask)
         };
-        let upper = match high {
-            Word::Half(x, _) => self.source(x, true),
-            Word::Int(x) => self.source(x, false),
+        let whole = |word: Word| match word {
+            Word::Half(x, _) => (x, true),
+            Word::Int(x) => (x, false),
         };
-        let lower = match low {
-            Word::Half(x, _) => self.source(x, true),
-            Word::Int(x) => self.source(x, false),
-        };
+        let [lower, upper] = [low, high].map(|w| {
+            let (x, is_wide) = whole(w);
+            self.source(x, is_wide)
+        });
         let kept = match (low, high) {
             (Word::Int(_), Word::Half(..)) => kept(self.func, lower, upper),
             _ => None,
@@ -311,38 +380,31 @@ impl Rewrite<'_> {
             Word::Int(_) => constant_int(self.func, lower) != Some(0),
             Word::Half(..) => !ends_in_zeros(self.func, lower),
         };
+        let [lower, upper] = [(low, lower), (high, upper)].map(|(w, x)| match w {
+            Word::Half(..) => self.cast(x, load, types::I64),
+            Word::Int(_) => x,
+        });
         let mut pos = before(self.func, load);
-        let bits = if let Some(kept) = kept {
+        if let Some(kept) = kept {
             // The last digits are cut off.
-            masked(&mut pos, upper, !0xffff_ffff | kept)
-        } else {
-            let high = match high {
-                Word::Half(..) => masked(&mut pos, upper, !0xffff_ffff),
-                Word::Int(_) => {
-                    let wide = pos.ins().uextend(types::I64, upper);
-                    pos.ins().ishl_imm_u(wide, 32)
-                }
-            };
-            let low = match low {
-                Word::Half(..) => masked(&mut pos, lower, 0xffff_ffff),
-                Word::Int(_) => pos.ins().uextend(types::I64, lower),
-            };
-            // What has a lower half of zeros has lost its last digits.
-            if has_low { pos.ins().bor(low, high) } else { high }
-        };
-        pos.ins().bitcast(types::F64, MemFlagsData::new(), bits)
-    }
-}
-
-/// Whether the lower half of a double is zero, as that of a small integer is.
-fn ends_in_zeros(func: &ir::Function, x: ir::Value) -> bool {
-    let Some(inst) = func.dfg.value_def(x).inst() else { return false };
-    match func.dfg.insts[inst] {
-        InstructionData::UnaryIeee64 { imm, .. } => imm.bits() as u32 == 0,
-        InstructionData::Unary { opcode: Opcode::FcvtFromSint, arg } => {
-            constant_int(func, arg).is_some_and(|n| n.unsigned_abs() < 1 << 20)
+            return masked(&mut pos, upper, !0xffff_ffff | kept);
         }
-        _ => false,
+        let high = match high {
+            Word::Half(..) => masked(&mut pos, upper, !0xffff_ffff),
+            Word::Int(_) => {
+                let wide = pos.ins().uextend(types::I64, upper);
+                pos.ins().ishl_imm_u(wide, 32)
+            }
+        };
+        // What has a lower half of zeros has lost its last digits.
+        if !has_low {
+            return high;
+        }
+        let low = match low {
+            Word::Half(..) => masked(&mut pos, lower, 0xffff_ffff),
+            Word::Int(_) => pos.ins().uextend(types::I64, lower),
+        };
+        pos.ins().bor(low, high)
     }
 }
 

@@ -3,15 +3,21 @@
 //! **Question.** Which stored value does a load read, where several stores, calls and ways through
 //! the function may lie in between?
 //!
-//! **Answer.** A forward data-flow analysis over cells of four bytes
-//! ([`brolga_analysis::memory::cell`]). A cell holds an integer that was stored, or half of a
-//! double that was stored; where two paths meet that do not agree, it holds a block parameter that
-//! does not exist yet ([`Source::Param`]); where one of them knows nothing, nothing is known. An
-//! integer that was loaded as half of a double is that half wherever it is stored again.
+//! **Answer.** A forward data-flow analysis over cells of four bytes ([`super::names`]). A cell
+//! holds an integer that was stored, or half of a stored number of 64 bits; where two paths meet
+//! that do not agree, it holds a block parameter that does not exist yet ([`Source::Param`]); where
+//! one of them knows nothing, nothing is known. What was loaded from a cell is what the cell held,
+//! wherever it is stored again, and wherever it is an address: so the frame of a callee that was
+//! inlined, and what it is handed by a pointer, have the names of the caller's frame.
 //!
-//! **Clobbers.** A store to the same base clears what it overlaps. A call, and a store through
-//! another base, clear everything: nothing says that they do not lead there. To compare what is
-//! there with what was stored would not do, since an equal number may have another derivative.
+//! **Clobbers.** A store to the same base clears what it overlaps. A store through another base
+//! clears everything but frames: there cells are *kept* ([`Known::kept`]), and who relies on them
+//! asks for a guard ([`super::guards`]). To compare what is there with what was stored would not do,
+//! since an equal number may have another derivative. A call clears what its callee may write
+//! ([`super::callees`]); of a callee of which nothing is known, that is everything.
+//!
+//! **Invariant.** What is not kept is there whatever else happens. What is kept is there unless a
+//! store that it was kept across led to it.
 //!
 //! **Cost.** Cells times blocks; above [`MOST`] nothing is looked at.
 //!
@@ -21,12 +27,14 @@
 use std::collections::BTreeMap;
 
 use brolga_analysis::Cfg;
-use brolga_analysis::memory::cell::{Base, cell_of};
-use brolga_analysis::query::{access_address, access_bytes, access_offset, constant_int};
-use brolga_ir::map::HashMap;
-use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, ValueDef, types};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use brolga_analysis::memory::cell::Base;
+use brolga_analysis::query::{access_address, access_bytes, constant_int};
+use brolga_ir::map::{HashMap, HashSet};
+use cranelift_codegen::ir::{self, Opcode, types};
+use cranelift_entity::SecondaryMap;
 
+use super::callees::{Callees, Writes};
+use super::names::{Names, Place};
 use crate::primal::split_wide_copies::little;
 
 /// Cells times blocks that are looked at.
@@ -34,10 +42,7 @@ const MOST: usize = 1 << 20;
 /// Times that all blocks are gone through.
 const SWEEPS: u32 = 16;
 
-/// A base, by the order in which they are met, and an offset.
-pub type Place = (u32, i64);
-
-/// A double or an integer.
+/// A number of 64 bits, or an integer of 32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// A value of the function.
@@ -51,37 +56,74 @@ pub enum Source {
 pub enum Word {
     /// An integer.
     Int(Source),
-    /// Half of a double: the upper one?
+    /// Half of a double, or of an integer of 64 bits: the upper one?
     Half(Source, bool),
 }
 
+/// What is known of four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// What they hold.
+    pub word: Word,
+    /// Whether that is only so if stores do not lead there that may.
+    pub kept: bool,
+}
+
 /// All that is known at a point.
-pub type State = BTreeMap<Place, Word>;
+pub type State = BTreeMap<Place, Known>;
+
+/// What a store or a call writes, as it is named where it happens.
+pub enum Written {
+    /// These bytes of a place with a name. The flag says that the name is only kept.
+    Named(Place, i64, bool),
+    /// What lies below a place, in the frames of a callee.
+    Below(Place),
+    /// Bytes somewhere.
+    Somewhere,
+}
 
 /// What is known at the ends of blocks, and what was loaded.
 pub struct Words<'a> {
-    func: &'a ir::Function,
-    bases: HashMap<Base, u32>,
+    /// The function.
+    pub func: &'a ir::Function,
+    /// Its places.
+    pub names: Names<'a>,
+    callees: &'a Callees<'a>,
+    /// Where the same bytes are a double and a word, other than in frames.
+    mixed: HashSet<Base>,
     /// At the beginning of a block; where it has been reached.
     enters: SecondaryMap<ir::Block, Option<State>>,
     /// At its end.
     leaves: SecondaryMap<ir::Block, Option<State>>,
-    /// Integers that were loaded, and what they are copies of.
-    ints: HashMap<ir::Value, Word>,
-    /// The same of doubles.
-    doubles: HashMap<ir::Value, Source>,
+    /// Numbers of 64 bits that were loaded, and what they are copies of. (Those of 32 bits are in
+    /// [`Names`].)
+    wide: HashMap<ir::Value, (Source, bool)>,
 }
 
 impl<'a> Words<'a> {
     /// Look at a function. `None` if it has no such memory, or there is too much to look at.
-    pub fn of(func: &'a ir::Function, cfg: &Cfg) -> Option<Self> {
-        let bases = bases(func);
-        if bases.is_empty() {
+    pub fn of(func: &'a ir::Function, cfg: &Cfg, callees: &'a Callees<'a>) -> Option<Self> {
+        let names = Names::new(func, false);
+        let mixed = names.mixed();
+        if mixed.is_empty() && !names.has_frame() {
             return None;
         }
+        Self::look(func, cfg, callees, (names, mixed))
+    }
+
+    /// Look at a function to see what it writes.
+    pub fn of_callee(func: &'a ir::Function, cfg: &Cfg, callees: &'a Callees<'a>) -> Option<Self> {
+        Self::look(func, cfg, callees, (Names::new(func, true), HashSet::default()))
+    }
+
+    fn look(
+        func: &'a ir::Function,
+        cfg: &Cfg,
+        callees: &'a Callees<'a>,
+        (names, mixed): (Names<'a>, HashSet<Base>),
+    ) -> Option<Self> {
         let (enters, leaves) = Default::default();
-        let (ints, doubles) = Default::default();
-        let mut words = Self { func, bases, enters, leaves, ints, doubles };
+        let mut words = Self { func, names, callees, mixed, enters, leaves, wide: HashMap::default() };
         let entry = *cfg.blocks.first()?;
         words.enters[entry] = Some(State::new());
         for _ in 0..SWEEPS {
@@ -117,16 +159,39 @@ impl<'a> Words<'a> {
 
     /// What a cell holds where a block ends, if that is known.
     pub fn leaving(&self, b: ir::Block, place: Place) -> Option<Word> {
-        self.leaves[b].as_ref()?.get(&place).copied()
+        self.leaves[b].as_ref()?.get(&place).map(|k| k.word)
     }
 
-    /// What is known of the words that a load reads.
-    pub fn loaded(&self, state: &State, inst: ir::Inst) -> Option<(Place, Word)> {
-        let place = self.place(inst)?;
-        Some((place, *state.get(&place)?))
+    /// The load whose result is known to be a copy of something else, and was stored as that.
+    pub fn copied(&self, x: ir::Value) -> Option<ir::Inst> {
+        let is = self.wide.contains_key(&x) || self.names.ints.contains_key(&x);
+        self.func.dfg.value_def(x).inst().filter(|_| is)
     }
 
-    /// Whether two doubles are one, wherever the parameters are that stand for them.
+    /// Whether a number of 64 bits is, or may be, a double.
+    pub fn has_double(&self, cfg: &Cfg, x: Source) -> bool {
+        let (mut seen, mut work) = (vec![x], vec![x]);
+        while let Some(x) = work.pop() {
+            let Source::Param(b, place) = x else {
+                let Source::Value(v) = x else { continue };
+                if self.func.dfg.value_type(v) == types::F64 {
+                    return true;
+                }
+                continue;
+            };
+            for &p in &cfg.preds[b] {
+                if let Some(Word::Half(y, _)) = self.leaving(p, place)
+                    && !seen.contains(&y)
+                {
+                    seen.push(y);
+                    work.push(y);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether two numbers are one, wherever the parameters are that stand for them.
     pub fn same(&self, cfg: &Cfg, a: Source, b: Source, open: &mut Vec<(Source, Source)>) -> bool {
         match (a, b) {
             _ if a == b || open.contains(&(a, b)) => true,
@@ -142,20 +207,16 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn place(&self, inst: ir::Inst) -> Option<Place> {
-        let (base, at) = cell_of(self.func, access_address(self.func, inst)?, access_offset(self.func, inst));
-        Some((*self.bases.get(&base)?, at))
-    }
-
     /// What all ways into a block agree on, and parameters for what they do not.
     fn meet(&self, cfg: &Cfg, b: ir::Block) -> Option<State> {
         let mut ways = cfg.preds[b].iter().filter_map(|&p| self.leaves[p].as_ref());
         let mut met = ways.next()?.clone();
         for way in ways {
-            met.retain(|place, word| {
+            met.retain(|place, known| {
                 let Some(other) = way.get(place) else { return false };
                 let param = Source::Param(b, *place);
-                *word = match (*word, *other) {
+                known.kept |= other.kept;
+                known.word = match (known.word, other.word) {
                     (x, y) if x == y => x,
                     (Word::Half(_, up), Word::Half(_, too)) if up == too => Word::Half(param, up),
                     _ => Word::Int(param),
@@ -164,9 +225,9 @@ impl<'a> Words<'a> {
             });
         }
         // A parameter stays one, so that this comes to an end.
-        for (place, word) in &mut met {
-            let before = self.enters[b].as_ref().and_then(|s| s.get(place)).copied();
-            *word = match (before, *word) {
+        for (place, known) in &mut met {
+            let before = self.enters[b].as_ref().and_then(|s| s.get(place)).map(|k| k.word);
+            known.word = match (before, known.word) {
                 (Some(Word::Int(s)), _) if s == Source::Param(b, *place) => Word::Int(s),
                 (Some(Word::Half(s, up)), Word::Half(_, too)) if up == too && s == Source::Param(b, *place) => {
                     Word::Half(s, up)
@@ -180,181 +241,168 @@ impl<'a> Words<'a> {
     /// Remember what a load reads. Whether that is news.
     fn note(&mut self, cfg: &Cfg, inst: ir::Inst, state: &State) -> bool {
         let func = self.func;
-        let Some(ty) = [types::I32, types::F64].into_iter().find(|&ty| loads(func, inst, ty)) else { return false };
+        let Some(ty) = loaded(func, inst) else { return false };
         let v = func.dfg.first_result(inst);
-        let at = |by| self.place(inst).and_then(|(base, at)| state.get(&(base, at + by)));
+        let place = self.names.of(inst);
+        let at = |by| place.and_then(|(base, at)| state.get(&(base, at + by)));
+        let named = self.names.kept(inst);
         if ty == types::I32 {
-            let now = at(0).copied();
-            let before = set(&mut self.ints, v, now);
-            return now != before;
+            let now = at(0).map(|k| Known { kept: k.kept | named, ..*k });
+            return set(&mut self.names.ints, v, now) != now;
         }
-        let now = match (at(0).copied(), at(4).copied()) {
-            (Some(Word::Half(x, false)), Some(Word::Half(y, true))) => {
-                self.same(cfg, x, y, &mut Vec::new()).then_some(x)
-            }
+        let now = match (at(0), at(4)) {
+            (
+                Some(Known { word: Word::Half(x, false), kept: k }),
+                Some(Known { word: Word::Half(y, true), kept: l }),
+            ) => self.same(cfg, *x, *y, &mut Vec::new()).then_some((*x, k | l | named)),
             _ => None,
         };
-        let before = set(&mut self.doubles, v, now);
-        now != before
+        set(&mut self.wide, v, now) != now
+    }
+
+    /// What an instruction writes.
+    pub fn written(&self, inst: ir::Inst, state: &State) -> Vec<Written> {
+        let func = self.func;
+        let op = func.dfg.insts[inst].opcode();
+        if op.is_call() {
+            return match self.callees.of_call(func, inst) {
+                Some(writes) => self.by_call(inst, &writes, state).unwrap_or_else(|| vec![Written::Somewhere]),
+                None => vec![Written::Somewhere],
+            };
+        }
+        if !op.can_store() {
+            return Vec::new();
+        }
+        vec![match self.names.of(inst) {
+            Some(place) => Written::Named(place, i64::from(access_bytes(func, inst)), self.names.kept(inst)),
+            None => Written::Somewhere,
+        }]
+    }
+
+    /// What a callee writes, in the caller's names. `None` if it may be anything.
+    fn by_call(&self, inst: ir::Inst, writes: &Writes, state: &State) -> Option<Vec<Written>> {
+        let args = self.func.dfg.inst_args(inst);
+        if writes.memory.is_some_and(|i| !self.names.is_memory(args[i])) {
+            return None;
+        }
+        let top = match writes.below {
+            Some(slot) => Some(self.names.pointer(slot, state)?),
+            None => None,
+        };
+        let mut written: Vec<Written> = top.map(Written::Below).into_iter().collect();
+        for part in &writes.parts {
+            let (place, kept) = self.names.shifted(part.through.map(|i| args[i]), part.from)?;
+            // The callee's own frames are not where it is told to write.
+            let beside = self.names.is_told(place.0) || top.is_none_or(|(base, at)| place.0 == base && place.1 >= at);
+            if part.through.is_some() && (kept || !beside) {
+                return None;
+            }
+            written.push(Written::Named(place, part.to - part.from, false));
+        }
+        Some(written)
     }
 
     /// What an instruction does to memory.
     pub fn step(&self, inst: ir::Inst, state: &mut State) {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
+        if loaded(func, inst) == Some(types::I32)
+            && let Some(place) = self.names.of(inst).filter(|&p| self.names.is_global(p))
+        {
+            // The next load of the stack pointer is of the same.
+            let word = Word::Int(Source::Value(func.dfg.first_result(inst)));
+            state.entry(place).or_insert(Known { word, kept: false });
+        }
         if !(op.can_store() || op.is_call()) {
             return;
         }
-        let place = self.place(inst).filter(|_| !op.is_call());
-        state.retain(|&(base, at), _| {
-            place.is_some_and(|(b, to)| {
-                b == base && (to >= at + 4 || at >= to.saturating_add(i64::from(access_bytes(func, inst))))
-            })
-        });
-        let Some((base, at)) = place.filter(|_| op == Opcode::Store && little(func, inst)) else { return };
+        let written = self.written(inst, state);
+        if op.is_call() && written.iter().any(|w| matches!(w, Written::Somewhere)) {
+            state.clear();
+            return;
+        }
+        // Others cannot be asked where they lead to.
+        let guarded = access_address(func, inst).is_some();
+        for w in &written {
+            state.retain(|&place, known| self.survives(place, known, w, guarded));
+        }
+        if op != Opcode::Store || !little(func, inst) {
+            return;
+        }
+        let Some((base, at)) = self.names.of(inst).filter(|p| self.tracks(inst, *p)) else { return };
         let x = func.dfg.inst_args(inst)[0];
-        let mut put = |at, word| state.insert((base, at), word);
+        let named = self.names.kept(inst);
+        let mut put = |at, word, kept| state.insert((base, at), Known { word, kept: kept | named });
         match func.dfg.value_type(x) {
-            types::F64 => {
-                let source = self.doubles.get(&x).copied().unwrap_or(Source::Value(x));
-                put(at, Word::Half(source, false));
-                put(at + 4, Word::Half(source, true));
+            types::F64 | types::I64 => {
+                let (source, kept) = self.wide.get(&x).copied().unwrap_or((Source::Value(x), false));
+                put(at, Word::Half(source, false), kept);
+                put(at + 4, Word::Half(source, true), kept);
             }
             types::I32 => {
-                put(at, self.ints.get(&x).copied().unwrap_or(Word::Int(Source::Value(x))));
+                let known = self.names.ints.get(&x);
+                let Known { word, kept } =
+                    known.copied().unwrap_or(Known { word: Word::Int(Source::Value(x)), kept: false });
+                put(at, word, kept);
             }
             _ => {}
         }
     }
+
+    /// Whether anything is still known of a cell after a write.
+    fn survives(&self, (base, at): Place, known: &mut Known, written: &Written, guarded: bool) -> bool {
+        match *written {
+            Written::Named(to, bytes, kept) if to.0 == base => {
+                known.kept |= kept;
+                to.1 >= at + 4 || at >= to.1 + bytes
+            }
+            Written::Named(to, bytes, kept) if self.names.apart((base, at), (to, bytes)) => {
+                known.kept |= kept;
+                true
+            }
+            Written::Below(top) => top.0 == base && at >= top.1 || self.names.is_global((base, at)),
+            _ => {
+                known.kept = true;
+                guarded && self.names.is_frame(base)
+            }
+        }
+    }
+
+    /// Whether cells of a place are looked at.
+    fn tracks(&self, inst: ir::Inst, (base, at): Place) -> bool {
+        self.names.is_frame(base)
+            || self.names.is_global((base, at))
+            || self.mixed.contains(&base)
+            || self.names.plain(inst).is_some_and(|p| self.mixed.contains(&p.0))
+    }
 }
 
 /// Set what is said of a value, or say nothing of it any more. Returns what was said before.
-fn set<T>(of: &mut HashMap<ir::Value, T>, v: ir::Value, now: Option<T>) -> Option<T> {
+fn set<T: Copy>(of: &mut HashMap<ir::Value, T>, v: ir::Value, now: Option<T>) -> Option<T> {
     match now {
         Some(now) => of.insert(v, now),
         None => of.remove(&v),
     }
 }
 
-/// Whether an instruction loads a value of this type as it lies there.
-pub fn loads(func: &ir::Function, inst: ir::Inst, ty: ir::Type) -> bool {
-    func.dfg.insts[inst].opcode() == Opcode::Load
-        && func.dfg.value_type(func.dfg.first_result(inst)) == ty
-        && little(func, inst)
-}
-
-/// The bases of memory that is looked at, numbered: frames of WebAssembly, and where the same bytes
-/// are accessed as a double and as a word.
-fn bases(func: &ir::Function) -> HashMap<Base, u32> {
-    let accesses = |ty: ir::Type| {
-        let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-        insts.filter_map(move |i| {
-            let moved = match func.dfg.insts[i].opcode() {
-                Opcode::Load => func.dfg.first_result(i),
-                Opcode::Store => func.dfg.inst_args(i)[0],
-                _ => return None,
-            };
-            let addr = access_address(func, i).filter(|_| func.dfg.value_type(moved) == ty)?;
-            Some(cell_of(func, addr, access_offset(func, i)))
-        })
-    };
-    let mut found: HashMap<Base, u32> = HashMap::default();
-    let mut add = |base| {
-        let n = found.len() as u32;
-        found.entry(base).or_insert(n);
-    };
-    let mut frames: HashMap<Base, bool> = HashMap::default();
-    let mut is_frame = |base| *frames.entry(base).or_insert_with(|| is_frame(func, base));
-    let mut doubles: HashMap<Base, Vec<i64>> = HashMap::default();
-    for (base, at) in accesses(types::F64) {
-        doubles.entry(base).or_default().push(at);
-        if is_frame(base) {
-            add(base);
-        }
+/// The type that an instruction loads as it lies there: doubles, and words of 32 and 64 bits.
+pub fn loaded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Type> {
+    if func.dfg.insts[inst].opcode() != Opcode::Load || !little(func, inst) {
+        return None;
     }
-    doubles.values_mut().for_each(|at| at.sort_unstable());
-    for (base, at) in accesses(types::I32) {
-        let is = |at: i64| doubles.get(&base).is_some_and(|d| d.binary_search(&at).is_ok());
-        if is_frame(base) || is(at) || is(at.wrapping_sub(4)) {
-            add(base);
+    let ty = func.dfg.value_type(func.dfg.first_result(inst));
+    matches!(ty, types::I32 | types::I64 | types::F64).then_some(ty)
+}
+
+/// Whether a value is a constant whose lower half is zero.
+pub fn ends_in_zeros(func: &ir::Function, x: ir::Value) -> bool {
+    let Some(inst) = func.dfg.value_def(x).inst() else { return false };
+    match func.dfg.insts[inst] {
+        ir::InstructionData::UnaryIeee64 { imm, .. } => imm.bits() as u32 == 0,
+        ir::InstructionData::UnaryImm { imm, .. } => imm.bits() as u32 == 0,
+        ir::InstructionData::Unary { opcode: Opcode::FcvtFromSint, arg } => {
+            constant_int(func, arg).is_some_and(|n| n.unsigned_abs() < 1 << 20)
         }
+        _ => false,
     }
-    found
-}
-
-/// Whether a base is the frame of a WebAssembly function whose addresses go nowhere but into
-/// accesses: the stack pointer, a global variable before the memory, moved down by a constant.
-/// Frames with addresses that go elsewhere are arrays and arguments of callees, of which little stays
-/// known.
-fn is_frame(func: &ir::Function, base: Base) -> bool {
-    let Base::Sum(x, y) = base else { return false };
-    let pointer = match [is_memory(func, x), is_memory(func, y)] {
-        [true, false] => y,
-        [false, true] => x,
-        _ => return false,
-    };
-    let Some(inst) = func.dfg.value_def(pointer).inst() else { return false };
-    let InstructionData::Binary { opcode: Opcode::Iadd | Opcode::Isub, args: [sp, by] } = func.dfg.insts[inst] else {
-        return false;
-    };
-    let global = func.dfg.value_def(sp).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Load);
-    global.filter(|_| constant_int(func, by).is_some()).is_some_and(|load| {
-        let slot = access_offset(func, load);
-        let is_global = access_address(func, load).is_some_and(|a| is_memory(func, a)) && slot < 0;
-        is_global && !escapes(func, base, pointer, slot)
-    })
-}
-
-/// Whether addresses of a frame go elsewhere than into accesses that are named after it. `slot` is
-/// where the stack pointer is handed on to callees, and back to callers.
-fn escapes(func: &ir::Function, base: Base, pointer: ir::Value, slot: i32) -> bool {
-    let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
-    let mut addresses: EntitySet<ir::Value> = EntitySet::new();
-    addresses.insert(pointer);
-    // Values that are computed of addresses stand behind them in what dominates; the layout need not
-    // have that order.
-    let mut grows = true;
-    while grows {
-        grows = false;
-        for inst in insts() {
-            let data = func.dfg.insts[inst];
-            let args = func.dfg.inst_args(inst);
-            if !args.iter().any(|&a| addresses.contains(a)) {
-                continue;
-            }
-            let is_constant = |v: ir::Value| constant_int(func, v).is_some();
-            let moves = match data {
-                InstructionData::Unary { opcode: Opcode::Uextend, .. } => true,
-                InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] } => {
-                    is_constant(a) || is_constant(b) || is_memory(func, a) || is_memory(func, b)
-                }
-                InstructionData::Binary { opcode: Opcode::Isub, args: [_, b] } => is_constant(b),
-                _ => false,
-            };
-            if moves {
-                grows |= addresses.insert(func.dfg.first_result(inst));
-            }
-        }
-    }
-    insts().any(|inst| {
-        let op = func.dfg.insts[inst].opcode();
-        let of_access = access_address(func, inst);
-        func.dfg.inst_values(inst).enumerate().any(|(i, a)| {
-            let is_result = func.dfg.inst_results(inst).first().is_some_and(|&r| addresses.contains(r));
-            let is_stored = op.can_store() && i == 0;
-            // What has another name is not known to be the same place.
-            let named = || cell_of(func, a, access_offset(func, inst)).0 == base;
-            let is_address = of_access == Some(a) && !is_stored && named();
-            let handed_on =
-                is_stored && of_access.is_some_and(|p| is_memory(func, p)) && access_offset(func, inst) == slot;
-            addresses.contains(a) && !is_result && !is_address && !handed_on
-        })
-    })
-}
-
-/// Whether a value is the start of a WebAssembly memory.
-fn is_memory(func: &ir::Function, v: ir::Value) -> bool {
-    let ValueDef::Param(b, i) = func.dfg.value_def(v) else { return false };
-    Some(b) == func.layout.entry_block()
-        && func.signature.params.get(i).is_some_and(|p| p.purpose == ArgumentPurpose::VMContext)
 }

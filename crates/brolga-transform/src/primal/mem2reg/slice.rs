@@ -1,0 +1,122 @@
+//! The loads from which doubles are put together: a backward slice.
+//!
+//! **Question.** Which of the loads that could be promoted does a double ask for that was taken
+//! apart?
+//!
+//! **Answer.** Those that are such a double (a mixture of two stores, or the bits of an integer),
+//! and all from which its words are computed, through instructions, block parameters, and what is
+//! promoted. Addresses and conditions are no part of it.
+
+use brolga_analysis::Cfg;
+use brolga_ir::map::HashMap;
+use cranelift_codegen::ir::{self, ValueDef, types};
+use cranelift_entity::EntitySet;
+
+use super::words::{Source, Word, Words};
+use super::{Found, Promoted};
+
+/// Values that are looked at.
+const MOST: usize = 1 << 16;
+
+/// These loads.
+pub fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[Found]) -> EntitySet<ir::Inst> {
+    let by_load: HashMap<ir::Inst, &Found> = found.iter().map(|f| (f.load, f)).collect();
+    let mut slice = Slice { func, cfg, words, asked: EntitySet::new(), seen: EntitySet::new(), work: Vec::new() };
+    let mut params: Vec<Source> = Vec::new();
+    for f in found {
+        let is_put = match f.by {
+            Promoted::Mixture(_) => true,
+            Promoted::Whole(x) => f.ty == types::F64 && slice.has_integer(x),
+            Promoted::Word(_) => false,
+        };
+        if is_put {
+            slice.found(f, &mut params);
+        }
+    }
+    for _ in 0..MOST {
+        let Some(v) = slice.work.pop() else { break };
+        match func.dfg.value_def(v) {
+            ValueDef::Result(inst, _) => match by_load.get(&inst) {
+                Some(f) => slice.found(f, &mut params),
+                None if func.dfg.insts[inst].opcode().is_call() || func.dfg.insts[inst].opcode().can_load() => {}
+                None => func.dfg.inst_args(inst).iter().for_each(|&a| slice.value(a)),
+            },
+            ValueDef::Param(b, i) if b != cfg.blocks[0] => cfg.incoming(b, i).for_each(|a| slice.value(a)),
+            _ => {}
+        }
+    }
+    slice.asked
+}
+
+struct Slice<'a> {
+    func: &'a ir::Function,
+    cfg: &'a Cfg,
+    words: &'a Words<'a>,
+    asked: EntitySet<ir::Inst>,
+    seen: EntitySet<ir::Value>,
+    work: Vec<ir::Value>,
+}
+
+impl Slice<'_> {
+    /// Doubles are where it ends.
+    fn value(&mut self, v: ir::Value) {
+        let ty = self.func.dfg.value_type(v);
+        if ty.is_int() && self.seen.insert(v) {
+            self.work.push(v);
+        }
+    }
+
+    fn found(&mut self, f: &Found, params: &mut Vec<Source>) {
+        if !self.asked.insert(f.load) {
+            return;
+        }
+        match f.by {
+            Promoted::Whole(x) | Promoted::Word(Word::Int(x) | Word::Half(x, _)) => self.source(x, params),
+            Promoted::Mixture(parts) => {
+                for Word::Int(x) | Word::Half(x, _) in parts {
+                    self.source(x, params);
+                }
+            }
+        }
+    }
+
+    fn source(&mut self, x: Source, params: &mut Vec<Source>) {
+        let mut work = vec![x];
+        while let Some(x) = work.pop() {
+            match x {
+                Source::Value(v) => self.value(v),
+                Source::Param(b, place) if !params.contains(&x) => {
+                    params.push(x);
+                    for &p in &self.cfg.preds[b] {
+                        if let Some(Word::Int(y) | Word::Half(y, _)) = self.words.leaving(p, place) {
+                            work.push(y);
+                        }
+                    }
+                }
+                Source::Param(..) => {}
+            }
+        }
+    }
+
+    /// Whether a number of 64 bits is an integer, on some way.
+    fn has_integer(&self, x: Source) -> bool {
+        let (mut seen, mut work) = (vec![x], vec![x]);
+        while let Some(x) = work.pop() {
+            match x {
+                Source::Value(v) if self.func.dfg.value_type(v) == types::I64 => return true,
+                Source::Value(_) => {}
+                Source::Param(b, place) => {
+                    for &p in &self.cfg.preds[b] {
+                        if let Some(Word::Half(y, _)) = self.words.leaving(p, place)
+                            && !seen.contains(&y)
+                        {
+                            seen.push(y);
+                            work.push(y);
+                        }
+                    }
+                }
+            }
+        }
+        false
+    }
+}
