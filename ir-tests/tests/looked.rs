@@ -5,8 +5,8 @@ use std::path::Path;
 
 use brolga::{Effort, Mode, Options, jit};
 use brolga_driver::{Directive, File};
-use brolga_transform::{Derivation, derive, derive_with};
 use brolga_testing::budget;
+use brolga_transform::{Derivation, derive, derive_with};
 use ir_tests::cases;
 
 /// All that was derived, as text.

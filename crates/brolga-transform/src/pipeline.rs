@@ -170,8 +170,7 @@ pub(crate) fn derive_variant<'a>(
         (statements.stmts, lifted.blocks) = Default::default();
     }
 
-    let mut overwrites = facts.overwrites.whole.clone();
-    let variant = variant.clone();
+    let (mut overwrites, variant) = (facts.overwrites.whole.clone(), variant.clone());
     let (forward, pullback, reverse_of, emitted) = match graphs {
         Graphs::Pair { forward, pullback } => {
             let PairSymbols { forward: forward_symbol, pullback: pullback_symbol } = symbols.pair();
@@ -198,8 +197,8 @@ pub(crate) fn derive_variant<'a>(
         }
     };
     emitter.verified.or_ok(symbol)?;
-    let (remarks, stmts, serves) = (emitter.remarks, statements.stmts, false);
-    let stages = Stages {
+    let (remarks, stmts) = (emitter.remarks, statements.stmts);
+    Ok(Outcome::Derived(Box::new(Stages {
         facts,
         lifted,
         stmts,
@@ -211,7 +210,6 @@ pub(crate) fn derive_variant<'a>(
         remarks,
         emitted,
         overwrites,
-        serves,
-    };
-    Ok(Outcome::Derived(Box::new(stages)))
+        serves: false,
+    })))
 }

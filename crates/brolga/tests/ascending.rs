@@ -204,7 +204,10 @@ fn rows_that_may_overlap_have_their_gradients() {
         }
         asked += u32::from(was_asked);
     }
-    assert!(asked > budget(40, 4) && stored > budget(60, 6), "{asked} functions are asked, {stored} of {all} runs store");
+    assert!(
+        asked > budget(40, 4) && stored > budget(60, 6),
+        "{asked} functions are asked, {stored} of {all} runs store"
+    );
 }
 
 /// Turns of the outer loop pass by the inner one, and turns of the inner one its access, so that

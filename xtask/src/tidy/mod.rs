@@ -6,6 +6,7 @@
 //!   expected to panic.
 //! - Every CLIF case begins with a comment that says what it is about.
 //! - No modules import each other in a circle ([`circles`]).
+//! - No function has more than 100 lines, but for tables ([`functions`]).
 //! - The integration tests of a package are one binary, but for a few ([`binaries`]).
 //! - Crates and folders import what the layers allow ([`imports`]).
 //! - Prose of documents and comments has a width, documents have a most number of lines, no dates,
@@ -15,6 +16,7 @@
 
 mod binaries;
 mod circles;
+mod functions;
 mod imports;
 mod prose;
 
@@ -55,6 +57,9 @@ pub fn run() -> Result<(), Failure> {
             Some("md") => prose::document(&name, &text),
             _ => Vec::new(),
         };
+        if extension == Some("rs") {
+            violations.extend(functions::check(&name, &text).into_iter().map(|v| format!("{name}: {v}")));
+        }
         violations.extend(found.into_iter().map(|v| format!("{name}: {v}")));
         let lines = text.lines().count();
         if extension == Some("rs") && (SOFT_LIMIT + 1..=HARD_LIMIT).contains(&lines) {

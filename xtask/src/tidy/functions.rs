@@ -1,0 +1,77 @@
+//! Functions have at most 100 lines, but for tables.
+//!
+//! A function whose body is one `match` with a row for each opcode, or a text, is read row by row,
+//! and is no shorter in parts. Those are listed.
+
+/// Most lines of a function.
+const MOST: usize = 100;
+
+/// Tables: a file, and the function.
+const TABLES: &[(&str, &str)] = &[
+    ("benches/src/wasm.rs", "problems"),
+    ("crates/brolga-driver/tests/explain.rs", "a_loop_in_every_mode"),
+    ("crates/brolga-oracle/src/interp/step.rs", "step"),
+    ("crates/brolga-oracle/tests/common/ops.rs", "cases"),
+    ("crates/brolga-rules/src/table.rs", "opcode_rule"),
+    ("crates/brolga-wasm/src/translate/ops.rs", "number"),
+    ("crates/brolga-wasm/src/translate/simd.rs", "vector_numbers"),
+    ("crates/brolga/tests/ascending.rs", "program"),
+    ("crates/brolga/tests/lanes.rs", "program"),
+    ("crates/brolga/tests/slp.rs", "program"),
+    ("crates/brolga/tests/stages.rs", "load_and_store"),
+    ("crates/brolga/tests/stages.rs", "loop_of_two_values"),
+];
+
+/// Functions of a file that are too long.
+pub fn check(file: &str, text: &str) -> Vec<String> {
+    let long = lengths(text).into_iter().filter(|(_, lines)| *lines > MOST);
+    long.filter(|(name, _)| !TABLES.contains(&(file, name)))
+        .map(|(name, lines)| format!("`{name}` has {lines} lines; {MOST} are allowed"))
+        .collect()
+}
+
+/// The functions of a file that rustfmt has laid out, and how many lines each has.
+fn lengths(text: &str) -> Vec<(&str, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (i, line) in lines.iter().enumerate() {
+        let Some(name) = name(line) else { continue };
+        let indent = line.len() - line.trim_start().len();
+        let ends = |l: &&str| {
+            l.strip_prefix(&line[..indent])
+                .is_some_and(|rest| rest == "}" || rest.ends_with(';') && !rest.starts_with(' '))
+        };
+        let one_line = line.ends_with('}') || line.ends_with(';');
+        let length = if one_line { 1 } else { lines[i..].iter().position(|l| ends(&l)).map_or(1, |n| n + 1) };
+        found.push((name, length));
+    }
+    found
+}
+
+/// The name of the function that begins on a line.
+fn name(line: &str) -> Option<&str> {
+    let mut rest = line.trim_start();
+    while let Some((word, behind)) = rest.split_once(' ') {
+        let visible = word.starts_with("pub") || ["const", "unsafe", "async", "extern", "\"C\""].contains(&word);
+        match word {
+            "fn" => return behind.split(['(', '<']).next(),
+            _ if visible => rest = behind,
+            _ => return None,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, lengths};
+
+    #[test]
+    fn lines_are_counted() {
+        let text = "fn a() {}\nimpl X {\n    pub(super) fn b<T>(\n        x: T,\n    ) -> T {\n        x\n    }\n    fn c();\n}\n";
+        assert_eq!(lengths(text), [("a", 1), ("b", 5), ("c", 1)]);
+        let long = format!("fn long() {{\n{}}}\n", "    f();\n".repeat(99));
+        assert_eq!(check("x.rs", &long), ["`long` has 101 lines; 100 are allowed"]);
+        assert!(check("crates/brolga-rules/src/table.rs", &long.replace("long", "opcode_rule")).is_empty());
+    }
+}
