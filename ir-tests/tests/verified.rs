@@ -118,8 +118,14 @@ fn of_the_tape() -> Vec<Break> {
                 Term::Jump(t) if t.args.is_empty() => Some(t.block),
                 _ => None,
             };
-            let popping: BTreeMap<BlockId, BlockId> =
-                g.blocks.values().filter(|b| pops(b)).filter_map(|b| Some((b.id, next(b)?))).collect();
+            // Of a loop it is not seen as long as another edge leads there.
+            let edges = |to: BlockId| g.blocks.values().flat_map(|b| b.term.successors()).filter(|s| *s == to).count();
+            let popping: BTreeMap<BlockId, BlockId> = g
+                .blocks
+                .values()
+                .filter(|b| pops(b) && edges(b.id) == 1)
+                .filter_map(|b| Some((b.id, next(b)?)))
+                .collect();
             for block in g.blocks.values_mut() {
                 if let Term::Jump(t) = &mut block.term
                     && let Some(&behind) = popping.get(&t.block)
@@ -154,7 +160,7 @@ fn of_the_frame() -> Vec<Break> {
             let keeps = |op: &AdOp| matches!(op, AdOp::Keep(s, _) | AdOp::KeepBlock(s, _) if *s == slot);
             all.iter().filter(|op| keeps(op)).count() == 1 && drop_last(g, keeps)
         }),
-        new("a value is restored as another type", false, &[Rule::KeptBeforeRestored], |g| {
+        new("a value is restored as another type", false, &[Rule::KeptBeforeRestored, Rule::Types], |g| {
             for inst in g.blocks.values_mut().flat_map(|b| b.insts.values_mut()) {
                 if matches!(inst.op, AdOp::Restore(_)) {
                     let ty = &mut inst.defs[0].1;

@@ -75,6 +75,9 @@ pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
                 }
             }
         }
+        if b == 0 && state == State::Outside && end != State::Outside {
+            return faults.add(Rule::OneFrame, block.id, None, "the first block opens no frame");
+        }
         if matches!(block.term, Term::Return(_)) && state != end {
             let what = format!("the function returns where the frame is {state:?}, not {end:?}");
             return faults.add(Rule::OneFrame, block.id, None, what);
