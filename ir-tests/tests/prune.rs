@@ -29,6 +29,7 @@ use brolga_oracle::interp::to_bits;
 use brolga_oracle::{Limits, Oracle, OracleError};
 use brolga_testing::{asked, budget, is_quick};
 use brolga_transform::dce::{Known, prune};
+use brolga_transform::primal::mem2reg::Callees;
 use brolga_transform::primal::normalise::{normalise, plain_env};
 
 /// What to cut out of a program, in per cent.
@@ -120,7 +121,7 @@ fn cut_and_pruned(
         if f.body.is_none() {
             continue;
         }
-        let func = normalise(&file.program, key, f.body.clone()?, &*isa).ok()?.func;
+        let func = normalise(&file.program, key, f.body.clone()?, &Callees::new(&file.program), &*isa).ok()?.func;
         let cfg = Cfg::compute(&func);
         let places = Places { program: &file.program, func: &func, cfg: &cfg, blocks: &Blocks::default() };
         let private = Private::compute(places, &Uses::compute(&func, &cfg), &[]);

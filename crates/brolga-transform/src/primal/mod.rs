@@ -9,7 +9,7 @@ pub(crate) mod edit;
 pub(crate) mod exponent_idiom;
 pub(crate) mod induction;
 pub mod loop_simplify;
-pub(crate) mod mem2reg;
+pub mod mem2reg;
 pub mod normalise;
 pub(crate) mod pair_sincos;
 pub mod reload_bits;
