@@ -18,3 +18,4 @@ use brolga_testing::counting::Counting;
 /// Tests count what their threads ask for.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+mod verified;

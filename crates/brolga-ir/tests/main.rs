@@ -2,3 +2,4 @@
 
 mod print;
 mod table;
+mod verify;

@@ -74,7 +74,7 @@ const CRATES: &[Row] = &[
             "cranelift-reader",
         ],
     ),
-    ("ir-tests", &["brolga", "brolga-driver", "brolga-transform"]),
+    ("ir-tests", &["brolga-testing", "brolga", "brolga-driver", "brolga-transform"]),
     (
         "fuzz",
         &[
@@ -103,7 +103,7 @@ const CRATES: &[Row] = &[
         ],
     ),
     ("testing", &["brolga-ir", "cranelift-codegen", "cranelift-reader"]),
-    ("xtask", &["benches", "brolga", "brolga-driver", "brolga-oracle", "ir-tests"]),
+    ("xtask", &["brolga-testing", "benches", "brolga", "brolga-driver", "brolga-oracle", "ir-tests"]),
 ];
 
 /// Crates whose folders are layers, and what each folder may import besides itself.

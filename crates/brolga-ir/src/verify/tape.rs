@@ -12,9 +12,9 @@
 //! - *Coverage.* A block that records and can return has its reverse in each version of the reverse
 //!   half.
 //!
-//! Places of a rerun loop are states of their own. The places before and after a loop's body are one
-//! state, so a bypass of the body's reverse on one of several edges is not seen. **Cost.** Linear but for the inverse of
-//! Ackermann's function (union-find).
+//! Places of a rerun loop are states of their own. The places before and after a loop's body are
+//! one state, so a bypass of the body's reverse on one of several edges is not seen. **Cost.**
+//! Linear but for the inverse of Ackermann's function (union-find).
 
 use cranelift_codegen::ir;
 use cranelift_entity::{EntityRef, SecondaryMap};
