@@ -135,7 +135,8 @@ const FOLDERS: &[(&str, &[Row])] = &[
             ("translate", &["assemble", "facts"]),
             ("plan", &["facts", "primal", "translate", "val_map"]),
             ("guards", &["facts", "shadow", "translate"]),
-            ("assemble", &["dce", "facts", "guards", "plan", "primal", "shadow", "translate", "val_map"]),
+            ("assemble", &["dce", "facts", "guards", "plan", "primal", "shadow", "translate", "val_map", "verified"]),
+            ("verified", &["assemble", "facts", "plan"]),
             ("emit", &["clif", "facts", "plan", "translate"]),
             ("program", &["assemble", "clif", "derived", "facts", "pipeline", "plan", "primal", "translate"]),
             (
