@@ -78,6 +78,7 @@ const CRATES: &[Row] = &[
     (
         "fuzz",
         &[
+            "brolga-testing",
             "brolga",
             "brolga-driver",
             "brolga-oracle",

@@ -62,7 +62,8 @@ pub fn edges(view: &View<'_>, kind: Kind, faults: &mut Faults) {
         faults.add(Rule::Signature, entry.id, None, what);
     }
     for (b, block) in view.blocks.iter().enumerate() {
-        // The reverses of further exits, of a pullback that becomes half of a combined function, are
+        // The reverses of further exits, of a pullback that becomes half of a combined function,
+        // are
         // reached when it is one.
         if kind != Kind::Pullback && !view.dominators.reached(b) {
             faults.add(Rule::Successors, block.id, None, "no edge leads there from the entry");

@@ -2,10 +2,12 @@
 //!
 //! **Question.** Does the reverse half pop exactly what the forward half has pushed, last first, on
 //! every path? **Answer.** In three steps.
-//! - *Blocks.* What the reverse of a block does to the tape (records, calls of derived functions) is
+//! - *Blocks.* What the reverse of a block does to the tape (records, calls of derived functions)
+//!   is
 //!   what the block did, in the reverse order: the same values, types and number. In a loop that is
 //!   rerun turn by turn, the block that runs again takes the place of the forward version.
-//! - *Paths.* Each place of the primal, before a block and behind it, is a state of the tape; places
+//! - *Paths.* Each place of the primal, before a block and behind it, is a state of the tape;
+//!   places
 //!   that an edge joins are one state, and so are both ends of a block that does nothing to the
 //!   tape. An edge of either half leads from a state to the same state: so nothing that records is
 //!   skipped, and nothing is reversed out of order, also after blocks have been bypassed.
