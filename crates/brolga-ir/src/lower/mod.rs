@@ -450,7 +450,8 @@ impl<'a> Cx<'a> {
     }
 
     /// Begin a block, the present one of `b`: its parameters have their names, and what is known of
-    /// other blocks is forgotten. `scope` is the loop that is run again which the last block was of.
+    /// other blocks is forgotten. `scope` is the loop that is run again which the last block was
+    /// of.
     fn enter(&mut self, b: &mut FunctionBuilder<'_>, block: &crate::block::CfgBlock, scope: &mut Option<ir::Block>) {
         let clif = b.current_block().expect("it is the present one");
         self.forward = block.role.is_forward();
