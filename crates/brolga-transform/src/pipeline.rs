@@ -97,13 +97,16 @@ pub(crate) struct Shared<'s, 'w, 'o> {
     pub observer: &'s mut Observer<'o>,
 }
 
+/// Is shown the statements of a variant.
+type SeesStatements<'o> = &'o mut dyn FnMut(&Facts<'_>, &AdStmts);
+
 /// What is shown of the work.
 #[derive(Default)]
 pub(crate) struct Observer<'o> {
     /// Is shown all stages of each variant, which are kept for it.
     pub stages: Option<&'o mut dyn FnMut(&Stages<'_>)>,
     /// Is shown the statements of each variant, before anything is assembled.
-    pub statements: Option<&'o mut dyn FnMut(&Facts<'_>, &AdStmts)>,
+    pub statements: Option<SeesStatements<'o>>,
 }
 
 impl Observer<'_> {
