@@ -9,7 +9,7 @@ pub enum Mode {
     #[default]
     Split,
     /// One function that does both at once: what is alive between the halves stays where it is, and
-    /// memory that nobody has written since is read again instead of being recorded.
+    /// memory that no later store clobbers is reloaded instead of being recorded.
     Combined,
     /// As `Combined`, without the primal's results: what only they need is not computed. Memory is
     /// written as ever.
@@ -29,10 +29,10 @@ pub enum MemoryMode {
 
 /// How much is done to make derived code fast.
 ///
-/// To make code fast takes time, and more code, which takes time in turn. Who calls a gradient a
-/// few times only, or compiles while somebody waits, wants it soon; who calls it often wants it
-/// fast; and who does not know wants both, one after the other. None of them changes a gradient by
-/// more than roundings (of additions in another order).
+/// Fast code takes time to make, and more code, which takes time in turn. A gradient that is called
+/// a few times only should be there soon, one that is called often should be fast, and where that
+/// is not known, one after the other. No effort changes a gradient by more than roundings (of
+/// additions in another order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effort {
     /// As little as there is: none of the passes that make code longer ([`Pass::LASTING`]), no
@@ -209,15 +209,15 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, with all effort at once, but that all calls stay calls: for whoever looks at
-    /// calls, or compares numbers bit by bit with those of a run in which they stay.
+    /// The defaults, with all effort at once, and all calls stay calls: to look at calls, or to
+    /// compare numbers bit by bit with those of a run in which they stay.
     #[must_use]
     pub fn as_calls() -> Self {
         Self { inline: Inline::Never, ..Self::full() }
     }
 
-    /// The defaults, with all effort at once: for whoever looks at code, or knows that it will be
-    /// called often.
+    /// The defaults, with all effort at once: to look at code, or for a derivative that is called
+    /// often.
     #[must_use]
     pub fn full() -> Self {
         Self { effort: Effort::Full, ..Self::default() }

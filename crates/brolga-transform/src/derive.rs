@@ -42,8 +42,8 @@ pub fn derive(
     found.verify(isa).map(|()| found)
 }
 
-/// The same, for whoever is going to verify what comes out: `brolga::DerivedRule` does so beside
-/// compiling it.
+/// The same, without verification: `brolga::DerivedRule` verifies what comes out beside compiling
+/// it.
 ///
 /// # Errors
 /// As [`derive()`].

@@ -72,7 +72,7 @@ pub struct Facts<'a> {
     pub in_place: EntitySet<ir::Inst>,
     /// Loads whose reverse stores, and arguments whose shadows need no zeros.
     pub overwrites: Overwrites,
-    /// Memory that the function makes for itself and shows to nobody; none in memory mode
+    /// Memory that the function makes for itself that does not escape; none in memory mode
     /// `restore`, where the pullback puts back what was in it.
     pub private: Private,
     /// All uses.
@@ -97,7 +97,7 @@ pub struct Facts<'a> {
     pub units: EntitySet<ir::Value>,
     /// Calls of functions that may run whole, in the reverse half.
     pub whole: EntitySet<ir::Inst>,
-    /// Classes of memory that are stored to what may be a float, once somebody has asked.
+    /// Classes of memory that are stored to what may be a float; computed on the first question.
     float_stores: OnceCell<HashSet<ir::Value>>,
 }
 
@@ -218,7 +218,7 @@ impl<'a> Facts<'a> {
         self.constant.passed(&input, args)
     }
 
-    /// Whether an integer is computed from what may be a float's bits, and nobody follows what
+    /// Whether an integer is computed from what may be a float's bits, and no rule follows what
     /// becomes of them.
     pub fn is_unfollowed(&self, v: ir::Value) -> bool {
         matches!(self.activity.state[v], State::Taint { .. }) && !self.is_active(v)

@@ -46,12 +46,7 @@ pub fn run() -> Result<(), Failure> {
             Some("rs") => {
                 let (wide, words) = prose::comments(&text);
                 vague += words;
-                if prose::may_be_wider(&name) {
-                    wide.iter().for_each(|w| eprintln!("note: {name}: {w}"));
-                    rust(&text)
-                } else {
-                    [rust(&text), wide].concat()
-                }
+                [rust(&text), wide].concat()
             }
             Some("clif") => clif(&text),
             Some("md") => prose::document(&name, &text),

@@ -13,8 +13,6 @@ const WIDTH: usize = 100;
 const GENERATED: [&str; 3] = ["docs/DESIGN-BY-EXAMPLE.md", "docs/DIAGNOSTICS.md", "docs/RULES.md"];
 /// Words for a subject that is not named.
 pub const VAGUE: [&str; 3] = [concat!("no", "body"), concat!("some", "body"), concat!("who", "ever")];
-/// Folders whose comments may still be wider: reported, not refused.
-const WIDER: [&str; 1] = ["crates/brolga-transform/"];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -94,11 +92,6 @@ pub fn comments(text: &str) -> (Vec<String>, usize) {
         }
     }
     (wide, words)
-}
-
-/// Whether wide comments of a file are reported only.
-pub fn may_be_wider(name: &str) -> bool {
-    WIDER.iter().any(|folder| name.starts_with(folder))
 }
 
 /// Whether a line is too long, and has a space at which it could have been broken.

@@ -231,8 +231,8 @@ fn of_access(
             hints[1 + usize::from(over == Kinds::NONE)].push((v, shape.lane_bytes()));
         }
     }
-    // What lies in one place is one thing; and of memory of which nothing is known,
-    // nobody knows what lies where.
+    // What lies in one place is one thing; memory of which nothing is known is
+    // taken as one place.
     let place = match i.contents.of_class(addr) {
         Kinds::NONE => (Base::Value(i.contents.find(addr)), 0),
         _ => cell,

@@ -147,7 +147,7 @@ impl Cx<'_> {
     /// Between the halves of a combined function.
     fn turn(&mut self, b: &mut FunctionBuilder<'_>) {
         if self.uses_tape {
-            // How much was recorded, for whoever asks when it has been given back.
+            // How much was recorded, which the run reports when the tape has been given back.
             let flags = self.tape_flags(b);
             let mut peak = b.use_var(self.tape_var());
             if !self.env.alone {

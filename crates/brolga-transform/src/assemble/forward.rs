@@ -27,7 +27,7 @@ pub struct Forward {
     pub seg: Val,
 }
 
-/// Assemble it. If the lifted primal is `spent`, so that nobody asks for its instructions again,
+/// Assemble it. If the lifted primal is `spent`, so that no later assembly reads its instructions,
 /// they move.
 #[expect(clippy::too_many_arguments, reason = "the stages that it is assembled from")]
 pub fn forward(

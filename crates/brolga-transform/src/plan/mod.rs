@@ -9,19 +9,19 @@
 //!   ([`FrameHome`] says where that is), whoever reads it, and so is what a once-block reads of a
 //!   loop; with little effort not if one instruction computes it from what the reverse of the block
 //!   has anyway;
-//! - integers that run backwards are *carried* ([`invert`]); so is what a loop reads from outside of
-//!   it: one variable holds it while the pullback is in the loop, set where the pullback enters the
-//!   loop from behind;
+//! - integers that run backwards are *carried* ([`invert`]); so is what a loop reads from outside
+//!   of it: one variable holds it while the pullback is in the loop, set where the pullback enters
+//!   the loop from behind;
 //! - what an induction variable was at the end of its loop follows from the bound that it was
 //!   compared with;
 //! - pure and cheap arithmetic is computed again (*rematerialised*), and memory that no later store
-//!   clobbers is reloaded; so is a quotient whose reverse divides by the same number, where much less
-//!   is recorded by that ([`crate::clif::slp_divisions`]);
+//!   clobbers is reloaded; so is a quotient whose reverse divides by the same number, where much
+//!   less is recorded by that ([`crate::clif::slp_divisions`]);
 //! - everything else is pushed on the tape by the block whose reverse reads it, as one record per
-//!   execution (Mooncake's comms stack). Which values those are is a minimum cut ([`min_cut`]) between
-//!   what must be recorded and what is read, by bytes; but where long chains of floats would be
-//!   computed again to save a few bytes for each, what is read is recorded as it is, and so is what
-//!   stands at the end of a chain that a long turn would wait for
+//!   execution (Mooncake's comms stack). Which values those are is a minimum cut ([`min_cut`])
+//!   between what must be recorded and what is read, by bytes; but where long chains of floats
+//!   would be computed again to save a few bytes for each, what is read is recorded as it is, and
+//!   so is what stands at the end of a chain that a long turn would wait for
 //!   ([`is_waited_for`](brolga_rules::cost::is_waited_for)), even if all of it could be had for
 //!   nothing.
 //!

@@ -130,7 +130,8 @@ pub enum PredSource {
         /// Where it is zero.
         no: ir::Block,
     },
-    /// One of several, by the index of the `br_table` that led here ([`super::predecessors::ways`]).
+    /// One of several, by the index of the `br_table` that led here
+    /// ([`super::predecessors::ways`]).
     Table {
         /// The index.
         index: ir::Value,

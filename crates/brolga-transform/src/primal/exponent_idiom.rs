@@ -277,8 +277,8 @@ fn chosen(func: &ir::Function, x: ir::Value, (by, words): (ir::Value, [ir::Value
     }
 }
 
-/// Whether of two conditions one holds where the other does not, but for two words that are equal: an
-/// optimiser chooses the larger and the smaller one by two comparisons.
+/// Whether of two conditions one holds where the other does not, but for two words that are equal:
+/// an optimiser chooses the larger and the smaller one by two comparisons.
 fn is_opposite(func: &ir::Function, (a, b): (ir::Value, ir::Value), [x, y]: [ir::Value; 2]) -> bool {
     let compare = |v: ir::Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
         InstructionData::IntCompare { cond, args, .. } => Some((cond, args)),

@@ -12,9 +12,9 @@
 //! - an *induction variable* in its header that does not come back to its first value: one that the
 //!   program has, or an `i64` that counts turns. What nobody asks of such a counter, [`crate::dce`]
 //!   removes;
-//! - joins of two ways where three meet and a number that goes in steps tells which: what a compiler
-//!   makes of a loop that it unrolls has a way around the loop, one around what is left over, and one
-//!   through both;
+//! - joins of two ways where three meet and a number that goes in steps tells which: what a
+//!   compiler makes of a loop that it unrolls has a way around the loop, one around what is left
+//!   over, and one through both;
 //! - a comparison with zero where it ends because an integer that goes in steps is zero: C's `while
 //!   (--n)` branches on the number itself.
 //!

@@ -102,8 +102,8 @@ enum By {
 struct Chains<'a> {
     func: &'a ir::Function,
     cfg: &'a Cfg,
-    /// How each word comes from an upper half, if it does, and whether by a division. A parameter that
-    /// is being looked at does so without one: a loop adds nothing by coming round.
+    /// How each word comes from an upper half, if it does, and whether by a division. A parameter
+    /// that is being looked at does so without one: a loop adds nothing by coming round.
     seen: HashMap<ir::Value, Option<(By, bool)>>,
     /// Parameters that are being looked at, and those of them that were met again.
     open: Vec<ir::Value>,

@@ -13,8 +13,8 @@
 //! - *with demands*: a function computes a float's bits from integers in memory, so all functions
 //!   say where they store such integers ([`brolga_analysis::activity::demand`]); everything starts
 //!   again ([`derive_once`]);
-//! - *with fragments*: a function moves floats in pieces, so what was derived before it settles what
-//!   it reads ([`Driver::derive_again`]);
+//! - *with fragments*: a function moves floats in pieces, so what was derived before it settles
+//!   what it reads ([`Driver::derive_again`]);
 //! - *forwarded*: a callee does what the root would; the worklist starts with that callee
 //!   ([`crate::program::forward_root`]).
 

@@ -18,8 +18,8 @@
 //! it would know of its arguments what the callee knows ([`serves`]), and a pair, which runs no
 //! loop again, and each call, only serves a root without loops that runs all its calls. A pair has
 //! its frame on the tape, where a function of both halves has it on the stack; the tape gets so
-//! much more room ([`on_tape`]), so that the cap is met where it would be met otherwise. Behind the
-//! root nobody records, so the tape's top stays where the forward pass has left it: that much was
+//! much more room ([`on_tape`]), so that the cap is met where it would be met otherwise. After the
+//! root nothing records, so the tape's top stays where the forward pass has left it: that much was
 //! recorded. What else the root has asked for is forgotten: who serves it asks for what that needs.
 //!
 //! **Where.** With little effort. With all, a root of its own may be faster, as where most of the

@@ -5,8 +5,8 @@
 //! does with the bits of a float its caller does not see, nor which of its accesses are of one
 //! place with the caller's. As one function, the same code may be refused (an atomic update of
 //! memory that is thought active), or be derived with a check in its pullback that ends the run (a
-//! copy of memory that may hold floats of several sizes). Nobody who asks for inlining asks for
-//! that.
+//! copy of memory that may hold floats of several sizes). No request for inlining
+//! means that.
 //!
 //! **Answer.** A derivation with inlining counts only if it is not refused, and has no *doubt* that
 //! it would not have without: a check of a cotangent that cannot be followed, at an instruction of

@@ -1,9 +1,9 @@
 //! Names of what is to be derived.
 //!
 //! A function is derived in as many *variants* as it is called in: a function with the modes of its
-//! parameters and results. Whoever asks for one is given a name at once, and the body comes when
-//! its turn does; so recursion needs nothing special. To ask again gives the same name: a variant
-//! may be derived a second time.
+//! parameters and results. A request for one is given a name at once, and the body comes when
+//! the worklist reaches it; so recursion needs nothing special. A second request gives the same
+//! name: a variant may be derived a second time.
 //!
 //! **Not too many.** In a large program every integer that comes from memory may carry a float, or
 //! a part of one, or nothing, so a function of six parameters has hundreds of variants, each of

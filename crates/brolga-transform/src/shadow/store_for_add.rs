@@ -22,10 +22,11 @@
 //!
 //! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride turns, and
 //! a turn need not access anything, nor run the loop in it. No run has 2⁵¹ turns of a loop. That is
-//! enough for steps of up to [`super::strides::SHORT_STEP`] bytes, of the innermost loop and of those around it up
-//! to the first that runs in each turn of all loops around that: turns that are counted there have
-//! been made. Longer steps are followed where each turn of each loop accesses: on their way round,
-//! addresses come through those that no process has, and fault ([`super::strides`]).
+//! enough for steps of up to [`super::strides::SHORT_STEP`] bytes, of the innermost loop and of
+//! those around it up to the first that runs in each turn of all loops around that: turns that are
+//! counted there have been made. Longer steps are followed where each turn of each loop accesses:
+//! on their way round, addresses come through those that no process has, and fault
+//! ([`super::strides`]).
 
 use brolga_analysis::ParamMode;
 use brolga_analysis::uses::Use;

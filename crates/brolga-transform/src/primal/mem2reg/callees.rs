@@ -8,17 +8,17 @@
 //!
 //! **Below.** A function's own frame begins below the load of the stack pointer that is its first
 //! access, and every store to it ends there; so do the frames of its callees, if the stack pointer
-//! stands at that place or below when they are called. Where it returns, the stack pointer has to be
-//! what it was.
+//! stands at that place or below when they are called. Where it returns, the stack pointer has to
+//! be what it was.
 //!
 //! **Relies on** parameters that lead into no frame of the callee. A caller is only told of those
 //! that it sees to point into its own frames, above the stack pointer.
 //!
-//! **Errs** on the side of anything: recursion, calls through pointers, tail calls, functions of the
-//! host.
+//! **Errs** on the side of anything: recursion, calls through pointers, tail calls, functions of
+//! the host.
 //!
-//! **Cost.** Each function that is called from one with a frame is looked at once, if it has at most
-//! [`LONGEST`] instructions.
+//! **Cost.** Each function that is called from one with a frame is looked at once, if it has at
+//! most [`LONGEST`] instructions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,35 +30,13 @@ use brolga_ir::{FuncKey, Program};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData};
 
-use super::names::Place;
-use super::words::{State, Words, Written};
+use super::cells::{Calls, Part, Place, State, Writes, Written};
+use super::words::Words;
 
 /// Instructions of the longest function that is looked at.
 const LONGEST: usize = 4000;
 /// Parts beyond which a function may write anything.
 const MOST: usize = 16;
-
-/// Bytes that a function writes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// The parameter from which they are so far away; or the start of memory.
-    pub through: Option<usize>,
-    /// The first byte.
-    pub from: i64,
-    /// Behind the last.
-    pub to: i64,
-}
-
-/// What a function writes.
-#[derive(Default)]
-pub struct Writes {
-    /// Places that have a name in its callers.
-    pub parts: Vec<Part>,
-    /// The variable in front of memory that holds the stack pointer, if something is written below.
-    pub below: Option<i64>,
-    /// The parameter that is the memory's start.
-    pub memory: Option<usize>,
-}
 
 /// The functions of a program, and what is known of them.
 pub struct Callees<'a> {
@@ -67,14 +45,8 @@ pub struct Callees<'a> {
     known: RefCell<HashMap<FuncKey, Option<Rc<Writes>>>>,
 }
 
-impl<'a> Callees<'a> {
-    /// Nothing is known yet.
-    pub fn new(program: &'a Program) -> Self {
-        Self { program, known: RefCell::default() }
-    }
-
-    /// What a call writes.
-    pub fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<Writes>> {
+impl Calls for Callees<'_> {
+    fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<Writes>> {
         match CalleeKind::of(self.program, func, inst)? {
             CalleeKind::Known(r) if matches!(r.kind, MathKind::Expr(_) | MathKind::Inactive) => Some(Rc::default()),
             CalleeKind::Derived(_) | CalleeKind::Plain(_) | CalleeKind::Computes(_) => {
@@ -83,6 +55,13 @@ impl<'a> Callees<'a> {
             }
             _ => None,
         }
+    }
+}
+
+impl<'a> Callees<'a> {
+    /// Nothing is known yet.
+    pub fn new(program: &'a Program) -> Self {
+        Self { program, known: RefCell::default() }
     }
 
     fn of(&self, key: FuncKey) -> Option<Rc<Writes>> {

@@ -4,10 +4,10 @@
 //! store did not lead there. Which stores are asked, at run time, and for which cells?
 //!
 //! **Answer.** A backward liveness of cells, from the loads that are promoted: a cell is live from
-//! such a load back to the store that says what it holds. If that stored what another load has read,
-//! that load's cells are live before it, and so are those that say where an access is. A store that
-//! may lead to a live cell traps if it does ([`Check::UntrackedBits`]). Frames of callees that have
-//! returned are not live, so they may be written again.
+//! such a load back to the store that says what it holds. If that stored what another load has
+//! read, that load's cells are live before it, and so are those that say where an access is. A
+//! store that may lead to a live cell traps if it does ([`Check::UntrackedBits`]). Frames of
+//! callees that have returned are not live, so they may be written again.
 //!
 //! **Invariant.** A run that passes all guards has found in every promoted load what it is promoted
 //! to.
@@ -27,8 +27,8 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, TrapCode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use super::names::Place;
-use super::words::{Words, Written, loaded};
+use super::cells::{Place, Written};
+use super::words::{Words, loaded};
 use crate::primal::edit::before;
 
 /// A store that must not lead to some cells of a frame.

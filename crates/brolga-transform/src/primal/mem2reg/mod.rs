@@ -33,6 +33,7 @@
 //! **Source.** SSA construction for scalars as in LLVM's `mem2reg`.
 
 mod callees;
+mod cells;
 mod guards;
 mod names;
 mod slice;
@@ -40,39 +41,19 @@ mod words;
 
 use brolga_analysis::Cfg;
 use brolga_analysis::query::constant_int;
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::cursor::FuncCursor;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, types};
 use cranelift_entity::EntitySet;
 
 use crate::primal::edit::{BlockArgs, before};
 
+use cells::{Found, Place, Promoted, Source, Word};
 use guards::guards;
-use names::Place;
 use slice::slice;
-use words::{Source, Word, Words, ends_in_zeros, loaded};
+use words::{Words, ends_in_zeros, loaded};
 
 pub use callees::Callees;
-
-/// What a load is replaced by.
-#[derive(Clone, Copy)]
-enum Promoted {
-    /// Of 64 bits, all of which were one number.
-    Whole(Source),
-    /// Of 64 bits, in two halves, the lower first.
-    Mixture([Word; 2]),
-    /// A word.
-    Word(Word),
-}
-
-/// A load that is replaced.
-struct Found {
-    load: ir::Inst,
-    ty: ir::Type,
-    by: Promoted,
-    /// Whether that is only so if stores do not lead there that may.
-    kept: bool,
-}
 
 /// Put them together.
 pub fn promote(func: &mut ir::Function, callees: &Callees<'_>) {
@@ -125,12 +106,15 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<Found> {
         _ => true,
     });
     let calculated = calculated(func);
-    let moves = |f: &Found| match f.by {
-        Promoted::Word(Word::Half(..)) => true,
-        Promoted::Whole(x) => f.ty == types::I64 && words.has_double(cfg, x),
-        _ => false,
+    let moved = |f: &Found| match f.by {
+        Promoted::Word(Word::Half(x, _)) => Some(x),
+        Promoted::Whole(x) if f.ty == types::I64 && words.has_double(cfg, x) => Some(x),
+        _ => None,
     };
-    found.retain(|f| !moves(f) || calculated.contains(func.dfg.first_result(f.load)));
+    // What is put together again must not come from a value in part, and from memory in part.
+    let in_registers: HashSet<Source> =
+        found.iter().filter(|f| calculated.contains(func.dfg.first_result(f.load))).filter_map(moved).collect();
+    found.retain(|f| moved(f).is_none_or(|x| in_registers.contains(&x)));
     if found.iter().any(|f| f.kept) {
         let asked = slice(func, cfg, words, &found);
         found.retain(|f| !f.kept || asked.contains(f.load));

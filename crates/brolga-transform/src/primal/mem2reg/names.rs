@@ -8,22 +8,19 @@
 //! the load of the stack pointer, and so is that of an inlined callee, whose own load of the stack
 //! pointer reads what the caller has put there.
 //!
-//! **Apart.** The host's variables lie in front of a memory: no address in it leads there. Otherwise
-//! places of two bases may be the same.
+//! **Apart.** The host's variables lie in front of a memory: no address in it leads there.
+//! Otherwise places of two bases may be the same.
 //!
-//! **Wraps.** An address of 32 bits may wrap around, and a constant behind it does not. Two places of
-//! one name whose accesses differ in that lie 2^32 bytes apart, so one of the two accesses is out
-//! of bounds and traps.
+//! **Wraps.** An address of 32 bits may wrap around, and a constant behind it does not. Two places
+//! of one name whose accesses differ in that lie 2^32 bytes apart, so one of the two accesses is
+//! out of bounds and traps.
 
 use brolga_analysis::memory::cell::{Base, cell_of};
 use brolga_analysis::query::{access_address, access_offset, constant_int};
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData, Opcode, ValueDef, types};
 
-use super::words::{Known, Source, State, Word};
-
-/// A base and an offset.
-pub type Place = (Base, i64);
+use super::cells::{Known, Place, Source, State, Word};
 
 /// Steps from an address to its root.
 const STEPS: u32 = 64;

@@ -12,8 +12,8 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, ValueDef, types};
 use cranelift_entity::EntitySet;
 
-use super::words::{Source, Word, Words};
-use super::{Found, Promoted};
+use super::cells::{Found, Promoted, Source, Word};
+use super::words::Words;
 
 /// Values that are looked at.
 const MOST: usize = 1 << 16;

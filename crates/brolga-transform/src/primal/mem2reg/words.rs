@@ -12,8 +12,8 @@
 //!
 //! **Clobbers.** A store to the same base clears what it overlaps. A store through another base
 //! clears everything but frames: there cells are *kept* ([`Known::kept`]), and who relies on them
-//! asks for a guard ([`super::guards`]). To compare what is there with what was stored would not do,
-//! since an equal number may have another derivative. A call clears what its callee may write
+//! asks for a guard ([`super::guards`]). To compare what is there with what was stored would not
+//! do, since an equal number may have another derivative. A call clears what its callee may write
 //! ([`super::callees`]); of a callee of which nothing is known, that is everything.
 //!
 //! **Invariant.** What is not kept is there whatever else happens. What is kept is there unless a
@@ -24,8 +24,6 @@
 //! **Source.** Available expressions and SSA construction for scalars, Braun et al. (2013);
 //! store-to-load forwarding as in LLVM's `EarlyCSE` and `mem2reg`.
 
-use std::collections::BTreeMap;
-
 use brolga_analysis::Cfg;
 use brolga_analysis::memory::cell::Base;
 use brolga_analysis::query::{access_address, access_bytes, constant_int};
@@ -33,8 +31,8 @@ use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::SecondaryMap;
 
-use super::callees::{Callees, Writes};
-use super::names::{Names, Place};
+use super::cells::{Calls, Known, Place, Source, State, Word, Writes, Written};
+use super::names::Names;
 use crate::primal::split_wide_copies::little;
 
 /// Cells times blocks that are looked at.
@@ -42,53 +40,13 @@ const MOST: usize = 1 << 20;
 /// Times that all blocks are gone through.
 const SWEEPS: u32 = 16;
 
-/// A number of 64 bits, or an integer of 32.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
-    /// A value of the function.
-    Value(ir::Value),
-    /// A parameter, to be made, of a block for what comes in of a cell.
-    Param(ir::Block, Place),
-}
-
-/// What four bytes hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
-    /// An integer.
-    Int(Source),
-    /// Half of a double, or of an integer of 64 bits: the upper one?
-    Half(Source, bool),
-}
-
-/// What is known of four bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known {
-    /// What they hold.
-    pub word: Word,
-    /// Whether that is only so if stores do not lead there that may.
-    pub kept: bool,
-}
-
-/// All that is known at a point.
-pub type State = BTreeMap<Place, Known>;
-
-/// What a store or a call writes, as it is named where it happens.
-pub enum Written {
-    /// These bytes of a place with a name. The flag says that the name is only kept.
-    Named(Place, i64, bool),
-    /// What lies below a place, in the frames of a callee.
-    Below(Place),
-    /// Bytes somewhere.
-    Somewhere,
-}
-
 /// What is known at the ends of blocks, and what was loaded.
 pub struct Words<'a> {
     /// The function.
     pub func: &'a ir::Function,
     /// Its places.
     pub names: Names<'a>,
-    callees: &'a Callees<'a>,
+    calls: &'a dyn Calls,
     /// Where the same bytes are a double and a word, other than in frames.
     mixed: HashSet<Base>,
     /// At the beginning of a block; where it has been reached.
@@ -102,28 +60,28 @@ pub struct Words<'a> {
 
 impl<'a> Words<'a> {
     /// Look at a function. `None` if it has no such memory, or there is too much to look at.
-    pub fn of(func: &'a ir::Function, cfg: &Cfg, callees: &'a Callees<'a>) -> Option<Self> {
+    pub fn of(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
         let names = Names::new(func, false);
         let mixed = names.mixed();
         if mixed.is_empty() && !names.has_frame() {
             return None;
         }
-        Self::look(func, cfg, callees, (names, mixed))
+        Self::look(func, cfg, calls, (names, mixed))
     }
 
     /// Look at a function to see what it writes.
-    pub fn of_callee(func: &'a ir::Function, cfg: &Cfg, callees: &'a Callees<'a>) -> Option<Self> {
-        Self::look(func, cfg, callees, (Names::new(func, true), HashSet::default()))
+    pub fn of_callee(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
+        Self::look(func, cfg, calls, (Names::new(func, true), HashSet::default()))
     }
 
     fn look(
         func: &'a ir::Function,
         cfg: &Cfg,
-        callees: &'a Callees<'a>,
+        calls: &'a dyn Calls,
         (names, mixed): (Names<'a>, HashSet<Base>),
     ) -> Option<Self> {
         let (enters, leaves) = Default::default();
-        let mut words = Self { func, names, callees, mixed, enters, leaves, wide: HashMap::default() };
+        let mut words = Self { func, names, calls, mixed, enters, leaves, wide: HashMap::default() };
         let entry = *cfg.blocks.first()?;
         words.enters[entry] = Some(State::new());
         for _ in 0..SWEEPS {
@@ -265,7 +223,7 @@ impl<'a> Words<'a> {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if op.is_call() {
-            return match self.callees.of_call(func, inst) {
+            return match self.calls.of_call(func, inst) {
                 Some(writes) => self.by_call(inst, &writes, state).unwrap_or_else(|| vec![Written::Somewhere]),
                 None => vec![Written::Somewhere],
             };

@@ -1,0 +1,102 @@
+//! What memory cells hold, what calls write to them, and what loads of them become: the words in
+//! which the other files of this folder speak.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use brolga_analysis::memory::cell::Base;
+use cranelift_codegen::ir;
+
+/// A base and an offset.
+pub type Place = (Base, i64);
+
+/// A number of 64 bits, or an integer of 32.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// A value of the function.
+    Value(ir::Value),
+    /// A parameter, to be made, of a block for what comes in of a cell.
+    Param(ir::Block, Place),
+}
+
+/// What four bytes hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// An integer.
+    Int(Source),
+    /// Half of a double, or of an integer of 64 bits: the upper one?
+    Half(Source, bool),
+}
+
+/// What is known of four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// What they hold.
+    pub word: Word,
+    /// Whether that is only so if stores do not lead there that may.
+    pub kept: bool,
+}
+
+/// All that is known at a point.
+pub type State = BTreeMap<Place, Known>;
+
+/// What a store or a call writes, as it is named where it happens.
+pub enum Written {
+    /// These bytes of a place with a name. The flag says that the name is only kept.
+    Named(Place, i64, bool),
+    /// What lies below a place, in the frames of a callee.
+    Below(Place),
+    /// Bytes somewhere.
+    Somewhere,
+}
+
+/// Bytes that a function writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The parameter from which they are so far away; or the start of memory.
+    pub through: Option<usize>,
+    /// The first byte.
+    pub from: i64,
+    /// Behind the last.
+    pub to: i64,
+}
+
+/// What a function writes.
+#[derive(Default)]
+pub struct Writes {
+    /// Places that have a name in its callers.
+    pub parts: Vec<Part>,
+    /// The variable in front of memory that holds the stack pointer, if something is written below.
+    pub below: Option<i64>,
+    /// The parameter that is the memory's start.
+    pub memory: Option<usize>,
+}
+
+/// Where it is known what calls write.
+pub trait Calls {
+    /// What a call writes; none if that may be anything.
+    fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<Writes>>;
+}
+
+/// What a load is replaced by.
+#[derive(Clone, Copy)]
+pub enum Promoted {
+    /// Of 64 bits, all of which were one number.
+    Whole(Source),
+    /// Of 64 bits, in two halves, the lower first.
+    Mixture([Word; 2]),
+    /// A word.
+    Word(Word),
+}
+
+/// A load that is replaced.
+pub struct Found {
+    /// The load.
+    pub load: ir::Inst,
+    /// Its type.
+    pub ty: ir::Type,
+    /// Its new definition.
+    pub by: Promoted,
+    /// Whether that is only so if stores do not lead there that may.
+    pub kept: bool,
+}
