@@ -1,13 +1,14 @@
 //! The command line of `cargo xtask bench` from outside.
 
 use brolga_testing::command::{Run, TempFile, run};
+use brolga_testing::text::WILD;
 use serde_json::Value;
 
 fn bench(args: &[&str]) -> Run {
     run(env!("CARGO_BIN_EXE_benches"), args)
 }
 
-const FILE: &str = "\
+const TRAPS: &str = "\
 ; things that trap
 function %trap(i32, f64) -> f64 system_v {
 block0(v0: i32, v1: f64):
@@ -16,24 +17,6 @@ block0(v0: i32, v1: f64):
     v4 = fcvt_from_sint.f64 v3
     v5 = fmul v4, v1
     return v5
-}
-function %g(i64, f64) -> f64 system_v {
-    sig0 = (f64) -> f64 system_v
-block0(v0: i64, v1: f64):
-    v2 = call_indirect sig0, v0(v1)
-    return v2
-}
-function %taken(i64, f64) -> f64 system_v {
-    fn0 = %frexp(f64, i64) -> f64 system_v
-block0(v0: i64, v1: f64):
-    v2 = call fn0(v1, v0)
-    return v2
-}
-function %ended(f64) -> f64 system_v {
-    fn0 = %abort() system_v
-block0(v0: f64):
-    call fn0()
-    return v0
 }
 ";
 
@@ -61,7 +44,7 @@ fn it_says_what_there_is() {
     for what in ["primal: %refine, ", "derivative: %quadrature__gradient, ", "by hand: %quadrature_adjoint, "] {
         assert!(code.contains(what), "{code}");
     }
-    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "disasm.clif", FILE);
+    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "disasm.clif", &format!("{TRAPS}{WILD}"));
     let code = bench(&[file.path(), "--disasm", "--call", "%trap(1, 4.0)"]).expect(0).stdout;
     assert!(code.contains("primal: %trap, ") && code.contains("derivative: %trap__gradient, "), "{code}");
 }
@@ -69,7 +52,7 @@ fn it_says_what_there_is() {
 /// A program that goes wrong is an error, not the end of the process.
 #[test]
 fn primals_that_go_wrong() {
-    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "wild.clif", FILE);
+    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "wild.clif", &format!("{TRAPS}{WILD}"));
     bench(&[file.path(), "--call", "%g(0, 1.5)"]).expect(1).says("unknown_callee");
     bench(&[file.path(), "--call", "%taken(8, 1.5)"]).expect(1).says("heap_oob");
     bench(&[file.path(), "--call", "%ended(1.5)"]).expect(1).says("ended");

@@ -160,7 +160,7 @@ fn of_the_frame() -> Vec<Break> {
             let keeps = |op: &AdOp| matches!(op, AdOp::Keep(s, _) | AdOp::KeepBlock(s, _) if *s == slot);
             all.iter().filter(|op| keeps(op)).count() == 1 && drop_last(g, keeps)
         }),
-        new("a value is restored as another type", false, &[Rule::KeptBeforeRestored, Rule::Types], |g| {
+        new("a value is restored as another type", false, &[Rule::KeptBeforeRestored, Rule::Types, Rule::Signature], |g| {
             for inst in g.blocks.values_mut().flat_map(|b| b.insts.values_mut()) {
                 if matches!(inst.op, AdOp::Restore(_)) {
                     let ty = &mut inst.defs[0].1;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use brolga_testing::command::{Run, TempFile, run};
+use brolga_testing::text::WILD;
 use serde_json::Value;
 
 fn xtask(args: &[&str]) -> Run {
@@ -479,28 +480,7 @@ fn nothing_is_said_of_the_shadow_of_one_buffer_of_a_module() {
 /// A program that goes wrong is an error, not the end of the process, whatever runs it.
 #[test]
 fn primals_that_go_wrong() {
-    let file = temporary(
-        "wild.clif",
-        "function %g(i64, f64) -> f64 system_v {
-    sig0 = (f64) -> f64 system_v
-block0(v0: i64, v1: f64):
-    v2 = call_indirect sig0, v0(v1)
-    return v2
-}
-function %taken(i64, f64) -> f64 system_v {
-    fn0 = %frexp(f64, i64) -> f64 system_v
-block0(v0: i64, v1: f64):
-    v2 = call fn0(v1, v0)
-    return v2
-}
-function %ended(f64) -> f64 system_v {
-    fn0 = %abort() system_v
-block0(v0: f64):
-    call fn0()
-    return v0
-}
-",
-    );
+    let file = temporary("wild.clif", WILD);
     for command in ["run", "grad", "check"] {
         file.run(command, &["--call", "%g(0, 1.5)"]).expect(1).says("unknown_callee");
         file.run(command, &["--call", "%taken(8, 1.5)"]).expect(1).says("heap_oob");

@@ -28,9 +28,6 @@ pub enum Role {
     /// In the loop of a header that the reverse half runs forwards: a block of the loop, behind it
     /// the reverses of its statements unless whole turns are reversed.
     Again(ir::Block, ir::Block),
-    /// In front of the loop of a header, in the forward half: a block of it, or the one that leads
-    /// there, once more, to look at what that is going to read.
-    Once(ir::Block, ir::Block),
     /// Loads captures and finds the frame.
     Entry,
     /// Returns the cotangents of the arguments.
@@ -126,14 +123,14 @@ pub struct CfgBlocks {
 impl Role {
     /// Whether a block of this role belongs to the forward half.
     pub fn is_forward(self) -> bool {
-        matches!(self, Role::Forward(_) | Role::Once(..))
+        matches!(self, Role::Forward(_))
     }
 
-    /// The header of the loop that a block runs again, or prepares to, or runs in advance: the
-    /// names of primal values are seen by all such blocks.
+    /// The header of the loop that a block runs again, or prepares to: the names of primal values
+    /// are seen by all such blocks.
     pub fn again(self) -> Option<ir::Block> {
         match self {
-            Role::Begin(header) | Role::Again(header, _) | Role::Once(header, _) => Some(header),
+            Role::Begin(header) | Role::Again(header, _) => Some(header),
             _ => None,
         }
     }

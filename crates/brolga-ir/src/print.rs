@@ -79,7 +79,6 @@ impl Display for Role {
             Role::Edge(p, b) => write!(f, "edge {p} -> {b}"),
             Role::Begin(h) => write!(f, "loop of {h}, forwards"),
             Role::Again(h, b) => write!(f, "{b} again, in the loop of {h}"),
-            Role::Once(h, b) => write!(f, "{b} in advance, for the loop of {h}"),
             Role::Entry => write!(f, "entry"),
             Role::Exit => write!(f, "exit"),
         }

@@ -111,7 +111,7 @@ fn kept(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Plac
 fn stands(role: Role) -> Option<ir::Block> {
     match role {
         Role::Reverse(b) | Role::Edge(b, _) | Role::Begin(b) | Role::Again(_, b) => Some(b),
-        Role::Forward(_) | Role::Once(..) | Role::Entry | Role::Exit => None,
+        Role::Forward(_) | Role::Entry | Role::Exit => None,
     }
 }
 

@@ -76,13 +76,12 @@ pub fn check(view: &View<'_>, kind: Kind, faults: &mut Faults) {
             faults.add(Rule::Halves, block.id, None, format!("a block of role {:?} in a {kind:?} graph", block.role));
         }
         let reruns = matches!(block.role, Role::Again(..));
-        let in_advance = matches!(block.role, Role::Once(..));
         for (&id, inst) in block.insts.iter() {
             let fits = match belongs(&inst.op) {
                 In::Both => true,
                 In::Forward => forward,
                 In::Reverse => !forward,
-                In::Recorded => forward && !in_advance || reruns,
+                In::Recorded => forward || reruns,
             };
             if !fits {
                 let half = if forward { "forward" } else { "reverse" };

@@ -118,7 +118,7 @@ impl States {
         let rerun = |b: ir::Block| mirror.rerun[b].is_some();
         Some(match role {
             Role::Forward(b) => self.place(b, false, end),
-            Role::Once(header, _) | Role::Begin(header) => self.place(header, false, false),
+            Role::Begin(header) => self.place(header, false, false),
             Role::Reverse(b) => self.place(b, rerun(b), !end),
             Role::Edge(p, s) if rerun(p) && mirror.rerun[p] == mirror.rerun[s] => self.place(p, true, true),
             Role::Edge(_, s) => self.place(s, false, false),

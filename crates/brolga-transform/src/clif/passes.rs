@@ -25,30 +25,32 @@ use crate::clif::vectorise::{self, How, has_lanes, lanes};
 use crate::clif::verified::Passes;
 
 /// A pass over the CLIF of one function.
-trait ClifPass {
-    /// Its name.
-    fn name(&self) -> &'static str;
-
+struct ClifPass {
+    /// Its name, by which the verifier speaks of it.
+    name: &'static str,
     /// What it runs for: if one of these is switched on. None if it always runs.
-    fn switches(&self) -> &'static [Pass];
-
-    /// Change a function. Remarks go to `cx`.
-    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>);
+    switches: &'static [Pass],
+    /// Change a function. Remarks go to the context.
+    run: fn(&mut ir::Function, &mut ClifCx<'_>),
 }
 
-/// Passes with little effort. The first is there for its promise alone, and only where it is cheap.
-const QUICK: &[&dyn ClifPass] = &[&HoistTapeChecks, &Preaccumulate];
-/// All of them.
-const FULL: &[&dyn ClifPass] = &[&HoistTapeChecks, &Preaccumulate, &Vectorise, &Slp, &SlpDivisions, &LoopLayout];
+/// The passes, in order. With little effort only the first [`QUICK`] run.
+const PASSES: &[ClifPass] = &[
+    ClifPass { name: "hoist_tape_check", switches: &[], run: hoist_tape_checks },
+    ClifPass { name: "preaccumulate", switches: &[Pass::Preaccumulate], run: multiply_out },
+    ClifPass { name: "vectorise", switches: &[Pass::Vectorise, Pass::Promote], run: vectorise_loops },
+    ClifPass { name: "slp", switches: &[Pass::Slp], run: store_at_once },
+    ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: divide_at_once },
+    ClifPass { name: "loop_layout", switches: &[], run: lay_out_loops },
+];
+const QUICK: usize = 2;
 
 /// Run the passes over a function, as long as Cranelift's verifier has nothing to say.
 pub(crate) fn run(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-    let passes = if cx.quick { QUICK } else { FULL };
-    for pass in passes {
-        let switches = pass.switches();
-        if switches.is_empty() || switches.iter().any(|&p| cx.runs(p)) {
-            pass.run(func, cx);
-            if !cx.verified.behind(pass.name(), func) {
+    for pass in &PASSES[..if cx.quick { QUICK } else { PASSES.len() }] {
+        if pass.switches.is_empty() || pass.switches.iter().any(|&p| cx.runs(p)) {
+            (pass.run)(func, cx);
+            if !cx.verified.behind(pass.name, func) {
                 return;
             }
         }
@@ -171,171 +173,99 @@ impl Remarks {
 
 /// Loops ask once whether there is room for what they record, if the pass is switched on; where the
 /// tape has a fence, checks of records go in any case.
-struct HoistTapeChecks;
-
-impl ClifPass for HoistTapeChecks {
-    fn name(&self) -> &'static str {
-        "hoist_tape_check"
+fn hoist_tape_checks(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+    if cx.quick && cx.checks.is_none_or(<[_]>::is_empty) {
+        return;
     }
-
-    fn switches(&self) -> &'static [Pass] {
-        &[]
+    if cx.runs(Pass::HoistTapeChecks) {
+        for looked in room(func, cx.runs(Pass::CostModel), cx.checks.is_some()) {
+            let text = |whose| (whose == Whose::Forward).then(|| hoist_tape_check::told(&looked.outcome));
+            cx.remark(Pass::HoistTapeChecks, looked.header, text);
+        }
     }
-
-    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-        if cx.quick && cx.checks.is_none_or(<[_]>::is_empty) {
-            return;
-        }
-        if cx.runs(Pass::HoistTapeChecks) {
-            for looked in room(func, cx.runs(Pass::CostModel), cx.checks.is_some()) {
-                let text = |whose| (whose == Whose::Forward).then(|| hoist_tape_check::told(&looked.outcome));
-                cx.remark(Pass::HoistTapeChecks, looked.header, text);
-            }
-        }
-        // What is left of them, and what they ask.
-        for &check in cx.checks.into_iter().flatten() {
-            let over = func.dfg.value_def(func.dfg.inst_args(check)[0]).inst();
-            for inst in [Some(check), over].into_iter().flatten() {
-                if func.layout.inst_block(inst).is_some() {
-                    func.layout.remove_inst(inst);
-                }
+    // What is left of them, and what they ask.
+    for &check in cx.checks.into_iter().flatten() {
+        let over = func.dfg.value_def(func.dfg.inst_args(check)[0]).inst();
+        for inst in [Some(check), over].into_iter().flatten() {
+            if func.layout.inst_block(inst).is_some() {
+                func.layout.remove_inst(inst);
             }
         }
     }
 }
 
 /// What iterations multiply a cotangent by is multiplied out.
-struct Preaccumulate;
-
-impl ClifPass for Preaccumulate {
-    fn name(&self) -> &'static str {
-        "preaccumulate"
-    }
-
-    fn switches(&self) -> &'static [Pass] {
-        &[Pass::Preaccumulate]
-    }
-
-    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-        let choice = if cx.quick { Choice::Select } else { Choice::Branch };
-        for looked in preaccumulate(func, &|b| cx.reverses(b), cx.runs(Pass::CostModel), choice) {
-            let text = |whose| (whose == Whose::Reverse).then(|| preaccumulate::told(looked.factors));
-            cx.remark(Pass::Preaccumulate, looked.header, text);
-        }
+fn multiply_out(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+    let choice = if cx.quick { Choice::Select } else { Choice::Branch };
+    for looked in preaccumulate(func, &|b| cx.reverses(b), cx.runs(Pass::CostModel), choice) {
+        let text = |whose| (whose == Whose::Reverse).then(|| preaccumulate::told(looked.factors));
+        cx.remark(Pass::Preaccumulate, looked.header, text);
     }
 }
 
 /// Loops over neighbours run in vector registers; what they add to one place is in a register.
-struct Vectorise;
-
-impl ClifPass for Vectorise {
-    fn name(&self) -> &'static str {
-        "vectorise"
+fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+    let in_lanes = cx.runs(Pass::Vectorise) && has_lanes(cx.isa);
+    if !in_lanes && !cx.runs(Pass::Promote) {
+        return;
     }
-
-    fn switches(&self) -> &'static [Pass] {
-        &[Pass::Vectorise, Pass::Promote]
-    }
-
-    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-        let in_lanes = cx.runs(Pass::Vectorise) && has_lanes(cx.isa);
-        if !in_lanes && !cx.runs(Pass::Promote) {
-            return;
-        }
-        let reorder = |header| cx.runs(Pass::PartialSums) && cx.reverses(header);
-        // Shadows are undefined after a trap, what the primal stores is not.
-        let stay = |header| cx.runs(Pass::Promote) && cx.role(header).is_some_and(|r| !r.is_forward());
-        // From one origin to two shadows it is as far as to the primals.
-        let apart = |a, b| {
-            let (a, b) = (cx.place(a), cx.place(b));
-            a.origin == b.origin && a.origin != Origin::Unknown && cx.places.apart(&a, &b)
-        };
-        let how = How {
-            apart: &apart,
-            reorder: &reorder,
-            watched: cx.watched,
-            shadows: &cx.shadows.all,
-            worth: cx.runs(Pass::CostModel),
-            lanes: in_lanes,
-            stay: &stay,
-        };
-        for looked in lanes(func, how) {
-            cx.copies.extend(looked.copies.into_iter().filter(|c| cx.shadows.all.contains(c.1)));
-            let text = |whose| {
-                let whose = match whose {
-                    Whose::Forward => "its loop",
-                    Whose::Again => "its loop, run again,",
-                    Whose::Reverse => "the reverse of its loop",
-                };
-                Some(vectorise::told(whose, &looked.outcome))
+    let reorder = |header| cx.runs(Pass::PartialSums) && cx.reverses(header);
+    // Shadows are undefined after a trap, what the primal stores is not.
+    let stay = |header| cx.runs(Pass::Promote) && cx.role(header).is_some_and(|r| !r.is_forward());
+    // From one origin to two shadows it is as far as to the primals.
+    let apart = |a, b| {
+        let (a, b) = (cx.place(a), cx.place(b));
+        a.origin == b.origin && a.origin != Origin::Unknown && cx.places.apart(&a, &b)
+    };
+    let how = How {
+        apart: &apart,
+        reorder: &reorder,
+        watched: cx.watched,
+        shadows: &cx.shadows.all,
+        worth: cx.runs(Pass::CostModel),
+        lanes: in_lanes,
+        stay: &stay,
+    };
+    for looked in lanes(func, how) {
+        cx.copies.extend(looked.copies.into_iter().filter(|c| cx.shadows.all.contains(c.1)));
+        let text = |whose| {
+            let whose = match whose {
+                Whose::Forward => "its loop",
+                Whose::Again => "its loop, run again,",
+                Whose::Reverse => "the reverse of its loop",
             };
-            cx.remark(Pass::Vectorise, looked.header, text);
-        }
+            Some(vectorise::told(whose, &looked.outcome))
+        };
+        cx.remark(Pass::Vectorise, looked.header, text);
     }
 }
 
 /// Stores to neighbours are one.
-struct Slp;
-
-impl ClifPass for Slp {
-    fn name(&self) -> &'static str {
-        "slp"
+fn store_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+    if !has_lanes(cx.isa) {
+        return;
     }
-
-    fn switches(&self) -> &'static [Pass] {
-        &[Pass::Slp]
+    let mut shadows = std::borrow::Cow::Borrowed(&cx.shadows.all);
+    if !cx.copies.is_empty() {
+        shadows.to_mut().extend(cx.copies.keys().copied());
     }
-
-    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-        if !has_lanes(cx.isa) {
-            return;
-        }
-        let mut shadows = std::borrow::Cow::Borrowed(&cx.shadows.all);
-        if !cx.copies.is_empty() {
-            shadows.to_mut().extend(cx.copies.keys().copied());
-        }
-        // From one place to two shadows it is as far as to the primals.
-        let apart = |a, b| cx.places.apart(&cx.place(a), &cx.place(b));
-        let short_indices = cx.places.program.short_indices;
-        for looked in slp(func, slp::How { shadows: &shadows, apart: &apart, short_indices }) {
-            let text = |whose| (whose == Whose::Reverse).then(|| slp::told(looked.stores));
-            cx.remark(Pass::Slp, looked.header, text);
-        }
+    // From one place to two shadows it is as far as to the primals.
+    let apart = |a, b| cx.places.apart(&cx.place(a), &cx.place(b));
+    let short_indices = cx.places.program.short_indices;
+    for looked in slp(func, slp::How { shadows: &shadows, apart: &apart, short_indices }) {
+        let text = |whose| (whose == Whose::Reverse).then(|| slp::told(looked.stores));
+        cx.remark(Pass::Slp, looked.header, text);
     }
 }
 
 /// Two divisions by one number are one.
-struct SlpDivisions;
-
-impl ClifPass for SlpDivisions {
-    fn name(&self) -> &'static str {
-        "slp_divisions"
-    }
-
-    fn switches(&self) -> &'static [Pass] {
-        &[Pass::SlpDivisions]
-    }
-
-    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-        if has_lanes(cx.isa) {
-            quotients(func);
-        }
+fn divide_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+    if has_lanes(cx.isa) {
+        quotients(func);
     }
 }
 
 /// Loops test at their ends, and what they do not change stands before them.
-struct LoopLayout;
-
-impl ClifPass for LoopLayout {
-    fn name(&self) -> &'static str {
-        "loop_layout"
-    }
-
-    fn switches(&self) -> &'static [Pass] {
-        &[]
-    }
-
-    fn run(&self, func: &mut ir::Function, cx: &mut ClifCx<'_>) {
-        shape(func, cx.isa, cx.verified);
-    }
+fn lay_out_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+    shape(func, cx.isa, cx.verified);
 }
