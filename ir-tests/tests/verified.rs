@@ -160,16 +160,21 @@ fn of_the_frame() -> Vec<Break> {
             let keeps = |op: &AdOp| matches!(op, AdOp::Keep(s, _) | AdOp::KeepBlock(s, _) if *s == slot);
             all.iter().filter(|op| keeps(op)).count() == 1 && drop_last(g, keeps)
         }),
-        new("a value is restored as another type", false, &[Rule::KeptBeforeRestored, Rule::Types, Rule::Signature], |g| {
-            for inst in g.blocks.values_mut().flat_map(|b| b.insts.values_mut()) {
-                if matches!(inst.op, AdOp::Restore(_)) {
-                    let ty = &mut inst.defs[0].1;
-                    *ty = if *ty == types::I64 { types::F64 } else { types::I64 };
-                    return true;
+        new(
+            "a value is restored as another type",
+            false,
+            &[Rule::KeptBeforeRestored, Rule::Types, Rule::Signature],
+            |g| {
+                for inst in g.blocks.values_mut().flat_map(|b| b.insts.values_mut()) {
+                    if matches!(inst.op, AdOp::Restore(_)) {
+                        let ty = &mut inst.defs[0].1;
+                        *ty = if *ty == types::I64 { types::F64 } else { types::I64 };
+                        return true;
+                    }
                 }
-            }
-            false
-        }),
+                false
+            },
+        ),
         new("the forward half takes a cotangent", true, &[Rule::Halves], |g| {
             let takes = g.blocks.values().flat_map(|b| b.insts.values()).find_map(|i| match i.op {
                 AdOp::ZeroCt(v) => Some(v),

@@ -43,7 +43,7 @@ use brolga_analysis::Cfg;
 use brolga_analysis::query::constant_int;
 use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::cursor::FuncCursor;
-use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, types};
+use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, ValueDef, types};
 use cranelift_entity::EntitySet;
 
 use crate::primal::edit::{BlockArgs, before};
@@ -67,7 +67,8 @@ pub fn promote(func: &mut ir::Function, callees: &Callees<'_>) {
     let kept = found.iter().any(|f| f.kept);
     let guards = if kept { guards(&cfg, &words, found.iter().map(|f| f.load)) } else { Vec::new() };
     let params = Params::of(&cfg, &words, &found);
-    let mut rewrite = Rewrite { params, made: HashMap::default(), args: BlockArgs::default(), func };
+    let (made, bits) = Default::default();
+    let mut rewrite = Rewrite { params, made, bits, args: BlockArgs::default(), func };
     guards.iter().for_each(|g| g.write(rewrite.func));
     for f in &found {
         rewrite.replace(f);
@@ -260,6 +261,8 @@ struct Rewrite<'a> {
     func: &'a mut ir::Function,
     params: Params,
     made: HashMap<Param, ir::Value>,
+    /// The bits of doubles.
+    bits: HashMap<ir::Value, ir::Value>,
     args: BlockArgs,
 }
 
@@ -303,7 +306,22 @@ impl Rewrite<'_> {
             // The bits of a constant are no float's.
             return before(self.func, at).ins().iconst(types::I64, imm.bits() as i64);
         }
-        before(self.func, at).ins().bitcast(ty, MemFlagsData::new(), x)
+        if ty == types::F64 {
+            return before(self.func, at).ins().bitcast(ty, MemFlagsData::new(), x);
+        }
+        // Once, where the double is defined: pieces of one number are put together again.
+        if let Some(&bits) = self.bits.get(&x) {
+            return bits;
+        }
+        let func = &mut *self.func;
+        let next = match func.dfg.value_def(x) {
+            ValueDef::Result(def, _) => func.layout.next_inst(def),
+            ValueDef::Param(b, _) => func.layout.first_inst(b),
+            ValueDef::Union(..) => None,
+        };
+        let bits = before(func, next.unwrap_or(at)).ins().bitcast(ty, MemFlagsData::new(), x);
+        self.bits.insert(x, bits);
+        bits
     }
 
     /// A parameter, and what each way into its block hands on for it.
