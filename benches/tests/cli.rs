@@ -44,7 +44,7 @@ fn it_says_what_there_is() {
     for what in ["primal: %refine, ", "derivative: %quadrature__gradient, ", "by hand: %quadrature_adjoint, "] {
         assert!(code.contains(what), "{code}");
     }
-    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "disasm.clif", &format!("{TRAPS}{WILD}"));
+    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "disasm.clif", format!("{TRAPS}{WILD}"));
     let code = bench(&[file.path(), "--disasm", "--call", "%trap(1, 4.0)"]).expect(0).stdout;
     assert!(code.contains("primal: %trap, ") && code.contains("derivative: %trap__gradient, "), "{code}");
 }
@@ -52,7 +52,7 @@ fn it_says_what_there_is() {
 /// A program that goes wrong is an error, not the end of the process.
 #[test]
 fn primals_that_go_wrong() {
-    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "wild.clif", &format!("{TRAPS}{WILD}"));
+    let file = TempFile::new(env!("CARGO_BIN_EXE_benches"), "wild.clif", format!("{TRAPS}{WILD}"));
     bench(&[file.path(), "--call", "%g(0, 1.5)"]).expect(1).says("unknown_callee");
     bench(&[file.path(), "--call", "%taken(8, 1.5)"]).expect(1).says("heap_oob");
     bench(&[file.path(), "--call", "%ended(1.5)"]).expect(1).says("ended");

@@ -152,11 +152,11 @@ fn of_the_frame() -> Vec<Break> {
         new("a frame is not entered", true, &[Rule::OneFrame], |g| drop_last(g, |op| *op == AdOp::EnterFrame)),
         new("what is restored is not kept", true, &[Rule::KeptBeforeRestored, Rule::Predecessors], |g| {
             let all: Vec<AdOp> = g.blocks.values().flat_map(|b| b.insts.values()).map(|i| i.op.clone()).collect();
-            let slots = all.iter().filter_map(|op| match op {
+            let mut slots = all.iter().filter_map(|op| match op {
                 AdOp::Restore(slot) | AdOp::KeptBlock(slot) => Some(*slot),
                 _ => None,
             });
-            let Some(slot) = slots.last() else { return false };
+            let Some(slot) = slots.next_back() else { return false };
             let keeps = |op: &AdOp| matches!(op, AdOp::Keep(s, _) | AdOp::KeepBlock(s, _) if *s == slot);
             all.iter().filter(|op| keeps(op)).count() == 1 && drop_last(g, keeps)
         }),

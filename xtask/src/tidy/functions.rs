@@ -42,7 +42,7 @@ fn lengths(text: &str) -> Vec<(&str, usize)> {
                 .is_some_and(|rest| rest == "}" || rest.ends_with(';') && !rest.starts_with(' '))
         };
         let one_line = line.ends_with('}') || line.ends_with(';');
-        let length = if one_line { 1 } else { lines[i..].iter().position(|l| ends(&l)).map_or(1, |n| n + 1) };
+        let length = if one_line { 1 } else { lines[i..].iter().position(ends).map_or(1, |n| n + 1) };
         found.push((name, length));
     }
     found

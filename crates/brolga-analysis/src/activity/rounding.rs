@@ -117,8 +117,9 @@ fn constant(func: &ir::Function, v: Value) -> Option<f64> {
         InstructionData::UnaryIeee32 { imm, .. } => Some(f32::from_bits(imm.bits()).into()),
         InstructionData::UnaryIeee64 { imm, .. } => Some(f64::from_bits(imm.bits())),
         InstructionData::Unary { opcode: Opcode::Splat, arg } => constant(func, arg),
-        InstructionData::UnaryConst { constant_handle, .. } => {
-            let bytes = func.dfg.constants.get(constant_handle).as_slice();
+        // A constant of bytes may be the same float in all lanes, too.
+        _ => {
+            let bytes = constant_bytes(func, v)?;
             let width = func.dfg.value_type(v).lane_type().bytes() as usize;
             let (first, rest) = bytes.split_at_checked(width)?;
             let same = rest.chunks(width).all(|lane| lane == first);
@@ -129,6 +130,14 @@ fn constant(func: &ir::Function, v: Value) -> Option<f64> {
             };
             same.then_some(number)
         }
+    }
+}
+
+/// The bytes of a constant vector, whatever its lanes are said to be.
+fn constant_bytes(func: &ir::Function, v: Value) -> Option<&[u8]> {
+    match func.dfg.insts[func.dfg.value_def(v).inst()?] {
+        InstructionData::UnaryConst { constant_handle, .. } => Some(func.dfg.constants.get(constant_handle).as_slice()),
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => constant_bytes(func, arg),
         _ => None,
     }
 }

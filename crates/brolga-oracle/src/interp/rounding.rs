@@ -32,15 +32,30 @@ fn literal(dfg: &ir::DataFlowGraph, v: Value) -> Option<f64> {
         InstructionData::UnaryIeee64 { imm, .. } => Some(float_of(imm.bits().into(), 8)),
         InstructionData::Unary { opcode: Opcode::Splat, arg } => literal(dfg, arg),
         InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } => {
-            let mut lanes = dfg.constants.get(constant_handle).as_slice().chunks(ty.bytes() as usize).map(|lane| {
-                let bits = lane.iter().rev().fold(0, |bits, &byte| bits << 8 | u128::from(byte));
-                float_of(bits, ty.bytes() as u8)
-            });
-            let first = lanes.next()?;
-            lanes.all(|lane| lane.to_bits() == first.to_bits()).then_some(first)
+            in_lanes(dfg.constants.get(constant_handle).as_slice(), ty.bytes())
         }
+        // Lanes of another kind that were cast.
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, mut arg, .. } => loop {
+            match dfg.insts[dfg.value_def(dfg.resolve_aliases(arg)).inst()?] {
+                InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg: from, .. } => arg = from,
+                InstructionData::UnaryConst { constant_handle, .. } => {
+                    break in_lanes(dfg.constants.get(constant_handle).as_slice(), ty.bytes());
+                }
+                _ => break None,
+            }
+        },
         _ => None,
     }
+}
+
+/// The float that stands in all lanes of so many bytes.
+fn in_lanes(bytes: &[u8], width: u32) -> Option<f64> {
+    let mut lanes = bytes.chunks(width as usize).map(|lane| {
+        let bits = lane.iter().rev().fold(0, |bits, &byte| bits << 8 | u128::from(byte));
+        float_of(bits, width as u8)
+    });
+    let first = lanes.next()?;
+    lanes.all(|lane| lane.to_bits() == first.to_bits()).then_some(first)
 }
 
 /// Whether an instruction takes its operands for integers. What only moves bits does not.
